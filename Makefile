@@ -48,7 +48,7 @@ docs: .venv/.docs  ## write the reference pages from the source and build the do
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
-	@for name in $(or $(BENCH),cluster store build embed search remove train namc export view truth $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
+	@for name in $(or $(BENCH),cluster store embed search train namc truth $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 soak: .venv/.tests  ## the long runs: faults, kills, launchers, clusters, servers, browsers
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile search --timeout 7200 $(ARGS)

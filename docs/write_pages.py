@@ -6,19 +6,23 @@ A test holds that the committed pages are what the source gives.
 import ast
 import inspect
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.list_settings import Setting, as_typed, list_settings
 from pairwright.flows.load_profile import load_profile, profile_names
-from pairwright.flows.pipeline import list_tables
+from pairwright.flows.pipeline import list_stages
+from pairwright.flows.stages import BY_NAME
 from pairwright.schemas import rows
 from pairwright.schemas.section import with_field
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.serving.memory import GB, MARGIN, Needs, divide
+from pairwright.tasks.serving.memory import GB, MARGIN
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.training.memory import PATCH, TEXT, Sizes, count_trained, demand_of
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
@@ -29,7 +33,7 @@ PUBLISHED = Path(__file__).parents[1] / "tests" / "fixtures" / "published"
 MACHINES = {"gpu-24": (24 * 10**9,), "gpu-80": (80 * 10**9,), "gpu-8x80": (80 * 10**9,) * 8}
 INSTALL = """\
 vLLM's pins and this project's exclude each other (Prefect needs a newer FastAPI), so that it has an environment of its
-own: 0.11 or newer; from 0.18 on it answers what it was asked before it ends. A build finds it on the PATH, or where
+own: 0.18 or newer. A build finds it on the PATH, or where
 `models.chat.launch.command` says:
 
 ```console
@@ -58,7 +62,7 @@ and the vision tower, in 16 bits. ADPO in full has a second model, whole on each
 are counted.
 Activations are a formula that a test holds against what PyTorch keeps of such a batch (within a tenth with LoRA; no GPU
 has measured it). `pairwright train` compares the same numbers with the GPUs that are there before it loads a model,
-refuses what fits with no batch, and names the settings that fit."""
+refuses what fits with no batch, and names settings that need less."""
 
 
 MINED = """\
@@ -86,10 +90,11 @@ def write_settings_page() -> str:
 
 def write_tables_page() -> str:
     """Return a page in Markdown with every table of a dataset and what it is made from."""
-    tables = list_tables()
+    stages = list_stages(BY_NAME.plugins)
     about = [
-        f"| `{one.name}` | {one.group} | `{one.row}` | {_cell(one.about)} | {_names(one.reads)} | {_names(one.uses)} |"
-        for one in tables
+        f"| `{one.name}` | {one.group} | `{one.writes.__name__}` | {_cell(_about(one))} | {_names(one.reads)} | "
+        f"{_names(sorted(one.tables - one.reads.keys()))} |"
+        for one in stages
     ]
     parts = [
         "# Tables of a dataset",
@@ -97,7 +102,14 @@ def write_tables_page() -> str:
         "The same for every profile: a stage that is off leaves its table empty or passes rows through.",
         "\n".join(["| table | step | row | what its stage does | reads | looks up |", "|---" * 6 + "|", *about]),
     ]
-    return "\n\n".join([*parts, "## Columns", *_columns(dict.fromkeys(one.row for one in tables))]) + "\n"
+    return "\n\n".join([*parts, "## Columns", *_columns(dict.fromkeys(one.writes.__name__ for one in stages))]) + "\n"
+
+
+def _about(stage: Stage) -> str:
+    """Return the first sentence of a stage's module, or of a plugin's function."""
+    function = stage.function.func if isinstance(stage.function, partial) else stage.function
+    place = function if stage.name in BY_NAME.plugins else sys.modules[function.__module__]
+    return " ".join((place.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _columns(types: Iterable[str]) -> Iterator[str]:
@@ -133,9 +145,9 @@ def write_memory_page() -> str:
         "In GB. *Weights* and *cache* are those on each GPU; the cache holds a sequence of `max_model_len` tokens, and "
         f"what is left of the GPU holds more of them at once. To compute, {MARGIN / GB:.0f} GB are set aside: CUDA's "
         "context and graphs, the activations of a full batch, images. *Of* is `gpu_memory_utilization` of the GPU. "
-        "`build` and `doctor` compare the same numbers with the GPUs of the machine and the models on it, and name the "
-        "settings that fit. Models of the build itself compute in batches that are halved until they fit, one stage "
-        "after the other; a stage has let go of the GPU when the next begins. Their *activations* are those of the "
+        "A model that does not fit ends with vLLM's own reason. Models of the build itself compute in batches that are "
+        "halved until they fit, one stage after the other; a stage has let go of the GPU when the next begins. Their "
+        "*activations* are those of the "
         "first batch, and each GPU needs them of one image to all of these: photographs of 4:3, for boxes with 256 "
         "tokens of tags, for masks with 8 boxes, for removals crops of 1,024 pixels. They were counted on tensors "
         "without numbers, with attention in plain steps: an upper bound."
@@ -203,12 +215,16 @@ def _served(profile: str, gpus: tuple[int, ...]) -> Iterator[tuple[str, ...]]:
     """Yield what vLLM loads, divided as a build divides it."""
     known = {one["model"]: one for path in PUBLISHED.glob("*.json") if "model" in (one := _read_published(path.stem))}
     for name, chat in load_profile(profile).models.items():
-        needs = Needs.of(known[chat.model]["config"], known[chat.model]["total_size"])
-        shared, copies = divide(chat.launch, needs, gpus)
-        tokens, limit = chat.launch.max_model_len, chat.launch.gpu_memory_utilization * min(gpus)
-        sizes = (needs.weights / shared, needs.cache(tokens, shared), needs.on_each(tokens, shared), limit)
+        config, weights = known[chat.model]["config"], known[chat.model]["total_size"]
+        shared = chat.launch.tensor_parallel
+        copies = chat.launch.data_parallel or len(gpus) // shared
+        heads, width = config["num_attention_heads"], config["hidden_size"]
+        held = max(1, config.get("num_key_value_heads", heads) // shared)  # keys and values of 16 bits, by layer
+        cache = 2 * config["num_hidden_layers"] * held * (width // heads) * 2 * chat.launch.max_model_len
+        limit = chat.launch.gpu_memory_utilization * min(gpus)
+        sizes = (weights, weights // shared, cache, weights // shared + cache + MARGIN, limit)
         spread = f"{shared} x {copies} copies" if copies > 1 else f"{shared}"
-        disk, *each = (f"{size / GB:.1f}" for size in (needs.weights, *sizes))
+        disk, *each = (f"{size / GB:.1f}" for size in sizes)
         yield f"texts of `models.{name}`", chat.model, disk, spread, *each
 
 

@@ -19,35 +19,33 @@ from prefect import Task, flow, tags, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
-from prefect.states import Completed, Crashed, Failed
+from prefect.states import Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.load_profile import profile_names
-from pairwright.flows.progress import LineWatcher, log_outcome
-from pairwright.flows.run_build import Report, Request, RunShards, RunStep, Work, workers_of
-from pairwright.flows.serve_metrics import metered
+from pairwright.flows.progress import LineWatcher, log_outcome, metered
+from pairwright.flows.run_build import Request, RunShards, RunStep, Work, workers_of
 from pairwright.flows.show_status import say_owed, say_shard
 from pairwright.flows.stages import BY_NAME, GROUPS
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.dataset import hold
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import Outcome, Runner
+from pairwright.tasks.store.on_dask import Runner
+from pairwright.tasks.store.pool import Outcome
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that only wait; the workers set the pace
-AHEAD = 2
-"""Task runs submitted per worker process: enough to keep workers busy, few to lose with a server."""
+AHEAD = 2  # task runs submitted per worker process: enough to keep workers busy, few to lose with a server
 LOCK = "schedule"
 """Lock of updates, one at a time per dataset; a killed process releases it at once, Prefect's own limit only later."""
 log = logging.getLogger(__name__)
@@ -111,8 +109,6 @@ def update_dataset(dataset: str) -> State[None]:
         opened = Dataset.open(dataset)
         try:
             with hold(folder, LOCK, _refuse if folder.is_local else None):
-                if folder.is_local:  # a living update holds the lock
-                    end_dead_runs()
                 opened.resume(worker=as_flow_run)
                 return _end_of(opened)
         except _Busy:
@@ -142,9 +138,19 @@ def as_flow_run(request: Request) -> Generator[Work]:
 
 
 def _end_of(dataset: Dataset) -> State[None]:
-    assert dataset.outcome
-    publish_report(dataset.url, dataset.outcome)
-    return end_state(dataset.outcome, dataset.url)
+    """Publish the stage table; return the final state, with the message that the command line prints at the end."""
+    report, name = dataset.outcome, dataset_name(dataset.url)
+    assert report
+    reasons = ["; ".join(f"{text} ({n})" for text, n in count.reasons.items()) for count in report.counts]
+    rows: list[dict[str, Any]] = [
+        {**count.as_json(), "seconds": round(spent, 1), "reasons": why}
+        for count, spent, why in zip(report.counts, report.seconds, reasons, strict=True)
+    ]
+    publish_table(f"build-{name}", rows, f"Outcomes of the rows of {name}.")
+    if report.is_complete:
+        return Completed(message=f"all done, version {report.verdict.version}")
+    status = report.status(dataset.url)
+    return Failed(message="\n".join(dict.fromkeys(filter(None, (report.stopped, *status.owing, *status.held)))))
 
 
 def _as_subflows(url: str, gone: Event) -> RunStep:
@@ -164,7 +170,9 @@ def _as_subflows(url: str, gone: Event) -> RunStep:
                 raise
             if gone.is_set():  # report the end in one attempt, not in minutes of retries while the build waits
                 ending.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
-            return step_state(counts, url)
+            if owed := list(say_owed(counts, url)):
+                return Failed(message="\n".join(owed))
+            return Completed(message=", ".join(f"{count.stage} {count.rows:,}" for count in counts))
 
         run_stages.__qualname__ = step
         subflow = flow(name=step, flow_run_name=f"{step}-{{dataset}}", task_runner=RUNNER, persist_result=False)
@@ -233,7 +241,6 @@ def _task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Out
     )(run_shard)
 
 
-log = logging.getLogger(__name__)
 OURS = logging.getLogger("pairwright")
 UNREACHED = (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError)
 """Exceptions of Prefect's client if its server does not answer."""
@@ -295,52 +302,9 @@ def tagged(*words: str) -> Generator[None]:
         yield
 
 
-def end_dead_runs() -> None:
-    """Mark earlier runs of this name as crashed if Prefect takes them for running: their processes were killed."""
-    context = FlowRunContext.get()
-    assert context
-    assert context.flow_run
-    own = context.flow_run
-    same = {"name": {"any_": [own.name]}, "id": {"not_any_": [own.id]}}
-    running = {"state": {"type": {"any_": ["RUNNING"]}}, "start_time": {"before_": own.start_time}}
-    dead = Crashed(message="its process is gone; the run after it goes on with its work")
-    try:
-        with get_client(sync_client=True) as client:
-            for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate({**same, **running})):
-                client.set_flow_run_state(run.id, dead, force=True)
-    except UNREACHED as error:
-        log.warning("killed runs could not be marked in Prefect: %s", error)
-
-
 def dataset_name(dataset: str) -> str:
     """Return the last part of a dataset's path."""
     return dataset.rstrip("/").rpartition("/")[2]
-
-
-def end_state(report: Report, dataset: str) -> State[None]:
-    """Return the final state of a build's flow run, with the message that the command line prints at the end."""
-    if report.is_complete:
-        return Completed(message=f"all done, version {report.verdict.version}")
-    status = report.status(dataset)
-    return Failed(message="\n".join(dict.fromkeys(filter(None, (report.stopped, *status.owing, *status.held)))))
-
-
-def step_state(counts: Sequence[Counts], dataset: str) -> State[None]:
-    """Return the final state of a step of a build: owed rows of its stages, or their number of rows."""
-    if owed := list(say_owed(counts, dataset)):
-        return Failed(message="\n".join(owed))
-    return Completed(message=", ".join(f"{count.stage} {count.rows:,}" for count in counts))
-
-
-def publish_report(dataset: str, report: Report) -> None:
-    """Publish the stage table, with the numbers of `status --json`, under the dataset's name."""
-    name = dataset_name(dataset)
-    reasons = ["; ".join(f"{text} ({n})" for text, n in count.reasons.items()) for count in report.counts]
-    rows: list[dict[str, Any]] = [
-        {**count.as_json(), "seconds": round(spent, 1), "reasons": why}
-        for count, spent, why in zip(report.counts, report.seconds, reasons, strict=True)
-    ]
-    publish_table(f"build-{name}", rows, f"Outcomes of the rows of {name}.")
 
 
 def publish_table(name: str, rows: list[dict[str, Any]], description: str) -> None:

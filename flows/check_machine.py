@@ -3,12 +3,13 @@
 import os
 import shutil
 import sys
-import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+
+import httpx
 
 from pairwright.flows.find_models import served_models
 from pairwright.flows.pipeline import Pipeline
@@ -20,7 +21,6 @@ from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import Check, check_gpus, check_packages, faiss_extra, missing, ok, warning
 from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
-from pairwright.tasks.serving.memory import UNCHECKED, check_memory
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
@@ -30,8 +30,7 @@ GB = 1e9
 MIN_MEMORY_GB, MIN_FREE_GB = 4.0, 5.0
 SERVER_SECONDS = 3.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
-FETCH = ". Fetch it with: "
-"""Text after which the message of a missing model tells how to fetch each of its files."""
+FETCH = ". Fetch it with: "  # text after which the message of a missing model tells how to fetch each of its files
 
 
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
@@ -43,39 +42,29 @@ def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
     yield from check_gpus(needed=needs_gpu)
     yield from check_packages([faiss_extra()])
     for name, place in (("dataset", out or "."), ("weights", str(weights_folder()))):
-        yield from _look("disk", name, partial(_check_place, name, place))
+        yield _look("disk", name, partial(_check_place, name, place))
     yield _check_prefect(os.environ.get("PREFECT_API_URL", ""))
 
 
 def memory_bytes() -> int:
     """Return the memory that this process may use, limited by its container."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else []
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError, ValueError):  # no such file, or "max"
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(limits, default=0)
+    return min(limits)
 
 
-def _check_place(name: str, url: str) -> Iterator[Check]:
-    """Yield whether a folder, or its nearest existing parent, has room and accepts a file."""
+def _check_place(name: str, url: str) -> Check:
+    """Check whether a folder on a disk, or its nearest existing parent, has room and may be written to."""
     folder = Folder(url)
-    if folder.is_local:
-        place = Path(folder.path("")).absolute()
-        place = next(path for path in (place, *place.parents) if path.exists())
-        if not place.is_dir():
-            yield missing("disk", name, f"{place} is a file", mend="name another folder with --out")
-            return
-        folder, free = Folder(str(place)), shutil.disk_usage(place).free / GB
-        state = warning if free < MIN_FREE_GB else ok
-        yield state("disk", name, f"{free:,.1f} GB free at {place}")
-    trial = f".pairwright-doctor-{uuid.uuid4().hex}"
-    try:
-        done = folder.create(trial, b"first"), folder.create(trial, b"second")
-        if done != (True, False) or folder.read(trial) != b"first":
-            yield missing("disk", name, f"{folder.url}: files are not created as a build needs it")
-        elif not folder.is_local:
-            yield ok("disk", name, f"{url}: writing and reading a file works")
-    finally:
-        folder.delete(trial)
+    if not folder.is_local:
+        return ok("disk", name, f"{url}: not looked at")
+    place = Path(folder.path("")).absolute()
+    place = next(path for path in (place, *place.parents) if path.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        return missing("disk", name, f"{place}: no folder that can be written to", mend="name another one with --out")
+    free = shutil.disk_usage(place).free / GB
+    return (warning if free < MIN_FREE_GB else ok)("disk", name, f"{free:,.1f} GB free at {place}")
 
 
 def check_profile(profile: Profile, until: str) -> Iterator[Check]:
@@ -83,61 +72,51 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     stages = Pipeline(profile, until).running
     sections = {stage.name: profile.section(stage.section) for stage in stages}
     loading = any(one.processes and one.processes(sections[one.name]) is not None for one in stages)
-    extras = [*(["models"] if loading else []), *(["nouns"] if {*NOUNS, "regions"} & sections.keys() else [])]
+    extras = [*(["models"] if loading else []), *(["nouns"] if NOUNS & sections.keys() else [])]
     yield from (check for check in check_packages([faiss_extra(), *extras]) if check.name in extras)
     for stage in {one.section: one for one in stages if one.pin}.values():
-        yield from _look("weights", stage.section, partial(_check_weights, stage, sections[stage.name], profile.name))
+        config = sections[stage.name]
+        check = _look("weights", stage.section, partial(_check_weights, stage, config, profile.name))
+        if check.state != "ok" or not stage.processes or stage.processes(config) is not None:
+            yield check
     for field, chat in served_models(profile, until).items():
-        yield from _look("served", field, partial(_check_served, chat, field))
-        if chat.launch.enabled:
-            yield from _look("memory", field, partial(_check_memory, chat, field))
+        yield _look("served", field, partial(_check_served, chat, field))
 
 
-def _check_weights(stage: Stage, config: Section, profile: str) -> Iterator[Check]:
+def _check_weights(stage: Stage, config: Section, profile: str) -> Check:
     assert stage.pin
     try:
         pinned = stage.pin(config)
     except ModelError as error:
         said, _, how = str(error).partition(FETCH)
         mend = f"pairwright fetch --profile {profile}, with the same --set"
-        yield missing("weights", stage.section, said, mend=how.splitlines()[0] if stage.name in NOUNS and how else mend)
-        return
-    if not stage.processes or stage.processes(config) is not None:
-        yield ok("weights", stage.section, ", ".join(stage.models(pinned) if stage.models else ()) or "here")
+        mend = how.splitlines()[0] if stage.name in NOUNS and how else mend
+        return missing("weights", stage.section, said, mend=mend)
+    return ok("weights", stage.section, ", ".join(stage.models(pinned) if stage.models else ()) or "here")
 
 
-def _check_served(chat: ChatConfig, field: str) -> Iterator[Check]:
+def _check_served(chat: ChatConfig, field: str) -> Check:
     waits = {"timeout_seconds": SERVER_SECONDS, "patience_seconds": SERVER_SECONDS, "structured_output": "none"}
     found = find_model(chat.model_copy(update=waits), field=field)
-    yield ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")
-
-
-def _check_memory(chat: ChatConfig, field: str) -> Iterator[Check]:
-    said = check_memory(chat, field)
-    yield (warning if said.startswith(UNCHECKED) else ok)("memory", field, said.removeprefix("memory "))
+    return ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")
 
 
 def _check_prefect(url: str) -> Check:
-    import httpx
-
-    here = version("prefect")
     if not url:
         return ok("Prefect", "server", "none configured (PREFECT_API_URL): builds run without one")
+    user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+    place, auth = f"{url.rstrip('/')}/admin/version", (user, password) if user else None
     try:
-        user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
-        place, auth = f"{url.rstrip('/')}/admin/version", (user, password) if user else None
         said = str(httpx.get(place, auth=auth, timeout=SERVER_SECONDS).raise_for_status().json())
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         mend = "prefect server start --host 127.0.0.1, PREFECT_API_AUTH_STRING as it has it, or unset PREFECT_API_URL"
         return missing("Prefect", "server", f"{url}: no Prefect server answers", mend=mend)
-    if said.split(".")[:2] == here.split(".")[:2]:
-        return ok("Prefect", "server", f"{url}: version {said}")
-    mend = f"python -m pip install -c constraints.txt prefect=={said}, or start a server of {here}"
-    return warning("Prefect", "server", f"{url}: version {said}, here is {here}", mend=mend)
+    state = ok if said.split(".")[:2] == version("prefect").split(".")[:2] else warning
+    return state("Prefect", "server", f"{url}: version {said}, here is {version('prefect')}")
 
 
-def _look(area: str, name: str, look: Callable[[], Iterable[Check]]) -> Iterator[Check]:
+def _look(area: str, name: str, look: Callable[[], Check]) -> Check:
     try:
-        yield from look()
+        return look()
     except (PairwrightError, OSError) as error:
-        yield missing(area, name, str(error))
+        return missing(area, name, str(error))

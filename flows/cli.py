@@ -17,8 +17,7 @@ from pairwright.flows.verbs.options import app as registered
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
 WORDS = {int: "NUMBER", float: "NUMBER"}
-SHARED = ("quiet", "verbose", "log_format", "plugin")
-"""Options allowed before or after a verb."""
+SHARED = ("quiet", "log_format", "plugin")  # options allowed before or after a verb
 
 
 class LazyGroup(TyperGroup):
@@ -78,11 +77,6 @@ def _be_quiet(wanted: bool) -> None:  # noqa: FBT001
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _be_verbose(wanted: bool) -> None:  # noqa: FBT001
-    if wanted:
-        logging.getLogger("pairwright").setLevel(logging.DEBUG)
-
-
 def _form_log(form: str) -> None:
     if form == "json":
         from pairwright.flows.progress import JsonLines
@@ -98,9 +92,6 @@ def _main(
     ] = False,
     quiet: Annotated[
         bool, Option("--quiet", "-q", help="Show warnings and the end only.", callback=_be_quiet, expose_value=False)
-    ] = False,
-    verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Log more details.", callback=_be_verbose, expose_value=False)
     ] = False,
     log_format: Annotated[
         Literal["text", "json"],
@@ -130,12 +121,9 @@ def main() -> None:
         logging.getLogger(client).setLevel(logging.WARNING)
     try:
         app()
-    except (ConfigError, SourceError, ModelError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(WRONG)
     except PairwrightError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(OWED)
+        sys.exit(WRONG if isinstance(error, ConfigError | SourceError | ModelError) else OWED)
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Self
 
 from pairwright.flows.list_versions import Difference, diff_versions, list_versions
 from pairwright.flows.list_versions import Listed as ListedVersion
@@ -12,7 +12,7 @@ from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.remove_images import Collected, Removal, collect_garbage, list_removed, remove_images, take_back
+from pairwright.flows.remove_images import Collected, Removal, collect_garbage, list_removed, remove_images
 from pairwright.flows.run_build import (
     Report,
     Request,
@@ -31,7 +31,6 @@ from pairwright.flows.trace_lineage import Lineage, trace_lineage
 from pairwright.flows.version import Version, open_version, publish_anyway
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
-from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.decisions import Sorted, read_decision_file, read_decisions, sort_decisions, write_decisions
 from pairwright.tasks.store.files import Folder
@@ -48,8 +47,7 @@ if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s 
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
-Watch = Callable[[int, int], None]
-"""Called with the rows or steps done so far, and their total."""
+Watch = Callable[[int, int], None]  # called with the rows or steps done so far, and their total
 
 
 class Dataset:
@@ -62,8 +60,7 @@ class Dataset:
     run = album.train("adpo", start="sft")
     """
 
-    outcome: Report | None = None
-    """Report of the last build that this object ran; ``None``: it ran none."""
+    outcome: Report | None = None  # report of the last build that this object ran; ``None``: it ran none
 
     def __init__(self, folder: Folder, number: int | None = None) -> None:
         """Store a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
@@ -167,18 +164,6 @@ class Dataset:
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables)
 
-    @overload
-    def __getitem__(self, table: Literal["images"]) -> Table[ImageRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["pairs"]) -> Table[PairRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["captions"]) -> Table[CaptionRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["differences"]) -> Table[DifferenceRow]: ...
-    @overload
-    def __getitem__(self, table: Literal["preferences"]) -> Table[PreferenceRow]: ...
-    @overload
-    def __getitem__(self, table: str) -> Table[Any]: ...
     def __getitem__(self, table: str) -> Table[Any]:
         """Return a table of the version: ``album["pairs"]``."""
         return Table(self.version, table)
@@ -271,14 +256,14 @@ class Dataset:
         return train(self.url, config, name=name or objective, version=self._number, watcher=watcher)
 
     @classmethod
-    def iterate(cls, url: str | Path, *, worker: Worker | None = None, **choices: Any) -> "Iterated":
+    def iterate(cls, url: str | Path, **choices: Any) -> "Iterated":
         """Train in rounds on the model's own texts; builds the dataset if there is none yet.
 
         ``Dataset.iterate("album", rounds=3, model="Qwen/Qwen2.5-VL-3B-Instruct")``; choices: ``IterateConfig``.
         """
         from pairwright.flows.iterate_rounds import IterateConfig, Rounds
 
-        return Rounds(folder=Folder(str(url)), config=IterateConfig(**choices), worker=worker or working).iterate()
+        return Rounds(Folder(str(url)), IterateConfig(**choices)).iterate()
 
     def runs(self) -> list[ListedRun]:
         """List the trainings: objective, progress, last measurement."""
@@ -337,10 +322,10 @@ class Dataset:
         """List the versions, the oldest first: time, rows, changed settings."""
         return list_versions(self.folder)
 
-    def diff(self, before: int, after: int, *, stage: str = "", listed: bool = False) -> Difference:
+    def diff(self, before: int, after: int, *, stage: str = "") -> Difference:
         """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
         first, second = (open_version(self.folder, number) for number in (before, after))
-        return diff_versions(first, second, stage=stage, listed=listed)
+        return diff_versions(first, second, stage=stage)
 
     def lineage(self, key: str) -> Lineage:
         """Return everything made from a row, and everything it was made from, with the maker of each."""
@@ -352,10 +337,6 @@ class Dataset:
         ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
         """
         return remove_images(self.folder, keys, names=names, reason=reason)
-
-    def take_back(self, keys: Sequence[str], *, reason: str = "") -> list[str]:
-        """Undo the removal of images, by their keys or prefixes of these; return their keys."""
-        return take_back(self.folder, keys, reason=reason)
 
     def removed(self) -> list[tuple[str, str, str]]:
         """Return the images that are removed now: time, key, reason."""

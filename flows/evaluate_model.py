@@ -23,10 +23,10 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Row, make_key
 from pairwright.schemas.writing import ChatConfig
-from pairwright.tasks.evaluation.ask_model import Change, ask_served, find_change, prepare_questions
-from pairwright.tasks.evaluation.benchmark import Benchmark, Data, ExamQuestion, check_questions, first_items
+from pairwright.tasks.evaluation.ask_model import ask_served, find_change, prepare_questions
+from pairwright.tasks.evaluation.benchmark import Benchmark, Data, check_questions, first_items
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
-from pairwright.tasks.evaluation.benchmarks.preferences import NAME as PREFERENCES
+from pairwright.tasks.evaluation.benchmarks.own_datasets import PREFERENCES
 from pairwright.tasks.evaluation.judge_answers import Rating, judge_answers
 from pairwright.tasks.evaluation.measured import CONFIDENCE
 from pairwright.tasks.evaluation.results import ANSWERS, ROWS, Results, write_results
@@ -40,11 +40,9 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import find_model as find_checkpoint
 from pairwright.tasks.training.runs import RUNS
 
-PIXELS = 448 * 448
-"""As ``model.max_pixels`` of a training."""
-FOLDER = "evaluations"
-FINISHED = "checkpoint"
-"""Folder of a run with its model."""
+PIXELS = 448 * 448  # as `model.max_pixels` of a training
+RESAMPLES, SEED = 1000, 0  # bootstrap of the intervals; the seed is that of perturbed questions, too
+FINISHED = "checkpoint"  # folder of a run with its model
 SAID = {
     "empty": "answers are empty",
     "cut": "answers were cut, at the most tokens that are allowed",
@@ -65,33 +63,18 @@ class EvaluationConfig:
     EvaluationConfig(model="album/runs/dpo", benchmark="scenes", data=Path("album"), limit=50)
     """
 
-    model: str
-    """A checkpoint, a run's folder, a name on the Hub; or the model's name on the server."""
+    model: str  # a checkpoint, a run's folder, a name on the Hub; or the model's name on the server
     benchmark: str
-    data: Path
-    """Folder of its annotations and images, or a dataset."""
-    version: int | None = None
-    """The number of the dataset's version; none: the newest."""
-    to: Path | None = None
-    """File of the scores; ``None``: below ``evaluations``."""
-    limit: int | None = None
-    """Only the first N items."""
-    server: ChatConfig | str = ""
-    """Server of the model, or its address; empty: it is loaded here."""
-    judge: ChatConfig | str = ""
-    """Judge: a server, its address, or a profile (its judge, else its chat)."""
-    judge_model: str = ""
-    """The judge's name on its server; empty: the profile's, or the only model there."""
-    batch: int = 8
-    """Questions per batch of a model that is loaded here."""
-    max_pixels: int = PIXELS
-    """Maximum pixels of an image for a model that is loaded here; larger ones are scaled down."""
-    perturb: str = ""
-    """Perturbation of the questions: "noise:5", "fog:5", "words:0.4"."""
-    resamples: int = 1000
-    seed: int = 0
-    blank: str = "keep"
-    """Blank references: "keep" (published scores count them), or "drop"."""
+    data: Path  # folder of its annotations and images, or a dataset
+    version: int | None = None  # the number of the dataset's version; none: the newest
+    to: Path | None = None  # file of the scores; ``None``: below `evaluations`
+    limit: int | None = None  # only the first N items
+    server: ChatConfig | str = ""  # server of the model, or its address; empty: it is loaded here
+    judge: ChatConfig | str = ""  # judge: a server, its address, or a profile (its judge, else its chat)
+    judge_model: str = ""  # the judge's name on its server; empty: the profile's, or the only model there
+    batch: int = 8  # questions per batch of a model that is loaded here
+    max_pixels: int = PIXELS  # maximum pixels of an image for a model that is loaded here; larger ones are scaled down
+    perturb: str = ""  # perturbation of the questions: "noise:5", "fog:5", "words:0.4"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +83,8 @@ class Evaluated:
 
     config: EvaluationConfig
     benchmark: Benchmark
-    identity: str
-    """Identity of the model."""
-    judge: str
-    """The judge's name; empty: there was none."""
+    identity: str  # identity of the model
+    judge: str  # the judge's name; empty: there was none
     results: Results
     to: Path
 
@@ -118,7 +99,6 @@ class Evaluated:
             "version": self.config.version,
             "limit": self.config.limit,
             "perturbed": self.config.perturb,
-            "blank": self.config.blank,
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -152,7 +132,6 @@ class Evaluated:
         """Yield the scores as rows of a dataset's table."""
         about = self.about()
         given = {name: about[name] for name in ("version", "limit", "perturbed", "judge")}
-        given["blank"] = "" if about["blank"] == "keep" else about["blank"]
         asked = ", ".join(f"{name} {value}" for name, value in given.items() if value)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         whose = {"run": run, "model": self.identity, "benchmark": self.benchmark.name, "asked": asked, "at": at}
@@ -175,19 +154,43 @@ def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
         source = Profile(source=f"{kind}:{config.data}", reading=ReadingConfig(splits=(split,))).sources
         yield from ((item.name, json.loads(item.locator)) for item in READERS[kind].list_items(source, None))
 
-    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries, blank=config.blank))
+    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries))
     asked = first_items(exam.questions, config.limit)
     check_questions(asked)
-    change = find_change(config.perturb, asked, seed=config.seed)
+    change = find_change(config.perturb, asked, seed=SEED)
     respond, identity = _open_model(config, images=max((len(one.images) for one in asked), default=0))
-    to = config.to or _default(config, identity)
+    named = [part for part in Path(config.model).parts if part != FINISHED]
+    name = "-".join(filter(None, [config.benchmark, *named[-1:], config.perturb, identity[:8]]))
+    to = config.to or Path("evaluations", re.sub(r"[^\w.-]+", "_", name) + ".json")
+    if config.benchmark == PREFERENCES and not config.to:
+        to = config.data / JUDGED  # the report looks there
+    replies, ratings = dict[str, Reply](), dict[str, Rating]()
+
+    def ready() -> Iterator[tuple[str, Question]]:
+        for one in prepare_questions(asked, change):
+            if isinstance(one, Reply):
+                replies[one.name] = one
+            else:
+                yield one
+
     with Answers(to.with_suffix(ANSWERS)) as answers:
-        replies = _ask(asked, respond, answers, change=change, watch=watch)
-        ratings = _judge(asked, replies, benchmark, judge, answers=answers, watch=watch) if judge else {}
-    resampling = {"resamples": config.resamples, "seed": config.seed}
-    results = Results(exam=exam, asked=asked, replies=replies, ratings=ratings, **resampling)
-    name = judge.model if judge else ""
-    found = Evaluated(config=config, benchmark=benchmark, identity=identity, judge=name, results=results, to=to)
+        with watch("answers") as tell:
+            for reply in respond(ready(), answers):
+                replies[reply.name] = reply
+                tell(len(replies), len(asked))
+        if judge and benchmark.rubric:
+            judged = {
+                one.name: {**one.judged, "answer": replies[one.name].text}
+                for one in asked
+                if one.judged is not None and replies[one.name].state == "answered"
+            }
+            with watch("ratings") as tell:
+                for rating in judge_answers(judged, benchmark.rubric, judge, answers=answers):
+                    ratings[rating.key] = rating
+                    tell(len(ratings), len(judged))
+    results = Results(exam=exam, asked=asked, replies=replies, ratings=ratings, resamples=RESAMPLES, seed=SEED)
+    about: dict[str, Any] = {"benchmark": benchmark, "identity": identity, "judge": judge.model if judge else ""}
+    found = Evaluated(config=config, **about, results=results, to=to)
     write_results(results, to, found.about())
     if run := found.run:
         write_evaluation(Folder(str(run.parent.parent)), list(found.rows(run.name)))
@@ -232,53 +235,3 @@ def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]
         return respond, identify(Path(name))
     local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), config.max_pixels)
     return partial(answer_questions, local=local, batch=config.batch), local.identity
-
-
-def _default(config: EvaluationConfig, identity: str) -> Path:
-    if config.benchmark == PREFERENCES:
-        return config.data / JUDGED  # the report looks there
-    named = [part for part in Path(config.model).parts if part != FINISHED]
-    name = "-".join(filter(None, [config.benchmark, *named[-1:], config.perturb, identity[:8]]))
-    return Path(FOLDER, re.sub(r"[^\w.-]+", "_", name) + ".json")
-
-
-def _ask(
-    asked: Sequence[ExamQuestion], respond: Respond, answers: Answers, *, change: Change, watch: Watch
-) -> dict[str, Reply]:
-    found: dict[str, Reply] = {}
-
-    def ready() -> Iterator[tuple[str, Question]]:
-        for one in prepare_questions(asked, change):
-            if isinstance(one, Reply):
-                found[one.name] = one
-            else:
-                yield one
-
-    with watch("answers") as tell:
-        for reply in respond(ready(), answers):
-            found[reply.name] = reply
-            tell(len(found), len(asked))
-    return found
-
-
-def _judge(
-    asked: Sequence[ExamQuestion],
-    replies: dict[str, Reply],
-    benchmark: Benchmark,
-    judge: ChatConfig,
-    *,
-    answers: Answers,
-    watch: Watch,
-) -> dict[str, Rating]:
-    assert benchmark.rubric
-    judged = {
-        one.name: {**one.judged, "answer": replies[one.name].text}
-        for one in asked
-        if one.judged is not None and replies[one.name].state == "answered"
-    }
-    found: dict[str, Rating] = {}
-    with watch("ratings") as tell:
-        for rating in judge_answers(judged, benchmark.rubric, judge, answers=answers):
-            found[rating.key] = rating
-            tell(len(found), len(judged))
-    return found

@@ -1,26 +1,24 @@
 """Export a version of a dataset: open its tables, and pass its rows to the exporter."""
 
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pairwright.flows.prepare_training import find_retriever, mine_table
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.export_rows import Order, export_rows, stream_preferences, stream_table
 from pairwright.tasks.export.form import Form, Setting
-from pairwright.tasks.export.formats import SOURCES, check_target, choose_form
+from pairwright.tasks.export.formats import check_target, choose_form
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
-from pairwright.tasks.export.verify import Verifier, load_processor, make_ruler
-from pairwright.tasks.report.measure_health import judge_health, measure_health
+from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.gates import say_empty
 from pairwright.tasks.store.snapshot import describe_version
-from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
@@ -33,60 +31,46 @@ class ExportConfig:
     """Configuration of an export: the table, the selection of rows, the verification."""
 
     selection: Selection = EVERYTHING
-    table: str = ""
-    """Table to export; empty: the form's own."""
-    negatives: str = ""
-    """ADPO run that provides mined negatives: the rows are those that a training with them would see."""
-    model: str = ""
-    """Model to ask, for the form of requests."""
-    verify: bool = False
-    """Whether the result is read back."""
-    processor: str = ""
-    """Processor (folder or name on the Hub) that counts rows' tokens; empty: none."""
-    max_length: int = 0
-    """With a processor, maximum tokens of a row; 0: the processor's limit."""
+    table: str = ""  # table to export; empty: the form's own
+    model: str = ""  # model to ask, for the form of requests
+    verify: bool = False  # whether the result is read back
 
 
 def export_dataset(
-    found: Version,
-    target: str,
-    *,
-    form: str,
-    config: ExportConfig,
-    watch: Callable[[int, int], None],
+    found: Version, target: str, *, form: str, config: ExportConfig, watch: Callable[[int, int], None]
 ) -> Tally:
     """Write the selected rows of a version to a new folder."""
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
-    reads = SOURCES.get(kind.reads, kind.reads)
-    verifier = _make_verifier(kind, config) if config.verify else None
-    beside: list[Planned] = []
-    if config.negatives:
-        retriever = find_retriever(found.folder, config.negatives)
-        require_packages("--negatives")
-        beside = mine_table(found, retriever, have=Version.plan)  # makes nothing
-    with found.settled(beside) as (build, stages):
+    processor: Any = None
+    if config.verify and kind.collates:
+        require_packages(f"--verify of {kind.name}")
+        from pairwright.tasks.training.load_model import load_processor
+
+        with tempfile.TemporaryDirectory() as folder:
+            processor = load_processor(write_tiny_model(Path(folder), TEXTS))
+    with found.settled() as (build, stages):
         counts = [count for _, count in stages]
-        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == reads), None)
+        own = next((n for n, (planned, _) in enumerate(stages) if planned.stage.name == kind.reads), None)
         if own is None or not counts[own].rows:
-            raise ConfigError(_say_nothing_there(found, reads, say_empty(stages, [reads])))
-        if beside and (owed := counts[-1].failed + counts[-1].pending):
-            raise ConfigError(
-                f"--negatives {config.negatives}: {owed:,} of {counts[-1].of:,} preferences have no mined negative. "
-                f"A training mines them before it begins: pairwright train {found.folder.url} --objective dpo --set "
-                f"negatives_from={config.negatives}{f' --version {found.number}' if found.number else ''}"
-            )
+            until, url, why = found.record.until, found.folder.url, say_empty(stages, [kind.reads])
+            if any(one.stage.name == kind.reads for one in found.off):
+                section = found.find(kind.reads).stage.section
+                why = f"Its stage is off: `pairwright settings {section}` shows how to switch it on"
+            elif not why and until:
+                why = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
+            built = f"was built until {until} and " if until else ""
+            why = why or f"Finish the rows that are owed with: pairwright resume {url}"
+            raise ConfigError(f"{url}: {built}has no {kind.reads} to export. {why}")
         tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
-        health = measure_health(tables) if kind.card else None
         about = About(
             name=name,
-            version=describe_version(build, found.planned),
+            version=describe_version(build),
             counts=counts,
             profile=found.profile,
             numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],
-            health=list(judge_health(health, found.profile.health)) if health else (),
+            health=[one[:4] for one in measure_health(tables, found.profile.health)] if kind.card else (),
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
-            mined_by=config.negatives,
         )
         order = Order(
             form=kind,
@@ -94,14 +78,14 @@ def export_dataset(
             setting=Setting(name=name, model=config.model),
             selection=config.selection,
             decisions=decisions,
-            total=counts[-1 if beside else own].rows,
-            verifier=verifier,
+            total=counts[own].rows,
+            verify=config.verify,
+            processor=processor,
         )
-        planned = [*found.planned, *beside]
-        if reads == "preferences":  # those with mined negatives come last
-            groups = stream_preferences(build, [one for one in planned if one.stage.writes is PreferenceRow][-1])
+        if kind.reads == "preferences":
+            groups = stream_preferences(build, [one for one in found.planned if one.stage.writes is PreferenceRow][-1])
         else:
-            groups = stream_table(build, {one.stage.name: one for one in planned}, reads, decisions)
+            groups = stream_table(build, {one.stage.name: one for one in found.planned}, kind.reads, decisions)
         return export_rows(groups, Path(target), order=order, watch=watch)
 
 
@@ -115,45 +99,14 @@ def _check(form: Form, target: str, config: ExportConfig, found: Version) -> Non
             else f"--model {config.model}: --format {form.name} has no requests to a model; leave it out"
         )
     if config.table and form.reads == config.table != "preferences":
-        _check_table(config, {one.stage.name for one in found.planned})
-    if config.negatives and form.reads != "preferences":
-        raise ConfigError(f"--negatives {config.negatives}: {form.reads} have none; leave it out with {form.name}")
+        chosen, of_pairs = config.selection, config.table != "captions"
+        has_splits = config.table == "pairs" or "splits" in {one.stage.name for one in found.planned}
+        given = {
+            "--kind": bool(chosen.kinds),
+            "--score": chosen.score is not None,
+            "--accepted": chosen.accepted and not of_pairs,
+            "--split": bool(chosen.splits) and not (of_pairs and has_splits),
+        }
+        if lacking := next((name for name, is_given in given.items() if is_given), None):
+            raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
     check_target(Path(target))
-
-
-def _make_verifier(form: Form, config: ExportConfig) -> Verifier:
-    if config.processor:
-        processor = load_processor(config.processor)
-        return Verifier(form=form, processor=processor, ruler=make_ruler(processor, config.max_length))
-    if config.max_length:
-        raise ConfigError("--max-length: needs a processor to count tokens; give one with --processor")
-    if not form.collates:
-        return Verifier(form=form, processor=None)
-    require_packages(f"--verify of {form.name}")
-    with tempfile.TemporaryDirectory() as folder:
-        return Verifier(form=form, processor=load_processor(str(write_tiny_model(Path(folder), TEXTS))))
-
-
-def _check_table(config: ExportConfig, tables: Collection[str]) -> None:
-    """Refuse options that do not apply to the rows of a table other than preferences."""
-    chosen = config.selection
-    of_pairs, has_splits = config.table != "captions", config.table == "pairs" or "splits" in tables
-    given = {
-        "--kind": bool(chosen.kinds),
-        "--score": chosen.score is not None,
-        "--processor": bool(config.processor),
-        "--accepted": chosen.accepted and not of_pairs,
-        "--split": bool(chosen.splits) and not (of_pairs and has_splits),
-    }
-    if lacking := next((name for name, is_given in given.items() if is_given), None):
-        raise ConfigError(f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}")
-
-
-def _say_nothing_there(version: Version, what: str, empty: str) -> str:
-    until, url = version.record.until, version.folder.url
-    if any(one.stage.name == what for one in version.off):
-        empty = f"Its stage is off: `pairwright settings {version.find(what).stage.section}` shows how to switch it on"
-    elif not empty and until:
-        empty = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
-    remedy = empty or f"Finish the rows that are owed with: pairwright resume {url}"
-    return f"{url}: {f'was built until {until} and ' if until else ''}has no {what} to export. {remedy}"

@@ -7,24 +7,24 @@ and does so here while an inventory is taken. Models that vLLM serves are left t
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline, with_source
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
-from pairwright.schemas.errors import ConfigError, ModelError, ServerError
+from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import changed_fields
 from pairwright.schemas.writing import ChatConfig, ServedSection
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.verify_weights import Verified, is_on_hub, list_here, list_on_hub, taking_inventory, verify
+from pairwright.tasks.models.verify_weights import Verified, verify_lookups, verify_served
+from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.serving.launch import Servers
-from pairwright.tasks.serving.memory import check_memory
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
@@ -58,15 +58,7 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
         except ServerError as error:  # nothing has begun: the address is wrong, or no server runs
             raise ConfigError(str(error)) from error
         found.update(changed_fields(own, served, place))
-    check_served(profile, until)
     return resolve(profile, found)
-
-
-def check_served(profile: Profile, until: str) -> None:
-    """Refuse models that need more memory than vLLM would have; log the needs of the others."""
-    for place, own in served_models(profile, until).items():
-        if own.launch.enabled:
-            log.info("%s: %s", place, check_memory(own, place))
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
@@ -99,14 +91,6 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
     return next((count.stage for count in counts if count.stage in told and count.pending), "")
 
 
-def gpus_of(planned: Planned) -> int:
-    """Return the number of GPUs of this machine that a stage holds, for its own models or for the build's vLLM."""
-    config = planned.config
-    starts = isinstance(config, ServedSection) and config.is_served and config.served.launch.enabled
-    loads = planned.stage.processes is not None and planned.stage.processes(config) is not None
-    return count_gpus() if planned.stage.is_on and (starts or loads) else 0
-
-
 def run_served(
     run_shards: Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]],
     servers: Servers,
@@ -128,16 +112,12 @@ def run_served(
     yield from run_shards(planned, shards)
 
 
-Say = Callable[[str], None]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
     """Outcome of fetching: files that are present, and those that could not be fetched."""
 
     files: list[Verified] = field(default_factory=list[Verified])
-    problems: list[str] = field(default_factory=list[str])
-    """Reasons why a build cannot start, beside the files' own faults."""
+    problems: list[str] = field(default_factory=list[str])  # why a build cannot start, beside the files' own faults
 
     @property
     def faults(self) -> list[str]:
@@ -154,49 +134,29 @@ class Fetched:
 def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = None) -> Profile:
     """Return the profile to fetch weights for; without a source, a folder of images is assumed."""
     profile = load_profile(name, settings)
-    if source is None and not profile.source:
-        return profile.model_copy(update={"source": "folder:"})
-    return with_source(profile, source)
+    lacks = source is None and not profile.source
+    return profile.model_copy(update={"source": "folder:"}) if lacks else with_source(profile, source)
 
 
-def fetch_weights(profile: Profile, until: str, *, fetch: bool, say: Say) -> Fetched:
+def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:
     """Fetch and verify every file that a build's stages load; without ``fetch`` only verify, without the network."""
-    problems: list[str] = []
-    pins = {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}
-    with taking_inventory(fetch=fetch, say=say) as inventory:
-        for section, pin in pins.items():
-            inventory.lacking = False
-            try:
-                pin(profile.section(section))
-            except Exception as error:  # noqa: BLE001 - an empty file may stand in for a missing one: anything may follow
-                if not inventory.lacking:
-                    problems.append(
-                        str(error) if isinstance(error, ModelError) else f"{section}: {type(error).__name__}: {error}"
-                    )
-    return Fetched(files=[file for files in inventory.found.values() for file in files], problems=problems)
+    done = Fetched()
+    for section, pin in {stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin}.items():
+        own: Any = profile.section(section)
+        own = own.model_copy(update={"download": fetch}) if hasattr(own, "download") else own
+        files, problem = verify_lookups(partial(pin, own), fetch=fetch)
+        done.files.extend(files)
+        done.problems.extend([problem] if problem else [])
+    return done
 
 
-def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool, say: Say) -> None:
+def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool) -> None:
     """Fetch and verify the files of models that the build serves with vLLM as well."""
-    for name, chat in _hub_models(profile, until):
-        try:
-            wanted = list_on_hub(chat, name)[0] if fetch else list_here(chat, name)
-        except ModelError as error:
-            done.problems.append(str(error))
-        else:
-            say(f"{wanted.field}: {wanted.origin} {', '.join(wanted.names)}")
-            done.files.extend(verify(wanted, fetch=fetch))
+    for name, chat in served_on_hub(profile, until).items():
+        done.files.extend(verify_served(chat, name, fetch=fetch))
 
 
-def left_out(profile: Profile, until: str, *, ask: bool) -> Iterator[tuple[str, str, int]]:
-    """Yield the models that vLLM loads: field, name, size; size 0 if the Hub may not be asked or does not answer."""
-    for name, chat in _hub_models(profile, until):
-        size = 0
-        if ask:
-            with suppress(ModelError):
-                size = list_on_hub(chat, name)[1]
-        yield name, chat.model, size
-
-
-def _hub_models(profile: Profile, until: str) -> list[tuple[str, ChatConfig]]:
-    return [(name, chat) for name, chat in served_models(profile, until).items() if is_on_hub(chat)]
+def served_on_hub(profile: Profile, until: str) -> dict[str, ChatConfig]:
+    """Return the models that vLLM loads from the Hub, by field: neither a local folder's nor a server's own."""
+    served = served_models(profile, until).items()
+    return {name: chat for name, chat in served if chat.launch and chat.model and not is_local(chat.model)}

@@ -7,25 +7,25 @@ beside its model. Finished parts are read, unfinished ones continue.
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pairwright.flows.evaluate_model import EvaluationConfig, Watch, evaluate_model
+from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.make_train_config import count_processes, make_config
 from pairwright.flows.pipeline import Pipeline, with_source
 from pairwright.flows.progress import show_steps
-from pairwright.flows.run_build import Request, Worker, make_request, request_of, run_build, working
+from pairwright.flows.run_build import Request, make_request, request_of, run_build, working
 from pairwright.flows.show_training import watching_training
 from pairwright.flows.train_model import train
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.training import NAMC
-from pairwright.tasks.evaluation.benchmarks.scenes import TRUE, UNREADABLE
+from pairwright.tasks.evaluation.benchmarks.own_datasets import TRUE, UNREADABLE
+from pairwright.tasks.models.devices import release
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.store.dataset import RECORD, read_record
 from pairwright.tasks.store.files import Folder
@@ -34,17 +34,13 @@ from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.report.write_rounds_page import HEADS, Round, keep_rounds, write_rounds_page
 from pairwright.tasks.training.runs import HELD_OUT, RUNS, Run, check_name, read_metrics
 
-if TYPE_CHECKING:
-    from pairwright.tasks.training.ranks import Watcher
-
 POLICY, TRUTH, SAMPLES = "models.policy", "truth.json", 4
 OWN = "preferences.rejected=own"
 WRITES: Mapping[str, tuple[str, Sequence[str]]] = {
     "sampled_texts": ("sampled", ("sampled_texts.enabled=true", "sampled_texts.prompt=preference", OWN)),
     "comparisons": ("comparisons", ("comparisons.writer=served", "comparisons.input=images")),
     "differences": ("described", ("differences.writer=served", OWN)),
-}
-"""Sections of texts that the trained model may write, with the table that they fill and the settings of a round."""
+}  # sections of texts that the trained model may write, with the table that they fill and the settings of a round
 SHARE, LOSS = "share of held-out answers that are true", "loss per token of the held-out chosen texts, less is better"
 
 
@@ -52,23 +48,16 @@ SHARE, LOSS = "share of held-out answers that are true", "loss per token of the 
 class IterateConfig:
     """Configuration of an iterated training."""
 
-    rounds: int = 3
-    """Rounds after SFT."""
+    rounds: int = 3  # rounds after SFT
     writes: Sequence[str] = ("sampled_texts",)
     """Texts that the trained model writes, by section of a profile: ``WRITES``."""
-    objective: str = "dpo"
-    """Objective of the rounds."""
-    model: str = ""
-    """The base model; empty: that of the settings."""
-    name: str = "iterate"
-    """Name of the runs: NAME-0 (SFT), NAME-1, ..."""
+    objective: str = "dpo"  # objective of the rounds
+    model: str = ""  # the base model; empty: that of the settings
+    name: str = "iterate"  # name of the runs: NAME-0 (SFT), NAME-1, ...
     source: str | None = None
-    profile: str = ""
-    """Profile of a new dataset."""
-    settings: Sequence[str] = ()
-    """Fields of the profile to set; ``models.policy.launch.command`` is the rounds' vLLM."""
-    train_settings: Sequence[str] = ()
-    """Fields of all trainings to set."""
+    profile: str = ""  # profile of a new dataset
+    settings: Sequence[str] = ()  # fields of the profile to set; `models.policy.launch.command` is the rounds' vLLM
+    train_settings: Sequence[str] = ()  # fields of all trainings to set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +66,9 @@ class Iterated:
 
     rounds: Sequence[Round]
     measure: str
-    kept: Sequence[bool]
-    """Whether each round is kept; the last kept one has the model."""
+    kept: Sequence[bool]  # whether each round is kept; the last kept one has the model
     page: str
-    finished: bool
-    """Whether nothing is left to do; otherwise a training was stopped, and the same command continues."""
+    finished: bool  # whether nothing is left to do; otherwise a training was stopped, and the same command continues
 
     def cells(self) -> Iterator[Sequence[str]]:
         """Yield heads and rounds as a table."""
@@ -96,16 +83,12 @@ class Iterated:
         return f"{ended}. The model: {Path(self.page).parents[1] / best.run}/checkpoint"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Rounds:
     """Rounds of a dataset: reads finished ones, makes the others."""
 
     folder: Folder
     config: IterateConfig
-    worker: Worker = working
-    watching: "Callable[[], AbstractContextManager[Watcher]]" = watching_training
-    watch: Watch = show_steps
-    """Progress of builds, trainings and evaluations."""
 
     def iterate(self) -> Iterated:
         """Make the rounds, up to the first one that is worse than an earlier one."""
@@ -156,14 +139,14 @@ class Rounds:
         start = self._run(number - 1).folder.name if number else ""
         words = {"model": "" if number else asked.model, "start": start, "dataset": self.folder.url}
         config = make_config(asked.objective if number else "sft", asked.train_settings, **words)
-        with self.watching() as watcher:
+        with watching_training() as watcher:
             trained = train(self.folder.url, config, name=run.folder.name, version=version, watcher=watcher)
-        _release()
+        release()  # the GPU's memory is needed by the next process
         if trained.finished and self.measure == SHARE:
             place: dict[str, Any] = {"data": Path(self.folder.path("")), "version": version, "to": run.folder / TRUTH}
             place |= {"model": str(run.folder), "max_pixels": config.model.max_pixels}
-            evaluate_model(EvaluationConfig(benchmark="scene-differences", **place), watch=self.watch)
-            _release()
+            evaluate_model(EvaluationConfig(benchmark="scene-differences", **place), watch=show_steps)
+            release()
         return trained.finished
 
     def _check(self) -> None:
@@ -209,7 +192,7 @@ class Rounds:
             last = Request.again(self.folder)
             pipeline = Pipeline(change_profile(last.profile, lines))
             request = replace(request_of(pipeline, self.folder), limit=last.limit)
-        with self.worker(request) as work:
+        with working(request) as work:
             report = run_build(request, work)
         if not report.is_complete or not report.snapshot:
             status = report.status(self.folder.url)
@@ -232,29 +215,20 @@ class Rounds:
             items = min(data["rows"].get(config.data.eval_split, 0), config.data.max_eval_rows or sys.maxsize)
         if value is None:
             raise ConfigError(f"{run.folder}: nothing was measured on held-out rows: set preferences.validation_share")
+        written, version = list[str](), data["snapshot"]
+        if number and version in snapshot_numbers(self.folder):
+            stages = read_snapshot(self.folder, version).content["stages"]
+            for table in (WRITES[section][0] for section in self.config.writes):
+                counts = stages[table]["counts"]
+                refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
+                written.append(f"{counts['rows']:,} {table} of {counts['in']:,}{refused}")
         return Round(
             run=run.folder.name,
             start=config.start,
-            version=data["snapshot"],
-            written="; ".join(self._say_written(data["snapshot"])) if number else "",
+            version=version,
+            written="; ".join(written),
             value=value,
             items=items,
             unreadable=unreadable,
             percent=percent,
         )
-
-    def _say_written(self, version: int) -> Iterator[str]:
-        """Yield the outcomes of the texts that a model was asked for, from the version's counts."""
-        if version in snapshot_numbers(self.folder):
-            stages = read_snapshot(self.folder, version).content["stages"]
-            for table in (WRITES[section][0] for section in self.config.writes):
-                counts = stages[table]["counts"]
-                refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
-                yield f"{counts['rows']:,} {table} of {counts['in']:,}{refused}"
-
-
-def _release() -> None:
-    """Release the GPU's memory for the next process."""
-    from pairwright.tasks.training.score_rows import release_scorer
-
-    release_scorer()

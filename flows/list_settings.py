@@ -25,29 +25,23 @@ from pairwright.schemas.section import Section, filled_by, section_within
 from pairwright.schemas.training import TrainConfig
 
 Command = Literal["build", "train"]
-TRAIN = "train"
-"""Section of all settings of `pairwright train`."""
+TRAIN = "train"  # section of all settings of `pairwright train`
 WORDS = {"boolean": "true or false", "integer": "whole number", "number": "number", "string": "text", "null": "nothing"}
 BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-NO_BOUND = 2**32
-"""Maximum of seeds, which the list leaves out."""
+NO_BOUND = 2**32  # maximum of seeds, which the list leaves out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One row of the list."""
 
-    command: Command
-    """Command with the ``--set`` for it."""
+    command: Command  # command with the `--set` for it
     name: str
     type: str
-    range: str
-    """Allowed values, in words; empty: all of the type."""
-    default: Any
-    """``None``: there is none, it must be given."""
+    range: str  # allowed values, in words; empty: all of the type
+    default: Any  # ``None``: there is none, it must be given
     meaning: str
-    value: Any
-    """Value of the profile; for `train`, the default."""
+    value: Any  # value of the profile; for `train`, the default
 
 
 def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:
@@ -151,16 +145,13 @@ def _say_range(schema: Mapping[str, Any]) -> str:
     else:
         known = {name: words for name, words in BOUNDS.items() if schema.get(name, NO_BOUND) < NO_BOUND}
         bounds = ", ".join(f"{words} {schema[name]:.15g}" for name, words in known.items())
+    low, high = (schema.get(f"{end}Items", schema.get(f"{end}Length")) for end in ("min", "max"))
+    length = "not empty" if low else ""
+    if low is not None and high is not None:
+        length = f"{low} of them" if low == high else f"{low} to {high} of them"
     inner = schema.get("items") or schema.get("additionalProperties") or next(iter(schema.get("prefixItems", ())), None)
     of_each = f"each {said}" if isinstance(inner, Mapping) and (said := _say_range(inner)) else ""
-    return "; ".join(filter(None, (bounds, _say_length(schema), of_each)))
-
-
-def _say_length(schema: Mapping[str, Any]) -> str:
-    low, high = schema.get("minItems", schema.get("minLength")), schema.get("maxItems", schema.get("maxLength"))
-    if low is not None and high is not None:
-        return f"{low} of them" if low == high else f"{low} to {high} of them"
-    return "not empty" if low else ""
+    return "; ".join(filter(None, (bounds, length, of_each)))
 
 
 def as_typed(value: Any) -> str:

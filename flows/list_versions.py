@@ -10,12 +10,11 @@ from typing import Any
 from pairwright.flows.run_build import OWN_NOTES
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.section import say_changes
-from pairwright.tasks.store.dataset import Build, Snapshot, read_record
+from pairwright.tasks.store.dataset import Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import StageDiff, diff_stage
-from pairwright.tasks.store.snapshot import find_live, missing_files, read_snapshot, snapshot_numbers
+from pairwright.tasks.store.snapshot import missing_files, read_snapshot, snapshot_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +26,8 @@ class Listed:
     parent: int | None
     newest: bool
     rows: dict[str, int]
-    changed: list[str]
-    """Settings that changed from its parent, in words; empty if the parent is deleted."""
-    removed: int
-    """Last removal on request that it takes into account; 0: none."""
+    changed: list[str]  # settings that changed from its parent, in words; empty if the parent is deleted
+    removed: int  # last removal on request that it takes into account; 0: none
     missing: int
 
     def cells(self) -> list[object]:
@@ -83,8 +80,6 @@ class Difference:
     after: int
     settings: list[str]
     stages: list[StageDiff]
-    names: dict[str, str]
-    """Names of the listed images, by key."""
 
     def cells(self) -> Iterator[list[object]]:
         """Yield heads, then per table its rows, and those that came and went."""
@@ -98,46 +93,24 @@ class Difference:
             yield [one.stage, *one.rows, one.came, one.went, sum(turn.count for turn in one.turned), fingerprint]
 
     def lines(self) -> Iterator[str]:
-        """Yield the rest as lines: settings, inputs with another outcome, and the listed keys."""
+        """Yield the rest as lines: settings, and inputs with another outcome."""
         yield from (f"  {line}" for line in self.settings)
         for one in self.stages:
             yield from (f"  {one.stage}: {turn.count:,} x {turn.before} -> {turn.after}" for turn in one.turned)
-        for one in self.stages:
-            for sign, keys in (("+", one.came_keys), ("-", one.went_keys)):
-                yield from ("\t".join(filter(None, (sign, one.stage, key, self.names.get(key, "")))) for key in keys)
 
 
-def diff_versions(before: Version, after: Version, *, stage: str = "", listed: bool = False) -> Difference:
+def diff_versions(before: Version, after: Version, *, stage: str = "") -> Difference:
     """Compare two versions; rows are compared by key."""
     with before.settled() as (old, _), after.settled() as (new, _):
-        names = dict.fromkeys(
-            planned.stage.name
-            for build in (new, old)
-            for planned in build.planned
-            if stage in ("", planned.stage.name, planned.stage.group)
-        )
+        planned = {one.stage.name: one.stage.group for one in (*new.planned, *old.planned)}
+        names = [name for name, group in planned.items() if stage in ("", name, group)]
         if not names:
-            there = ", ".join(planned.stage.name for planned in new.planned)
-            raise ConfigError(f"--stage {stage}: neither version has this table. Version {after.number} has {there}")
-        stages = [diff_stage(old, new, name, listed=listed) for name in names]
+            raise ConfigError(f"--stage {stage}: neither version has this table. They have {', '.join(planned)}")
         assert before.snapshot
         assert after.snapshot
         return Difference(
             before=before.number,
             after=after.number,
             settings=list(_changes(before.snapshot, after.snapshot)),
-            stages=stages,
-            names={**_names(old, stages), **_names(new, stages)},
+            stages=[diff_stage(old, new, name) for name in names],
         )
-
-
-def _names(build: Build, stages: list[StageDiff]) -> dict[str, str]:
-    images = {planned.stage.name: planned for planned in build.planned if planned.stage.writes is ImageRow}
-    found: dict[str, str] = {}
-    for one in stages:
-        if planned := images.get(one.stage):
-            rows = find_live(
-                build, planned, ImageRow, subjects=(*one.came_keys, *one.went_keys), without=("image", "graph")
-            )
-            found |= {row.key: row.name for row in rows}
-    return found

@@ -5,26 +5,17 @@ A continued run must have the same starting model as before. Unset options get t
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.load_profile import (
-    RECIPES,
-    choose_objective,
-    load_recipe,
-    make_section,
-    profile_names,
-    set_field,
-)
+from pairwright.flows.load_profile import RECIPES, choose_objective, load_recipe, make_section, profile_names, set_field
 from pairwright.flows.prepare_training import namc_defaults
 from pairwright.flows.table import Table
-from pairwright.flows.version import Version, open_version
+from pairwright.flows.version import open_version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc import SMALL as SMALL_NAMC
 from pairwright.schemas.training import (
     NAMC,
-    SMALL,
     STAND_INS,
     TINY,
     DifferentialConfig,
@@ -42,21 +33,10 @@ from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """Starting point of a run."""
-
-    found: Found
-    config: TrainConfig
-    """Settings of the run with the model's name and revision; with ``start``, those of the first run."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the record of it in the run."""
-        return {"folder": str(self.found.folder), "revision": self.found.revision}
-
-
-def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Start:
-    """Return the starting point of a run."""
+def find_start(
+    folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None
+) -> tuple[Found, TrainConfig]:
+    """Return the model that a run starts from, and its settings with the model's name and revision."""
     require_packages()
     before = run.config()
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
@@ -70,9 +50,18 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
         if before and not goes_on and not is_local(lasting):
             raise ConfigError(f"{run.folder} began with the model {before.model.name}, not {name}: give another --name")
         wanted = config.model.revision or (before.model.revision if before and goes_on else "")
-        if name in (TINY, SMALL):
+        if name in STAND_INS:
             known = begun.get("folder", "")
-            name = known if known and Path(known).is_dir() else str(_write_small(open_version(folder, version), config))
+            if not (known and Path(known).is_dir()):
+                table = Table[Any](open_version(folder, version), config.data.table)
+                rows = table.rows(without=("images", "rejected_images"))
+                texts = [
+                    text
+                    for row in rows
+                    for text in (*(turn.text for turn in turns_of(row)), getattr(row, "rejected", ""))
+                ]
+                known = str(write_tiny_model(Path(folder.path("models")), texts, size=name))
+            name = known
         found = find_model(name, wanted)
         model = {"name": lasting, "revision": found.revision}
     if begun and begun["revision"] != found.revision:
@@ -83,7 +72,7 @@ def find_start(folder: Folder, config: TrainConfig, run: Run, *, version: int | 
     model |= {"differential": _perceives_as(found, config)}
     mix = tuple(one if "://" in one else absolute(one) for one in config.data.mix)
     own = {"model": config.model.model_copy(update=model), "data": config.data.model_copy(update={"mix": mix})}
-    return Start(found=found, config=config.model_copy(update=own))
+    return found, config.model_copy(update=own)
 
 
 def _perceives_as(found: Found, config: TrainConfig) -> DifferentialConfig:
@@ -106,7 +95,7 @@ def _perceives_as(found: Found, config: TrainConfig) -> DifferentialConfig:
 
 def _lasting(model: ModelConfig) -> str:
     """Return a model's name that is valid from any folder."""
-    return absolute(model.name) if model.name not in (TINY, SMALL) and is_local(model.name) else model.name
+    return absolute(model.name) if model.name not in STAND_INS and is_local(model.name) else model.name
 
 
 def find_run(folder: Folder, name: str) -> Run:
@@ -127,20 +116,13 @@ def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
     assert settings is not None
     own, asked = settings.model, config.model
     if "name" in asked.model_fields_set and _lasting(asked) != own.name:
-        small = {asked.name, own.name} & {TINY, SMALL}
+        small = {asked.name, own.name}.intersection(STAND_INS)
         if small or find_model(asked.name, asked.revision).revision != own.revision:
             raise ConfigError(f"--from {config.start}: that run trained {own.name}, and --model says {asked.name}")
     return {"name": own.name, "revision": own.revision}
 
 
-def _write_small(version: Version, config: TrainConfig) -> Path:
-    rows = Table[Any](version, config.data.table).rows(without=("images", "rejected_images"))
-    texts = [text for row in rows for text in (*(turn.text for turn in turns_of(row)), getattr(row, "rejected", ""))]
-    return write_tiny_model(Path(version.folder.path("models")), texts, size=config.model.name)
-
-
-PAPER_BATCH = 256
-"""Rows of a step over all devices (paper 002, Table 10)."""
+PAPER_BATCH = 256  # rows of a step over all devices (paper 002, Table 10)
 
 
 def make_config(
@@ -188,23 +170,18 @@ def _model_defaults(objective: str, values: dict[str, Any], *, small: bool, star
     found: dict[str, Any] = {}
     differential = _part(values, "model", "differential").get("enabled") is True
     if small:  # random weights need not be preserved (ours)
-        found = {
-            "model.tuning": "full",
-            "model.train_vision": True,
+        found = {"model.tuning": "full", "model.train_vision": True, "output.logging_steps": 5, "output.eval_steps": 20}
+        found |= {
             "optimiser.learning_rate": 2e-3 if objective == "sft" and not starts else 3e-4,
             "optimiser.num_train_epochs": 10 if objective == "sft" else 5,
             "optimiser.per_device_train_batch_size": 8,
-            "output.logging_steps": 5,
-            "output.eval_steps": 20,
         }
     elif differential:  # paper 002, Table 10
         batch = _part(values, "optimiser").get("per_device_train_batch_size")
         rows = batch if isinstance(batch, int) and batch > 0 else OptimiserConfig().per_device_train_batch_size
-        found = {
-            "model.lora.rank": 128,
-            "model.lora.alpha": 256,
-            "model.train_vision": True,
-            "model.vision_tuning": "full",
+        found = {"model.lora.rank": 128, "model.lora.alpha": 256}
+        found |= {"model.train_vision": True, "model.vision_tuning": "full"}
+        found |= {
             "optimiser.learning_rate": 1e-5,
             "optimiser.vision_learning_rate": 2e-6,
             "optimiser.gradient_accumulation_steps": max(1, PAPER_BATCH // (rows * count_processes())),
@@ -227,29 +204,16 @@ def count_processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListedRecipe:
-    """One row of `pairwright recipes`."""
+def list_recipes() -> list[dict[str, Any]]:
+    """Return the recipes that come with Pairwright, with the memory that each of their GPUs needs, in GB.
 
-    name: str
-    about: str
-    objective: str
-    model: str
-    gpus: int
-    memory_gb: int
-    """Memory of each GPU."""
-    needs_gb: float | None
-    """Memory needed on each; ``None``: not counted, since NAMC is small."""
-
-
-def list_recipes() -> list[ListedRecipe]:
-    """Return the recipes that come with Pairwright, with the memory that they need."""
-    return [_list_recipe(name) for name in profile_names(RECIPES)]
-
-
-def _list_recipe(name: str) -> ListedRecipe:
-    recipe, config = load_recipe(name)[0], make_config(choose_objective("", name), [], recipe=name)
-    needs = demand_of(Sizes(**recipe.sizes), config, gpus=recipe.gpus).total / GB if recipe.sizes else None
-    own = recipe.model_dump(include={"about", "gpus", "memory_gb"})
-    model = config.model.name if recipe.sizes else ""
-    return ListedRecipe(name=name, objective=config.objective, model=model, needs_gb=needs, **own)
+    NAMC is small: its memory is not counted.
+    """
+    found: list[dict[str, Any]] = []
+    for name in profile_names(RECIPES):
+        recipe, config = load_recipe(name)[0], make_config(choose_objective("", name), [], recipe=name)
+        needs = demand_of(Sizes(**recipe.sizes), config, gpus=recipe.gpus).total / GB if recipe.sizes else None
+        own = recipe.model_dump(include={"about", "gpus", "memory_gb"})
+        model = config.model.name if recipe.sizes else ""
+        found.append({"name": name, "objective": config.objective, "model": model, "needs_gb": needs, **own})
+    return found

@@ -4,10 +4,9 @@ A stage is off if its switch is off, if the source or the pairing leaves it noth
 is off, or if no stage that is on needs it. It then reads nothing, and its table, which every profile has, is empty.
 """
 
-import sys
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,15 +103,21 @@ class Pipeline:
 
 
 def _switched_on(profile: Profile, stages: Sequence[Stage]) -> list[Stage]:
+    """Return the stages whose switches are on, in order, with what is there of the tables that each reads."""
     on: dict[str, Stage] = {}
-    idle = set(_idle(profile))
+    idle = _idle(profile)
     for stage in stages:
         config = profile.section(stage.section)
         if stage.name in idle or (stage.enabled and not stage.enabled(config)):
             continue
-        fitted = _without_empty(stage.fit(stage, config) if stage.fit else stage, on=(*on, "items"))
-        if fitted.reads and (fitted.only_in or not stage.only_in):
-            on[stage.name] = fitted
+        fitted, there = stage.fit(stage, config) if stage.fit else stage, {*on, "items"}
+        reads = {table: row for table, row in fitted.reads.items() if table in there}
+        only_in = tuple(table for table in fitted.only_in if table in there)
+        uses = tuple(use for use in fitted.uses if use.table in there)
+        known = {use.argument for use in uses}
+        uses = tuple(use for use in uses if not use.of or use.of in known)
+        if reads and (only_in or not stage.only_in):
+            on[stage.name] = replace(fitted, reads=reads, only_in=only_in, uses=uses)
     return list(on.values())
 
 
@@ -121,6 +126,7 @@ def _idle(profile: Profile) -> set[str]:
     reader = READERS.get(profile.source_kind)  # a profile may name no source yet
     brought = reader.brings if reader else ()
     mined = not {PairRow, PreferenceRow}.intersection(brought)
+    checks = (stage for stage in STAGES if issubclass(stage.writes, CheckRow))
     idle = set[str]()
     if not mined or profile.pairing != "similarity":
         idle.add("similar_pairs")
@@ -128,21 +134,9 @@ def _idle(profile: Profile) -> set[str]:
         idle |= {"nouns", "noun_pairs"}
     if PreferenceRow in brought and not profile.rejections.by_clip:
         idle.add("rejections")  # such images have no scene graphs
-    checks = (stage for stage in STAGES if issubclass(stage.writes, CheckRow))
     if not any(stage.enabled and stage.enabled(profile.section(stage.section)) for stage in checks):
         idle.add("refuted")  # no check finds wrong descriptions
     return idle
-
-
-def _without_empty(stage: Stage, on: Container[str]) -> Stage:
-    uses = tuple(use for use in stage.uses if use.table in on)
-    known = {use.argument for use in uses}
-    return replace(
-        stage,
-        reads={table: row for table, row in stage.reads.items() if table in on},
-        only_in=tuple(table for table in stage.only_in if table in on),
-        uses=tuple(use for use in uses if not use.of or use.of in known),
-    )
 
 
 def check_stage(name: str) -> None:
@@ -155,57 +149,6 @@ def check_table(name: str) -> None:
     """Refuse a name that is not a table's."""
     if name not in BY_NAME:
         raise ConfigError(f"{name}: no such table. There are {', '.join(TABLES)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSummary:
-    """One table, the same for every profile."""
-
-    name: str
-    group: str
-    reads: tuple[str, ...]
-    """Tables of its input rows."""
-    uses: tuple[str, ...]
-    """Tables that are looked up for them, if their stages are on."""
-    row: str
-    """Type of its rows, in ``schemas.rows``."""
-    about: str
-    """Description of its stage, in one sentence."""
-
-
-def list_tables() -> list[TableSummary]:
-    """Return all tables in the order of the stages, with those of all installed plugins."""
-    return [
-        TableSummary(
-            name=stage.name,
-            group=stage.group,
-            reads=tuple(stage.reads),
-            uses=tuple(sorted(stage.tables - stage.reads.keys())),
-            row=stage.writes.__name__,
-            about=_about(stage),
-        )
-        for stage in list_stages(BY_NAME.plugins)
-    ]
-
-
-def _about(stage: Stage) -> str:
-    function = stage.function.func if isinstance(stage.function, partial) else stage.function
-    place = function if stage.name in BY_NAME.plugins else sys.modules[function.__module__]
-    words = (place.__doc__ or "").partition("\n\n")[0]
-    return " ".join(words.split())
-
-
-def draw_tables() -> str:
-    """Return the tables as a text diagram: groups, with an arrow to each table from its inputs."""
-    lines: list[str] = []
-    group = ""
-    for table in list_tables():
-        if table.group != group:
-            group = table.group
-            lines += ["", group]
-        looked_up = f"  (with {', '.join(table.uses)})" if table.uses else ""
-        lines += [f"  {table.name:18}<- {', '.join(table.reads)}{looked_up}", f"{'':23}{table.about}"]
-    return "\n".join(lines[1:])
 
 
 def with_source(profile: Profile, source: str | None) -> Profile:

@@ -1,12 +1,12 @@
-"""Plan a build: list its source, count owed rows per stage, and extrapolate from a trial or the dataset's counts.
+"""Plan a build: list its source, count owed rows per stage, and extrapolate from a trial.
 
 A trial is a real build of the source's first rows in two shards per stage; the second one is timed, since the first
-loads models. Everything grows with the rows, the search of neighbours with their square.
+loads models. Everything is taken to grow with the items of the source.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pairwright.flows.find_models import pin_models, pin_served
@@ -26,29 +26,13 @@ from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers, count_cor
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 from pairwright.tasks.store.stage import Planned
 
-ASKED = ("calls", "prompt_tokens", "completion_tokens")
-"""Metadata of parts of stages that ask served models."""
-AMOUNTS = (*ASKED, "seconds", "bytes")
-"""Amounts with a total."""
+ASKED = ("calls", "prompt_tokens", "completion_tokens")  # metadata of parts of stages that ask served models
+AMOUNTS = (*ASKED, "bytes", "seconds")  # amounts with a total; time is elapsed, in the profile's worker processes
+COLUMNS = ("inputs", "rows", *AMOUNTS)
+Amounts = dict[str, float | None]
+"""Amounts of a stage by name (``COLUMNS``); ``None``: unknown."""
 Rates = Mapping[str, float]
-"""Output and cost of an input row of a stage; ``reach`` is the inputs per row of the tables that the stage reads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagePlan:
-    """Plan of a stage; ``None``: unknown."""
-
-    stage: str
-    known_from: str
-    """"trial", "dataset"; empty: not measured, or nothing to do."""
-    inputs: int | None = None
-    rows: int | None = None
-    calls: int | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    bytes: int | None = None
-    seconds: float | None = None
-    """Elapsed time, in the profile's worker processes."""
+"""Output and cost of an input row of a stage, and its input rows per item of the source (``inputs``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +40,17 @@ class Plan:
     """Plan of a build: what it would do, per stage."""
 
     request: Request
-    is_new: bool
-    """Whether the dataset does not exist yet."""
+    is_new: bool  # whether the dataset does not exist yet
     items: int
-    new_items: int
-    """Items that the dataset lacks."""
-    stages: Sequence[StagePlan]
+    new_items: int  # items that the dataset lacks
+    stages: Mapping[str, Amounts]
     notes: Sequence[str]
 
     @property
-    def totals(self) -> dict[str, float | None]:
+    def totals(self) -> Amounts:
         """Return the totals over the stages; ``None`` if one is unknown."""
-        found = {name: [getattr(one, name) for one in self.stages] for name in AMOUNTS}
-        return {name: None if None in values else sum(values) for name, values in found.items()}
+        found = {name: [one[name] for one in self.stages.values()] for name in AMOUNTS}
+        return {name: None if None in some else sum(one or 0 for one in some) for name, some in found.items()}
 
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
@@ -77,7 +59,7 @@ class Plan:
             "dataset": "" if self.is_new else self.request.folder.url,
             "items": self.items,
             "new_items": self.new_items,
-            "stages": [asdict(one) for one in self.stages],
+            "stages": [{"stage": name, **amounts} for name, amounts in self.stages.items()],
             "total": self.totals,
             "notes": list(self.notes),
         }
@@ -114,30 +96,33 @@ def request_to_plan(
 
 def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
     """Return the plan of a build."""
-    known = set[bytes]()
-    for name in () if is_new else read_record(request.folder).items:
-        table, _ = read_columns(Part(request.folder, name), ("key",))
-        known.update(map(bytes.fromhex, table.column("key").to_pylist()))
-    items, new = 0, 0
-    for item in READERS[request.profile.sources.kind].list_items(request.profile.sources, request.limit):
-        items, new = items + 1, new + (bytes.fromhex(item.key) not in known)
-    counts: dict[str, Counts] = {}
+    known, before, profile = set[bytes](), dict[str, Counts](), request.profile
     if not is_new:
-        words = {"profile": request.profile, "limit": request.limit, "until": request.until}
-        record = read_record(request.folder).model_copy(update=words)
-        counts = {one.stage: one for one in Version.of(request.folder, record).counts()}
-    notes, rates = list[str](), {} if is_new or trial else _measure(request.folder)
-    if trial:
-        rates, failures = _run_trial(request, trial)
-        notes = ["Extrapolated from a build of the source's first rows. Searching grows with the square of the images."]
-        notes += [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
-    known_from = "trial" if trial else "dataset"
-    stages = list(_walk(request, counts, rates, known_from=known_from, new_items=new))
-    notes += _notes(request, stages)
-    return Plan(request=request, is_new=is_new, items=items, new_items=new, stages=stages, notes=notes)
+        record = read_record(request.folder)
+        for name in record.items:
+            table, _ = read_columns(Part(request.folder, name), ("key",))
+            known.update(map(bytes.fromhex, table.column("key").to_pylist()))
+        asked = {"profile": profile, "limit": request.limit, "until": request.until}
+        before = {one.stage: one for one in Version.of(request.folder, record.model_copy(update=asked)).counts()}
+    keys = [
+        bytes.fromhex(item.key) for item in READERS[profile.sources.kind].list_items(profile.sources, request.limit)
+    ]
+    new = sum(key not in known for key in keys)
+    rates, failures = _run_trial(request, trial) if trial else ({}, [])
+    fresh: dict[str, float | None] = {"items": new}
+    stages: dict[str, Amounts] = {}
+    for planned in request.pipeline.plan():
+        name = planned.stage.name
+        counts, rate = before.get(name), rates.get(name)
+        stages[name] = _plan_stage(request, planned, counts, rate, items=len(keys), fresh=fresh)
+        fresh[name] = stages[name]["rows"]
+    notes = [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
+    notes += _say_notes(request, stages, trial=trial)
+    return Plan(request=request, is_new=is_new, items=len(keys), new_items=new, stages=stages, notes=notes)
 
 
 def _run_trial(request: Request, rows: int) -> tuple[dict[str, Rates], list[ShardFailed]]:
+    """Build the first rows in a folder that goes; return the rates of its stages, and the failed shards."""
     profile = pin_models(pin_served(request.profile, request.until), request.until)
     names = [stage.name for stage in Pipeline(profile, request.until).running]
     run = RunConfig(workers=1, rows_per_shard_of=dict.fromkeys(names, -(-rows // 2)), budget=BudgetConfig())
@@ -146,99 +131,61 @@ def _run_trial(request: Request, rows: int) -> tuple[dict[str, Rates], list[Shar
         timer, folder = Timer(), Folder(f"{place}/trial")
         small = replace(request, folder=folder, profile=profile, limit=min(rows, request.limit or rows))
         report = run_build(small, Work(run_shards=workers.run, watcher=timer))
-        return _measure(folder, timer.seconds), report.failures
-
-
-def _measure(folder: Folder, seconds: Mapping[str, float] | None = None) -> dict[str, Rates]:
-    """Return output and cost per input row of a dataset's stages, from their parts and the given times."""
-    with open_present(folder).settled() as (_, stages):
-        rows = {planned.stage.name: counts.rows for planned, counts in stages}
         found: dict[str, Rates] = {}
-        for planned, counts in stages:
-            name, done = planned.stage.name, counts.of - counts.pending
-            if not planned.stage.is_on or not done:
-                continue
-            parts = [Part(folder, f"{planned.table}/{part}") for part in folder.names(planned.table)]
-            about = [read_about(part) for part in parts if part.name.endswith(".parquet")]
-            amounts = {one: sum(int(said.get(one, 0)) for said in about) / done for one in ASKED}
-            amounts |= {"rows": counts.rows / done, "bytes": sum(folder.size_of(part.name) for part in parts) / done}
-            amounts |= {"seconds": seconds[name]} if seconds and name in seconds else {}
-            read = sum(rows.get(table, counts.of) for table in planned.stage.reads)
-            found[name] = {**amounts, "reach": counts.of / read if read else 1.0}
-        return found
+        with open_present(folder).settled() as (_, stages):
+            items = max(counts.of for planned, counts in stages if "items" in planned.stage.reads)
+            for planned, counts in stages:
+                name, done = planned.stage.name, counts.of - counts.pending
+                if not planned.stage.is_on or not done:
+                    continue
+                parts = [Part(folder, f"{planned.table}/{part}") for part in folder.names(planned.table)]
+                about = [read_about(part) for part in parts if part.name.endswith(".parquet")]
+                rates = {one: sum(int(said.get(one, 0)) for said in about) / done for one in ASKED}
+                rates |= {"seconds": timer.seconds[name]} if name in timer.seconds else {}
+                size = sum(folder.size_of(part.name) for part in parts)
+                found[name] = {**rates, "rows": counts.rows / done, "bytes": size / done, "inputs": counts.of / items}
+        return found, report.failures
 
 
-def _walk(
-    request: Request, counts: Mapping[str, Counts], known: Mapping[str, Rates], *, known_from: str, new_items: int
-) -> Iterator[StagePlan]:
-    """Yield each stage's plan: the rows of a stage are the new inputs of those that read it.
+def _plan_stage(
+    request: Request,
+    planned: Planned,
+    before: Counts | None,
+    rates: Rates | None,
+    *,
+    items: int,
+    fresh: Mapping[str, float | None],
+) -> Amounts:
+    """Return a stage's amounts; without rates, ``fresh`` has the new rows of the tables that it reads, if known.
 
-    A stage that needs its whole input owes all of it again when that grows. An unknown stage makes all later ones
-    unknown.
+    A stage that needs its whole input owes all of it again when that grows.
     """
-    fresh: dict[str, float | None] = {"items": new_items}
-    redone: set[str] = set()
-    for one in Pipeline(request.profile, request.until).plan():
-        stage, rates, before = one.stage, known.get(one.stage.name), counts.get(one.stage.name)
-        again = not redone.isdisjoint(stage.reads)
-        inputs = _inputs(one, before, rates, [fresh[table] for table in stage.reads], again=again)
-        if stage.whole and inputs and before and before.of and not again:
-            redone.add(stage.name)
-        if inputs == 0:
-            fresh[stage.name] = 0
-            yield StagePlan(stage=stage.name, known_from="", **dict.fromkeys(("inputs", "rows", *AMOUNTS), 0))
-            continue
-        known_rates = {} if rates is None or inputs is None else rates
-        found = {n: (inputs or 0) * rate for n, rate in known_rates.items() if n != "reach"}
-        rows = found.get("rows")
-        fresh[stage.name] = max(0, rows - before.rows) if rows is not None and before and again else rows
-        if inputs and "seconds" in found:
-            found["seconds"] /= _processes(request, one, inputs)
-        amounts: dict[str, Any] = {n: value if n == "seconds" else round(value) for n, value in found.items()}
-        whole = None if inputs is None else round(inputs)
-        yield StagePlan(stage=stage.name, known_from=known_from if rates else "", inputs=whole, **amounts)
+    stage, inputs, run = planned.stage, before.pending + before.failed if before else 0, request.profile.run
+    if rates:
+        every = round(rates["inputs"] * items)
+        inputs = max(inputs, every - (before.ok + before.dropped if before else 0))
+        inputs = every if inputs and stage.whole else inputs
+    elif "items" in stage.reads:
+        inputs += round(fresh["items"] or 0)
+    elif any(fresh[table] != 0 for table in stage.reads):
+        return dict.fromkeys(COLUMNS)
+    if not inputs:
+        return dict.fromkeys(COLUMNS, 0)
+    found: Amounts = {name: round(rates[name] * inputs) if rates and name in rates else None for name in COLUMNS}
+    if rates and "seconds" in rates:
+        listed = READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else None
+        size = run.rows_per_shard_of.get(stage.name) or listed or stage.rows_per_shard or run.rows_per_shard
+        workers = run.workers or count_cores()
+        own = (stage.processes(planned.config) if stage.processes else None) or workers
+        found["seconds"] = rates["seconds"] * inputs / max(1, min(own, workers, math.ceil(inputs / size)))
+    return {**found, "inputs": inputs}
 
 
-def _inputs(
-    planned: Planned, before: Counts | None, rates: Rates | None, fresh: Sequence[float | None], *, again: bool
-) -> float | None:
-    """Return the input rows of a stage: owed ones, new ones, and all others if it needs the whole input."""
-    owed = before.pending + before.failed if before else 0
-    added = sum(one or 0 for one in fresh)
-    if None in fresh or (added and planned.stage.only_in and rates is None):
-        return None
-    if not added:
-        return owed
-    new = added * (rates["reach"] if rates else 1)
-    if again:
-        return new
-    return new + (before.of if planned.stage.whole and before else owed)
-
-
-def _processes(request: Request, planned: Planned, inputs: float) -> int:
-    run, stage = request.profile.run, planned.stage
-    listed = READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else stage.rows_per_shard
-    size = run.rows_per_shard_of.get(stage.name) or listed or run.rows_per_shard
-    workers = run.workers or count_cores()
-    own = stage.processes(planned.config) if stage.processes else None
-    return max(1, min(own or workers, workers, math.ceil(inputs / size)))
-
-
-def _notes(request: Request, stages: Sequence[StagePlan]) -> Iterator[str]:
-    if missing := [one.stage for one in stages if one.rows is None]:
+def _say_notes(request: Request, stages: Mapping[str, Amounts], *, trial: int) -> Iterator[str]:
+    if trial:
+        yield "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
+    if missing := [name for name, amounts in stages.items() if amounts["rows"] is None]:
         more = f" and {len(missing) - 6} more" if missing[6:] else ""
         yield f"Not known: {', '.join(missing[:6])}{more}; not measured here yet. `--trial 50` measures them."
-    elif any(one.seconds is None for one in stages):
-        yield "Times are not known. `--trial 50` measures them."
     if caveat := request.pipeline.caveat:
         yield f"{caveat}."
-    sums = {name: sum(getattr(one, name) or 0 for one in stages) for name in AMOUNTS}
-    needed = {
-        "calls": sums["calls"],
-        "tokens": sums["prompt_tokens"] + sums["completion_tokens"],
-        "hours": sums["seconds"] / 3600,
-        "disk_gb": sums["bytes"] / 1e9,
-    }
-    for name, limit in request.profile.run.budget.limits.items():
-        if needed.get(name, 0) > limit:
-            yield f"run.budget.max_{name} {limit:,.6g} is not enough: {needed[name]:,.4g}."

@@ -2,14 +2,13 @@
 
 For rows of another table: ``conversations``, to which files and other datasets may add rows. For ADPO's retriever:
 ``text_vectors``, and ``embeddings`` if the dataset was built without them (its source brought the pairs); for the
-encoder CLIP4IDC, which sees the images, only the name of its weights. For mined negatives: ``mined``. For NAMC at the
-paper's size: ``grids`` and ``codes`` of the pairs' images. Such a table belongs to no version of the dataset: finished
-rows are kept, a killed run continues. Nothing is fetched: an error names a missing model and the command that fetches
-it.
+encoder CLIP4IDC, which sees the images, only the name of its weights. For NAMC at the paper's size:
+``grids`` and ``codes`` of the pairs' images. Such a table belongs to no version of the dataset: finished rows are kept,
+a killed run continues. Nothing is fetched: an error names a missing model and the command that fetches it.
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.namc import PAPER, CnnConfig
 from pairwright.schemas.section import Section
-from pairwright.schemas.training import MinedConfig, TextVectorsConfig, TrainConfig
+from pairwright.schemas.training import TextVectorsConfig, TrainConfig
 from pairwright.tasks.mining import embed_images
 from pairwright.tasks.models.namc_places import pin_namc, release_models
 from pairwright.tasks.models.open_clip_embedder import pin_clip
@@ -32,28 +31,13 @@ from pairwright.tasks.sources.read_llava import read_llava
 from pairwright.tasks.store.dataset import RECORD, Build
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder, naming
-from pairwright.tasks.store.manifest import refuse_damage
 from pairwright.tasks.store.stage import Planned, Stage
-from pairwright.tasks.training import embed_chosen_texts, mine_negatives
-from pairwright.tasks.training.freeze_rows import (
-    FILE,
-    MIXED,
-    FrozenRows,
-    Needs,
-    Refused,
-    count_reasons,
-    count_rows,
-    freeze_rows,
-    mix_rows,
-    write_rows,
-)
+from pairwright.tasks.training import embed_chosen_texts
+from pairwright.tasks.training import freeze_rows as freezing
 from pairwright.tasks.training.namc import tables
 from pairwright.tasks.training.retriever import material
-from pairwright.tasks.training.runs import PLACES, RETRIEVER, Run, check_name
+from pairwright.tasks.training.runs import PLACES, RETRIEVER, Run
 from pairwright.tasks.training.tell_conversations import stage_of
-
-Have = Callable[..., Planned]
-"""``make_table``, which makes the missing rows of a table, or ``Version.plan``, which only plans it."""
 
 
 def make_table(version: Version, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
@@ -74,77 +58,36 @@ def make_table(version: Version, stage: Stage, config: Section, *, after: Sequen
     return planned
 
 
-def prepare_retriever(version: Version, config: TrainConfig, run: Path, *, after: Sequence[Planned] = ()) -> None:
-    """Write the data of a run's retriever to the run's folder, once, when its rows are frozen.
-
-    The rows may be of tables beside the dataset's (``after``).
-    """
+def prepare_retriever(version: Version, config: TrainConfig, run: Path) -> None:
+    """Write the data of a run's retriever to the run's folder, once, when its rows are frozen."""
     embedding = version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else pin_clip(embedding.clip, download=False)  # before anything is made
     frozen, place = open_rows(version.folder, config, run), run / RETRIEVER
-    beside = [*after, *(_vectors(version, embedding) if heads else ())]
-    with version.settled(beside) as (build, _):
+    with version.settled(_vectors(version, embedding) if heads else []) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
         material.freeze_material(build, tables, place, frozen=frozen, table=config.table)
     if clip:
         (place / material.CLIP).write_text(clip.model_dump_json())
 
 
-def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[FrozenRows]:
+def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[freezing.FrozenRows]:
     """Return the frozen rows of a run: for training, and for measuring."""
     splits = filter(None, (config.data.split, config.data.eval_split))
-    return [FrozenRows(folder=folder, file=str(run / FILE), split=split) for split in splits]
-
-
-def _vectors(version: Version, embedding: EmbeddingConfig, have: Have = make_table) -> list[Planned]:
-    made = [have(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
-    if embed_images.STAGE.name not in {planned.stage.name for planned in version.planned}:
-        made.append(have(version, embed_images.STAGE, embedding))
-    return made
+    return [freezing.FrozenRows(folder=folder, file=str(run / freezing.FILE), split=split) for split in splits]
 
 
 def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
     """Return the encoder of texts: CLIP's text tower if images have CLIP's vectors, else hashed words."""
-    if "clip" in embedding.embedders:
-        return TextVectorsConfig(encoder="clip", clip=embedding.clip)
-    return TextVectorsConfig()
+    has_clip = "clip" in embedding.embedders
+    return TextVectorsConfig(encoder="clip", clip=embedding.clip) if has_clip else TextVectorsConfig()
 
 
-def find_retriever(folder: Folder, name: str) -> Path:
-    """Return the trained retriever of a dataset's run: its ``retriever.safetensors``."""
-    from pairwright.tasks.training.retriever.adversary import NETWORK
-
-    if not folder.is_local:
-        raise ConfigError(f"negatives_from: {name}: runs are on local disks, and {folder.url} is not")
-    run = Run(Path(folder.path(f"runs/{check_name(name, field='negatives')}")))
-    config, command = run.config(), f"pairwright train {folder.url} --objective adpo"
-    if config is None:
-        raise ConfigError(f"negatives_from: {run.folder}: no such run. Make one with: {command} --name {name}")
-    if config.objective != "adpo":
-        raise ConfigError(
-            f"negatives_from: {run.folder} is a run of {config.objective}, which has no retriever. Name a run of adpo "
-            f"(`pairwright runs {folder.url}`), or make one with: {command} --name ANOTHER"
-        )
-    if not run.is_finished or not (run.folder / RETRIEVER / NETWORK).exists():
-        raise ConfigError(
-            f"negatives_from: {run.folder} is not finished, and its retriever is written at the end. Continue "
-            f"with: {command} --name {name}"
-        )
-    refuse_damage(run.folder / RETRIEVER, field="negatives_from")
-    return run.folder / RETRIEVER / NETWORK
-
-
-def mine_table(version: Version, retriever: Path, *, pool: str = "train", have: Have = make_table) -> list[Planned]:
-    """Make the table ``mined`` with the retriever of an ADPO run; return it, last, behind what it was made with.
-
-    The chosen texts of the split ``pool`` are the negatives. With ``Version.plan`` nothing is made, and the table may
-    not be there, or not be whole.
-    """
-    beside = _vectors(version, version.profile.settled.embedding, have)
-    stage = mine_negatives.stage_among({planned.stage.name for planned in version.planned})
-    config = MinedConfig(retriever=str(retriever), pool=pool)
-    return [*beside, have(version, stage, config, after=beside)]
+def _vectors(version: Version, embedding: EmbeddingConfig) -> list[Planned]:
+    made = [make_table(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
+    if embed_images.STAGE.name not in {planned.stage.name for planned in version.planned}:
+        made.append(make_table(version, embed_images.STAGE, embedding))
+    return made
 
 
 def tell_table(version: Version, config: TrainConfig) -> list[Planned]:
@@ -172,35 +115,32 @@ def opened_rows(
         yield build, planned, decisions if table == "preferences" else decisions.without_edits()
 
 
-def mix_in(config: TrainConfig, run: Run, needs: Needs) -> tuple[list[dict[str, Any]], list[Refused]]:
+def mix_in(config: TrainConfig, run: Run, needs: freezing.Needs) -> tuple[list[dict[str, Any]], list[freezing.Refused]]:
     """Add further data to a run's frozen rows; return the rows taken from each source, and the refused ones."""
-    data, taken, refused = config.data, list[dict[str, Any]](), list[Refused]()
-    every = count_rows(run.rows, data.split) / (1 - sum(share for _, share in data.mixed))
+    data, taken, refused = config.data, list[dict[str, Any]](), list[freezing.Refused]()
+    every = freezing.count_rows(run.rows, data.split) / (1 - sum(share for _, share in data.mixed))
     for number, (source, share) in enumerate(data.mixed):
-        file, rows = run.folder / MIXED / f"{number}.arrow", max(1, round(share * every))
+        file, rows = run.folder / freezing.MIXED / f"{number}.arrow", max(1, round(share * every))
         if Path(source).is_file():
             about: dict[str, Any] = {"sha256": _hash(source)}
             found = read_llava(Path(source), seed=config.seed)
-            why = write_rows(found, file, needs=needs, split=data.split, most=rows)
+            why = freezing.write_rows(found, file, needs=needs, split=data.split, most=rows)
+        elif Folder(source).exists(RECORD):
+            other = open_version(Folder(source))
+            about = {"version": other.number or None}
+            file.parent.mkdir(exist_ok=True)
+            with opened_rows(other, config, tell_table(other, config)) as (build, planned, decisions):
+                own: dict[str, Any] = {"needs": needs, "splits": (data.split,), "decisions": decisions}
+                why, _ = freezing.freeze_rows(build, planned, file, **own)
         else:
-            why, about = _freeze_other(source, config, file, needs)
-        if not count_rows(file, data.split):
-            reasons = say_reasons(count_reasons(why)) or "there is none"
+            raise ConfigError(f"data.mix: {source}: is neither LLaVA's JSON nor a dataset (it has no {RECORD})")
+        if not freezing.count_rows(file, data.split):
+            reasons = say_reasons(freezing.count_reasons(why)) or "there is none"
             raise ConfigError(f"data.mix: {source}: no row can be trained on: {reasons}")
-        different = mix_rows(run.rows, file, Folder(source), rows=rows, seed=config.seed)
+        different = freezing.mix_rows(run.rows, file, Folder(source), rows=rows, seed=config.seed)
         taken.append({"source": source, "share": share, "rows": rows, "different": different, **about})
         refused += why
     return taken, refused
-
-
-def _freeze_other(source: str, config: TrainConfig, file: Path, needs: Needs) -> tuple[list[Refused], dict[str, Any]]:
-    if not Folder(source).exists(RECORD):
-        raise ConfigError(f"data.mix: {source}: is neither LLaVA's JSON nor a dataset (it has no {RECORD})")
-    other, splits = open_version(Folder(source)), (config.data.split,)
-    file.parent.mkdir(exist_ok=True)
-    with opened_rows(other, config, tell_table(other, config)) as (build, planned, decisions):
-        refused, _ = freeze_rows(build, planned, file, needs=needs, splits=splits, decisions=decisions)
-    return refused, {"version": other.number or None}
 
 
 def check_mixed(run: Run) -> None:
@@ -225,25 +165,13 @@ def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
     CLEVR-Change and CLEVR-DC, 10 for Spot-the-Diff).
     """
     if config != PAPER:
-        return {
-            "namc.noise_enabled": not starts,
-            "optimiser.num_train_epochs": 20 if starts else 40,
-            "optimiser.per_device_train_batch_size": 16,
-            "output.logging_steps": 10,
-            "output.eval_steps": 50,
-        }
-    tuned = {
-        "namc.noise_enabled": False,
-        "namc.max_new_tokens": 23,
-        "optimiser.learning_rate": 2e-4,
-        "optimiser.gradient_accumulation_steps": 4,
-    }
-    return {
-        **(tuned if starts else {"optimiser.learning_rate": 3e-4, "optimiser.gradient_accumulation_steps": 16}),
-        "optimiser.per_device_train_batch_size": 32,
-        "optimiser.num_train_epochs": 20,
-        "output.eval_steps": 500,
-    }
+        steps = {"output.logging_steps": 10, "output.eval_steps": 50, "optimiser.per_device_train_batch_size": 16}
+        return {**steps, "namc.noise_enabled": not starts, "optimiser.num_train_epochs": 20 if starts else 40}
+    steps = {"output.eval_steps": 500, "optimiser.per_device_train_batch_size": 32, "optimiser.num_train_epochs": 20}
+    if not starts:
+        return {**steps, "optimiser.learning_rate": 3e-4, "optimiser.gradient_accumulation_steps": 16}
+    tuned = {"optimiser.learning_rate": 2e-4, "optimiser.gradient_accumulation_steps": 4}
+    return {**steps, **tuned, "namc.noise_enabled": False, "namc.max_new_tokens": 23}
 
 
 def pin_models(config: TrainConfig, *, start: Path) -> TrainConfig:

@@ -1,18 +1,28 @@
-"""Show a build's progress: a bar on a terminal, one plain line per shard elsewhere, a table at the end."""
+"""Show a build's progress: a bar on a terminal, one plain line per shard elsewhere; numbers for Prometheus on request.
+
+They are served on 127.0.0.1 only, and only where `run.metrics_port` is set; needs the extra "metrics".
+"""
 
 import json
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from rich import progress as bars
 from rich.console import Console
 
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.answers import TOKENS
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.part import Part, read_about
 from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 log = logging.getLogger("pairwright")
 
@@ -64,21 +74,19 @@ class BarWatcher(LineWatcher):
         done = (bars.TextColumn("[bold]{task.description:<12}"), bars.BarColumn(), bars.MofNCompleteColumn())
         times = (bars.TextColumn("{task.fields[rate]}"), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
         self.progress = bars.Progress(*done, *times, console=console)
-        self._task: bars.TaskID | None = None
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Start a bar if rows are owed."""
-        rows = sum(shard.stop - shard.start for shard in shards)
-        self._task = self.progress.add_task(planned.stage.name, total=rows, rate="") if rows else None
+        if rows := sum(shard.stop - shard.start for shard in shards):
+            self.progress.add_task(planned.stage.name, total=rows, rate="")
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
         """Move the bar by the shard's rows."""
         if isinstance(outcome.result, ShardFailed):
             log_outcome(planned, outcome)
-        if self._task is not None:
-            self.progress.advance(self._task, outcome.shard.stop - outcome.shard.start)
-            task = self.progress.tasks[self._task]
-            self.progress.update(self._task, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s")
+        task = self.progress.tasks[-1]
+        self.progress.advance(task.id, outcome.shard.stop - outcome.shard.start)
+        self.progress.update(task.id, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s")
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Do nothing: the bar shows it, and the table follows."""
@@ -127,13 +135,8 @@ def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
         with log_steps(what) as tell:
             yield tell
         return
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TimeRemainingColumn(),
-    )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+    with bars.Progress(*columns, bars.TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
@@ -147,3 +150,68 @@ def log_outcome(planned: Planned, outcome: Outcome) -> None:
     counts = " ".join(f"{name}={count}" for name, count in sorted(outcome.result.counts.items()))
     rate, read = rows / max(outcome.seconds, 1e-6), ", ".join(planned.stage.reads)
     log.info("%s: %d rows of %s, %s %.1f s %.1f rows/s", outcome.shard.name, rows, read, counts, outcome.seconds, rate)
+
+
+HOST = "127.0.0.1"
+INSTALL = "python -m pip install -c constraints.txt -e '.[metrics]'"
+
+
+class MeteredWatcher(LineWatcher):
+    """Progress as metrics of a registry, shown by another watcher, too."""
+
+    def __init__(self, shown: LineWatcher, registry: "CollectorRegistry") -> None:
+        from prometheus_client import Counter, Gauge
+
+        super().__init__()
+        self.shown, self.waiting, self.end = shown, shown.waiting, shown.end
+        self.rows = Counter("pairwright_rows", "Rows written.", ["stage", "outcome"], registry=registry)
+        self.shards = Counter("pairwright_shards", "Shards that ended.", ["stage", "outcome"], registry=registry)
+        self.tokens = Counter("pairwright_tokens", "Tokens of served models.", ["stage", "kind"], registry=registry)
+        self.seconds = Counter("pairwright_seconds", "Time that shards took.", ["stage"], registry=registry)
+        self.owed = Gauge("pairwright_owed_rows", "Input rows not done yet.", ["stage"], registry=registry)
+
+    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+        """Say how much is owed."""
+        self.owed.labels(planned.stage.name).set(sum(shard.stop - shard.start for shard in shards))
+        self.shown.begin(planned, shards)
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Count what a shard did."""
+        stage, done = planned.stage.name, outcome.result
+        self.seconds.labels(stage).inc(outcome.seconds)
+        self.shards.labels(stage, "failed" if isinstance(done, ShardFailed) else "done").inc()
+        if not isinstance(done, ShardFailed):
+            self.owed.labels(stage).dec(outcome.shard.stop - outcome.shard.start)
+            for name, count in done.counts.items():
+                self.rows.labels(stage, name).inc(count)
+            if planned.stage.remembers:
+                about = read_about(Part(outcome.shard.folder, done.part))
+                for kind in TOKENS:
+                    self.tokens.labels(stage, kind.removesuffix("_tokens")).inc(int(about.get(kind, 0)))
+        self.shown.advance(planned, outcome)
+
+
+@contextmanager
+def metered(watcher: LineWatcher, port: int) -> Generator[LineWatcher]:
+    """Give the watcher, its numbers served meanwhile; a build goes on where the port is taken. 0: it is as it was."""
+    if not port:
+        yield watcher
+        return
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError as error:
+        raise ConfigError(f"run.metrics_port: prometheus_client is not installed ({error}): {INSTALL}") from error
+    registry = CollectorRegistry()
+    try:
+        server, thread = start_http_server(port, addr=HOST, registry=registry)
+    except OSError as error:
+        log.warning("run.metrics_port %d: no metrics are served: %s", port, error.strerror or error)
+        yield watcher
+        return
+    log.info("metrics: http://%s:%d/metrics", HOST, port)
+    try:
+        yield MeteredWatcher(watcher, registry)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -20,24 +20,19 @@ from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
-NAMED = 3
-"""Maximum new pairs that are named."""
-DECIDED = (SECTION, "uniting")
-"""Sections of the stages that depend on the thresholds."""
+NAMED = 3  # maximum new pairs that are named
+DECIDED = (SECTION, "uniting")  # sections of the stages that depend on the thresholds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refiltered:
     """Pairs of other thresholds from the stored neighbours."""
 
-    before: list[Counts]
-    """Counts of each dependent table with the dataset's thresholds."""
-    after: list[Counts]
-    """Counts with the new thresholds."""
+    before: list[Counts]  # counts of each dependent table with the dataset's thresholds
+    after: list[Counts]  # counts with the new thresholds
     kept: int
     gained: int
-    gained_names: list[str]
-    """Names of the images of a few new pairs."""
+    gained_names: list[str]  # names of the images of a few new pairs
     lost: int
     failures: list[ShardFailed]
 
@@ -66,15 +61,12 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
     )
     with own.settled() as (build, stages):
         before = [counts for planned, counts in stages if _is_decided(planned)]
-        old = _keys(build, own.planned[-1])
+        old = _read_pairs(build, own.planned[-1]).keys()
     made = [planned for planned in version.planned if _is_decided(planned)]
-    stored = version.planned[: version.planned.index(made[0])]
-    failures: list[ShardFailed] = []
-    after: list[Counts] = []
+    failures, after = list[ShardFailed](), list[Counts]()
     with version.opened() as build:
-        for counts in map(build.settle, stored):
-            if counts.pending or counts.failed:
-                owed = counts.pending + counts.failed
+        for counts in map(build.settle, version.planned[: version.planned.index(made[0])]):
+            if owed := counts.pending + counts.failed:
                 raise ConfigError(
                     f"{request.folder.url}: {counts.stage} still owes {owed:,} rows. First finish them with: "
                     f"pairwright resume {request.folder.url}"
@@ -83,8 +75,11 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
             counts, failed = run_stage(build, stage, request, work)
             failures += failed
             after.append(counts)
-        new = _keys(build, made[-1])
-        names = _name_images(build, made[-1], set(sorted(new - old)[:NAMED]), version.find("images"))
+        pairs = _read_pairs(build, made[-1])
+        new = pairs.keys()
+        some = [pairs[key] for key in sorted(new - old)[:NAMED]]
+        tables = stream_live(build, version.find("images"), ["key", "name"]) if some else ()
+        names = {row["key"]: row["name"] for table in tables for row in table.to_pylist()}
     if keep and not failures:
         write_record(request.folder, record.model_copy(update={"profile": request.profile}))
     return Refiltered(
@@ -92,7 +87,7 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
         after=after,
         kept=len(old & new),
         gained=len(new - old),
-        gained_names=names,
+        gained_names=[f"{names[first]} with {names[second]}" for first, second in some],
         lost=len(old - new),
         failures=failures,
     )
@@ -102,15 +97,7 @@ def _is_decided(planned: Planned) -> bool:
     return planned.stage.section in DECIDED and planned.stage.is_on
 
 
-def _keys(build: Build, pairs: Planned) -> set[str]:
-    return {key for table in stream_live(build, pairs, ["key"]) for key in table.column("key").to_pylist()}
-
-
-def _name_images(build: Build, pairs: Planned, keys: set[str], images: Planned) -> list[str]:
-    """Return the names of both images of some pairs."""
-    tables = stream_live(build, pairs, ["key", "first", "second"]) if keys else ()
-    found = [(row["first"], row["second"]) for table in tables for row in table.to_pylist() if row["key"] in keys]
-    shown = {key for both in found for key in both}
-    tables = stream_live(build, images, ["key", "name"]) if shown else ()
-    names = {row["key"]: row["name"] for table in tables for row in table.to_pylist() if row["key"] in shown}
-    return [f"{names[first]} with {names[second]}" for first, second in found]
+def _read_pairs(build: Build, pairs: Planned) -> dict[str, tuple[str, str]]:
+    """Return both images of each pair, by its key."""
+    rows = (row for table in stream_live(build, pairs, ["key", "first", "second"]) for row in table.to_pylist())
+    return {row["key"]: (row["first"], row["second"]) for row in rows}

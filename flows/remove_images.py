@@ -1,4 +1,4 @@
-"""Remove images from a dataset on request, or undo that: an entry in a list, which the next build reads.
+"""Remove images from a dataset on request: an entry in a list, which the next build reads.
 
 The tables do not change at once: the next build makes the parts that hold removed images again without them. The
 garbage collection deletes files that neither a kept version nor the current state needs, never while a build or a
@@ -35,86 +35,60 @@ WHOLE = 32
 class Removal:
     """Removal of images: the entry, and its consequences."""
 
-    number: int
-    """Number of the entry; 0: nothing to do."""
+    number: int  # number of the entry; 0: nothing to do
     keys: list[str]
     before: list[str]
-    unknown: list[str]
-    """Images that the newest version lacks; they stay out if the source has them later."""
-    rows: dict[str, int]
-    """Rows of the newest version that leave, by table."""
+    unknown: list[str]  # images that the newest version lacks; they stay out if the source has them later
+    rows: dict[str, int]  # rows of the newest version that leave, by table
 
 
 def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
-    """Add images to the dataset's list of removals."""
+    """Add images to the dataset's list of removals, by keys, prefixes of keys, or names in the source."""
     with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
-        keys = list[str]()
-        for text in _checked(texts):
-            like = keys_like(build.ledger, images.stage.name, text)
-            is_whole = len(text) == WHOLE and not like
-            keys.append(text if is_whole else _only(text, like, "no image's key begins so"))
+        table = images.stage.name
+        keys = [_find_key(build, table, text.strip().lower()) for text in texts]
         keys = list(dict.fromkeys([*keys, *_by_name(build, images, names)]))
         before = removed_by(read_takedowns(folder))
         new = [key for key in keys if key not in before]
-        seeds = [(images.stage.name, key) for key in new if keys_like(build.ledger, images.stage.name, key)]
+        seeds = [(table, key) for key in new if keys_like(build.ledger, table, key)]
         links = follow(build, seeds, "made of it")
         entry = write_takedown(folder, new, reason=reason) if new else None
         return Removal(
             number=entry.number if entry else 0,
             keys=new,
             before=[key for key in keys if key in before],
-            unknown=[key for key in new if (images.stage.name, key) not in seeds],
+            unknown=[key for key in new if (table, key) not in seeds],
             rows=count_rows(links, seeds),
         )
-
-
-def take_back(folder: Folder, texts: Sequence[str], *, reason: str = "") -> list[str]:
-    """Undo the removal of images; return their keys."""
-    read_record(folder)
-    removed = sorted(removed_by(read_takedowns(folder)))
-    like = {text: [key for key in removed if key.startswith(text)] for text in _checked(texts)}
-    keys = [_only(text, some, "no removed image's key begins so") for text, some in like.items()]
-    if keys:
-        write_takedown(folder, keys, reason=reason, undo=True)
-    return keys
 
 
 def list_removed(folder: Folder) -> list[tuple[str, str, str]]:
     """Return the images that are removed now: time, key, reason."""
     read_record(folder)
-    entries = read_takedowns(folder)
-    removed = removed_by(entries)
-    last = {key: entry for entry in entries if not entry.undo for key in entry.keys}
-    return sorted((last[key].when, key, last[key].reason) for key in removed)
+    return sorted((entry.when, key, entry.reason) for entry in read_takedowns(folder) for key in entry.keys)
 
 
-def _checked(texts: Sequence[str]) -> list[str]:
-    keys = [text.strip().lower() for text in texts]
-    for key in keys:
-        if not KEY.fullmatch(key):
-            raise ConfigError(f"{key!r} is not a key (up to 32 of the digits 0-9 and a-f); give names with --name")
-    return keys
+def _find_key(build: Build, table: str, text: str) -> str:
+    """Return the only key that begins so, or a whole key that the version lacks."""
+    if not KEY.fullmatch(text):
+        raise ConfigError(f"{text!r} is not a key (up to 32 of the digits 0-9 and a-f); give names with --name")
+    like = keys_like(build.ledger, table, text)
+    if len(like) == 1 or (len(text) == WHOLE and not like):
+        return like[0] if like else text
+    several = f"several begin so: {', '.join(like[:5])}. Give more of it"
+    raise ConfigError(f"{text}: {several if like else 'no image has a key that begins so'}")
 
 
 def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:
-    if not names:
-        return []
-    wanted: dict[str, list[str]] = {name: [] for name in names}
-    for table in stream_live(build, images, ["key", "name"]):
-        for key, name in zip(table["key"].to_pylist(), table["name"].to_pylist(), strict=True):
-            if name in wanted:
-                wanted[name].append(key)
-    if missing := [name for name, keys in wanted.items() if not keys]:
-        raise ConfigError(f"--name {missing[0]}: no image of the newest version has this name")
-    return [key for keys in wanted.values() for key in keys]
-
-
-def _only(text: str, keys: Sequence[str], none: str) -> str:
-    if len(keys) == 1:
-        return keys[0]
-    several = f"several begin so: {', '.join(keys[:5])}. Give more of it"
-    raise ConfigError(f"{text}: {several if keys else none}")
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for table in stream_live(build, images, ["key", "name"]) if names else ():
+        for row in table.to_pylist():
+            if row["name"] in found:
+                found[row["name"]].append(row["key"])
+    if missing := next((name for name, keys in found.items() if not keys), ""):
+        raise ConfigError(f"--name {missing}: no image of the newest version has this name")
+    return [key for keys in found.values() for key in keys]
 
 
 OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")
@@ -128,16 +102,11 @@ class Collected:
     plan: garbage.Plan
     needed: garbage.Needed
     kept: list[int]
-    gone: dict[int, str]
-    """Deleted versions, with reasons."""
-    blocked: str = ""
-    """Why removed images cannot be deleted yet."""
-    swept: int = 0
-    """Last removal that is gone from the tables completely; 0: none."""
-    broken: Sequence[str] = ()
-    """Unfinished trainings that cannot continue, since rows of theirs are deleted."""
-    beside: Sequence[str] = ()
-    """Untouched folders that may hold parts of a removed image."""
+    gone: dict[int, str]  # deleted versions, with reasons
+    blocked: str = ""  # why removed images cannot be deleted yet
+    swept: int = 0  # last removal that is gone from the tables completely; 0: none
+    broken: Sequence[str] = ()  # unfinished trainings that cannot continue, since rows of theirs are deleted
+    beside: Sequence[str] = ()  # untouched folders that may hold parts of a removed image
     freed: int = 0
 
 
@@ -173,7 +142,12 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
     with open_present(folder).settled() as (build, stages):
         needed.add(build)
         tables, owes = [planned.table for planned, _ in stages], any(counts.pending for _, counts in stages)
-    blocked = _why_not(folder, sweep, owes=owes) if sweep else ""
+    newest, resume, blocked = latest_snapshot(folder), f"pairwright resume {folder.url}", ""
+    if sweep and owes:
+        blocked = f"rows are owed without the removed images. First run: {resume}"
+    elif sweep and newest and newest.content.get("takedowns", 0) < sweep:
+        before = f"version {newest.number}, the newest, is from before the removal"
+        blocked = f"{before}. First publish one without the removed images: {resume}"
     sweeping = bool(sweep and not blocked)
     if sweeping:
         gone |= dict(_need_versions(folder, kept, needed))
@@ -209,16 +183,6 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
         broken=[name for name, places in _frozen(folder) if not places.keys() <= needed.files] if sweeping else (),
         beside=[name for name in folder.folders("") if name not in OWN] if sweep else (),
     )
-
-
-def _why_not(folder: Folder, sweep: int, *, owes: bool) -> str:
-    newest, resume = latest_snapshot(folder), f"pairwright resume {folder.url}"
-    if owes:
-        return f"rows are owed without the removed images. First run: {resume}"
-    if newest and newest.content.get("takedowns", 0) < sweep:
-        before = f"version {newest.number}, the newest, is from before the removal"
-        return f"{before}. First publish one without the removed images: {resume}"
-    return ""
 
 
 def _need_versions(folder: Folder, kept: Sequence[int], needed: garbage.Needed) -> Iterator[tuple[int, str]]:

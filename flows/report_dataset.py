@@ -12,6 +12,7 @@ from pairwright.schemas.decisions import MOST_NAME
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import TABLES, make_cards
+from pairwright.tasks.report.explore_pages import Workshop
 from pairwright.tasks.report.search_cards import CardSearch
 from pairwright.tasks.report.serve_pages import Keys, Opening, listen, serve
 from pairwright.tasks.report.tables import PREFERENCES, Tables, open_database
@@ -57,7 +58,7 @@ def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs:
     verdict, content = read_verdict(folder), found.snapshot.content if found.snapshot else {}
     return Subject(
         name=folder.path("").rstrip("/").rpartition("/")[2] or folder.url,
-        version=describe_version(build, found.planned),
+        version=describe_version(build),
         made=str(content.get("created", ""))[:10],
         counts=counts,
         profile=found.profile,
@@ -78,16 +79,8 @@ def _upload(place: Path, folder: Folder) -> None:
                 folder.delete(f"{REPORT}/{inside}{name}")
 
 
-CACHE = "cache/cards"
-
-
 def view_dataset(
-    found: Version,
-    *,
-    port: int,
-    annotator: str,
-    ready: Callable[[str, str], None],
-    watch: Callable[[int, int], None],
+    found: Version, *, port: int, annotator: str, ready: Callable[[str, str], None], watch: Callable[[int, int], None]
 ) -> bool:
     """Serve the pages of a version on 127.0.0.1 until Ctrl-C; return whether a thread was still running.
 
@@ -102,22 +95,21 @@ def view_dataset(
         counts = [count for _, count in stages]
         scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
         tables = Tables(build)
-        cache = Path(folder.path(CACHE)) if folder.is_local else scratch
         rows = sum(count.rows for count in counts if count.stage in TABLES)
         if not any(count.rows for count in counts if count.stage in ("pairs", *PREFERENCES)):
             raise ConfigError(f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)")
         subject = subject_of(found, build, counts=counts, pairs=0)
 
-        def make_pages() -> BrowsePages:
-            file = make_cards(tables, cache, scratch, watch=lambda done: watch(done, rows))
-            cards = CardSearch(stack.enter_context(open_database(str(file.path), scratch, read_only=True)))
+        def make_pages(workshop: Workshop) -> BrowsePages:
+            cards = CardSearch(stack.enter_context(open_database(str(scratch / "cards.duckdb"), scratch)))
+            make_cards(tables, cards.database, watch=lambda done: watch(done, rows))
             return BrowsePages(
-                tables=tables, file=file, cards=cards, subject=subject, scratch=scratch, annotator=annotator
+                tables=tables, cards=cards, subject=subject, scratch=scratch, workshop=workshop, annotator=annotator
             )
 
         keys = Keys(int(listener.getsockname()[1]))
         opening = Opening(make_pages, keys)
-        ready(keys.url, keys.url_once)
+        ready(keys.url(keys.entry), keys.url(next(iter(keys.once))))
         with contextlib.suppress(KeyboardInterrupt):
             serve(opening, keys, listener)
-        return opening.is_busy
+        return opening.workshop.is_busy

@@ -17,8 +17,7 @@ from typing import Any, Self
 from pairwright.flows import find_models
 from pairwright.flows.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages, with_source
-from pairwright.flows.progress import LineWatcher, watching
-from pairwright.flows.serve_metrics import metered
+from pairwright.flows.progress import LineWatcher, metered, watching
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
 from pairwright.flows.version import Version, now, open_present, publish_version
@@ -40,14 +39,13 @@ from pairwright.tasks.store.dataset import Build, Snapshot, in_use, read_record,
 from pairwright.tasks.store.files import FULL, Folder
 from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.on_dask import DaskWorkers
-from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed, Workers, count_cores
+from pairwright.tasks.store.on_dask import DaskWorkers, Runner
+from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers, count_cores
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
-ROWLESS = ("run.", "gates.", "health.")
-"""Sections that change no row."""
+ROWLESS = ("run.", "gates.", "health.")  # sections that change no row
 OWN_NOTES = (*ROWLESS, *(f"found.{name}." for name in Profile.model_fields if name != "models"))
 """Fields that change no row, and findings of a build other than served models."""
 REGISTRIES: Mapping[str, Registry[Any]] = {one.group: one for one in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)}
@@ -58,8 +56,7 @@ STEPS = {
     "captioning": "write-texts",
     "rejected": "reject-images",
     "preferences": "build-preferences",
-}
-"""Step of a build for each group of stages."""
+}  # step of a build for each group of stages
 RunStep = Callable[[str, Callable[[], Sequence[Counts]]], None]
 """Runner of a step: calls the function, which returns the counts of its stages, exactly once."""
 
@@ -70,8 +67,7 @@ class Work:
 
     run_shards: RunShards
     watcher: LineWatcher
-    run_step: RunStep | None = None
-    """``None``: a step runs directly."""
+    run_step: RunStep | None = None  # ``None``: a step runs directly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +76,10 @@ class Request:
 
     folder: Folder
     profile: Profile
-    limit: int | None = None
-    """First N images of the source; ``None``: all."""
+    limit: int | None = None  # first N images of the source; ``None``: all
     until: str = ""
-    only_stage: str = ""
-    """Retry failed rows of this stage only (a group or a table)."""
-    only_reason: str = ""
-    """Retry only rows that failed for this reason."""
+    only_stage: str = ""  # retry failed rows of this stage only (a group or a table)
+    only_reason: str = ""  # retry only rows that failed for this reason
 
     @property
     def pipeline(self) -> Pipeline:
@@ -100,8 +93,7 @@ class Request:
         return cls(folder=folder, profile=record.profile, limit=record.limit, until=record.until)
 
 
-Worker = Callable[[Request], AbstractContextManager[Work]]
-"""Context manager that provides the ``Work`` of a request."""
+Worker = Callable[[Request], AbstractContextManager[Work]]  # context manager that provides the `Work` of a request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +103,7 @@ class Report:
     counts: list[Counts]
     seconds: list[float]
     failures: list[ShardFailed]
-    snapshot: Snapshot | None
-    """Newest version; ``None`` if the first build was held back."""
+    snapshot: Snapshot | None  # newest version; ``None`` if the first build was held back
     verdict: Verdict
 
     @property
@@ -155,9 +146,8 @@ def request_of(pipeline: Pipeline, folder: Folder) -> Request:
     """Return the request to build a dataset by a pipeline, with its tables and models looked up."""
     profile, until = pipeline.profile, pipeline.until
     _check_tables(profile)
-    return Request(
-        folder=folder, profile=find_models.pin_models(find_models.pin_served(profile, until), until), until=until
-    )
+    pinned = find_models.pin_models(find_models.pin_served(profile, until), until)
+    return Request(folder=folder, profile=pinned, until=until)
 
 
 def _check_tables(profile: Profile) -> None:
@@ -168,15 +158,12 @@ def _check_tables(profile: Profile) -> None:
 def _check_place(out: str, profile: Profile) -> None:
     if "://" in out:
         return
-    if not out.isprintable():
-        raise ConfigError(f"--out {out!r}: must be printable UTF-8")
-    place = Path(out).absolute()
+    place, read = Path(out).absolute(), profile.sources.path
     first = next(path for path in (place, *place.parents) if path.exists())
     if not first.is_dir():
         raise ConfigError(f"--out {out}: {first} is a file; name a folder")
     if not os.access(first, os.W_OK | os.X_OK):
         raise ConfigError(f"--out {out}: {first} cannot be written to")
-    read = profile.sources.path
     if read and "://" not in read and Path(read).is_dir() and place.resolve().is_relative_to(Path(read).resolve()):
         raise ConfigError(f"--out {out} lies in the source's folder, {read}: name one outside it")
 
@@ -196,7 +183,6 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
         stage in (one.name, one.group) for one in list_stages(request.profile.stages) if one.pin or one.models
     ):
         request = replace(request, profile=find_models.pin_models(request.profile, request.until))
-        find_models.check_served(request.profile, request.until)
     return replace(request, only_stage=stage, only_reason=reason)
 
 
@@ -210,21 +196,18 @@ def run_build(request: Request, work: Work) -> Report:
     first = list(islice(listed, 1))  # a source that cannot be listed leaves no folder
     with in_use(request.folder):  # so that no clean-up deletes the listing
         items = write_items(request.folder, chain(first, listed))
-        return _run_listed(request, work, items, began)
+        write_record(request.folder, record_of(request, items))  # a build killed from here on can be resumed
+        return _run_stages(_embed_excluded(request, work), work, items, began)
 
 
-def _run_listed(request: Request, work: Work, items: tuple[str, ...], began: str) -> Report:
+def _run_stages(request: Request, work: Work, items: tuple[str, ...], began: str) -> Report:
     """Do what is owed of the items that the source lists now."""
-    write_record(request.folder, record_of(request, items))  # a build killed from here on can be resumed
-    request = _embed_excluded(request, work)
     record = record_of(request, items)
     write_record(request.folder, record)
     version = Version.of(request.folder, record)
-    counts: list[Counts] = []
-    seconds: list[float] = []
-    failures: list[ShardFailed] = []
+    counts, seconds, failures = list[Counts](), list[float](), list[ShardFailed]()
     own = request.profile.run
-    budget = Budget(request.folder, own.budget, workers=own.workers or count_cores(), gpus=find_models.gpus_of)
+    budget = Budget(request.folder, own.budget, workers=own.workers or count_cores())
     with version.opened() as build, find_models.servers_of(request.folder) as servers:
 
         def run_stages(stages: Sequence[Planned]) -> Sequence[Counts]:
@@ -278,22 +261,21 @@ def _embed_excluded(request: Request, work: Work) -> Request:
 
 def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> tuple[Counts, list[ShardFailed]]:
     """Run the owed shards of one stage; return the counts of its rows, and the failed shards."""
-    start, failures = time.monotonic(), list[ShardFailed]()
+    start, failures, done = time.monotonic(), list[ShardFailed](), 0
     with build.locked(planned, work.watcher.waiting):
         counts = build.settle(planned)
         chosen = not request.only_stage or request.only_stage in (planned.stage.name, planned.stage.group)
         shards = build.shards(planned, reason=request.only_reason) if chosen else []
         work.watcher.begin(planned, shards)
-        done = 0
         for outcome in work.run_shards(planned, shards):
             work.watcher.advance(planned, outcome)
             if isinstance(outcome.result, ShardFailed):
                 failures.append(outcome.result)
             else:
                 done += 1
-        if shards and done == len(shards):
-            build.drop_journals(planned)
         if shards:
+            if done == len(shards):
+                build.drop_journals(planned)
             counts = build.settle(planned)
     work.watcher.end(planned, counts, time.monotonic() - start)
     return counts, failures
@@ -324,51 +306,30 @@ def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:
 @contextmanager
 def workers_of(request: Request) -> Generator[Runner]:
     """Yield the workers of the request's profile, which end afterwards; those of an existing cluster stay."""
-    run = request.profile.run
+    run, profile = request.profile.run, request.profile
     if run.runner == "processes":
         with Workers(run.workers) as workers:
             yield workers
         return
-    for field, chat in find_models.served_models(request.profile, request.until).items() if run.address else ():
+    for field, chat in find_models.served_models(profile, request.until).items() if run.address else ():
         if chat.launch.enabled:
             raise ConfigError(
                 f"{field}.launch starts vLLM on this machine, where workers on other machines do not look for "
                 f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
             )
-    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=_paths(request)) as workers:
+    sources = (source.partition(":")[2] for source in (profile.source, *profile.exclude.sources))
+    paths = [path for path in (profile.reading.images, *sources) if path and "://" not in path and Path(path).exists()]
+    paths += [request.folder.path("")] if request.folder.is_local else []
+    with DaskWorkers(run, gpus=0 if run.address else count_gpus(), paths=paths) as workers:
         yield workers
-
-
-def _paths(request: Request) -> Iterator[str]:
-    profile = request.profile
-    if request.folder.is_local:
-        yield request.folder.path("")
-    sources = [profile.source, *profile.exclude.sources]
-    named = [profile.reading.images, *(source.partition(":")[2] for source in sources)]
-    yield from (path for path in named if path and "://" not in path and Path(path).exists())
 
 
 @contextmanager
 def working(request: Request) -> Generator[Work]:
     """Yield the runner of a build's shards in its profile's workers, and the watcher of its progress."""
-    port = request.profile.run.metrics_port
-    with _heard(), watching() as shown, metered(shown, port) as watcher, workers_of(request) as workers:
+    port, ours = request.profile.run.metrics_port, logging.getLogger("pairwright")
+    if not ours.hasHandlers():  # the program that imports Pairwright has not configured logging
+        logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+        ours.setLevel(logging.INFO)
+    with watching() as shown, metered(shown, port) as watcher, workers_of(request) as workers:
         yield Work(run_shards=workers.run, watcher=watcher)
-
-
-@contextmanager
-def _heard() -> Generator[None]:
-    """Show our log on standard error, unless the program that imports Pairwright has configured logging."""
-    log = logging.getLogger("pairwright")
-    if log.hasHandlers():
-        yield
-        return
-    handler, level = logging.StreamHandler(), log.level
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)

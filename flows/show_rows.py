@@ -10,20 +10,16 @@ from typing import Any
 from pairwright.flows.version import Version
 from pairwright.schemas.arrow import R
 from pairwright.schemas.rows import ImageRow, PairRow, Row, Turn
-from pairwright.tasks.report.gather_cards import ShownRow, render_card, render_rows, small_picture
+from pairwright.tasks.report.gather_cards import render_card, render_rows, small_picture
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.index import columns_without
 
-SHOWN = 12
-"""Maximum rows of a table in a notebook."""
-LONGEST = 160
-"""Maximum characters of a cell."""
+SHOWN = 12  # maximum rows of a table in a notebook
+LONGEST = 160  # maximum characters of a cell
 HIDDEN = ("key", "source_key", "subject", "image_keys", "graph", "claims", "checks", "served", "vector")
 """Columns that are hidden from readers."""
-KEY = re.compile(r"[0-9a-f]{32}")
-"""Pattern of a row's key, of which a prefix is shown."""
-HEIGHT = 720
-"""Height of a card in a notebook, in pixels."""
+KEY = re.compile(r"[0-9a-f]{32}")  # pattern of a row's key, of which a prefix is shown
+HEIGHT = 720  # height of a card in a notebook, in pixels
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,7 @@ def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) 
     told = {name: [_said(getattr(row, name)) for row in rows] for name in names}
     columns = [name for name in names if any(told[name]) or not rows]
     lines = [
-        ShownRow(pictures=pictures, cells=[told[name][number] for name in columns])
-        for number, pictures in enumerate(_pictures(version, rows))
+        (pictures, [told[name][number] for name in columns]) for number, pictures in enumerate(_pictures(version, rows))
     ]
     return render_rows(table, columns, lines, total=total)
 

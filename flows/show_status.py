@@ -30,26 +30,22 @@ from pairwright.tasks.training.runs import RETRIEVER, RUNS
 def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
     """Yield a line for each stage that owes rows: how many, why, and the command that retries only those."""
     for count in counts:
-        if not count.failed and not count.pending:
-            continue
         parts = [f"{count.failed:,} rows failed: {say_reasons(count.failures)}"] if count.failed else []
-        if count.pending:
-            parts.append(f"{count.pending:,} rows not done")
-        command = _retry_command(dataset, count.stage, {} if count.pending else count.failures)
-        yield f"{count.stage}: {'; '.join(parts)}. Retry: {command}"
+        parts += [f"{count.pending:,} rows not done"] if count.pending else []
+        if parts:
+            command = _retry_command(dataset, count.stage, {} if count.pending else count.failures)
+            yield f"{count.stage}: {'; '.join(parts)}. Retry: {command}"
 
 
 def say_shard(planned: Planned, outcome: Outcome) -> str:
     """Return the failed rows of a shard, the reasons, and the command that retries them; empty: none failed."""
     shard, result, stage = outcome.shard, outcome.result, planned.stage.name
-    rows = shard.stop - shard.start
+    rows, failures = shard.stop - shard.start, {} if isinstance(result, ShardFailed) else result.failures
+    retry = _retry_command(shard.folder.url, stage, failures)
     if isinstance(result, ShardFailed):
-        retry = _retry_command(shard.folder.url, stage, {})
         return f"{stage}: none of {rows:,} rows is done: {result.error}. Retry: {retry}"
-    if not result.failures:
-        return ""
-    failed, retry = sum(result.failures.values()), _retry_command(shard.folder.url, stage, result.failures)
-    return f"{stage}: {failed:,} of {rows:,} rows failed: {say_reasons(result.failures)}. Retry: {retry}"
+    said = f"{stage}: {sum(failures.values()):,} of {rows:,} rows failed: {say_reasons(failures)}. Retry: {retry}"
+    return said if failures else ""
 
 
 def say_reasons(reasons: Mapping[str, int]) -> str:
@@ -70,14 +66,12 @@ def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[st
     early = "the build ended early" if verdict.stopped else "it does not pass its profile's gates"
     yield f"No version was published, for {early}; {stays}:"
     yield from (f"  {why}" for why in verdict.why)
-    if verdict.stopped:
-        return
-    name = verdict.failed[0].gate
-    place = shlex.quote(dataset)
-    yield (
-        f"See why: pairwright status {place}. Publish it all the same: pairwright publish {place}. "
-        f"Or with another bound from now on: pairwright resume {place} --set gates.{name}=..."
-    )
+    if not verdict.stopped:
+        place = shlex.quote(dataset)
+        yield (
+            f"See why: pairwright status {place}. Publish it all the same: pairwright publish {place}. Or with another "
+            f"bound from now on: pairwright resume {place} --set gates.{verdict.failed[0].gate}=..."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +79,10 @@ class Status:
     """Status of a dataset: per stage, rows done, dropped, failed and owed, with reasons."""
 
     dataset: str
-    version: int
-    """The newest version's number; 0: there is none."""
+    version: int  # the newest version's number; 0: there is none
     counts: Sequence[Counts]
-    held: Sequence[str]
-    """Why the last build was not published, and what to do; empty: it was."""
-    damaged: Sequence[str] = ()
-    """A message for each damaged file, if that was checked."""
+    held: Sequence[str]  # why the last build was not published, and what to do; empty: it was
+    damaged: Sequence[str] = ()  # a message for each damaged file, if that was checked
 
     @property
     def owed(self) -> int:
@@ -123,10 +114,10 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     damaged = list(_verify(folder)) if verify else []
     try:
         present, snapshot = open_present(folder), latest_snapshot(folder)
-        counts = present.stated_counts(snapshot) if snapshot and not verify else None
         number = snapshot.number if snapshot else 0
         held = list(say_held(read_verdict(folder), number, folder.url))
-        counts = present.counts() if counts is None else counts
+        stated = present.stated_counts(snapshot) if snapshot and not verify else None
+        counts = present.counts() if stated is None else stated
     except StoreError:
         if not damaged:
             raise
@@ -187,28 +178,28 @@ def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
     The status is "dropped", "failed", or "kept": a row that exists, but is not or less used for this reason.
     """
     check_table(table)
-    present, names = open_present(folder), dict[str, tuple[str, ...]]()
+    present = open_present(folder)
     planned = next((stage for stage in present.planned if stage.stage.name == table), None)
+    if planned is None:
+        return
     with present.settled() as (build, _):
-        refused = list(build.refused(planned)) if planned else []
-        if planned and "items" not in planned.stage.reads:  # sources tables have the names in their details
+        refused, names = list(build.refused(planned)), dict[str, tuple[str, ...]]()
+        if "items" not in planned.stage.reads:  # sources tables have the names in their details
             names = _names_of({subject for *_, subject in refused}, build, present.planned)
-        elif planned and planned.stage.writes is ImageRow:
+        elif planned.stage.writes is ImageRow:
             for name, other in build.duplicates(planned, "name"):
                 yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
-    told = ((s, reason, _told(names.get(about, ()), detail)) for s, reason, detail, about in refused)
-    yield from dict.fromkeys(told)  # several rows may be about one image
-
-
-def _told(names: Sequence[str], detail: str) -> str:
-    """Return a detail after the names of its subject, without repeating a name that it begins with."""
-    for name in reversed(names):
-        if not f"{detail}: ".startswith(f"{name}: "):
-            detail = f"{name}: {detail}".removesuffix(": ")
-    return detail
+    told: dict[tuple[str, str, str], None] = {}  # several rows may be about one image
+    for status, reason, detail, about in refused:
+        for name in reversed(names.get(about, ())):
+            if not f"{detail}: ".startswith(f"{name}: "):
+                detail = f"{name}: {detail}".removesuffix(": ")
+        told[status, reason, detail] = None
+    yield from told
 
 
 def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> dict[str, tuple[str, ...]]:
+    """Return the names of what rows are about: images, both images of pairs, images and tags of removals."""
     tables = {stage.stage.name: stage for stage in stages}
 
     def find(table: str, kind: type[R], about: set[str], *big: str) -> list[R]:
@@ -217,8 +208,7 @@ def _names_of(subjects: set[str], build: Build, stages: Sequence[Planned]) -> di
     known = find("pairs", PairRow, subjects)
     elements = find(remove_elements.STAGE.name, RemovalRow, subjects, "patch", "mask")
     keys = subjects.union(*((pair.first, pair.second) for pair in known), (one.image_key for one in elements))
-    images = find(read_items.IMAGES.name, ImageRow, keys, "image", "graph", "captions")
-    files = {row.key: row.name for row in images}
+    files = {row.key: row.name for row in find(read_items.IMAGES.name, ImageRow, keys, "image", "graph", "captions")}
     return {
         **{key: (name,) for key, name in files.items()},
         **{pair.key: (" | ".join(files.get(key, key) for key in (pair.first, pair.second)),) for pair in known},

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from pairwright.flows.progress import draws_bars
@@ -29,17 +29,14 @@ class Listed:
     name: str
     objective: str
     model: str
-    start: str
-    """Run that it started from; empty: none."""
-    version: int | None
-    """Number of the version that it trains on; ``None``: there was none yet."""
+    start: str  # run that it started from; empty: none
+    version: int | None  # number of the version that it trains on; ``None``: there was none yet
     step: int
     finished: bool
     loss: float | None
     held_out_loss: float | None
     held_out_margin: float | None
-    evaluations: list[EvaluationRow]
-    """Scores on benchmarks."""
+    evaluations: list[EvaluationRow]  # scores on benchmarks
     problem: str = ""
 
     def cells(self) -> list[object]:
@@ -76,21 +73,21 @@ def list_runs(dataset: str) -> list[Listed]:
 
 
 def _look_at(run: Run, evaluations: list[EvaluationRow]) -> Listed:
-    metrics = read_metrics(run.metrics)
-    steps = run.steps()
+    metrics, steps = read_metrics(run.metrics), run.steps()
     train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
+    objective, model, start, version, problem = "?", "?", "?", None, ""
     try:
-        config, version, problem, model = run.config(), run.data().get("snapshot"), "", "?"
+        if config := run.config():
+            objective, start, version = config.objective, config.start, run.data().get("snapshot")
+            differential = " differential" if config.model.differential.enabled else ""
+            model = f"namc {config.namc.size}" if objective == NAMC else f"{config.model.name}{differential}"
     except ConfigError as error:
-        config, version, problem, model = None, None, str(error), "?"
-    if config:
-        differential = " differential" if config.model.differential.enabled else ""
-        model = f"namc {config.namc.size}" if config.objective == NAMC else f"{config.model.name}{differential}"
+        problem = str(error)
     return Listed(
         name=run.folder.name,
-        objective=config.objective if config else "?",
+        objective=objective,
         model=model,
-        start=config.start if config else "?",
+        start=start,
         version=version,
         step=steps[-1] if steps else max((entry[0] for entry in metrics.entries), default=0) * run.is_finished,
         finished=run.is_finished,
@@ -106,8 +103,7 @@ log = logging.getLogger("pairwright")
 SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll", "loss/description")
 """Metrics that are shown during training."""
 RATE = "rows per second"
-BAR = 12
-"""Width of the bar in characters."""
+BAR = 12  # width of the bar in characters
 
 
 class TrainingLines:
@@ -136,23 +132,22 @@ class TrainingBar:
         values = TextColumn("{task.fields[values]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
         columns = (BarColumn(bar_width=BAR), MofNCompleteColumn(), values, TimeRemainingColumn())
         self.progress = Progress(*columns, console=console, expand=True)
-        self._task: TaskID | None = None
+        self._task = self.progress.add_task("training", values="", visible=False)
 
     def begin(self, step: int, steps: int) -> None:
         """Start the bar at the run's current step."""
-        self._task = self.progress.add_task("training", total=steps, completed=step, values="")
+        self.progress.update(self._task, total=steps, completed=step, visible=True)
 
     def advance(self, step: int) -> None:
         """Move the bar."""
-        if self._task is not None:
-            self.progress.update(self._task, completed=step)
+        self.progress.update(self._task, completed=step)
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Show the newest means beside the bar, and measurements on held-out rows above it."""
-        if split != "train":
-            self.progress.console.print(f"step {step:,}, {split}: {describe(values)}", highlight=False)
-        elif self._task is not None:
+        if split == "train":
             self.progress.update(self._task, values=describe(values))
+        else:
+            self.progress.console.print(f"step {step:,}, {split}: {describe(values)}", highlight=False)
 
 
 def describe(values: Mapping[str, float]) -> str:

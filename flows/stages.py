@@ -13,7 +13,6 @@ from pairwright.tasks.captioning import (
     describe_images,
     ground_differences,
     judge_differences,
-    locate_differences,
 )
 from pairwright.tasks.mining import (
     admit_images,
@@ -66,7 +65,6 @@ STAGES: tuple[Stage, ...] = (
     describe_differences.STAGE,  # described
     control_differences.STAGE,  # controlled
     ground_differences.STAGE,  # grounded
-    locate_differences.STAGE,  # regions
     judge_differences.STAGE,  # judged
     choose_differences.STAGE,  # differences
     compare_pairs.STAGE,  # comparisons

@@ -7,29 +7,17 @@ prepares, the others wait for it. The same command continues a stopped run.
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairwright.flows import prepare_training as inputs
 from pairwright.flows.make_train_config import count_processes, find_run, find_start
-from pairwright.flows.prepare_training import (
-    check_mixed,
-    find_retriever,
-    have_places,
-    make_table,
-    mine_table,
-    mix_in,
-    open_rows,
-    opened_rows,
-    pin_models,
-    prepare_retriever,
-    tell_table,
-)
 from pairwright.flows.show_status import say_reasons
 from pairwright.flows.version import Version, open_version
-from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
-from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.schemas.section import say_changes
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.store.files import Folder
@@ -41,10 +29,9 @@ from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, co
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.memory import check_memory
 from pairwright.tasks.training.report.write_run_page import write_run_page
-from pairwright.tasks.training.runs import HELD_OUT, Run, check_name, differences, read_metrics
+from pairwright.tasks.training.runs import FREE, HELD_OUT, Run, check_name, read_metrics
 
 if TYPE_CHECKING:
-    from pairwright.tasks.training.find_model import Found
     from pairwright.tasks.training.ranks import Watcher
 
 log = logging.getLogger(__name__)
@@ -57,17 +44,13 @@ class Trained:
     """Outcome of a training."""
 
     folder: str
-    finished: bool
-    """Whether there is a finished model; otherwise it was stopped, and the same command continues."""
-    was_finished: bool = False
-    """Whether it was finished before, so that nothing was done."""
+    finished: bool  # whether there is a finished model; otherwise it was stopped, and the same command continues
+    was_finished: bool = False  # whether it was finished before, so that nothing was done
     step: int = 0
     steps: int = 0
-    measured: dict[str, float] = field(default_factory=dict[str, float])
-    """Last measurement on the held-out rows."""
+    measured: dict[str, float] = field(default_factory=dict[str, float])  # last measurement on the held-out rows
     page: str = ""
-    answers: str = ""
-    """Files of its answers to held-out rows, and of the dataset's texts about them, if it writes any."""
+    answers: str = ""  # files of its answers to held-out rows, and of the dataset's texts about them, if it writes any
 
 
 @dataclass(frozen=True)
@@ -96,7 +79,11 @@ def train(
     join_ranks()
     try:
         if own_rank():
-            return _train(run, folder, _wait(), watcher=None)
+            prepared: Any = spread(None)
+            if not isinstance(prepared, Prepared):
+                time.sleep(LAST_WORD)
+                raise SystemExit(1)
+            return _train(run, folder, prepared, watcher=None)
         with run.locked():
             try:
                 prepared = prepare(folder, config, run, version=version)
@@ -107,16 +94,6 @@ def train(
             return _train(run, folder, prepared, watcher=watcher)
     finally:
         leave_ranks()
-
-
-def _wait() -> Prepared:
-    from pairwright.tasks.training.ranks import spread
-
-    prepared: Any = spread(None)
-    if isinstance(prepared, Prepared):
-        return prepared
-    time.sleep(LAST_WORD)
-    raise SystemExit(1)
 
 
 def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | None") -> Trained:
@@ -134,11 +111,15 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
         from pairwright.tasks.training.train_model import train_model as fit
 
     job = Job(run=run, config=prepared.config, dataset=folder, start=prepared.start, watcher=watcher)
+    page = ""
     try:
         with fitting(prepared.config, run):
             ended = fit(job)
     finally:  # also for a failed run: the page shows why
-        page = _write_page(run) if not own_rank() else ""
+        try:
+            page = "" if own_rank() else str(write_run_page(run.folder))
+        except (ConfigError, StoreError) as error:
+            log.warning("no page was written: %s", error)
     files = (run.answers / f"{name}.jsonl" for name in ("predictions", "references"))
     answers = [str(file) for file in files if file.exists() and file.stat().st_size]
     return Trained(
@@ -152,14 +133,6 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
     )
 
 
-def _write_page(run: Run) -> str:
-    try:
-        return str(write_run_page(run.folder))
-    except (ConfigError, StoreError) as error:
-        log.warning("no page was written: %s", error)
-        return ""
-
-
 def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None) -> Prepared:
     """Prepare everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
 
@@ -169,13 +142,17 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
     run.clean()
     if not run.is_finished and not run.steps():
         run.forget()
-    version = _choose_version(folder, run, version)
+    if run.config():  # its rows are frozen: if its version is gone, any will do
+        began = run.data().get("snapshot")
+        if version not in (None, began):
+            raise ConfigError(f"{run.folder} was begun with version {began}, not {version}. Give another --name")
+        version = began if began in snapshot_numbers(folder) else None
     if config.objective == NAMC:
         found, place = None, find_run(folder, config.start).model if config.start else Path()
-        config, start = pin_models(config, start=place), {"folder": str(place)} if config.start else {}
+        config, start = inputs.pin_models(config, start=place), {"folder": str(place)} if config.start else {}
     else:
-        begins = find_start(folder, config, run, version=version)
-        config, found, place, start = begins.config, begins.found, begins.found.folder, begins.describe()
+        found, config = find_start(folder, config, run, version=version)
+        place, start = found.folder, {"folder": str(found.folder), "revision": found.revision}
         if count_gpus() and not run.is_finished:
             check_memory(place, config)
     if config.start and not (place / MANIFEST).exists():
@@ -185,33 +162,26 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
         _check_same(run, config)
         if run.is_finished:
             return prepared
-        check_mixed(run)
+        inputs.check_mixed(run)
         check_parts(folder, run.rows)
         run.check_latest()
     opened = open_version(folder, version)
-    beside: list[Planned] = []
-    if config.negatives_from:
-        beside = mine_table(opened, find_retriever(folder, config.negatives_from), pool=config.data.split)
-    if not run.config():
-        beside += tell_table(opened, config)
+    begun = run.config() is not None
+    beside = [] if begun else inputs.tell_table(opened, config)
     try:
-        if not run.config():
+        if not begun:
             _begin(opened, config, run, beside, start=start)
         if found is None:
-            have_places(opened, config, run)
+            inputs.have_places(opened, config, run)
     except PairwrightError:
         if not run.steps():
             run.forget()
         raise
-    if found:
-        frozen = open_rows(folder, config, run.folder)
-        edited = (rows.read(place) for rows in frozen for place in rows.edited())
-        score_reference(opened, config, found=found, run=run.folder, edited=edited, after=beside)
     return prepared
 
 
 def _check(config: TrainConfig) -> None:
-    from pairwright.tasks.training.train_model import check_launcher, check_optimiser, check_trackers
+    from pairwright.tasks.training.train_model import check_launcher, check_optimiser
 
     check_launcher(config)
     if config.objective == NAMC:
@@ -219,30 +189,16 @@ def _check(config: TrainConfig) -> None:
 
         check_settings(config)
         return
-    from pairwright.tasks.training.score_answers import choose_reference
-
-    check_trackers(config)
     check_optimiser(config)
     if config.model.load_in_4bit:
         require_bits("model.load_in_4bit")
-    choose_reference(config)
-
-
-def _choose_version(folder: Folder, run: Run, asked: int | None) -> int | None:
-    # If the garbage collection has deleted the version that a run began with, any will do: its rows are frozen.
-    if not run.config():
-        return asked
-    began = run.data().get("snapshot")
-    if asked not in (None, began):
-        raise ConfigError(f"{run.folder} was begun with version {began}, not {asked}. Give another --name")
-    return began if began in snapshot_numbers(folder) else None
 
 
 def _check_same(run: Run, config: TrainConfig) -> None:
     """Refuse to continue with other settings, or another number of processes: steps would have other rows."""
     before = run.config()
     assert before is not None
-    changed = list(differences(before, config))
+    changed = list(say_changes(before.model_dump(mode="json"), config.model_dump(mode="json"), free=FREE))
     processes, known = count_processes(), run.data().get("processes", 1)
     if processes != known and not run.is_finished:
         changed.append(f"processes were {known}, are {processes}")
@@ -256,14 +212,14 @@ def _begin(
     version: Version, config: TrainConfig, run: Run, beside: Sequence[Planned], *, start: dict[str, Any]
 ) -> None:
     data, folder = config.data, version.folder
-    with opened_rows(version, config, beside) as (build, planned, decisions):
+    with inputs.opened_rows(version, config, beside) as (build, planned, decisions):
         needs, splits = needs_of(config), (data.split, data.eval_split)
         refused, decided = freeze_rows(build, planned, run.rows, needs=needs, splits=splits, decisions=decisions)
         held_out = find_held_out(build, planned, data.split) if data.mix else frozenset[str]()
         about = {
             "dataset": folder.url,
             "snapshot": version.number or None,
-            "version": describe_version(build, build.planned[: len(build.planned) - len(beside)]),
+            "version": describe_version(build),
             "table": planned.table,
             "decided": dict(sorted(decided.items())),
             "start": start,
@@ -275,37 +231,8 @@ def _begin(
     if data.eval_split and not count_rows(run.rows, data.eval_split):
         log.warning("split %r (data.eval_split) is empty: nothing is measured on held-out rows", data.eval_split)
     if config.objective == "adpo":
-        prepare_retriever(version, config, run.folder, after=beside)
-    mixed, strange = mix_in(config, run, replace(needs, held_out=held_out, accepted=""))
+        inputs.prepare_retriever(version, config, run.folder)
+    mixed, strange = inputs.mix_in(config, run, replace(needs, held_out=held_out, accepted=""))
     rows = {split: count_rows(run.rows, split) for split in (data.split, data.eval_split) if split}
     refused = [*refused, *strange]
     run.begin(config, {**about, "rows": rows, "mix": mixed, "refused": count_reasons(refused)}, refused)
-
-
-def score_reference(
-    version: Version,
-    config: TrainConfig,
-    *,
-    found: "Found",
-    run: Path,
-    edited: Iterable[PreferenceRow] = (),
-    after: Sequence[Planned] = (),
-) -> None:
-    """Score the reference's answers before the training, if the run needs that; edited rows get new scores."""
-    from pairwright.tasks.training.load_model import choose_storage, load_model
-    from pairwright.tasks.training.score_answers import REFERENCE, choose_reference, write_table
-    from pairwright.tasks.training.score_rows import STAGE, release_scorer, score_rows, scoring_config
-
-    if choose_reference(config) != "table" or (run / REFERENCE).exists():
-        return
-    own = scoring_config(found, config)
-    try:
-        planned = make_table(version, replace(STAGE, reads={config.table: PreferenceRow}), own, after=after)
-        anew = {row.key: score for row in edited for score in score_rows([row], own)}
-    except TrainingError:
-        load_model(found.folder, config.model, dtype=choose_storage(config))  # raises if the model is at fault
-        raise
-    finally:
-        release_scorer()
-    with version.settled([*after, planned]) as (build, _):
-        write_table(build, planned, run / REFERENCE, anew=anew)

@@ -5,7 +5,7 @@ All readers of a dataset go through here: ``flows.dataset`` and the modules that
 """
 
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,28 +17,20 @@ from pydantic import ValidationError
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import RESULTS
 from pairwright.prompts import load
-from pairwright.schemas.bounds import GatesConfig
 from pairwright.schemas.config import BuildRecord, Profile
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.section import Section
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store import gates
+from pairwright.tasks.store import snapshot as snapshots
 from pairwright.tasks.store.dataset import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.snapshot import (
-    check_parts,
-    latest_snapshot,
-    read_snapshot,
-    snapshot_numbers,
-    write_snapshot,
-)
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 from pairwright.tasks.store.takedowns import read_takedowns
 
-Settled = tuple[Build, list[tuple[Planned, Counts]]]
-"""An open build, and its stages with their counts."""
+Settled = tuple[Build, list[tuple[Planned, Counts]]]  # an open build, and its stages with their counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +44,8 @@ class Version:
     folder: Folder
     record: BuildRecord
     planned: Sequence[Planned]
-    off: Sequence[Planned] = ()
-    """Stages that are off, with empty tables that are not read."""
-    snapshot: Snapshot | None = None
-    """``None``: the current tables."""
+    off: Sequence[Planned] = ()  # stages that are off, with empty tables that are not read
+    snapshot: Snapshot | None = None  # ``None``: the current tables
     _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
 
     @classmethod
@@ -165,7 +155,14 @@ class Version:
 
 def open_version(folder: Folder, number: int | None = None) -> Version:
     """Return a version of a dataset after checking its files; without a number, the newest, or the current tables."""
-    snapshot = latest_snapshot(folder) if number is None else _find(folder, number)
+    if number is None:
+        snapshot = snapshots.latest_snapshot(folder)
+    elif number in (there := snapshots.snapshot_numbers(folder)):
+        snapshot = snapshots.read_snapshot(folder, number)
+    else:
+        read_record(folder)  # raises if there is no dataset at all
+        known = ", ".join(map(str, there)) or "none yet"
+        raise ConfigError(f"{folder.url}: no version {number}; choose from {known}")
     found = _stated(folder, snapshot) if snapshot else open_present(folder)
     on = {is_on: [one for one in found.planned if one.stage.is_on is is_on] for is_on in (True, False)}
     return replace(found, planned=on[True], off=on[False])
@@ -176,16 +173,8 @@ def open_present(folder: Folder) -> Version:
     return Version.of(folder, read_record(folder))
 
 
-def _find(folder: Folder, number: int) -> Snapshot:
-    if number not in (there := snapshot_numbers(folder)):
-        read_record(folder)  # raises if there is no dataset at all
-        known = ", ".join(map(str, there)) or "none yet"
-        raise ConfigError(f"{folder.url}: no version {number}; choose from {known}")
-    return read_snapshot(folder, number)
-
-
 def _stated(folder: Folder, snapshot: Snapshot) -> Version:
-    check_parts(folder, snapshot)
+    snapshots.check_parts(folder, snapshot)
     stated: dict[str, Any] = snapshot.content["stages"]
     try:
         record = BuildRecord.model_validate({**snapshot.content["lineage"], "items": snapshot.content["items"]})
@@ -228,16 +217,15 @@ def publish_version(
 
     ``stopped``: why the build ended early.
     """
-    before = latest_snapshot(build.folder)
+    before = snapshots.latest_snapshot(build.folder)
     counts = [count for _, count in done]
-    judged = tuple(_judge(build, done, record.profile.gates, before=before, until=record.until))
+    judged = tuple(gates.judge(record.profile.gates, done, _asked(done, record.until)))
     published = force or all(gate.holds for gate in judged)
-    snapshot = write_snapshot(build, done, record=record) if published else before
+    snapshot = snapshots.write_snapshot(build, done, record=record) if published else before
     verdict = gates.Verdict(
         began=began,
         ended=now(),
         complete=not any(count.failed or count.pending for count in counts),
-        against=before.number if before else 0,
         version=snapshot.number if published and snapshot else 0,
         gates=judged,
         stopped=stopped,
@@ -265,34 +253,3 @@ def _asked(done: Sequence[tuple[Planned, Counts]], until: str) -> list[str]:
     if until in (stage.name for stage in stages):
         return [until]
     return [stage.name for stage in stages if stage.group == stages[-1].group and stage.name in RESULTS]
-
-
-def _judge(
-    build: Build,
-    done: Sequence[tuple[Planned, Counts]],
-    config: GatesConfig,
-    *,
-    before: Snapshot | None,
-    until: str,
-) -> Iterator[gates.Gate]:
-    counts = [count for _, count in done]
-    yield from gates.judge_counts(config, counts)
-    yield from gates.judge_result(config, done, _asked(done, until))
-    if before is None:
-        return
-    old = before.content["stages"]
-    yield from gates.judge_reasons(config, {name: stage["counts"] for name, stage in old.items()}, counts)
-    changed = [
-        (planned, count)
-        for planned, count in done
-        if (stated := old.get(planned.stage.name)) is None
-        or stated["fingerprint"] != planned.fingerprint
-        or stated["parts"] != dict(build.ledger.live_parts(planned.stage.name))
-    ]
-    if not changed or not (config.max_length_drift or config.max_similarity_drift):
-        return
-    try:
-        with open_version(build.folder, before.number).settled() as earlier:
-            yield from gates.judge_columns(config, earlier, (build, changed))
-    except StoreError as error:
-        yield gates.cannot_judge(config, str(error))

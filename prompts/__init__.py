@@ -50,8 +50,7 @@ class Wordings:
 @cache
 def load(name: str) -> Prompt:
     """Read the prompt ``NAME.j2``."""
-    text = _read(f"{name}.j2")
-    return Prompt(text=text, sha256=_sha256(text))
+    return _prompt(_read(f"{name}.j2"))
 
 
 @cache
@@ -62,8 +61,8 @@ def load_wordings(name: str) -> Wordings:
     for line in re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL).splitlines():
         if line.strip():
             kind, wording = (part.strip() for part in line.split("|", 1))
-            kinds[kind] = (*kinds.get(kind, ()), Prompt(text=wording, sha256=_sha256(wording)))
-    return Wordings(kinds=kinds, sha256=_sha256(text))
+            kinds[kind] = (*kinds.get(kind, ()), _prompt(wording))
+    return Wordings(kinds=kinds, sha256=_prompt(text).sha256)
 
 
 @cache
@@ -83,8 +82,8 @@ def _read(filename: str) -> str:
     return (files(__name__) / filename).read_text(encoding="utf-8")
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _prompt(text: str) -> Prompt:
+    return Prompt(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 @cache
@@ -92,11 +91,9 @@ def _environment() -> "ImmutableSandboxedEnvironment":
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    # Models read prompts, browsers do not: nothing is escaped.
     return ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined,
-        autoescape=False,  # models read prompts, browsers do not
-        trim_blocks=True,
-        lstrip_blocks=True,
+        undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
     )
 
 

@@ -21,8 +21,7 @@ WITHOUT_CAPTIONS = {
     "difference_from_human": "difference_from_human_only",
     "difference_from_edit": "difference_from_edit_only",
 }
-PROMPTS = (TEMPLATE, *WITHOUT_CAPTIONS, *WITHOUT_CAPTIONS.values())
-"""All prompt files of the instructions."""
+PROMPTS = (TEMPLATE, *WITHOUT_CAPTIONS, *WITHOUT_CAPTIONS.values())  # all prompt files of the instructions
 FORBIDDEN = r".!?\[\]{}"
 """Characters of no half: ends of sentences (a full stop before a letter or digit is none), template brackets."""
 FREE = rf"[^,\t\n\r{FORBIDDEN}]|\.[0-9A-Za-z]"
@@ -38,11 +37,9 @@ AFTER_COMMA = (
 class Instruction:
     """Text of the question about two images."""
 
-    prompt: str
-    """Name of the prompt file."""
+    prompt: str  # name of the prompt file
     text: str
-    known: str
-    """"captions", "human difference" or "edit"; empty: nothing."""
+    known: str  # "captions", "human difference" or "edit"; empty: nothing
 
 
 def draw_verbs(rng: Random, *, paper: bool = False) -> tuple[str, str]:

@@ -23,13 +23,8 @@ R = TypeVar("R", bound=Row)
 
 STRING = pa.string()
 PLAIN: dict[Any, pa.DataType] = {
-    str: STRING,
-    int: pa.int32(),
-    float: pa.float32(),
-    bool: pa.bool_(),
-    bytes: pa.large_binary(),
-    Half: pa.float16(),
-}
+    str: STRING, int: pa.int32(), float: pa.float32(), bool: pa.bool_(), bytes: pa.large_binary(), Half: pa.float16()
+}  # fmt: skip
 STATUS = [("status", STRING), ("reason", STRING), ("detail", STRING)]
 OK = {"status": "ok", "reason": "", "detail": ""}
 """Status columns of a row with a result."""
@@ -78,20 +73,23 @@ def to_table(rows: Sequence[Row | Dropped | Failed], row_type: type[Row]) -> pa.
             names = dict.fromkeys(("key", "source_key", "subject"), row.source_key)
             status = "dropped" if isinstance(row, Dropped) else "failed"
             records.append(SimpleNamespace(**empty | names, status=status, reason=row.reason, detail=row.detail))
-    return pa.table([_column(records, field, is_rich=field.name in classes) for field in schema], schema=schema)
+    columns: list[pa.Array] = []
+    for field in schema:
+        if field.name in OK:
+            values = [getattr(record, field.name, OK[field.name]) for record in records]
+        else:
+            values = list(map(attrgetter(field.name), records))
+            if field.name in classes:
+                values = list(map(_to_plain, values))
+        columns.append(pa.array(values, field.type))
+    return pa.table(columns, schema=schema)
 
 
-def _column(records: Sequence[Row | SimpleNamespace], field: pa.Field, *, is_rich: bool) -> pa.Array:
-    if field.name in OK:
-        return pa.array([getattr(record, field.name, OK[field.name]) for record in records], field.type)
-    values = list(map(attrgetter(field.name), records))
-    if is_rich:
-        for place, value in enumerate(values):
-            if isinstance(value, BaseModel):
-                values[place] = value.model_dump_json()
-            elif value is not None:
-                values[place] = [{name: getattr(item, name) for name in item.__slots__} for item in value]
-    return pa.array(values, field.type)
+def _to_plain(value: Any) -> Any:
+    """Return a pydantic model as JSON text, rows within a row as dictionaries."""
+    if isinstance(value, BaseModel):
+        return value.model_dump_json()
+    return value and [{name: getattr(item, name) for name in item.__slots__} for item in value]
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
@@ -108,13 +106,11 @@ def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
     """Yield the rows of an Arrow table; columns that were not read have their type's empty value."""
     classes, schema = _classes_of(row_type), schema_of(row_type)
     names = [field.name for field in fields(row_type)]
-    read = [name for name in names if name in table.column_names]
     missing: dict[str, Any] = {}
-    for name in names:
+    for name in (name for name in names if name not in table.column_names):
         kind = schema.field(name).type
-        if name not in read:
-            missing[name] = b"" if pa.types.is_large_binary(kind) else () if pa.types.is_list(kind) else None
-    for record in table.select(read).to_pylist():
+        missing[name] = b"" if pa.types.is_large_binary(kind) else () if pa.types.is_list(kind) else None
+    for record in table.select([name for name in names if name not in missing]).to_pylist():
         yield row_type(**missing, **{name: _to_rich(value, classes.get(name)) for name, value in record.items()})
 
 

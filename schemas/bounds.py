@@ -4,9 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pairwright.schemas.section import Count, Positive, Section, Share
-
-Amount = Annotated[float, Field(ge=0)]
+from pairwright.schemas.section import Count, Section, Share
 
 
 class BudgetConfig(Section):
@@ -16,12 +14,8 @@ class BudgetConfig(Section):
     """Answers of served models to this dataset, over all of its builds; 0: no limit."""
     max_tokens: Count = 0
     """Tokens of prompts and answers together, over all of its builds; 0: no limit."""
-    max_hours: Amount = 0.0
+    max_hours: Annotated[float, Field(ge=0)] = 0.0
     """Hours that one build may take; 0: no limit."""
-    max_gpu_hours: Amount = 0.0
-    """Hours of one build times the GPUs of this machine that it holds, not those of other servers; 0: no limit."""
-    max_disk_gb: Amount = 0.0
-    """Gigabytes (10^9 bytes) of the dataset's folder; 0: no limit."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -30,24 +24,12 @@ class BudgetConfig(Section):
 
 
 class GatesConfig(Section):
-    """Gates: bounds that a build must meet to publish a version; otherwise the last version stays current.
-
-    Drift is the population stability index (PSI) against the last version; below 0.1 is commonly taken for no change,
-    above 0.25 for a large one. A bound of 0 switches its gate off.
-    """
+    """Gates: bounds that a build must meet to publish a version; otherwise the last version stays current."""
 
     min_yield: dict[str, Share] = Field(default_factory=dict[str, float])
     """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); default: one row of the last table."""
     max_failed: Share = 0.02
     """Maximum share of any table's inputs that failed or are pending; 1: any."""
-    max_length_drift: Amount = 0.0
-    """Maximum drift of the lengths of texts in characters; 0: any."""
-    max_similarity_drift: Amount = 0.0
-    """Maximum drift of the similarities of pairs; 0: any."""
-    max_reason_drift: Amount = 0.0
-    """Maximum drift of the shares of outcomes (ok, and each reason); 0: any."""
-    min_drift_rows: Positive = 200
-    """Minimum rows, now and before, of a table whose drift is measured (by chance, 200 rows drift by about 0.09)."""
 
 
 class HealthConfig(Section):

@@ -17,14 +17,10 @@ FIRST_UNGROUNDED = "grounding: first half fits the second image as well"
 SECOND_UNGROUNDED = "grounding: second half fits the first image as well"
 BOTH_UNGROUNDED = "grounding: both halves fit the other image as well"
 NOTHING_AFFIRMED = "grounding: no half says what is there"
-UNCHANGED = "regions: nothing changed where the things are that it names"
-NOTHING_FOUND = "regions: nothing that it names was found"
-NOT_ALIGNED = "regions: "
-"""Prefix of the reason why changed places are unknown ("too few features match"); such a check is off and passes."""
 LOW_RATING = "judge: low rating"
 NO_RATING = "judge: no rating"
 AGAINST = frozenset(
-    {NOT_TURNED_ROUND, NONE_IN_SWAPPED, FIRST_UNGROUNDED, SECOND_UNGROUNDED, BOTH_UNGROUNDED, UNCHANGED, LOW_RATING}
+    {NOT_TURNED_ROUND, NONE_IN_SWAPPED, FIRST_UNGROUNDED, SECOND_UNGROUNDED, BOTH_UNGROUNDED, LOW_RATING}
 )
 """Reasons that a description itself is wrong. A difference found between an image and itself discredits its writer."""
 

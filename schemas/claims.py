@@ -14,11 +14,8 @@ from pairwright.schemas.scene import DISTRACTORS, Frozen, SceneChange, SceneGrap
 
 Relation = Literal["left of", "right of", "in front of", "behind"]
 OPPOSITES: dict[Relation, Relation] = {
-    "left of": "right of",
-    "right of": "left of",
-    "in front of": "behind",
-    "behind": "in front of",
-}
+    "left of": "right of", "right of": "left of", "in front of": "behind", "behind": "in front of"
+}  # fmt: skip
 DEPTHS = ("front", "middle", "back")
 CLEAR_GAP = 0.1
 """Minimum distance of two centres, as a share of the image width, for "left of" and "right of" (ours)."""
@@ -97,17 +94,10 @@ def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
     the picture. So no two things stand in relations of both kinds; many stand in none.
     """
     if relation in ("right of", "behind"):
-        return stands(other, "left of" if relation == "right of" else "in front of", thing)
-    return _left_of(thing, other) if relation == "left of" else _in_front_of(thing, other)
-
-
-def _left_of(thing: SceneObject, other: SceneObject) -> bool:
-    middle, far = (thing.box[0] + thing.box[2]) / 2, (other.box[0] + other.box[2]) / 2
-    apart = far - middle >= CLEAR_GAP * thing.mask.width
-    return apart and middle < other.box[0] and far > thing.box[2]
-
-
-def _in_front_of(thing: SceneObject, other: SceneObject) -> bool:
+        return stands(other, OPPOSITES[relation], thing)
+    if relation == "left of":
+        middle, far = (thing.box[0] + thing.box[2]) / 2, (other.box[0] + other.box[2]) / 2
+        return far - middle >= CLEAR_GAP * thing.mask.width and middle < other.box[0] and far > thing.box[2]
     overlap = min(thing.box[2], other.box[2]) - max(thing.box[0], other.box[0])
     narrower = min(thing.box[2] - thing.box[0], other.box[2] - other.box[0])
     nearer = DEPTHS.index(thing.depth) < DEPTHS.index(other.depth) and thing.box[3] >= other.box[3]
@@ -135,10 +125,10 @@ def all_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
 
 def may_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
     """Return whether a text may pass for true: relations count as true unless the opposite clearly holds."""
-    return all(holds(claim, graphs) or _is_open(claim, graphs) for claim in claims)
 
+    def is_open(claim: Claim) -> bool:
+        return claim.relation is not None and not holds(
+            claim.model_copy(update={"relation": OPPOSITES[claim.relation]}), graphs
+        )
 
-def _is_open(claim: Claim, graphs: Graphs) -> bool:
-    if claim.kind != "relation" or claim.relation is None:
-        return False
-    return not holds(claim.model_copy(update={"relation": OPPOSITES[claim.relation]}), graphs)
+    return all(holds(claim, graphs) or is_open(claim) for claim in claims)

@@ -293,21 +293,6 @@ class NounPairsConfig(Section):
         return self
 
 
-class RegionsConfig(Section):
-    """Check that what a description names lies where the aligned images differ (ours)."""
-
-    enabled: bool = False
-    """Whether images are aligned and descriptions checked against their changed places; needs `detection`, `nouns`."""
-    min_area: Share = 0.0005
-    """Minimum size of a changed place, as a share of what both images show."""
-    large_area: Share = 0.01
-    """Size from which a changed place lowers the score of a description that names nothing there."""
-    min_overlap: Annotated[Share, Field(gt=0)] = 0.5
-    """Minimum overlap of a thing's box with a changed place, as a share of the smaller one."""
-    detection: Annotated[DetectionConfig | None, UNSET, Filled("detection", when="enabled")] = None
-    nouns: Annotated[NounsConfig | None, UNSET, Filled("nouns", when="enabled")] = None
-
-
 class RejectedTextsConfig(Section):
     """Rejected texts by retrieval."""
 
@@ -347,8 +332,6 @@ class RunConfig(Section):
     """Where shards run: in worker processes of this machine, or in the workers of a Dask cluster."""
     address: str = ""
     """The cluster's Dask scheduler ("tcp://host:8786"); empty: one is started on this machine for the build."""
-    memory_gb_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict[str, float])
-    """Memory of a shard by stage, in gigabytes (10^9 bytes), for clusters that allocate memory."""
     workers: Count = 0
     """Worker processes; 0: one per core, or all that the cluster has."""
     rows_per_shard: Positive = 200
@@ -393,7 +376,6 @@ class Profile(Section):
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()
     grounding: GroundingConfig = GroundingConfig()
-    regions: RegionsConfig = RegionsConfig()
     judging: JudgingConfig = JudgingConfig()
     comparisons: ComparisonsConfig = ComparisonsConfig()
     questions: QuestionsConfig = QuestionsConfig()

@@ -19,8 +19,7 @@ Verdict = Literal["accept", "reject", "edit", "none", "near-identical", "fits", 
 JUDGEMENTS = ("near-identical", "fits", "unrelated", "unjudged")
 """Verdicts about how alike a pair's images are; the last takes one back. They are kept beside decisions."""
 ACCEPTED = ("accept", "edit")
-MOST_TEXT, MOST_NOTE, MOST_NAME = 20_000, 2_000, 100
-"""Characters."""
+MOST_TEXT, MOST_NOTE, MOST_NAME = 20_000, 2_000, 100  # characters
 AHEAD = timedelta(days=1)
 """Tolerated clock error: a decision dated further in the future could never be taken back."""
 BY_A_PERSON = "person"
@@ -151,7 +150,6 @@ def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
     if decision.verdict != "edit":
         return row
     chosen, changed = decision.chosen or row.chosen, row
-    own = decision.key == row.key and bool(decision.rejected)
     if chosen.strip() != row.chosen.strip():
         before = Negative(text=row.chosen, maker=BEFORE, note="", score=0.0)
         changed = replace(
@@ -162,13 +160,12 @@ def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
             description="",
             claims="[]",
         )
-    if not own:
+    if decision.key != row.key or not decision.rejected:
         return changed
-    note = ", ".join(filter(None, [row.rejected_note, EDITED]))
     return replace(
         changed,
         rejected=decision.rejected,
         rejected_maker=row.rejected_maker or BY_A_PERSON,
-        rejected_note=note,
+        rejected_note=", ".join(filter(None, [row.rejected_note, EDITED])),
         rejected_claims="[]",
     )

@@ -62,16 +62,11 @@ class NamcConfig(Section):
     vocabulary: VocabularyConfig = VocabularyConfig()
     noise_enabled: bool = True
     """Whether mismatched places and words are masked (NIM) and places reconstructed; default with ``start``: false."""
-    relevance: Literal["training", "frozen"] = "training"
-    """Encoders whose relevance draws the masks: those in training, as in the paper, or a frozen copy of them from the
-    start of the run (ours; takes CLIP's memory once more)."""
     reconstruction_enabled: bool = True
     """Whether masked places are reconstructed (MIR), not only masked."""
     image_mask_ratio: Share = 0.2
     """Share of an image's places that are masked, on average."""
     text_mask_ratio: Share = 0.15
-    """Share of a description's words that are masked, on average."""
-    learn_masked: bool = False
-    """Whether the decoder learns to write the mask word for a masked word; if not, masked words have no loss."""
+    """Share of a description's words that are masked, on average; masked words have no loss."""
     max_new_tokens: Annotated[int, Field(ge=4, le=80)] = 80
     """Maximum tokens of a written description."""

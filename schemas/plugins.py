@@ -95,8 +95,13 @@ def name_of(group: Group, one: object) -> str:
 
 def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
     """Return the plugins of a group by name, without loading them; names in ``own`` are refused."""
+    _load_all(filter(None, os.environ.get(FILES, "").split(os.pathsep)))
+    listed = ((file, one) for file, module in _FILES.items() for one in getattr(module, group.upper(), ()))
     found: dict[str, Plugin] = {}
-    for plugin in (*_installed(group), *_listed(group)):
+    for plugin in (
+        *_installed(group),
+        *(Plugin(group, name_of(group, one), file, lambda one=one: one) for file, one in listed),
+    ):
         if plugin.name in own:
             raise ConfigError(f"{plugin}: Pairwright's own {group} use this name; rename or remove the plugin")
         if plugin.name in found:
@@ -112,13 +117,6 @@ def _installed(group: Group) -> tuple[Plugin, ...]:
         origin = f"{entry.dist.name}=={entry.dist.version}" if entry.dist else entry.value
         found.append(Plugin(group, entry.name, origin, entry.load))
     return tuple(found)
-
-
-def _listed(group: Group) -> Iterator[Plugin]:
-    _load_all(filter(None, os.environ.get(FILES, "").split(os.pathsep)))
-    for file, module in _FILES.items():
-        for one in getattr(module, group.upper(), ()):
-            yield Plugin(group, name_of(group, one), file, lambda one=one: one)
 
 
 def load_plugin(file: str | Path) -> None:
@@ -179,19 +177,16 @@ def read_settings(stages: object) -> object:
     """Return the settings of plugins' stages, each read by the stage's own model."""
     if not isinstance(stages, Mapping):
         return stages
-    return {name: _settings_of(str(name), given) for name, given in stages.items()}
-
-
-def _settings_of(name: str, given: object) -> Section:
-    if isinstance(given, Section):
-        return given
-    kind = settings_model(check_name("stages", name))
-    try:
-        return kind.model_validate(given or {})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join((name, *map(str, first["loc"])))
-        raise ValueError(f"{place}: {first['msg']}. Its settings: {', '.join(kind.model_fields)}") from error
+    read: dict[str, Section] = {}
+    for name, given in stages.items():
+        kind = type(given) if isinstance(given, Section) else settings_model(check_name("stages", str(name)))
+        try:
+            read[str(name)] = kind.model_validate(given or {})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join((str(name), *map(str, first["loc"])))
+            raise ValueError(f"{place}: {first['msg']}. Its settings: {', '.join(kind.model_fields)}") from error
+    return read
 
 
 def settings_model(name: str) -> type[Section]:

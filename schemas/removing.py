@@ -5,12 +5,12 @@ Each section belongs to one step, and each step writes a table of its own.
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.section import UNSET, Count, Filled, FilledSeed, Names, Positive, Section, Share
 
-TaggerName = Literal["scene-graph", "ram", "ram-plus", "nouns"]
+TaggerName = Literal["scene-graph", "ram", "nouns"]
 Batch = Annotated[int, Field(ge=0, le=4096)]
 
 
@@ -25,14 +25,14 @@ class ModelSection(Section):
 
 
 class RamConfig(Section):
-    """Weights of RAM (or RAM++); empty paths: the published files, where `fetch` puts them."""
+    """Weights of RAM; empty paths: the published files, where `fetch` puts them."""
 
     checkpoint: str = ""
     """Local weights: the published `.pth`, or safetensors with the same keys."""
     tags: str = ""
     """Local text file of the tags' names, one per line, in the checkpoint's order."""
     thresholds: str = ""
-    """Local text file of the minimum probability of each tag, one per line; with `tags` and without this, 0.68."""
+    """Local text file of the minimum probability of each tag, one per line."""
     revision: str = ""
     """The hash of the files; empty: what is on this machine."""
 
@@ -41,19 +41,13 @@ class TaggingConfig(ModelSection):
     """Taggers, which name what is in an image."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"ram"}
-    taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=4)] = ("scene-graph",)
-    """Taggers: the rendered scene's own graph, RAM or RAM++, and the nouns of the preferred texts."""
+    taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=3)] = ("scene-graph",)
+    """Taggers: the rendered scene's own graph, RAM, and the nouns of the preferred texts."""
     ram: RamConfig = RamConfig()
     max_tags: Positive = 30
     """Maximum tags of an image: those of the texts first, then by falling score (ours)."""
     excluded: Names = ()
     """Tags never looked for, beside those that name no thing (colours, places, actions)."""
-
-    @model_validator(mode="after")
-    def _one_ram(self) -> "TaggingConfig":
-        if {"ram", "ram-plus"} <= set(self.taggers):
-            raise ValueError("taggers has both ram and ram-plus: they find the same tags; name one of them")
-        return self
 
 
 class DetectionConfig(ModelSection):
@@ -118,8 +112,8 @@ class RemovalsConfig(ModelSection):
     """Removal of elements from images."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"lama"}
-    inpainter: Literal["telea", "navier-stokes", "lama", "rendered"] = "telea"
-    """Method that fills the hole: two of OpenCV, LaMa, or rendering the scene again without the element."""
+    inpainter: Literal["rendered", "lama"] = "rendered"
+    """Method that fills the hole: rendering the scene again without the element, or LaMa."""
     lama: LamaConfig = LamaConfig()
     dilate_pixels: Count = 5
     """Pixels by which a mask grows before the hole is filled."""

@@ -271,46 +271,14 @@ class CheckRow(Row):
     description: str
     """Key of the ``DifferenceRow`` that was checked."""
     check: str
-    """"swapped", "same", "grounded", "regions" or "judged"."""
+    """"swapped", "same", "grounded" or "judged"."""
     passed: bool
     score: float
     """Score that decided ``passed``; its meaning depends on the check, higher is better."""
     text: str = ""
     why: str = ""
-    """Reason why it failed or could not be made, a short constant phrase."""
+    """Reason why it failed, a short constant phrase."""
     served: tuple[Served, ...] = ()
-
-    @property
-    def is_off(self) -> bool:
-        """Return whether the check could not be made, and so counts neither for nor against the description."""
-        return self.passed and bool(self.why)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionBox:
-    """Box in one image of a pair, in pixels: of a changed place, or of a thing that a text names."""
-
-    side: int
-    """0 is the first image, 1 the second; a changed place has a box in each, one after the other."""
-    name: str
-    """Name in the text; empty: a changed place."""
-    score: float
-    """The detector's score; of a changed place, its share of what both images show."""
-    met: bool
-    """Whether the thing lies in a changed place, or the changed place holds a thing that the text names."""
-    x0: float
-    y0: float
-    x1: float
-    """Exclusive."""
-    y1: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionsRow(CheckRow):
-    """Outcome of the check "regions", with all boxes that decided it."""
-
-    places: tuple[RegionBox, ...] = ()
-    """Changed places, the largest first, then things."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,7 +393,7 @@ class Tag:
     score: float
     """The tagger's probability; 1 where it gives none."""
     tagger: str
-    """"scene-graph", "ram", "ram-plus" or "nouns"."""
+    """"scene-graph", "ram" or "nouns"."""
     objects: tuple[str, ...] = ()
     """Objects that it names, in a rendered scene."""
 
@@ -660,19 +628,6 @@ class PreferenceRow(Row):
     """Claims of the chosen text, as in ``DifferenceRow``."""
     rejected_claims: str = "[]"
     """Claims of the rejected text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRow(Row):
-    """Log-probabilities of a preference's answers (``subject``) under the reference model.
-
-    Columns are those of ``tasks.training.losses.rewards``: the chosen text; the chosen text given the rejected images;
-    then the rejected texts, hardest first. 0 where there is none.
-    """
-
-    logps: tuple[float, ...]
-    """Per column, the summed log-probability of the answer's tokens."""
-    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,16 @@ def say_changes(before: Plain, after: Plain, *, free: tuple[str, ...] = ()) -> I
 
 def find_changes(before: Plain, after: Plain) -> Iterator[tuple[str, str, str]]:
     """Yield the dotted name of each field that differs, and its two values in words."""
+
+    def shown(value: Any) -> str:
+        if isinstance(value, list):
+            return ", ".join(map(str, cast("list[Any]", value))) or "none"
+        return "none" if value is None or value == "" else str(value)
+
     old, new = dict(_fields(before)), dict(_fields(after))
     for name in dict.fromkeys((*new, *old)):
         if old.get(name) != new.get(name):
-            yield name, _shown(old.get(name)), _shown(new.get(name))
+            yield name, shown(old.get(name)), shown(new.get(name))
 
 
 def _fields(section: Plain, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -32,12 +38,6 @@ def _fields(section: Plain, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from _fields(cast("Plain", value), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, cast("list[Any]", value))) or "none"
-    return "none" if value is None or value == "" else str(value)
 
 
 C = TypeVar("C", bound="Section")
@@ -107,12 +107,8 @@ class Section(BaseModel):
 
 def compose(kind: type[C], profile: BaseModel) -> C:
     """Return a section composed from others: all of its fields are ``Filled``."""
-    given = {
-        name: read_filled(profile, marker.source)
-        for name, field in kind.model_fields.items()
-        if (marker := filled_by(field))
-    }
-    return kind.model_validate(given)
+    markers = {name: marker for name, field in kind.model_fields.items() if (marker := filled_by(field))}
+    return kind.model_validate({name: read_filled(profile, marker.source) for name, marker in markers.items()})
 
 
 def filled_by(field: FieldInfo) -> Filled | None:

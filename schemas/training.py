@@ -1,23 +1,21 @@
 """The settings of a training run, and of the tables that it makes of a dataset's rows.
 
-A run: model, objective, reference, optimiser, data, output. Tables: vectors of texts; negatives mined by ADPO's
-retriever; log-probabilities of the reference.
+A run: model, objective, reference, optimiser, data, output. Table: vectors of texts.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.namc import NamcConfig
-from pairwright.schemas.section import UNSET, Count, Positive, Section, Seed, Share
+from pairwright.schemas.section import Count, Positive, Section, Seed, Share
 
 NAME = "differential"
 SIZES, WEIGHTS = f"{NAME}.json", f"{NAME}.safetensors"
 """Files beside a model's weights: settings and weights of the module."""
-MOST_DEPTH = 8
 
 
 class DifferentialConfig(Section):
@@ -25,7 +23,7 @@ class DifferentialConfig(Section):
 
     enabled: bool = False
     """Whether the model gets the module; the same as ``--differential``."""
-    depth: Annotated[int, Field(ge=1, le=MOST_DEPTH)] = 2
+    depth: Annotated[int, Field(ge=1, le=8)] = 2
     """Number of layers of self- and cross-attention; the paper's 2."""
     shared_weights: bool = True
     """Whether all compared layers of the vision tower share the same weights; not published."""
@@ -45,34 +43,14 @@ TINY, SMALL = "tiny", "small"
 STAND_INS = (TINY, SMALL)
 
 
-class SftConfig(Section):
-    """Supervised fine-tuning on the chosen texts."""
-
-    average_over: Literal["tokens", "examples"] = "tokens"
-    """Whether the loss is averaged over all answer tokens of a batch, or over the means of its examples."""
-
-
 class DpoConfig(Section):
     """Direct preference optimisation (Rafailov et al. 2023)."""
 
     beta: Beta = 0.1
     """Strength of the pull towards the reference model."""
-    loss_type: Literal["sigmoid", "ipo"] = "sigmoid"
-    """Loss of a margin: sigmoid (Bradley-Terry), or IPO's square (Azar et al. 2023)."""
-    length_normalised: bool = False
-    """Whether log-probabilities are averaged over tokens instead of summed, as IPO's paper does."""
-    label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
-    """Share of preferences assumed to be reversed (conservative DPO); with one rejected text per row."""
     max_negatives: Annotated[int, Field(ge=1, le=32)] = 1
-    """Maximum rejected texts per row: the rejected one, then its ranked negatives, hardest first."""
-    ranking: Literal["first", "full"] = "first"
-    """With several rejected texts: rank the chosen text above all others (softmax), or rank all (Plackett-Luce)."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> "DpoConfig":
-        if self.max_negatives > 1 and (self.loss_type != "sigmoid" or self.label_smoothing):
-            raise ValueError("max_negatives above 1 needs loss_type sigmoid and no label_smoothing")
-        return self
+    """Maximum rejected texts per row: the rejected one, then its ranked negatives, hardest first; the chosen text is
+    ranked above all of them."""
 
 
 class MdpoConfig(Section):
@@ -80,10 +58,6 @@ class MdpoConfig(Section):
 
     beta: Beta = 0.1
     """Strength of the pull towards the reference model."""
-    anchor_enabled: bool = True
-    """Whether the chosen text's own reward is held above ``delta``; if not, the loss is two DPO losses added."""
-    delta: float = 0.0
-    """Reward above which the anchor holds the chosen text."""
 
 
 class AdavipConfig(Section):
@@ -121,7 +95,7 @@ class AdpoConfig(Section):
 
 
 class LoraConfig(Section):
-    """Adapters of LoRA (Hu et al. 2021)."""
+    """Adapters of LoRA (Hu et al. 2021) on all linear layers of the language model."""
 
     rank: Annotated[int, Field(ge=1, le=1024)] = 64
     """Rank of the adapters."""
@@ -129,8 +103,6 @@ class LoraConfig(Section):
     """Scale of the adapters, times ``rank``: they are multiplied by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout inside the adapters; above 0, the policy does not start with the reference's log-probabilities."""
-    target_modules: tuple[str, ...] = ()
-    """Name endings of the layers that get an adapter; empty: all linear layers of the language model."""
 
 
 class ModelConfig(Section):
@@ -152,20 +124,10 @@ class ModelConfig(Section):
     """Maximum pixels of an image; larger ones are scaled down before the model's own processor sees them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
     """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
-    attn_implementation: Literal["auto", "flash_attention_3", "flash_attention_2", "sdpa", "eager"] = "auto"
-    """Implementation of attention; auto: FlashAttention 3 or 2 if installed and on a GPU, else sdpa."""
     load_in_4bit: bool = False
     """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra "qlora")."""
     shared_prompt: Literal["auto", "always", "never"] = "auto"
-    """Whether a prompt is encoded once for all its answers; auto: if a trial on the first rows gives the same."""
-
-
-class ReferenceConfig(Section):
-    """Reference model of a preference loss."""
-
-    method: Literal["auto", "adapters", "table", "copy"] = "auto"
-    """The starting model with its adapters off, a table of its log-probabilities computed before training, or a second
-    copy; auto: adapters with LoRA, else the table (for ADPO the copy)."""
+    """Whether a prompt is encoded once for all its answers; auto: in model families that score them the same."""
 
 
 class OptimiserConfig(Section):
@@ -193,7 +155,7 @@ class OptimiserConfig(Section):
     """Weight decay."""
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     """Maximum norm of the gradient; larger ones are clipped."""
-    precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Precision of the computation; auto: bf16 on a GPU, fp32 on a CPU."""
     gradient_checkpointing: bool = False
     """Whether activations are recomputed in the backward pass instead of kept in memory."""
@@ -226,8 +188,6 @@ class DataConfig(Section):
     """Maximum rows of the held-out split; 0: all."""
     max_train_rows: Count = 0
     """Maximum rows of the shuffled training split; 0: all."""
-    group_by_length: bool = False
-    """Whether batches group rows of similar text length, to reduce padding."""
     dataloader_num_workers: Literal["auto"] | Count = "auto"
     """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none for a CPU."""
 
@@ -262,8 +222,6 @@ class OutputConfig(Section):
     """Whether a run stops when held-out rows show that the model forgets chosen texts or answers unreadably."""
     write_answers: bool = False
     """Whether the finished model answers all held-out rows, for ``pairwright evaluate captions``."""
-    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Trackers that also get the metrics."""
 
 
 class TrainConfig(Section):
@@ -273,16 +231,12 @@ class TrainConfig(Section):
     """Training objective."""
     start: str = ""
     """Run to start from: a name in the same dataset, or a folder; its model is also the reference."""
-    negatives_from: str = ""
-    """ADPO run of the same dataset that provides each row's rejected text by its retriever; empty: the rows' own."""
     sft_weight: Annotated[float, Field(ge=0, le=100)] = 4.0
     """Weight of the chosen text's negative log-likelihood per token beside a preference loss; the papers' is 0, ours
     did the least harm of 0, 1 and 4 (docs/what-the-data-teaches.md)."""
     seed: Seed = 0
     """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's draws."""
     model: ModelConfig = ModelConfig()
-    reference: ReferenceConfig = ReferenceConfig()
-    sft: SftConfig = SftConfig()
     dpo: DpoConfig = DpoConfig()
     mdpo: MdpoConfig = MdpoConfig()
     adavip: AdavipConfig = AdavipConfig()
@@ -301,9 +255,7 @@ class TrainConfig(Section):
             raise ValueError("model.vision_tuning: full beside LoRA needs objective sft")
         if model.load_in_4bit and model.tuning != "lora":
             raise ValueError("model.load_in_4bit: weights in 4 bits cannot be trained: set model.tuning to lora")
-        if model.attn_implementation.startswith("flash") and self.optimiser.precision == "fp32":
-            raise ValueError("model.attn_implementation: FlashAttention needs 16 bits: set optimiser.precision to bf16")
-        if self.data.table != "preferences" and (self.objective != "sft" or self.negatives_from):
+        if self.data.table != "preferences" and self.objective != "sft":
             raise ValueError(f"data.table: {self.data.table} have no rejected texts: they need objective sft")
         if self.data.mix and self.objective != "sft":
             raise ValueError("data.mix: further data need objective sft")
@@ -312,11 +264,9 @@ class TrainConfig(Section):
         return self
 
     @property
-    def table(self) -> Literal["preferences", "mined", "conversations"]:
-        """Return the training table: preferences, those with mined negatives, or conversations."""
-        if self.data.table != "preferences":
-            return CONVERSATIONS
-        return "mined" if self.negatives_from else "preferences"
+    def table(self) -> Literal["preferences", "conversations"]:
+        """Return the training table: preferences, or conversations about the rows of another table."""
+        return "preferences" if self.data.table == "preferences" else CONVERSATIONS
 
 
 class RecipeConfig(Section):
@@ -343,49 +293,3 @@ class TextVectorsConfig(Section):
     dimension: Annotated[int, Field(ge=64, le=65_536)] = 512
     """Length of the vectors of hashed words."""
     clip: ClipConfig = ClipConfig()
-
-
-class MinedConfig(Section):
-    """Negatives mined by a retriever, written into a table of preferences."""
-
-    retriever: Annotated[str, Field(min_length=1)]
-    """File of an ADPO run: its ``retriever.safetensors``."""
-    sha256: str = ""
-    """Hash of the file; empty: that of the file found. The table's fingerprint has the hash, not the path."""
-    pool: str = "train"
-    """Split of the chosen texts that serve as negatives of other pairs."""
-    candidates: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Maximum texts tried per pair, hardest first, until one is not known to be true of it."""
-    min_q: Share = 0.0
-    """Minimum probability of a negative under the retriever; a row without any is dropped."""
-    uncounted: ClassVar[frozenset[str]] = frozenset({"retriever"})
-
-
-Number = Literal["bf16", "fp16", "fp32"]
-
-
-class ScoringConfig(Section):
-    """Scoring of answers by the reference; filled in by a run, and hashed into the table's name."""
-
-    folder: str
-    """Folder of the model."""
-    model: str
-    """Hash of its files, or commit on the Hub."""
-    weights: Number
-    """Precision of the weights."""
-    compute: Number
-    """Precision of the computation."""
-    attn_implementation: str
-    load_in_4bit: Annotated[bool, UNSET] = False
-    shared_prompt: str
-    max_pixels: Positive
-    max_length: Positive
-    texts: Count
-    """Maximum rejected texts scored per row."""
-    images: bool
-    """Whether the chosen text is also scored given the rejected images."""
-    beside: bool
-    """Whether that is done for rows with a rejected text as well."""
-    batch: Positive = 4
-    """Rows per batch."""
-    uncounted: ClassVar[frozenset[str]] = frozenset({"folder", "batch"})

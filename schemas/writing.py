@@ -13,9 +13,9 @@ Structured = Literal["auto", "vllm", "json", "none"]
 
 
 def _no_key_itself(value: object) -> object:
-    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*|block:[\w.-]+", value):
+    if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
         return value
-    raise ValueError("must be the name of an environment variable, in capitals, or block:NAME; never the key itself")
+    raise ValueError("must be the name of an environment variable, in capitals; never the key itself")
 
 
 KeyName = Annotated[str, BeforeValidator(_no_key_itself)]
@@ -35,10 +35,10 @@ class LaunchConfig(Section):
     """Maximum images of a prompt; 0 for models that see none."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of each GPU's memory that vLLM may take."""
-    tensor_parallel: Count = 0
-    """GPUs that share the model; 0: one if it is large enough, else all of the machine."""
+    tensor_parallel: Positive = 1
+    """GPUs that share the model."""
     data_parallel: Count = 0
-    """Copies of the model, each on its own GPUs; 0: as many as the GPUs allow."""
+    """Copies of the model, each on its own GPUs; 0: as many as there are GPUs for."""
     flags: tuple[str, ...] = ()
     """Further command-line arguments ("--quantization", "awq")."""
     download: bool = False
@@ -60,7 +60,7 @@ class ChatConfig(Section):
     revision: str = ""
     """Commit of the model, for the record: servers do not report it."""
     key: KeyName = "PAIRWRIGHT_API_KEY"
-    """Environment variable that holds the server's key, or `block:NAME` for a Prefect Secret block; never the key."""
+    """Environment variable that holds the server's key; never the key itself."""
     max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
     """Maximum pixels of an image; larger ones are scaled down (1,003,520 are 1,280 tokens of Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
@@ -81,14 +81,8 @@ class ChatConfig(Section):
     launch: LaunchConfig = LaunchConfig()
 
 
-Writer = Literal["scene-graph", "served"]
 ModelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 """A served model's name in ``models``."""
-
-
-def _listed(value: object) -> object:
-    """Accept a single name as a list of one."""
-    return value.split(",") if isinstance(value, str) else value
 
 
 class ServedSection(Section):
@@ -114,8 +108,8 @@ class ServedSection(Section):
 
     @property
     def is_served(self) -> bool:
-        """Return whether the stage asks a model at all."""
-        return True
+        """Return whether the stage asks a model at all: one writes, or its switch is on."""
+        return bool("served" in getattr(self, "writer", "served") and getattr(self, "enabled", True))
 
     @property
     def served(self) -> ChatConfig:
@@ -135,24 +129,8 @@ class ValidatedSection(ServedSection):
 class WrittenSection(ValidatedSection):
     """Section of texts that are always written, from scene graphs or by a served model."""
 
-    writer: Writer = "scene-graph"
+    writer: Literal["scene-graph", "served"] = "scene-graph"
     """Writer: the images' own scene graphs, or a served model."""
-
-    @property
-    def is_served(self) -> bool:
-        """Return whether the stage asks a model at all."""
-        return self.writer == "served"
-
-
-class SwitchedSection(ServedSection):
-    """Section of a stage that asks a served model, or is off."""
-
-    enabled: bool = False
-
-    @property
-    def is_served(self) -> bool:
-        """Return whether the stage asks a model at all."""
-        return self.enabled
 
 
 class CaptionsConfig(WrittenSection):
@@ -173,13 +151,17 @@ class CaptionsConfig(WrittenSection):
         return self
 
 
-DifferenceWriter = Literal["scene-graph", "served", "given"]
+DifferenceWriters = Annotated[
+    tuple[Literal["scene-graph", "served", "given"], ...],
+    BeforeValidator(lambda value: value.split(",") if isinstance(value, str) else value),
+    Field(min_length=1),
+]
 
 
 class DifferencesConfig(ValidatedSection):
     """Descriptions of differences."""
 
-    writer: Annotated[tuple[DifferenceWriter, ...], BeforeValidator(_listed), Field(min_length=1)] = ("scene-graph",)
+    writer: DifferenceWriters = ("scene-graph",)
     """Writers: scene graphs or a served model, and people (`given`: the source's texts, each sentence a row)."""
     verbs: Literal["natural", "paper"] = "natural"
     """Verbs that a served model's template draws: those that a noun phrase can follow ("shows", "contains"), or all of
@@ -200,17 +182,12 @@ class DifferencesConfig(ValidatedSection):
         return self
 
     @property
-    def is_served(self) -> bool:
-        """Return whether the stage asks a model at all."""
-        return "served" in self.writer
-
-    @property
     def is_written(self) -> bool:
         """Return whether texts are written beside the source's own."""
         return self.writer != ("given",)
 
 
-class ControlsConfig(SwitchedSection):
+class ControlsConfig(ServedSection):
     """Controls: checks of served descriptions by asking the model again (ours); failures become rejected texts."""
 
     enabled: bool = False
@@ -241,24 +218,17 @@ class GroundingConfig(Section):
         return self.clip
 
 
-class JudgingConfig(SwitchedSection):
+class JudgingConfig(ServedSection):
     """Judge: a model rates the descriptions from 0 (wrong) to 5 (right in every word) (ours)."""
 
     enabled: bool = False
     """Whether a served model rates the descriptions."""
     model: ModelName = "judge"
     """The model that is asked, by its name in `models`."""
-    input: Literal["images", "captions"] = "images"
-    """Input of the judge beside the description."""
     min_rating: Annotated[int, Field(ge=0, le=5)] = 3
     """Minimum rating of a description that passes."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a rating, each with another seed."""
-
-    @property
-    def images(self) -> int:
-        """Return how many images the model is shown at once."""
-        return 2 if self.input == "images" else 0
 
 
 class ComparisonsConfig(WrittenSection):
@@ -287,7 +257,7 @@ class ComparisonsConfig(WrittenSection):
         return 0 if self.input == "captions" else 2
 
 
-class QuestionsConfig(SwitchedSection):
+class QuestionsConfig(ServedSection):
     """Questions and answers about both images (CaD-QA; paper 003, section 4)."""
 
     shown_images: ClassVar[int] = 0
@@ -303,7 +273,7 @@ class QuestionsConfig(SwitchedSection):
     """Maximum tries for a conversation, each with another seed."""
 
 
-class SampledTextsConfig(SwitchedSection):
+class SampledTextsConfig(ServedSection):
     """Sampled rejected texts: further answers of the writing model, on-policy (ours)."""
 
     enabled: bool = False
@@ -321,7 +291,7 @@ class SampledTextsConfig(SwitchedSection):
     """Maximum tokens of a sample."""
 
 
-class CounterfactualsConfig(SwitchedSection):
+class CounterfactualsConfig(ServedSection):
     """Counterfactual rejected texts: a language model edits the chosen text until it is wrong (ours)."""
 
     shown_images: ClassVar[int] = 0

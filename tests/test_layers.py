@@ -37,15 +37,14 @@ SHOWING = ("say_", "show_", "progress", "list_")
 """Modules that print and draw, or look up what can be printed."""
 OTHER_WORK = {
     "build": {"load_profile", "build_dataset", "find_models"},  # a wrong setting first; as a flow run; no dataset yet
-    "evaluate": {"evaluate_captions", "evaluate_model"},  # of any files, of any model
+    "evaluate": {"evaluate_model"},  # of any model
     "export": {"export_dataset"},  # what an export is configured with
-    "look": {"pipeline"},  # the list of tables
     "train": {"run_in_prefect", "load_profile", "make_train_config"},  # what a recipe trains, first; all recipes
-    "versions": {"trace_lineage", "check_machine", "find_models", "load_profile", "schedule_dataset"},
+    "versions": {"check_machine", "find_models", "load_profile", "schedule_dataset"},
 }
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""
 TASKS = {
-    "evaluate": {"evaluation.score_captions", "evaluation.benchmark_list"},
+    "evaluate": {f"evaluation.{name}" for name in ("score_captions", "read_captions", "measured", "benchmark_list")},
     "export": {"export.formats"},
     "look": {"sources.readers"},
     "options": {"export.push_to_hub"},

@@ -24,11 +24,10 @@ def run_pytest(*words: object, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
-def test_models_and_training_compute_on_the_gpu_alone(which):
+def test_models_and_training_compute_on_the_gpu_alone():
     """A process has that GPU for good."""
     checks = ("-o", "python_files=check_*.py", ROOT / "tests/on_a_gpu")
-    assert " passed" in run_pytest("-m", which, "-W", "ignore", *checks)
+    assert " passed" in run_pytest("-W", "ignore", *checks)
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,16 @@
 """The verbs that build a dataset: build, resume, plan, refilter, fetch."""
 
-import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.verbs.options import (
-    OWED,
-    STOPPED,
-    AsJson,
-    DatasetUrl,
-    Limit,
-    Out,
-    ProfileName,
-    Settings,
-    Source,
-    Until,
-    app,
-    conclude,
-    load_dataset,
-    open_dataset,
-    print_failures,
-    print_reasons,
-    print_stages,
-    print_table,
-    refuse_empty,
-    run_flow,
-    shown_size,
-    stopping,
-)
-from pairwright.schemas.errors import PairwrightError
+from pairwright.flows.verbs import options
+from pairwright.flows.verbs.options import app
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
@@ -42,26 +18,26 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
 def build(
-    out: Out,
-    source: Source = None,
-    profile: ProfileName = "scenes",
-    settings: Settings = None,
-    limit: Limit = None,
-    until: Until = "",
+    out: options.Out,
+    source: options.Source = None,
+    profile: options.ProfileName = "scenes",
+    settings: options.Settings = None,
+    limit: options.Limit = None,
+    until: options.Until = "",
     exclude: Annotated[
         list[str] | None, Option(help="Exclude images that nearly match one of this source (repeatable).")
     ] = None,
 ) -> None:
     """Build a dataset, or continue an earlier build of it."""
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
-    words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    words |= {"out": out, "source": source, "exclude": exclude or []}
-    conclude(_run("build_dataset", words, out, lambda: load_dataset().build(**words)))
+    words: dict[str, Any] = {"out": out, "source": source, "profile": profile, "settings": settings or []}
+    words |= {"limit": limit, "until": until, "exclude": exclude or []}
+    _run("build_dataset", words, out, lambda: options.load_dataset().build(**words))
 
 
 @app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
 def resume(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     stage: Annotated[str, Option(help="Retry this stage only.")] = "",
     reason: Annotated[str, Option(help="Retry only rows that failed for this reason.")] = "",
     settings: Annotated[
@@ -73,62 +49,53 @@ def resume(
     words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
 
     def resume_here() -> "Dataset":
-        opened = open_dataset(dataset)
+        opened = options.open_dataset(dataset)
         opened.resume(**words)
         return opened
 
-    conclude(_run("resume_dataset", {"dataset": dataset, **words}, dataset, resume_here))
+    _run("resume_dataset", {"dataset": dataset, **words}, dataset, resume_here)
 
 
-def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset]") -> "Dataset":
+def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset]") -> None:
     """Build as a flow run if a Prefect server is configured; otherwise, or if the server is lost, in this process."""
-    if os.environ.get("PREFECT_API_URL") and _run_with_prefect(flow, words):
-        return open_dataset(url)
-    with stopping(url):
-        return here()
+    if server := os.environ.get("PREFECT_API_URL"):
+        import httpx
 
+        from pairwright.flows import build_dataset
 
-def _run_with_prefect(flow: str, words: dict[str, Any]) -> bool:
-    """Run a build as a flow run; return whether its server lasted to the end. The build's errors are raised."""
-    import httpx
-
-    from pairwright.flows import build_dataset
-
-    try:
-        state = run_flow(getattr(build_dataset, flow), words)
-    except httpx.HTTPError as error:
-        print(f"{os.environ['PREFECT_API_URL']}: lost Prefect's server ({error}); no row is lost", file=sys.stderr)
-        return False
-    failure = state.result(raise_on_failure=False) if state.is_failed() else None
-    if isinstance(failure, PairwrightError):
-        raise failure
-    return True
+        try:
+            options.run_flow(getattr(build_dataset, flow), words)
+        except httpx.HTTPError as error:
+            print(f"{server}: lost Prefect's server ({error}); no row is lost", file=sys.stderr)
+        else:
+            return options.conclude(options.open_dataset(url))
+    with options.stopping(url):
+        built = here()
+    return options.conclude(built)
 
 
 @app.command(epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out dataset`")
 def plan(
-    source: Source = None,
-    profile: Annotated[
-        str, Option("--profile", "-p", help="Name of a profile, or a .yaml file (default: the dataset's own).")
-    ] = "",
-    settings: Settings = None,
-    limit: Limit = None,
-    until: Until = "",
-    out: Annotated[
-        str,
-        Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="A dataset: plan only its owed rows."),
-    ] = "",
+    source: options.Source = None,
+    profile: options.AnyProfile = "",
+    settings: options.Settings = None,
+    limit: options.Limit = None,
+    until: options.Until = "",
+    out: options.Out = "",
     trial: Annotated[int, Option(min=0, help="Build the first N rows (such as 50) to measure their cost.")] = 0,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial."""
+    """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial.
+
+    With --out, only what the dataset there owes.
+    """
     if trial:
         print(f"Building a trial of {trial:,} rows ...", file=sys.stderr)
     words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
-    with stopping(""):
-        found = load_dataset().plan(source, out=out, **words, trial=trial)
+    with options.stopping(""):
+        found = options.load_dataset().plan(source, out=out, **words, trial=trial)
     if as_json:
-        print(json.dumps(found.as_json(), indent=1))
+        options.print_json(found.as_json())
     else:
         _print_plan(found)
 
@@ -136,27 +103,24 @@ def plan(
 def _print_plan(plan: Any) -> None:
     new = "" if plan.is_new else f", {plan.new_items:,} of them new to {plan.request.folder.url}"
     print(f"{plan.request.profile.source} lists {plan.items:,} items{new}.")
-    columns: dict[str, tuple[str, Callable[[float], str]]] = {
-        "inputs": ("in", _number), "rows": ("rows", _number), "calls": ("calls", _number),
-        "prompt_tokens": ("tokens in", _number), "completion_tokens": ("tokens out", _number),
-        "bytes": ("disk", shown_size), "seconds": ("time", _time),
-    }  # fmt: skip
+    heads = {"inputs": "in", "prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
+    heads |= {"bytes": "disk", "seconds": "time"}
+    shown = {"bytes": options.shown_size, "seconds": _time}
 
-    def cells(name: str, amounts: Mapping[str, float | None]) -> list[str]:
-        shown = {field: "?" if amount is None else columns[field][1](amount) for field, amount in amounts.items()}
-        return [name, *(shown.get(field, "") for field in columns)]
+    def cells(name: str, amounts: Mapping[str, float | None]) -> Iterator[str]:
+        yield name
+        for field in columns:
+            amount = amounts.get(field)
+            known = "" if amount is None else shown.get(field, "{:,.0f}".format)(amount)
+            yield known or ("?" if field in amounts else "")
 
-    on = {stage.name for stage in plan.request.pipeline.running}
-    rows = [
-        cells(one.stage, {field: getattr(one, field) for field in columns}) for one in plan.stages if one.stage in on
-    ]
-    print_table(["stage", *(f">{head}" for head, _ in columns.values())], *rows, cells("total", plan.totals))
+    columns = list(next(iter(plan.stages.values())))
+    rows = [list(cells(stage.name, plan.stages[stage.name])) for stage in plan.request.pipeline.running]
+    options.print_table(
+        ["stage", *(f">{heads.get(name, name)}" for name in columns)], *rows, list(cells("total", plan.totals))
+    )
     for note in plan.notes:
         print(f"Note: {note}")
-
-
-def _number(amount: float) -> str:
-    return f"{amount:,.0f}"
 
 
 def _time(seconds: float) -> str:
@@ -173,23 +137,23 @@ CLUSTERED = (
 
 @app.command(epilog="Example: `pairwright refilter dataset --set mining.min_similarity=0.8`")
 def refilter(
-    dataset: DatasetUrl,
-    settings: Settings = None,
+    dataset: options.DatasetUrl,
+    settings: options.Settings = None,
     keep: Annotated[bool, Option("--keep", help="Keep these thresholds for the dataset.")] = False,
 ) -> None:
     """Try other mining thresholds on the stored similarities: which pairs come and go. Nothing is embedded again."""
-    with stopping(dataset):
-        found = open_dataset(dataset).refilter(settings or [], keep=keep)
-    print_failures(found.failures)
+    with options.stopping(dataset):
+        found = options.open_dataset(dataset).refilter(settings or [], keep=keep)
+    options.print_failures(found.failures)
     for title, counts in (("Before", found.before), ("After", found.after)):
         print(f"\n{title}")
-        print_stages(counts)
-        print_reasons(counts)
+        options.print_stages(counts)
+        options.print_reasons(counts)
     print(f"\nPairs: {found.kept:,} stay, {found.gained:,} come, {found.lost:,} go.")
     if found.gained:
         print(f"{CLUSTERED} Among those that come: {'; '.join(found.gained_names)}.")
     if found.failures:
-        raise typer.Exit(OWED)
+        raise typer.Exit(options.OWED)
     words = " ".join(f"--set {setting}" for setting in settings or [])
     if keep:
         print(f"Kept. Make the missing rows of these pairs with: pairwright resume {dataset}")
@@ -201,10 +165,10 @@ def refilter(
     epilog="Examples: `pairwright fetch --profile gpu-80`, `pairwright fetch -p laptop --until mining --check`"
 )
 def fetch(
-    source: Source = None,
-    profile: ProfileName = "scenes",
-    settings: Settings = None,
-    until: Until = "",
+    source: options.Source = None,
+    profile: options.ProfileName = "scenes",
+    settings: options.Settings = None,
+    until: options.Until = "",
     check: Annotated[bool, Option("--check", help="Fetch nothing: only verify the files on this machine.")] = False,
     served: Annotated[
         bool, Option("--served", help="Also fetch the models that vLLM loads (`launch.enabled`): tens of gigabytes.")
@@ -215,36 +179,33 @@ def fetch(
 
     chosen = flow.profile_to_fetch(profile, settings or [], source)
     try:
-        done = flow.fetch_weights(chosen, until, fetch=not check, say=print)
+        done = flow.fetch_weights(chosen, until, fetch=not check)
         if served:
-            flow.fetch_served(chosen, until, done, fetch=not check, say=print)
+            flow.fetch_served(chosen, until, done, fetch=not check)
         else:
-            for name, model, size in flow.left_out(chosen, until, ask=not check):
+            for name, chat in flow.served_on_hub(chosen, until).items():
                 print(
-                    f"Left out: {model}{f' ({shown_size(size)})' if size else ''}, which vLLM loads ({name}). "
-                    f"Add --served, or let vLLM fetch it: --set {name}.launch.download=true"
+                    f"Left out: {chat.model}, which vLLM loads ({name}). Add --served, or let vLLM fetch it: "
+                    f"--set {name}.launch.download=true"
                 )
     except KeyboardInterrupt:
         print("Stopped. Complete files are kept; the same command fetches the others.", file=sys.stderr)
-        raise typer.Exit(STOPPED) from None
-    _conclude_fetch(done, profile, check=check)
-
-
-def _conclude_fetch(done: Any, profile: str, *, check: bool) -> None:
+        raise typer.Exit(options.STOPPED) from None
     for fault in done.faults:
         print(f"error: {fault}", file=sys.stderr)
     if done.files:
         rows = [
-            (one.field, one.model, one.file, *((shown_size(one.size), how) if one.folder else ("", how)))
+            (
+                *(one.field, one.model, one.file, options.shown_size(one.size) if one.folder else ""),
+                one.how if not one.fault else "DAMAGED" if one.folder else "NOT HERE",
+            )
             for one in done.files
-            for how in [one.how if not one.fault else "DAMAGED" if one.folder else "NOT HERE"]
         ]
-        print_table(["section", "model", "file", ">size", "verified by"], *rows)
+        options.print_table(["section", "model", "file", ">size", "verified by"], *rows)
         for folder, sizes in done.places.items():
-            count = "1 file" if len(sizes) == 1 else f"{len(sizes)} files"
-            print(f"{folder}: {count}, {shown_size(sum(sizes))}")
+            print(f"{folder}: {len(sizes)} files, {options.shown_size(sum(sizes))}")
     if done.faults:
         if check:
             print("Fetch the missing files with the same command without --check.", file=sys.stderr)
-        raise typer.Exit(OWED)
+        raise typer.Exit(options.OWED)
     print(f"All weights of the {profile} profile are present." if done.files else f"{profile}: no weights to fetch.")

@@ -3,12 +3,13 @@
 import json
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from pairwright.flows.verbs.options import OWED, AsJson, Version, app, print_table
+from pairwright.flows.verbs import options
+from pairwright.flows.verbs.options import app
 from pairwright.schemas.errors import ConfigError
 
 evaluate = typer.Typer(
@@ -31,32 +32,55 @@ def captions(
     metric: Annotated[list[str] | None, Option(help="bleu, meteor, rouge-l, cider-d, spice (repeatable).")] = None,
     missing: Annotated[str, Option(help="References without a prediction: refuse, empty, leave-out.")] = "refuse",
     resamples: Annotated[int, Option(min=0, max=100_000, help="Bootstrap resamples for intervals; 0: none.")] = 1000,
-    seed: Annotated[int, Option(min=0, help="Seed of the resamples.")] = 0,
-    limit_s: Annotated[float, Option("--limit-seconds", min=1, help="Time limit of each Java program.")] = 600,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Score captions: BLEU, METEOR, ROUGE-L, CIDEr-D, SPICE as coco-caption does, with bootstrap intervals.
 
     Metrics that lack Java or a download are skipped with the reason. Exits with 1 if a metric named by --metric was
     skipped.
     """
-    from pairwright.flows.evaluate_captions import evaluate_captions
     from pairwright.flows.progress import show_steps
-    from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig
+    from pairwright.tasks.evaluation.measured import CONFIDENCE
+    from pairwright.tasks.evaluation.read_captions import match_captions, read_captions
+    from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig, score_captions
 
-    config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), resamples, seed, limit_s)
+    config = ScoringConfig(tuple(dict.fromkeys(metric or METRICS)), resamples)
+    matched = match_captions(read_captions(predictions), read_captions(references), protocol=protocol, missing=missing)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no Java program is left behind
     with show_steps("metrics") as progress:
-        found = evaluate_captions(
-            predictions, references, config, protocol=protocol, missing=missing, progress=progress
-        )
+        found = score_captions(matched, config, progress=progress)
     if as_json:
-        print(json.dumps(found.as_json(), indent=1))
+        about = {
+            "protocol": protocol,
+            "items": len(matched.items),
+            "references": found.references,
+            "left_out": {"blank_references": matched.blank, "items_without_references": matched.unreferenced},
+            "predictions": {"empty": matched.empty, "missing": matched.missing},
+            "bootstrap": {"resamples": resamples, "seed": config.seed, "confidence": CONFIDENCE},
+            "scores": {one.name: {"score": one.value, "low": one.low, "high": one.high} for one in found.scores},
+            "skipped": found.skipped,
+        }
+        print(json.dumps(about, indent=1))
     else:
-        print_table(*found.cells())
-        print("\n".join(found.notes()))
-    if metric and found.found.skipped:
-        raise typer.Exit(OWED)
+        shown = [
+            (one.name, *("-" if share is None else f"{100 * share:.2f}" for share in (one.value, one.low, one.high)))
+            for one in found.scores
+        ]
+        skipped = [(name.upper(), "-", "skipped", "") for name in found.skipped]
+        options.print_table(["metric", ">x 100", f">{CONFIDENCE:.0%} from", ">to"], *shown, *skipped)
+        print(f"{len(matched.items):,} items, {found.references:,} references; protocol {protocol}")
+        for count, what in (
+            (matched.missing, "references had no prediction"),
+            (matched.empty, "predictions are empty"),
+            (matched.blank, "blank references were left out"),
+            (matched.unreferenced, "items with blank references only were left out"),
+        ):
+            if count:
+                print(f"{count:,} {what}")
+        for name, reason in found.skipped.items():
+            print(f"{name} was skipped: {reason}")
+    if metric and found.skipped:
+        raise typer.Exit(options.OWED)
 
 
 @evaluate.command(
@@ -77,11 +101,8 @@ def model(
     perturb: Annotated[str, Option(help="Perturb the questions: noise:5, fog:5 or words:0.4.")] = "",
     batch: Annotated[int, Option(min=1, help="Questions per batch; halved on out-of-memory.")] = 8,
     max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448 * 448,
-    resamples: Annotated[int, Option(min=0, max=100_000, help="Bootstrap resamples for intervals; 0: none.")] = 1000,
-    seed: Annotated[int, Option(min=0, help="Seed of the resamples and of --perturb.")] = 0,
-    blank: Annotated[str, Option(help="Blank references: keep (as published scores do), drop.")] = "keep",
-    version: Version = None,
-    as_json: AsJson = False,
+    version: options.Version = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Ask a model a benchmark's questions, and score its answers with bootstrap intervals.
 
@@ -100,29 +121,15 @@ def model(
     from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
     from pairwright.flows.progress import show_steps
 
-    config = EvaluationConfig(
-        model=checkpoint,
-        benchmark=benchmark,
-        data=data,
-        version=version,
-        to=to,
-        limit=limit,
-        server=server,
-        judge=judge,
-        judge_model=judge_model,
-        batch=batch,
-        max_pixels=max_pixels,
-        perturb=perturb,
-        resamples=resamples,
-        seed=seed,
-        blank=blank,
-    )
+    asked: dict[str, Any] = {"model": checkpoint, "benchmark": benchmark, "data": data, "version": version, "to": to}
+    asked |= {"limit": limit, "server": server, "judge": judge, "judge_model": judge_model, "batch": batch}
+    config = EvaluationConfig(**asked, max_pixels=max_pixels, perturb=perturb)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as above
     found = evaluate_model(config, watch=show_steps)
     if as_json:
         print(json.dumps(found.as_json(), indent=1))
     else:
-        print_table(*found.cells())
+        options.print_table(*found.cells())
         print("\n".join(found.notes()))
     if found.results.owed:
-        raise typer.Exit(OWED)
+        raise typer.Exit(options.OWED)

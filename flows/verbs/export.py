@@ -1,24 +1,12 @@
 """The verbs of export: export, formats."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from pairwright.flows.verbs.options import (
-    DatasetUrl,
-    Private,
-    PushToHub,
-    Version,
-    app,
-    open_dataset,
-    refuse_empty,
-    to_hub,
-)
-
-if TYPE_CHECKING:
-    from pairwright.tasks.export.form import Form
-    from pairwright.tasks.export.tally_rows import Tally
+from pairwright.flows.verbs import options
+from pairwright.flows.verbs.options import app
 
 Names = list[str] | None
 
@@ -29,9 +17,12 @@ Names = list[str] | None
     "`pairwright export dataset --to dataset-hf --push-to-hub me/dataset --private`"
 )
 def export(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     to: Annotated[
-        str, Option(metavar="FOLDER", callback=refuse_empty, help="Folder to write: a new name, or an earlier export.")
+        str,
+        Option(
+            metavar="FOLDER", callback=options.refuse_empty, help="Folder to write: a new name, or an earlier export."
+        ),
     ],
     form: Annotated[
         str,
@@ -42,11 +33,7 @@ def export(
         ),
     ] = "hf",
     table: Annotated[
-        str,
-        Option(
-            help="hf: another table with its images: pairs, captions, differences, comparisons or questions "
-            "(default: the format's own)."
-        ),
+        str, Option(help="hf: another table with its images: pairs, captions, differences, comparisons or questions.")
     ] = "",
     licence: Annotated[
         Names, Option(help="Only rows with all images under this licence; `unstated`: without one (repeatable).")
@@ -56,31 +43,21 @@ def export(
     kind: Annotated[
         Names,
         Option(
-            help="Only rows about a `pair` or one `image`, with texts of this kind (`template`, `list`, ...), or with "
-            "a rejected text or image from this maker: `edited`, `swapped`, `retrieved`, `removal`, `crop`, ... "
-            "(repeatable: any of them)."
+            help="Only rows about a `pair` or one `image`, with texts of this kind (`list`, ...), or with a rejected "
+            "text or image from this maker: `edited`, `removal`, ... (repeatable: any of them)."
         ),
     ] = None,
-    score: Annotated[
-        float | None, Option(help="Only rows with a removal of at least this score as rejected image.")
-    ] = None,
+    score: Annotated[float | None, Option(help="Only rows with a rejected image of at least this score.")] = None,
     accepted: Annotated[
         bool, Option("--accepted", help="Only rows that people accepted or edited (`pairwright decide`).")
     ] = False,
-    version: Version = None,
-    negatives: Annotated[
-        str, Option(help="ADPO run that provides the negatives (`train --set negatives_from=RUN`).")
-    ] = "",
+    version: options.Version = None,
     model: Annotated[str, Option(help="openai-batch: model of the requests.")] = "",
     verify: Annotated[
         bool, Option("--verify", help="Read the result as its consumer does; fail on the first invalid row.")
     ] = False,
-    processor: Annotated[
-        str, Option(help="With --verify: count rows' tokens with this model's processor (folder or name).")
-    ] = "",
-    max_length: Annotated[int, Option(min=0, help="Maximum tokens of a row (default: the processor's limit).")] = 0,
-    push_to_hub: PushToHub = "",
-    private: Private = False,
+    push_to_hub: options.PushToHub = "",
+    private: options.Private = False,
     revision: Annotated[str, Option(help="With --push-to-hub: a branch, created if missing.")] = "",
 ) -> None:
     """Export a dataset in the format of another program."""
@@ -90,31 +67,25 @@ def export(
 
     named = {"licences": licence, "sources": source, "splits": split, "kinds": kind}
     some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
-    if not verify and (processor or max_length):
-        raise typer.BadParameter("--processor and --max-length need --verify")
     if revision and not push_to_hub:
         raise typer.BadParameter("--revision needs --push-to-hub")
-    send = to_hub(push_to_hub, private=private, revision=revision)
+    send = options.to_hub(push_to_hub, private=private, revision=revision)
     selection = Selection(**some, score=score, accepted=accepted)
-    verifying: dict[str, Any] = {"verify": verify, "processor": processor, "max_length": max_length}
-    config = ExportConfig(selection=selection, table=table, negatives=negatives, model=model, **verifying)
+    config = ExportConfig(selection=selection, table=table, model=model, verify=verify)
     with show_steps("Rows") as watch:
-        tally = open_dataset(dataset, version).export(form, to, config=config, watch=watch)
-    _print_tally(tally, choose_form(form, table), to, verified=verify)
-    send(to)
-
-
-def _print_tally(tally: "Tally", form: "Form", to: str, *, verified: bool) -> None:
+        tally = options.open_dataset(dataset, version).export(form, to, config=config, watch=watch)
+    found = choose_form(form, table)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
-    print(f"{tally.rows:,} {form.reads} ({sizes}) are in {to}{left_out}")
+    print(f"{tally.rows:,} {found.reads} ({sizes}) are in {to}{left_out}")
     if said := tally.say_decided():
         print(f"Decisions about the selected rows: {said}")
-    if verified:
+    if verify:
         print("Read back as its consumer does: all rows are valid")
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
-    print(form.cannot)
+    print(found.cannot)
+    send(to)
 
 
 @app.command(epilog="Examples: `pairwright formats`, `pairwright formats trl`")

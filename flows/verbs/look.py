@@ -1,6 +1,5 @@
 """The verbs that show a dataset or settings: status, report, view, decide, sources, settings, profiles."""
 
-import json
 import os
 import shlex
 import shutil
@@ -8,75 +7,53 @@ import signal
 import sys
 import textwrap
 import webbrowser
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from pairwright.flows.verbs.options import (
-    OWED,
-    STOPPED,
-    AsJson,
-    DatasetUrl,
-    ProfileName,
-    Version,
-    app,
-    open_dataset,
-    print_reasons,
-    print_stages,
-)
+from pairwright.flows.verbs import options
+from pairwright.flows.verbs.options import app
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
 def status(
-    dataset: DatasetUrl,
-    as_json: AsJson = False,
+    dataset: options.DatasetUrl,
+    as_json: options.AsJson = False,
     refused: Annotated[str, Option(help="List the inputs that this table refused, with names and reasons.")] = "",
     verify: Annotated[
         bool, Option("--verify", help="Read every file of a dataset, model or export; name what is damaged or missing.")
     ] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Exits with 0 even if rows are owed."""
-    if verify:
-        from pairwright.flows.show_status import verify_copies
+    from pairwright.flows.show_status import verify_copies
 
-        if (damaged := verify_copies(dataset)) is not None:
-            _conclude_verifying(damaged)
-            return
-    opened = open_dataset(dataset)
-    if refused:
-        any_refused = False
-        for row in opened.refused(refused):
-            any_refused = True
+    damaged = verify_copies(dataset) if verify else None
+    if damaged is None:  # a dataset, not a copy of one
+        opened = options.open_dataset(dataset)
+        rows = list(opened.refused(refused)) if refused else []
+        for row in rows:
             print("\t".join(row))
-        if not any_refused:
+        if refused and not rows:
             print(f"No input of {refused} was refused.", file=sys.stderr)
-        damaged = opened.status(verify=True).damaged if verify else ()
-    else:
-        found = opened.status(verify=verify)
-        damaged = found.damaged
-        if as_json:
-            print(json.dumps(found.as_json(), indent=1))
-        else:
-            print_stages(found.counts)
-            print_reasons(found.counts)
+        found = opened.status(verify=verify) if verify or not refused else None
+        damaged = found.damaged if found else ()
+        if found and as_json:
+            options.print_json(found.as_json())
+        elif found and not refused:
+            options.print_stages(found.counts)
+            options.print_reasons(found.counts)
             for line in (*found.owing, *found.held):
                 print(line)
             if found.owed:
                 print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
-    if verify or damaged:
-        _conclude_verifying(damaged)
-
-
-def _conclude_verifying(damaged: Sequence[str]) -> None:
     for message in damaged:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
-        raise typer.Exit(OWED)
-    print("Every file is sound: no byte has changed.", file=sys.stderr)
+        raise typer.Exit(options.OWED)
+    if verify:
+        print("Every file is sound: no byte has changed.", file=sys.stderr)
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
@@ -93,12 +70,12 @@ def sources(kind: Annotated[str, Argument(help="One kind, to see its details.")]
 
 @app.command(epilog="Example: `pairwright report dataset`")
 def report(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     pairs: Annotated[int, Option(min=0, help="Number of pairs to show.")] = 60,
-    version: Version = None,
+    version: options.Version = None,
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
-    pages = open_dataset(dataset, version).report(pairs=pairs)
+    pages = options.open_dataset(dataset, version).report(pairs=pairs)
     shown = f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""  # a source of preferences brings none
     if "://" in pages.page:  # no browser opens it
         print(f"{shown}The pages are at {pages.page}. To look at them: pairwright view {shlex.quote(dataset)}")
@@ -113,27 +90,24 @@ WORDLESS = "that edit a pair without a preference, which has no texts of its own
 
 @app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
 def decide(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     file: Annotated[str, Argument(help="File that a page of `report` saved: decisions.jsonl.")] = "",
-    version: Version = None,
-    as_json: AsJson = False,
+    version: options.Version = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Store which rows people accepted, rejected or edited; exports and trainings follow. Without a file, count them.
 
     Decisions about rows that the version lacks are refused, with exit code 1. The latest decision about a row counts.
     """
-    opened = open_dataset(dataset, version)
+    opened = options.open_dataset(dataset, version)
     done = opened.decide(file) if file else None
     now = opened.decisions()
-    refused: list[str] = []
-    for some, why in ((done.unknown, UNKNOWN), (done.wordless, WORDLESS)) if done else ():
-        if some:
-            first = ", ".join(one.key for one in some[:3])
-            refused.append(f"{len(some):,} {why}: {first}{', ...' if some[3:] else ''}")
+    refused = [(done.unknown, UNKNOWN), (done.wordless, WORDLESS)] if done else []
+    lines = [f"{len(some):,} {why}: {', '.join(one.key for one in some)}" for some, why in refused if some]
     if as_json:
         counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
         stored = len(done.known) if done else 0
-        print(json.dumps({"dataset": dataset, "stored": stored, "refused": refused, **counts}))
+        options.print_json({"dataset": dataset, "stored": stored, "refused": lines, **counts})
     else:
         if done:
             print(f"Decisions stored: {len(done.known):,}")
@@ -142,17 +116,17 @@ def decide(
         if now:
             print("Exports leave out rejected rows and take edited texts. To export only accepted or edited rows:")
             print(f"  pairwright export {shlex.quote(dataset)} --to DIR --accepted")
-    for line in refused:
+    for line in lines:
         print(f"not stored: {line}", file=sys.stderr)
-    if refused:
-        raise typer.Exit(OWED)
+    if lines:
+        raise typer.Exit(options.OWED)
 
 
 @app.command(epilog="Example: `pairwright view dataset`")
 def view(
-    dataset: DatasetUrl,
+    dataset: options.DatasetUrl,
     port: Annotated[int, Option(min=0, max=65535, help="Port on this machine; 0: any free one.")] = 8765,
-    version: Version = None,
+    version: options.Version = None,
     annotator: Annotated[str, Option(envvar="USER", help="Name under which decisions and judgements are stored.")] = "",
     no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
@@ -170,32 +144,26 @@ def view(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its files are deleted
     with show_steps("Rows read") as watch:
-        busy = open_dataset(dataset, version).view(port=port, annotator=annotator, ready=ready, watch=watch)
+        busy = options.open_dataset(dataset, version).view(port=port, annotator=annotator, ready=ready, watch=watch)
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
     if busy:  # a thread still makes charts, and all else is closed: its resources would be reported as leaks
-        os._exit(STOPPED)
-    raise typer.Exit(STOPPED)
+        os._exit(options.STOPPED)
+    raise typer.Exit(options.STOPPED)
 
 
 @app.command(epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`")
 def settings(
     section: Annotated[str, Argument(help="`mining`, `run`, ..., `train`, or one setting (default: all).")] = "",
     *,
-    profile: ProfileName = "scenes",
-    tables: Annotated[bool, Option("--tables", help="Show the tables of a dataset instead.")] = False,
-    as_json: AsJson = False,
+    profile: options.ProfileName = "scenes",
+    as_json: options.AsJson = False,
 ) -> None:
     """List the settings for `--set` and profiles, with type, range, default and meaning."""
-    if tables:
-        from pairwright.flows.pipeline import draw_tables, list_tables
-
-        print(json.dumps([asdict(one) for one in list_tables()], indent=2) if as_json else draw_tables())
-        return
     from pairwright.flows.list_settings import as_typed, list_settings
 
     found = list_settings(section, profile=profile)
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=2))
+        options.print_json(found)
         return
     for command in dict.fromkeys(one.command for one in found):
         print(f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n")
@@ -208,13 +176,13 @@ def settings(
 
 
 @app.command(epilog="Example: `pairwright profiles`")
-def profiles(*, as_json: AsJson = False) -> None:
+def profiles(*, as_json: options.AsJson = False) -> None:
     """List the profiles that come with Pairwright. Copy one to make your own, and use it as `--profile FILE.yaml`."""
     from pairwright.flows.list_settings import list_profiles
 
     found = list_profiles()
     if as_json:
-        print(json.dumps(found, indent=2))
+        options.print_json(found)
         return
     for one in found:
         _print_wrapped(f"{one['name']:12}{one['about']}", " " * 12)

@@ -1,10 +1,12 @@
 """Shared parts of the verbs: the application, options and exit codes; the last lines of a build."""
 
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,11 +20,9 @@ if TYPE_CHECKING:
     from pairwright.tasks.store.ledger import Counts
     from pairwright.tasks.store.pool import ShardFailed
 
-app = typer.Typer(rich_markup_mode=None)
-"""The application, with which the modules of this folder register their verbs."""
+app = typer.Typer(rich_markup_mode=None)  # the application, with which the modules of this folder register their verbs
 
 OWED, WRONG, STOPPED = 1, 2, 130
-UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
 def refuse_empty(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
@@ -47,17 +47,13 @@ Source = Annotated[
     Argument(callback=refuse_empty, help="A folder of images, or kind:path (default: the profile's own source)."),
 ]
 Out = Annotated[
-    str,
-    Option(
-        "--out",
-        "-o",
-        metavar="FOLDER",
-        callback=refuse_empty,
-        help="Folder or URL of the dataset; made if missing, else continued.",
-    ),
+    str, Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Folder or URL of a dataset, old or new.")
 ]
 DatasetUrl = Annotated[str, Argument(callback=refuse_empty, help="Folder of a dataset (of `build --out`).")]
 ProfileName = Annotated[str, Option("--profile", "-p", help="Name of a profile, or a .yaml file.")]
+AnyProfile = Annotated[
+    str, Option("--profile", "-p", help="Name of a profile, or a .yaml file (default: the dataset's own, or all).")
+]
 Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="FIELD=VALUE", help="Set a field: mining.min_similarity=0.8 (repeatable)."),
@@ -99,11 +95,22 @@ def is_first() -> bool:
 
 
 def run_flow(flow: Any, words: dict[str, Any]) -> Any:
-    """Run a flow on the configured Prefect server; return its final state."""
+    """Run a flow on the configured Prefect server; return its result. An error that ended it is raised."""
+    from prefect.exceptions import FailedRun
+
     try:
-        return flow(**words, return_state=True)
+        state = flow(**words, return_state=True)
     except RuntimeError as error:
         raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
+    found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
+    if isinstance(found, BaseException) and not isinstance(found, FailedRun):
+        raise found
+    return found
+
+
+def print_json(found: Any) -> None:
+    """Print a result for scripts: what it is as JSON, or a list of such."""
+    print(json.dumps(found, indent=1, default=asdict))
 
 
 @contextmanager
@@ -124,32 +131,23 @@ def conclude(dataset: "Dataset") -> None:
     status = report.status(dataset.url) if report else dataset.status()  # looked up if Prefect ran it
     print_failures(report.failures if report else ())
     print_stages(status.counts, report.seconds if report else ())
-    _refuse_nothing(status.counts, dataset)
-    if report and report.stopped and not status.held:
-        print(report.stopped, file=sys.stderr)
-    for line in status.owing:
-        print(line, file=sys.stderr)
-    if status.owed:
-        print(
-            f"{status.owed:,} rows are still owed. Finish them with: pairwright resume {dataset.url}", file=sys.stderr
-        )
-    for line in status.held:
-        print(line, file=sys.stderr)
-    if status.owed or status.held:
-        raise typer.Exit(OWED)
-    version = f" as version {status.version}" if status.version else ""
-    print(f"Done: {dataset.url}{version}. Look at it with: pairwright report {dataset.url}")
-
-
-def _refuse_nothing(counts: "Sequence[Counts]", dataset: "Dataset") -> None:
-    """Exit with 2 if the source gave no image at all, so that scripts notice."""
-    images = next((count for count in counts if count.stage == "images"), None)
-    if images and images.of and images.dropped == images.of:
+    images = next((count for count in status.counts if count.stage == "images"), None)
+    if images and images.of and images.dropped == images.of:  # exit with 2, so that scripts notice
         reasons = ", ".join(f"{number:,} x {reason}" for reason, number in images.reasons.items())
         raise SourceError(
             f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). Check its kind "
             f"(`pairwright sources`). To list the items: pairwright status {dataset.url} --refused images"
         )
+    lines = [report.stopped] if report and report.stopped and not status.held else []
+    lines += status.owing
+    if status.owed:
+        lines.append(f"{status.owed:,} rows are still owed. Finish them with: pairwright resume {dataset.url}")
+    for line in (*lines, *status.held):
+        print(line, file=sys.stderr)
+    if status.owed or status.held:
+        raise typer.Exit(OWED)
+    version = f" as version {status.version}" if status.version else ""
+    print(f"Done: {dataset.url}{version}. Look at it with: pairwright report {dataset.url}")
 
 
 def print_failures(failures: "Iterable[ShardFailed]") -> None:
@@ -184,8 +182,9 @@ def print_stages(counts: "Sequence[Counts]", seconds: Sequence[float] = ()) -> N
 
 def shown_size(size: float) -> str:
     """Return a number of bytes in a readable unit."""
-    unit, name = next(((unit, name) for unit, name in UNITS if size >= unit), (1e3, "kB"))
-    return f"{size / unit:,.1f} {name}"
+    from rich.filesize import decimal
+
+    return decimal(int(size))
 
 
 def print_reasons(counts: "Sequence[Counts]") -> None:

@@ -5,7 +5,7 @@ comparison's key. Needs a served model; it sees no image. The checks of a round 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
@@ -25,6 +25,8 @@ from pairwright.tasks.texts.comparisons import END
 from pairwright.tasks.texts.split_sentences import find_json
 from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
 
+PROMPT = "ask_questions"
+NAMES = (("question", "q"), ("answer", "a"), ("about",))
 ORDERS = re.compile(
     r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b", re.IGNORECASE
 )
@@ -66,24 +68,46 @@ class Round:
 
     question: str
     answer: str
-    about: str = ""
-    """Image that it claims to be about: "both", "first" or "second"; empty: not stated."""
+    about: str = ""  # image that it claims to be about: "both", "first" or "second"; empty: not stated
 
 
 def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[Round, ...] | RefusedText:
-    """Return the different rounds in order, or why there are none."""
+    """Return the different rounds of a JSON list, which may be a field of an object, or why there are none."""
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
+    found = find_json(text)
+    if isinstance(found, dict):
+        found = next((value for value in found.values() if isinstance(value, list)), [found])
     rounds: dict[str, Round] = {}
-    for one in _parse_rounds(text):
-        rounds.setdefault(one.question.lower(), one)
+    for one in found if isinstance(found, list) else ():
+        if isinstance(one, dict):
+            fields = {str(name).lower(): value for name, value in one.items()}
+            question, answer, about = (_field(fields, *names) for names in NAMES)
+            if question or answer:
+                about = about.lower() if about.lower() in ("both", "first", "second") else ""
+                rounds.setdefault(question.lower(), Round(question, answer, about))
     why = "declined" if declines(text) else "no rounds"
     return tuple(rounds.values()) or RefusedText(why, text.strip()[:60])
+
+
+def _field(fields: dict[str, Any], *names: str) -> str:
+    value = next((fields[name] for name in names if name in fields), "")
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+@cache
+def _examples() -> frozenset[str]:
+    """Return the example questions and answers of the prompt, in its last line."""
+    shown = read_rounds(load(PROMPT).text.strip().splitlines()[-1])
+    assert not isinstance(shown, RefusedText)
+    return frozenset(text for one in shown for text in (one.question, one.answer))
 
 
 def check_round(one: Round) -> Round | RefusedText:
     """Return the round with the image that its words name, or the first reason to refuse it."""
     both = f"{one.question}\n{one.answer}"
+    if not _examples().isdisjoint((one.question, one.answer)):
+        return RefusedText("copied from the prompt", one.question)
     if not (re.search(r"\w", one.question) and re.search(r"\w", one.answer)):
         return RefusedText("empty question or answer", one.question)
     if not END.search(one.answer):
@@ -93,11 +117,9 @@ def check_round(one: Round) -> Round | RefusedText:
     if LEANING.match(one.question):
         return RefusedText("leans on another round", one.question)
     spoilt = next((reason for reason, is_so in SPOILT.items() if is_so(both)), "")
-    return RefusedText(spoilt, one.question) if spoilt else _find_subject(one)
-
-
-def _find_subject(one: Round) -> Round | RefusedText:
-    """Return the round with its image: a question about one image names it, and its answer keeps to that."""
+    if spoilt:
+        return RefusedText(spoilt, one.question)
+    # A question about one image names it, and its answer keeps to that.
     asked, answered = _find_images(one.question), _find_images(one.answer)
     if not asked and (one.about in ("first", "second") or len(answered) == 1):
         return RefusedText("does not say which image", one.question)
@@ -113,28 +135,6 @@ def _find_images(text: str) -> set[str]:
     if TOGETHER.search(text):
         return {"first", "second"}
     return {name for name, pattern in (("first", FIRST), ("second", SECOND)) if pattern.search(text)}
-
-
-def _parse_rounds(text: str) -> Iterator[Round]:
-    """Yield the rounds of a JSON list, which may be a field of an object."""
-    found = find_json(text)
-    if isinstance(found, dict):
-        found = next((value for value in found.values() if isinstance(value, list)), [found])
-    for one in found if isinstance(found, list) else ():
-        if isinstance(one, dict):
-            fields = {str(name).lower(): value for name, value in one.items()}
-            question, answer = (_field(fields, *names) for names in (("question", "q"), ("answer", "a")))
-            if question or answer:
-                about = _field(fields, "about").lower()
-                yield Round(question, answer, about if about in ("both", "first", "second") else "")
-
-
-def _field(fields: dict[str, Any], *names: str) -> str:
-    value = next((fields[name] for name in names if name in fields), "")
-    return " ".join(value.split()) if isinstance(value, str) else ""
-
-
-PROMPT = "ask_questions"
 
 
 @asking
@@ -174,13 +174,13 @@ async def ask_questions(
 @cache
 def rounds_grammar(rounds: int) -> Grammar:
     """Return the grammar of a conversation with this number of rounds."""
+
+    def make_object(**fields: Any) -> dict[str, Any]:
+        return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
     about = {"type": "string", "enum": ["both", "first", "second"]}
-    each = _object(question={"type": "string"}, about=about, answer={"type": "string"})
-    return Grammar(schema=_object(rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}))
-
-
-def _object(**fields: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    each = make_object(question={"type": "string"}, about=about, answer={"type": "string"})
+    return Grammar(schema=make_object(rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}))
 
 
 def _read_answer(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
@@ -188,21 +188,9 @@ def _read_answer(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedTex
     rounds = read_rounds(answer.text, finish_reason=answer.finish_reason)
     if isinstance(rounds, RefusedText):
         return rounds
-
-    def check(one: Round) -> Round | RefusedText:
-        is_copied = not {one.question, one.answer}.isdisjoint(_examples())
-        return RefusedText("copied from the prompt", one.question) if is_copied else check_round(one)
-
-    checked = tuple(map(check, rounds))
+    checked = tuple(map(check_round, rounds))
     refused = [one for one in checked if isinstance(one, RefusedText)]
     return refused[0] if len(refused) == len(checked) else checked
-
-
-@cache
-def _examples() -> frozenset[str]:
-    """Return the example questions and answers of the prompt, in its last line."""
-    shown = _parse_rounds(load(PROMPT).text.strip().splitlines()[-1])
-    return frozenset(text for one in shown for text in (one.question, one.answer))
 
 
 STAGE = Stage(

@@ -15,37 +15,23 @@ from pairwright.schemas.rows import GIVEN, NO_ROWS, CheckRow, DifferenceRow, Dro
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
-TABLES = ("controlled", "grounded", "regions", "judged")
-RANKS = ("judged", "regions", "grounded", "swapped")
-"""Checks that rank descriptions by their scores, the most important first."""
+TABLES = ("controlled", "grounded", "judged")
+RANKS = ("judged", "grounded", "swapped")  # checks that rank descriptions by their scores, the most important first
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
-Candidate = tuple[DifferenceRow, list[CheckRow], list[str]]
-"""Description, the outcomes of its checks, and the reasons of those that failed."""
 
 
 def choose_differences(
-    rows: Sequence[PairRow],
-    config: DifferencesConfig,
-    *,
-    described: Descriptions = NO_ROWS,
-    controlled: Outcomes | None = None,
-    grounded: Outcomes | None = None,
-    regions: Outcomes | None = None,
-    judged: Outcomes | None = None,
+    rows: Sequence[PairRow], config: DifferencesConfig, *, described: Descriptions = NO_ROWS, **checks: Outcomes
 ) -> Iterator[DifferenceRow | Dropped]:
-    """Yield the descriptions of each pair, or why it has none; ``None`` stands for a disabled check."""
-    tables = dict(zip(TABLES, (controlled, grounded, regions, judged), strict=True))
+    """Yield the descriptions of each pair, or why it has none; ``checks``: outcomes by table, of those that are on."""
     for pair in rows:
         given = _given(pair) if "given" in config.writer else []
         yield from given
         if not config.is_written:
-            if not given:
-                yield Dropped(source_key=pair.key, reason="nobody wrote about its difference")
-            continue
-        outcomes = {name: table.get(pair.key, ()) for name, table in tables.items() if table is not None}
-        candidates = [_candidate(row, outcomes) for row in described.get(pair.key, ())]
-        best = _choose(pair, candidates) if candidates else Dropped(source_key=pair.key, reason="no description")
+            best = Dropped(source_key=pair.key, reason="nobody wrote about its difference")
+        else:
+            best = _choose(pair, described.get(pair.key, ()), checks)
         if isinstance(best, DifferenceRow) or not given:
             yield best
 
@@ -72,29 +58,28 @@ def _given(pair: PairRow) -> list[DifferenceRow]:
     ]
 
 
-def _candidate(row: DifferenceRow, outcomes: Mapping[str, Sequence[CheckRow]]) -> Candidate:
-    checks: list[CheckRow] = []
-    reasons: list[str] = []
-    for table, found in outcomes.items():
-        own = sorted((check for check in found if check.description == row.key), key=lambda check: check.check)
-        checks += own
-        reasons += [check.why for check in own if not check.passed] if own else [f"no outcome: {table}"]
-    return row, checks, reasons
-
-
-def _rank(candidate: Candidate) -> tuple[float | int | str, ...]:
-    """Return the sort key of a candidate: the best one has the smallest."""
-    row, checks, reasons = candidate
-    scores = {check.check: check.score for check in checks if not check.is_off}
-    return (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)
-
-
-def _choose(pair: PairRow, candidates: Sequence[Candidate]) -> DifferenceRow | Dropped:
-    best, checks, reasons = min(candidates, key=_rank)
+def _choose(
+    pair: PairRow, described: Sequence[DifferenceRow], checks: Mapping[str, Outcomes]
+) -> DifferenceRow | Dropped:
+    """Return the best description that failed no check, with its scores, or the best one's first failure."""
+    ranked: list[tuple[tuple[float | int | str, ...], DifferenceRow, dict[str, float], list[str]]] = []
+    for row in described:
+        scores: dict[str, float] = {}
+        reasons: list[str] = []
+        for table in [name for name in TABLES if name in checks]:
+            own = [check for check in checks[table].get(pair.key, ()) if check.description == row.key]
+            scores |= {check.check: check.score for check in own}
+            own.sort(key=lambda check: check.check)
+            reasons += [check.why for check in own if not check.passed] if own else [f"no outcome: {table}"]
+        rank = (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)
+        ranked.append((rank, row, scores, reasons))
+    if not ranked:
+        return Dropped(source_key=pair.key, reason="no description")
+    _, best, scores, reasons = min(ranked, key=lambda one: one[0])
     if reasons:
-        return Dropped(source_key=pair.key, reason=reasons[0], detail=f"best of {len(candidates)}: {best.text}")
-    scores = {check.check: round(check.score, 6) for check in checks if not check.is_off}  # as before float32
-    return replace(best, source_key=pair.key, checks=json.dumps(scores, sort_keys=True) if scores else "")
+        return Dropped(source_key=pair.key, reason=reasons[0], detail=f"best of {len(ranked)}: {best.text}")
+    rounded = {name: round(score, 6) for name, score in scores.items()}  # as before float32
+    return replace(best, source_key=pair.key, checks=json.dumps(rounded, sort_keys=True) if rounded else "")
 
 
 STAGE = Stage(

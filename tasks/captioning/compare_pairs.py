@@ -7,46 +7,33 @@ match, or neither is known to fit its own image only (ours).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
 
 from pairwright.prompts import load
-from pairwright.schemas.claims import Graphs, Selector
+from pairwright.schemas.claims import Selector
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.phrases import noun, some, surface
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     NO_ROWS,
-    CaptionRow,
     Captions,
     ComparisonRow,
     Dropped,
-    Failed,
-    ImageRow,
     Images,
     PairRow,
-    Row,
     Turn,
     make_key,
 )
 from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
-from pairwright.tasks.captioning.statements import SIDES, Side, Statement, describe
-from pairwright.tasks.captioning.validators import (
-    ask_again,
-    compose_true,
-    find_missing,
-    name_validators,
-    pair_captions,
-    pair_graphs,
-    validated,
-)
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.captioning.statements import SIDES, Side, describe
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data, within_quotes
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.comparisons import Comparison, read_comparison
 from pairwright.tasks.texts.words import content_words, ends_short, has_tokens, names_captions
@@ -59,12 +46,9 @@ ASKED = {
 }
 SUMMARISE, RETRIEVE = "compare_images", "retrieve_image"
 WORD = re.compile(r"\w+")
+Given = Mapping[str, ComparisonRow]  # the source's own comparisons, by pair
 LABELS = (
-    "Object types",
-    "Object attributes",
-    "Counting the objects",
-    "Object actions",
-    "Object locations",
+    *("Object types", "Object attributes", "Counting the objects", "Object actions", "Object locations"),
     "Relative positions between objects",
 )
 """The paper's axes by the words of its published summaries."""
@@ -74,36 +58,16 @@ IN_PARAGRAPH, IN_ITEM = 8, 5
 STOP = r"[.!?][\"')]?"
 
 
-def compare_pairs(
-    rows: Sequence[PairRow],
-    config: ComparisonsConfig,
-    *,
-    captions: Captions,
-    images: Images | None = None,
-    given: Mapping[str, ComparisonRow] = NO_ROWS,
-    answers: Answers | None = None,
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield one comparison per pair, the source's own where there is one, or ``Dropped`` with its reason."""
-    images = images or {}
-    yield from (replace(given[row.key], source_key=row.key) for row in rows if row.key in given)
-    rows = [row for row in rows if row.key not in given]
-    if config.is_served:
-        work = partial(_ask, config=config, captions=captions, images=images)
-        yield from ask_rows(rows, work, config.served, answers=answers)
-        return
-    for row in rows:
-        graphs = pair_graphs(row, images)
-        yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs, pair_captions(row, captions))
-
-
-def _compose(row: PairRow, config: ComparisonsConfig, graphs: Graphs, texts: Sequence[str]) -> ComparisonRow | Dropped:
-    def compose(attempt: int) -> Statement | None:
-        return compose_comparison(graphs, Random(make_key("comparison", config.seed, row.key, attempt)))
-
-    found = compose_true(compose, read_comparison, graphs, config)
-    if isinstance(found, RefusedText):
-        return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
-    written, parts, _ = found
+def _compose(
+    row: PairRow, *, config: ComparisonsConfig, captions: Captions, images: Images = NO_ROWS, given: Given = NO_ROWS
+) -> ComparisonRow | Dropped:
+    if row.key in given:
+        return replace(given[row.key], source_key=row.key)
+    found = validators.compose_true(row, images, config, "comparison", compose_comparison, read_comparison)
+    if isinstance(found, Dropped):
+        return found
+    graphs, written, parts, _ = found
+    texts = validators.pair_captions(row, captions)
     sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
     made = _row(row, config, replace(parts, text=written.text), texts=texts, sides=sides)
     return replace(made, key=row.key, model=config.writer)
@@ -113,12 +77,11 @@ def _row(
     row: PairRow, config: ComparisonsConfig, read: Comparison, *, texts: Sequence[str], sides: Sequence[Side]
 ) -> ComparisonRow:
     """Return the row with its conversation; ``sides``: images whose caption is false of the other image."""
-    sides = () if nearly_match(texts, config.max_caption_overlap) else sides
-    turns = (
-        Turn(role="user", text=load(SUMMARISE).render()),
-        Turn(role="assistant", text=read.text),
-        *retrieval_turns(row, texts, sides, seed=config.seed),
-    )
+    turns = [Turn(role="user", text=load(SUMMARISE).render()), Turn(role="assistant", text=read.text)]
+    if sides and not nearly_match(texts, config.max_caption_overlap):
+        side = Random(make_key("retrieval", config.seed, row.key)).choice(sides)
+        turns.append(Turn(role="user", text=load(RETRIEVE).render(caption=within_quotes(texts[side]))))
+        turns.append(Turn(role="assistant", text="AB"[side]))
     return ComparisonRow(
         key=make_key("comparison", row.key, config.input, *(part for turn in turns for part in (turn.role, turn.text))),
         source_key=row.key,
@@ -127,44 +90,47 @@ def _row(
         commonalities=read.commonalities,
         differences=tuple(item.text for item in read.differences),
         axes=tuple(", ".join(item.axes) for item in read.differences),
-        conversation=turns,
+        conversation=tuple(turns),
         model="",
     )
 
 
-async def _ask(
-    row: PairRow, chat: Chat, *, config: ComparisonsConfig, captions: Captions, images: Images
+@partial(asking, compose=_compose)
+async def compare_pairs(
+    row: PairRow,
+    chat: Chat,
+    *,
+    config: ComparisonsConfig,
+    captions: Captions,
+    images: Images = NO_ROWS,
+    given: Given = NO_ROWS,
 ) -> ComparisonRow | Dropped:
-    texts = pair_captions(row, captions)
-    question = _question(row, config, texts, images)
-    if isinstance(question, Dropped):
-        return question
-    found = await ask_again(
-        chat, row, question, lambda answer: validated(read_answer(answer), config), config, "comparisons"
-    )
-    if isinstance(found, Dropped):
-        return found
-    read, tries = found
-    written = _row(row, config, read, texts=texts, sides=sides_of_own_words(texts))
-    return replace(written, model=tries[-1].model, shown=config.input, served=tries)
-
-
-def _question(row: PairRow, config: ComparisonsConfig, texts: tuple[str, str], images: Images) -> Question | Dropped:
-    """Return the question without its seed, or what it lacks."""
-    shown: tuple[bytes, ...] = ()
+    """Return a comparison, the source's own where there is one, or ``Dropped`` with the reason of the last refusal."""
+    if row.key in given:
+        return replace(given[row.key], source_key=row.key)
+    texts = validators.pair_captions(row, captions)
     first, second = map(as_data, texts)
     human = " ".join(filter(None, map(as_data, row.human_differences)))
     if "captions" in config.input and not (first and second):
         return Dropped(source_key=row.key, reason="caption is missing", detail=row.second if first else row.first)
     if "differences" in config.input and not human:
         return Dropped(source_key=row.key, reason="no human difference to refine")
-    if "images" in config.input:
-        if missing := find_missing(row.key, row, images, "image"):
-            return missing
-        shown = (images[row.first].image, images[row.second].image)
+    shown = validators.pair_images(row.key, row, images) if "images" in config.input else ()
+    if isinstance(shown, Dropped):
+        return shown
     prompt = ASKED[config.input]
     text = load(prompt).render(first_caption=first, second_caption=second, differences=human)
-    return Question(prompt=prompt, text=text, images=shown, max_tokens=config.max_tokens, grammar=comparison_grammar())
+    question = Question(
+        prompt=prompt, text=text, images=shown, max_tokens=config.max_tokens, grammar=comparison_grammar()
+    )
+    found = await validators.ask_again(
+        chat, row, question, lambda answer: validators.validated(read_answer(answer), config), config, "comparisons"
+    )
+    if isinstance(found, Dropped):
+        return found
+    read, tries = found
+    written = _row(row, config, read, texts=texts, sides=sides_of_own_words(texts))
+    return replace(written, model=tries[-1].model, shown=config.input, served=tries)
 
 
 def read_answer(answer: Answer) -> Comparison | RefusedText:
@@ -176,15 +142,6 @@ def read_answer(answer: Answer) -> Comparison | RefusedText:
         return RefusedText("cut off", read.text[-40:])
     why = "control tokens" if has_tokens(read.text) else "speaks of captions" if names_captions(read.text) else ""
     return RefusedText(why, read.text[:60]) if why else read
-
-
-def retrieval_turns(pair: PairRow, captions: Sequence[str], sides: Sequence[Side], *, seed: int) -> tuple[Turn, ...]:
-    """Return the second turn, about the caption of one of the sides, drawn by the pair's key; none without sides."""
-    if not sides:
-        return ()
-    side = Random(make_key("retrieval", seed, pair.key)).choice(sides)
-    question = load(RETRIEVE).render(caption=within_quotes(captions[side]))
-    return Turn(role="user", text=question), Turn(role="assistant", text="AB"[side])
 
 
 def nearly_match(captions: Sequence[str], most: float) -> bool:
@@ -202,26 +159,19 @@ def sides_of_own_words(captions: Sequence[str]) -> list[Side]:
 
 def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:
     """Return whether the caption mentions something that only its own photograph shows."""
-    own_words = map(re.escape, _own_words(own, other))
-    return any(re.search(rf"(?<!\w){words}(?!\w)", caption, re.IGNORECASE) for words in own_words)
-
-
-def _own_words(own: SceneGraph, other: SceneGraph) -> Iterator[str]:
-    yield from (
-        getattr(own, name) for name in ("place", "light", "viewpoint") if getattr(own, name) != getattr(other, name)
-    )
+    names = ("place", "light", "viewpoint")
+    found = [getattr(own, name) for name in names if getattr(own, name) != getattr(other, name)]
     if len(own.objects) != len(other.objects):
-        yield some(Selector(), len(own.objects))
+        found.append(some(Selector(), len(own.objects)))
     for thing in own.objects:
-        for names in ((), ("size",)):
-            selector = describe(thing, *names)
+        for selector in (describe(thing), describe(thing, "size")):
             if not selector.select(other):
-                yield noun(selector)
-                yield noun(selector, 2)
+                found += [noun(selector), noun(selector, 2)]
         for name in ("facing", "pose", "text"):
             value = getattr(thing, name)
             if value is not None and not describe(thing, name).select(other):
-                yield f"{noun(describe(thing))} {surface(name, value)}"
+                found.append(f"{noun(describe(thing))} {surface(name, value)}")
+    return any(re.search(rf"(?<!\w){re.escape(words)}(?!\w)", caption, re.IGNORECASE) for words in found)
 
 
 @cache
@@ -233,21 +183,19 @@ def comparison_grammar() -> Grammar:
     characters are not, since counted repeats make automata large. No look-around, no reference: all engines of vLLM
     take it. The first word may follow a space, as with a SentencePiece vocabulary (Mixtral).
     """
-    item, labels = _line(IN_ITEM), "|".join(LABELS)
-    commonalities = rf"( {_line(IN_PARAGRAPH)}|\n{_numbered(item, MOST_COMMONALITIES)})"
-    differences = _numbered(f"({labels}): {item}", len(LABELS))
+
+    def line(most: int) -> str:
+        return rf"[A-Z0-9\"'][^\n.!?]*{STOP}([^\n.!?]+{STOP}){{0,{most - 1}}}"
+
+    def numbered(item: str, most: int) -> str:
+        later = ""
+        for number in range(most, 1, -1):
+            later = rf"(\n{number}\. {item}{later})?"
+        return rf"1\. {item}{later}"
+
+    commonalities = rf"( {line(IN_PARAGRAPH)}|\n{numbered(line(IN_ITEM), MOST_COMMONALITIES)})"
+    differences = numbered(f"({'|'.join(LABELS)}): {line(IN_ITEM)}", len(LABELS))
     return Grammar(regex=rf" ?Commonalities:{commonalities}\n\nDifferences:\n{differences}")
-
-
-def _line(most: int) -> str:
-    return rf"[A-Z0-9\"'][^\n.!?]*{STOP}([^\n.!?]+{STOP}){{0,{most - 1}}}"
-
-
-def _numbered(item: str, most: int) -> str:
-    later = ""
-    for number in range(most, 1, -1):
-        later = rf"(\n{number}\. {item}{later})?"
-    return rf"1\. {item}{later}"
 
 
 def _fit(stage: Stage, config: ComparisonsConfig) -> Stage:
@@ -268,12 +216,8 @@ STAGE = Stage(
     writes=ComparisonRow,
     function=compare_pairs,
     config="comparisons",
-    models=name_validators,
+    models=validators.name_validators,
     prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", SUMMARISE, RETRIEVE),
-    uses=(
-        Uses(table="images", row=ImageRow, on="images", without=("image",)),
-        Uses(table="captions", row=CaptionRow, on="images", counts=True),
-        Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given"),
-    ),
+    uses=(*validators.OF_PAIRS, Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given")),
     fit=_fit,
 )

@@ -4,17 +4,16 @@ Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis (paper 00
 left out. Where nothing in the scene has changed, the last difference is that of light and viewpoint, on no axis.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, get_args
 
 from pairwright.prompts import load, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, SPOKEN, capital, joined, noun, some, within
 from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.captioning import statements
-from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Side, Statement
+from pairwright.tasks.captioning.statements import SIDES, Contrast, Mention, MentionPair, Side, Statement
 from pairwright.tasks.texts.comparisons import AXES, Axis
 
 
@@ -31,11 +30,6 @@ class Scope:
         """Return whether both are photographs of one world."""
         return self.graphs[0].world == self.graphs[1].world
 
-    @property
-    def limit(self) -> int | None:
-        """Return the largest number of statements of an axis."""
-        return None if self.one_world else MOST_PER_AXIS
-
     def say(self, kind: str, **values: object) -> str:
         """Choose a wording."""
         return capital(load_wordings("comparison_sentences").say(kind, self.rng, **values))
@@ -44,14 +38,46 @@ class Scope:
         """Return the objects that one photograph lacks, with the side that has them."""
         return [lost for contrast in self.contrasts for lost in contrast.lost]
 
-    def phrases(self, kind: Literal["light", "viewpoint", "place"]) -> tuple[Claim, Claim]:
-        """Return the claims about the light, the viewpoint or the place of both photographs."""
-        return statements.scene_claim(0, kind, self.graphs[0]), statements.scene_claim(1, kind, self.graphs[1])
+    def limited(self, found: list[Statement]) -> list[Statement]:
+        """Return the first statements of an axis; of one world, every difference is stated."""
+        return found if self.one_world else found[:MOST_PER_AXIS]
+
+    def say_all(self, kind: str, names: Sequence[statements.Setting], **values: str) -> Statement:
+        """Word the places, lights or viewpoints of both photographs."""
+        claims = (statements.scene_claim(side, name, self.graphs[side]) for name in names for side in SIDES)
+        return Statement(self.say(kind, **values), tuple(claims))
 
 
-AxisWriter = Callable[[Scope], list[Statement]]
 MOST_PER_AXIS = 2
-"""Statements about photographs of two worlds; of one world, every difference is stated."""
+LIST_SHARE = 0.25  # share of comparisons with the commonalities as a numbered list instead of prose
+VIEWS: tuple[statements.Setting, ...] = ("viewpoint", "light")
+
+
+def compose_comparison(graphs: Graphs, rng: Random) -> Statement | None:
+    """Return a summary and its claims, or ``None`` where the graphs give no words for a difference."""
+    contrasts = statements.find_contrasts(graphs)
+    rng.shuffle(contrasts)
+    if graphs[0].world == graphs[1].world and contrasts and not statements.picked(contrasts, graphs, rng):
+        return None  # a difference without words
+    scope = Scope(graphs, contrasts, rng)
+    if is_no_change(graphs):
+        same = (Claim(side=0, kind="no_change"),)
+        found = [(axis, [Statement(scope.say(f"unchanged_{axis}"), same)]) for axis in AXES[:-1]]
+        found.append(("view", _compare_views(scope)))
+    else:
+        found = [(axis, AXIS_WRITERS[axis](scope)) for axis in AXES]
+    differences = [(axis, said) for axis, said in found if said]
+    if not differences:
+        return None
+    commonalities = _write_commonalities(scope)
+    spoken = [*commonalities, *(part for _, said in differences for part in said)]
+    items = [(scope.say(f"label_{axis}"), " ".join(part.text for part in said)) for axis, said in differences]
+    texts = [part.text for part in commonalities]
+    if rng.random() < LIST_SHARE:
+        text = load("comparison_layout_list").render(commonalities=texts, differences=items)
+    else:
+        text = load("comparison_layout").render(commonalities=" ".join(texts), differences=items)
+    return Statement(text.strip(), tuple(claim for part in spoken for claim in part.claims))
 
 
 def _contrast(pair: MentionPair, scope: Scope) -> Statement:
@@ -60,32 +86,31 @@ def _contrast(pair: MentionPair, scope: Scope) -> Statement:
 
 def _compare_objects(scope: Scope) -> list[Statement]:
     """State which things (in unrelated photographs: which kinds of things) only one photograph has."""
-    found = [part for side in statements.SIDES if (part := _say_gone(side, scope))]
+    found: list[Statement] = []
+    for side in SIDES:
+        things = [thing for a, thing in scope.lost() if a == side]
+        look = statements.describe if scope.one_world else lambda thing: Selector(shape=thing.shape)
+        looks = {look(thing): thing for thing in things}
+        absent = [a for a in looks if not a.select(scope.graphs[1 - side])][: None if scope.one_world else 3]
+        if not absent:
+            continue
+        # Of one world, also what a thing rests on is said.
+        whole = [statements.describe(looks[a], "rests_on") if scope.one_world else a for a in absent]
+        here = [statements.shown(side, selector, scope.graphs[side]) for selector in whole]
+        there = [Mention(SIDES[1 - side], selector, 0) for selector in absent]
+        text = scope.say(
+            "gone",
+            here=side + 1,
+            there=2 - side,
+            things=joined([mention.text for mention in here]),
+            no_things=joined([mention.text for mention in there]),
+        )
+        found.append(Statement(text, statements.claims_of([*here, *there])))
     for contrast in scope.contrasts:
         pair = statements.word_contrast(contrast, scope.graphs, scope.rng) if "shape" in contrast.changed else None
         if pair and pair[0].count is None:
             found.append(_contrast(pair, scope))
-    return found[: scope.limit]
-
-
-def _say_gone(side: Side, scope: Scope) -> Statement | None:
-    """State what one photograph has and the other lacks; of one world, also what it rests on."""
-    things = [thing for a, thing in scope.lost() if a == side]
-    looks = {statements.describe(thing) if scope.one_world else Selector(shape=thing.shape): thing for thing in things}
-    absent = [a for a in looks if not a.select(scope.graphs[1 - side])][: None if scope.one_world else 3]
-    if not absent:
-        return None
-    whole = [statements.describe(looks[a], "rests_on") if scope.one_world else a for a in absent]
-    here = [statements.shown(side, selector, scope.graphs[side]) for selector in whole]
-    there = [Mention(statements.SIDES[1 - side], selector, 0) for selector in absent]
-    text = scope.say(
-        "gone",
-        here=side + 1,
-        there=2 - side,
-        things=joined([mention.text for mention in here]),
-        no_things=joined([mention.text for mention in there]),
-    )
-    return Statement(text, statements.claims_of([*here, *there]))
+    return scope.limited(found)
 
 
 def _compare_actions(scope: Scope) -> list[Statement]:
@@ -104,11 +129,11 @@ def _compare_actions(scope: Scope) -> list[Statement]:
 def _contrast_by(scope: Scope, names: set[str]) -> list[Statement]:
     contrasts = scope.contrasts
     if not scope.one_world:  # things of one shape that the photographs show in different looks
-        mine, theirs = ({thing.shape: thing for a, thing in scope.lost() if a == side} for side in statements.SIDES)
+        mine, theirs = ({thing.shape: thing for a, thing in scope.lost() if a == side} for side in SIDES)
         contrasts = [Contrast(mine[shape], theirs[shape]) for shape in mine if shape in theirs]
     differ = (a for a in contrasts if "shape" not in a.changed and not names.isdisjoint(a.changed))
     pairs = (statements.word_contrast(a, scope.graphs, scope.rng) for a in differ)
-    return [_contrast(pair, scope) for pair in pairs if pair][: scope.limit]
+    return scope.limited([_contrast(pair, scope) for pair in pairs if pair])
 
 
 def _compare_counts(scope: Scope) -> list[Statement]:
@@ -120,7 +145,7 @@ def _compare_counts(scope: Scope) -> list[Statement]:
     things = [thing for a in scope.contrasts for thing in (a.first, a.second) if thing is not None]
     for thing in things:
         selector = statements.describe(thing) if scope.one_world else Selector(shape=thing.shape)
-        first, second = (statements.selects(selector, graph) for graph in scope.graphs)
+        first, second = (len(selector.select(graph)) for graph in scope.graphs)
         if first and second and first != second:
             return [*found, _contrast((Mention(0, selector, first), Mention(1, selector, second)), scope)]
     return found
@@ -139,7 +164,7 @@ def _compare_locations(scope: Scope) -> list[Statement]:
         where = f"{COLUMNS[thing.column]} {DEPTHS[thing.depth]}"
         text = scope.say("located", here=side + 1, things=some(statements.describe(thing), count), where=where)
         found[side] = Statement(text, (Mention(side, statements.describe(thing, "column", "depth"), count).claim,))
-    return [found[side] for side in statements.SIDES if side in found]
+    return [found[side] for side in SIDES if side in found]
 
 
 def _compare_relations(scope: Scope) -> list[Statement]:
@@ -149,7 +174,7 @@ def _compare_relations(scope: Scope) -> list[Statement]:
     exchanged: list[tuple[Side, SceneObject]] = [
         (side, thing)
         for contrast in scope.contrasts
-        for side, thing in zip(statements.SIDES, (contrast.first, contrast.second), strict=True)
+        for side, thing in zip(SIDES, (contrast.first, contrast.second), strict=True)
         if thing is not None and (contrast.lost or contrast.moved or "shape" in contrast.changed)
     ]
     for side, thing in exchanged:
@@ -157,18 +182,14 @@ def _compare_relations(scope: Scope) -> list[Statement]:
         if related and statements.tells_apart(related.claims(side), scope.graphs):
             text = scope.say("related", here=side + 1, **related.words)
             found[side] = Statement(text, related.claims(side))
-    return [found[side] for side in statements.SIDES if side in found] or _say_reversal(scope)
+    reversal = statements.find_reversal(scope.graphs, scope.rng) if scope.one_world and not found else None
+    if reversal:
+        text = scope.say("reversed", **reversal[0].words, opposite=SPOKEN[reversal[1].relation])
+        return [Statement(text, (*reversal[0].claims(0), *reversal[1].claims(1)))]
+    return [found[side] for side in SIDES if side in found]
 
 
-def _say_reversal(scope: Scope) -> list[Statement]:
-    reversal = statements.find_reversal(scope.graphs, scope.rng) if scope.one_world else None
-    if reversal is None:
-        return []
-    text = scope.say("reversed", **reversal[0].words, opposite=SPOKEN[reversal[1].relation])
-    return [Statement(text, (*reversal[0].claims(0), *reversal[1].claims(1)))]
-
-
-AXIS_WRITERS: Mapping[Axis, AxisWriter] = {
+AXIS_WRITERS: Mapping[Axis, Callable[[Scope], list[Statement]]] = {
     "object types": _compare_objects,
     "attributes": lambda scope: _contrast_by(scope, {"colour", "material", "size", "text"}),
     "counts": _compare_counts,
@@ -178,10 +199,7 @@ AXIS_WRITERS: Mapping[Axis, AxisWriter] = {
 }
 
 
-View = Literal["viewpoint", "light"]
-
-
-def write_commonalities(scope: Scope) -> list[Statement]:
+def _write_commonalities(scope: Scope) -> list[Statement]:
     """State what both photographs show, in one to four sentences."""
     first, second = scope.graphs
     found: list[Statement] = []
@@ -189,93 +207,42 @@ def write_commonalities(scope: Scope) -> list[Statement]:
         found = [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),))]
     found += _share_things(scope)
     if first.place == second.place:
-        text = scope.say("same_place", place=first.place, within_place=within(first.place))
-        found.insert(0, Statement(text, scope.phrases("place")))
-    totals = [statements.everything(side, scope.graphs[side]) for side in statements.SIDES]
+        place = scope.say_all("same_place", ("place",), place=first.place, within_place=within(first.place))
+        found.insert(0, place)
+    totals = [statements.everything(side, scope.graphs[side]) for side in SIDES]
     if totals[0].count == totals[1].count:
         found.append(Statement(scope.say("same_count", things=totals[0].text), statements.claims_of(totals)))
-    found += [*_share_phrase(scope, "light"), *_share_phrase(scope, "viewpoint")]
+    for name in reversed(VIEWS):
+        value = getattr(first, name)
+        if value == getattr(second, name) and scope.rng.random() >= 0.5:
+            found.append(scope.say_all(f"same_{name}", (name,), **{name: value}))
     return found[: scope.rng.choice((3, 4))] or [Statement(scope.say("same_nothing"))]
 
 
 def _compare_views(scope: Scope) -> list[Statement]:
     first, second = scope.graphs
-    kinds: list[View] = [kind for kind in get_args(View) if getattr(first, kind) != getattr(second, kind)]
-    values = {
-        f"{name}_{kind}": getattr(graph, kind)
-        for name, graph in zip(("first", "second"), scope.graphs, strict=True)
-        for kind in kinds
-    }
-    claims = tuple(claim for kind in kinds for claim in scope.phrases(kind))
-    return [Statement(scope.say(f"other_{'_'.join(kinds)}", **values), claims)] if kinds else []
+    names: list[statements.Setting] = [name for name in VIEWS if getattr(first, name) != getattr(second, name)]
+    values = {f"first_{name}": getattr(first, name) for name in names}
+    values |= {f"second_{name}": getattr(second, name) for name in names}
+    return [scope.say_all(f"other_{'_'.join(names)}", names, **values)] if names else []
 
 
 def _share_things(scope: Scope) -> list[Statement]:
-    """Name what both show: whole objects, else shapes, materials or colours."""
+    """Name what both show: whole objects, else shapes, materials or colours; like things with their equal number."""
     looks = statements.shared(scope.graphs)
     for name in ("shape", "material", "colour"):
         if not looks:
             values = sorted({getattr(thing, name) for thing in scope.graphs[0].objects})
             looks = [a for a in (Selector(**{name: value}) for value in values) if a.select(scope.graphs[1])]
     chosen = scope.rng.sample(looks, min(len(looks), scope.rng.choice((2, 3, 4))))
-    if not chosen:
-        return []
-    shows = [_mention_shared(selector, scope.graphs) for selector in chosen]
-    claims = tuple(claim for _, both in shows for claim in both)
-    return [Statement(scope.say("same_things", things=joined([words for words, _ in shows])), claims)]
-
-
-def _mention_shared(selector: Selector, graphs: Graphs) -> tuple[str, tuple[Claim, ...]]:
-    """Name like things with their number where it is equal."""
-    mentions = [statements.shown(side, selector, graphs[side]) for side in statements.SIDES]
-    if mentions[0].count == mentions[1].count:
-        return mentions[0].text, statements.claims_of(mentions)
-    several = noun(selector, 2) if all(mention.count for mention in mentions) else f"one or more {noun(selector, 2)}"
-    return several, statements.claims_of(Mention(side, selector) for side in statements.SIDES)
-
-
-def _share_phrase(scope: Scope, kind: View) -> list[Statement]:
-    values = [getattr(graph, kind) for graph in scope.graphs]
-    if values[0] != values[1] or scope.rng.random() < 0.5:
-        return []
-    return [Statement(scope.say(f"same_{kind}", **{kind: values[0]}), scope.phrases(kind))]
-
-
-LIST_SHARE = 0.25
-"""Share of comparisons with the commonalities as a numbered list instead of prose."""
-
-
-def compose_comparison(graphs: Graphs, rng: Random) -> Statement | None:
-    """Return a summary and its claims, or ``None`` where the graphs give no words for a difference."""
-    contrasts = statements.find_contrasts(graphs)
-    rng.shuffle(contrasts)
-    if graphs[0].world == graphs[1].world and contrasts and not statements.picked(contrasts, graphs, rng):
-        return None  # a difference without words
-    scope = Scope(graphs, contrasts, rng)
-    if is_no_change(graphs):
-        same = (Claim(side=0, kind="no_change"),)
-        found: list[tuple[str, list[Statement]]] = [
-            (axis, [Statement(scope.say(f"unchanged_{axis}"), same)]) for axis in AXES[:-1]
-        ]
-        found.append(("view", _compare_views(scope)))
-    else:
-        found = [(axis, AXIS_WRITERS[axis](scope)) for axis in AXES]
-    differences = [(axis, said) for axis, said in found if said]
-    if not differences:
-        return None
-    commonalities = write_commonalities(scope)
-    spoken = [*commonalities, *(part for _, said in differences for part in said)]
-    claims = tuple(claim for part in spoken for claim in part.claims)
-    return Statement(_lay_out(commonalities, differences, scope), claims)
-
-
-def _lay_out(commonalities: list[Statement], differences: Sequence[tuple[str, list[Statement]]], scope: Scope) -> str:
-    items = [(scope.say(f"label_{axis}"), _join_text(said)) for axis, said in differences]
-    if scope.rng.random() < LIST_SHARE:
-        texts = [part.text for part in commonalities]
-        return load("comparison_layout_list").render(commonalities=texts, differences=items).strip()
-    return load("comparison_layout").render(commonalities=_join_text(commonalities), differences=items).strip()
-
-
-def _join_text(said: Iterable[Statement]) -> str:
-    return " ".join(part.text for part in said)
+    words: list[str] = []
+    claims: list[Claim] = []
+    for look in chosen:
+        mentions = [statements.shown(side, look, scope.graphs[side]) for side in SIDES]
+        word = mentions[0].text
+        if mentions[0].count != mentions[1].count:
+            word = noun(look, 2) if all(mention.count for mention in mentions) else f"one or more {noun(look, 2)}"
+            mentions = [Mention(side, look) for side in SIDES]
+        words.append(word)
+        claims += statements.claims_of(mentions)
+    return [Statement(scope.say("same_things", things=joined(words)), tuple(claims))] if chosen else []

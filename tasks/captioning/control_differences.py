@@ -19,15 +19,14 @@ from pairwright.prompts.differences import PROMPTS, difference_regex
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, Pairs, make_key
+from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs, make_key
 from pairwright.tasks.captioning.describe_differences import (
-    Shown,
     difference_question,
     instruct_pair,
     read_answer,
     told_captions,
 )
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
+from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, Two, check_row, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.stage import Stage
@@ -37,12 +36,9 @@ from pairwright.tasks.texts.words import content_words, says_no_change
 SAME, REVERSED = "control_same", "control_reversed"
 NONE = "There is no difference between the two images."
 NONE_FORM = NONE.replace(".", r"\.")
-MOST_WORDS = 1000
-"""``max_tokens`` ends answers long before."""
-UNREADABLE = -1.0
-"""The score of a swapped pair where there is nothing to compare."""
-Outcome = tuple[float, str]
-"""Score of a control, and why it failed; empty: it passed."""
+MOST_WORDS = 1000  # ``max_tokens`` ends answers long before
+UNREADABLE = -1.0  # the score of a swapped pair where there is nothing to compare
+Outcome = tuple[float, str]  # score of a control, and why it failed; empty: it passed
 
 
 @asking
@@ -51,23 +47,29 @@ async def control_differences(
 ) -> Sequence[CheckRow] | Dropped:
     """Return the outcome of each control that is on, of every description."""
     pair = pairs[row.subject]
-    if missing := find_missing(row.key, pair, images, "image"):
-        return missing
-    shown = Shown(pair, (images[pair.first].image, images[pair.second].image), told_captions(pair, captions))
+    shown = pair_images(row.key, pair, images)
+    if isinstance(shown, Dropped):
+        return shown
+    questions = {
+        "swapped": ask_swapped(row, pair, shown, told_captions(pair, captions), config),
+        "same": ask_same(row, pair, shown, config),
+    }
     found: list[CheckRow] = []
-    for kind, ask, judge in (("swapped", ask_swapped, judge_swapped), ("same", ask_same, judge_same)):
+    for kind, question in questions.items():
         if kind in config.kinds:
-            answer = await chat.ask(ask(row, shown, config))
-            score, why = judge(row, answer)
+            answer = await chat.ask(question)
+            score, why = _judge(kind, row, answer)
             if answer.finish_reason == "length":
                 why = f"{why} (controls.max_tokens={config.max_tokens})"
             found.append(check_row(row, kind, score=score, why=why, answers=[answer]))
     return found
 
 
-def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
+def ask_swapped(
+    row: DifferenceRow, pair: PairRow, shown: Two[bytes], captions: Two[str] | None, config: ControlsConfig
+) -> Question:
     """Return the question about the pair in the other order."""
-    pair, told = shown.pair, load_wordings(REVERSED).kinds
+    told = load_wordings(REVERSED).kinds
     # The human difference that the writer was told is not stored: take the one most like the description.
     halves = f"{row.first_half} {row.second_half}"
     nearest = sorted(pair.human_differences, key=lambda text: -likeness(halves, text))[:1]
@@ -78,22 +80,21 @@ def ask_swapped(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Que
         instruction=told["edit"][0].render(text=pair.instruction) if pair.instruction else "",
         human_differences=tuple(told["human"][0].render(text=text) for text in nearest),
     )
-    captions = (shown.captions[1], shown.captions[0]) if shown.captions else None
-    other_way = Shown(turned, (shown.images[1], shown.images[0]), captions)
-    instruction = instruct_pair(other_way, seed=config.seed, attempt=1)
+    swapped = (captions[1], captions[0]) if captions else None
+    instruction = instruct_pair(turned, swapped, seed=config.seed, attempt=1)
     seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
-    return difference_question(instruction, other_way.images, seed, config.max_tokens)
+    return difference_question(instruction, (shown[1], shown[0]), seed, config.max_tokens)
 
 
-def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Question:
+def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: ControlsConfig) -> Question:
     """Return the question about one of the images, shown twice."""
-    image = Random(make_key("same image", config.seed, row.key)).choice(shown.images)
-    bare = replace(shown.pair, instruction="", human_differences=())
-    instruction = instruct_pair(Shown(bare, (image, image), None), seed=config.seed, attempt=1)
+    image = Random(make_key("same image", config.seed, row.key)).choice(shown)
+    bare = replace(pair, instruction="", human_differences=())
     prompt = load(SAME)
+    text = prompt.render(instruction=instruct_pair(bare, None, seed=config.seed, attempt=1).text, way_out=NONE)
     return Question(
         prompt=SAME,
-        text=prompt.render(instruction=instruction.text, way_out=NONE),
+        text=text,
         images=(image, image),
         seed=seed_of(row.key, prompt, seed=config.seed),
         max_tokens=config.max_tokens,
@@ -101,24 +102,25 @@ def ask_same(row: DifferenceRow, shown: Shown, config: ControlsConfig) -> Questi
     )
 
 
-def judge_swapped(row: DifferenceRow, answer: Answer) -> Outcome:
-    """Return whether an answer about the other order is the description the other way round."""
+def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
+    """Return whether an answer is the description the other way round, or finds no difference in one image."""
     read = read_answer(answer, MOST_WORDS)
-    if says_none(answer, read):
+    is_none = says_none(answer, read)
+    if kind == "same" and is_none:
+        return 1.0, ""
+    if kind == "same":
+        return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else checks.SEEN_IN_SAME
+    if is_none:
         return (1.0, "") if row.no_change else (UNREADABLE, checks.NONE_IN_SWAPPED)
     if isinstance(read, RefusedText):
         return UNREADABLE, checks.UNREADABLE_SWAPPED + read.reason
     if row.no_change:
         return UNREADABLE, checks.NOT_TURNED_ROUND
-    score = turned_round(row.halves, (read.first_half, read.second_half))
+    first, second = row.halves
+    crosswise = likeness(first, read.second_half) + likeness(second, read.first_half)
+    straight = likeness(first, read.first_half) + likeness(second, read.second_half)
+    score = round((crosswise - straight) / 2, 6)
     return score, "" if score > 0 else checks.NOT_TURNED_ROUND
-
-
-def turned_round(halves: tuple[str, str], others: tuple[str, str]) -> float:
-    """Return by how much two descriptions are more alike crosswise than straight."""
-    crosswise = likeness(halves[0], others[1]) + likeness(halves[1], others[0])
-    straight = likeness(halves[0], others[0]) + likeness(halves[1], others[1])
-    return round((crosswise - straight) / 2, 6)
 
 
 def likeness(one: str, other: str) -> float:
@@ -131,14 +133,6 @@ def likeness(one: str, other: str) -> float:
     first, second = (Counter([*((word,) for word in found), *pairwise(found)]) for found in words)
     total = first.total() + second.total()
     return 2 * (first & second).total() / total if total else 0.0
-
-
-def judge_same(_row: DifferenceRow, answer: Answer) -> Outcome:
-    """Return whether an answer about one image, shown twice, finds no difference."""
-    read = read_answer(answer, MOST_WORDS)
-    if says_none(answer, read):
-        return 1.0, ""
-    return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else checks.SEEN_IN_SAME
 
 
 def says_none(answer: Answer, read: Difference | RefusedText) -> bool:

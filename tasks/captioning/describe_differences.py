@@ -7,8 +7,8 @@ drawn anew for each attempt. ``served`` of a row lists all attempts, the accepte
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from random import Random
@@ -19,57 +19,30 @@ from pairwright.schemas.claims import Claim, Graphs, Selector, dump_claims, is_n
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.phrases import joined, noun, some, within
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    CaptionRow,
-    Captions,
-    DifferenceRow,
-    Dropped,
-    Failed,
-    ImageRow,
-    Images,
-    PairRow,
-    Row,
-    make_key,
-)
+from pairwright.schemas.rows import Captions, DifferenceRow, Dropped, Images, PairRow, make_key
 from pairwright.tasks.captioning import statements, validators
-from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Side, Statement
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Statement
+from pairwright.tasks.captioning.validators import Two
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
-from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import Difference, read_composed, read_difference, refuse_length
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 from pairwright.tasks.texts.words import ends_short, says_no_change
 
-LONGER = 2
-"""Token limit of later attempts, as a multiple of the first attempt's."""
+LONGER = 2  # token limit of later attempts, as a multiple of the first attempt's
 MOST_THINGS = 3
-ANCHOR_SHARE = 0.3
-"""Share of changes that name a neighbouring object."""
+ANCHOR_SHARE = 0.3  # share of changes that name a neighbouring object
 SPARED, SPARED_SHARE = ("material", "size"), 0.95
 """Attributes that a mention omits where it is unambiguous without them, and the share of mentions that do."""
-PLACE_SHARE = 0.25
-"""Share of halves that name the place."""
+PLACE_SHARE = 0.25  # share of halves that name the place
 
 
 def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
     """Return a description and its claims, or ``None`` where the graphs give no words for a difference."""
     if is_no_change(graphs):
         return _compose_unchanged(graphs, rng)
-    halves = _compose_halves(graphs, rng)
-    if halves is None:
-        return None
-    verbs: list[str] = []
-    for half in halves:
-        kind = "plain_verb" if re.search(r"\bno\b", half.text) else "verb"
-        choices = [prompt.text for prompt in load_wordings("difference_phrases").kinds[kind]]
-        verbs.append(rng.choice([verb for verb in choices if verb not in verbs]))
-    text = fill_template(verbs, halves[0].text, halves[1].text)
-    return Statement(text, (*halves[0].claims, *halves[1].claims))
-
-
-def _compose_halves(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] | None:
     if graphs[0].world == graphs[1].world:
         pairs = statements.picked(statements.find_contrasts(graphs), graphs, rng)
         rng.shuffle(pairs)
@@ -79,8 +52,14 @@ def _compose_halves(graphs: Graphs, rng: Random) -> tuple[Statement, Statement] 
     if not mentions[0] or not mentions[1]:
         return None
     named = rng.random() < PLACE_SHARE
-    first, second = (_word_half(mentions[side], graphs, rng, named=named) for side in statements.SIDES)
-    return first, second
+    halves = [_word_half(mentions[side], graphs, rng, named=named) for side in statements.SIDES]
+    verbs: list[str] = []
+    for half in halves:
+        kind = "plain_verb" if re.search(r"\bno\b", half.text) else "verb"
+        choices = [prompt.text for prompt in load_wordings("difference_phrases").kinds[kind]]
+        verbs.append(rng.choice([verb for verb in choices if verb not in verbs]))
+    text = fill_template(verbs, halves[0].text, halves[1].text)
+    return Statement(text, (*halves[0].claims, *halves[1].claims))
 
 
 def _omit_attributes(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
@@ -91,11 +70,7 @@ def _omit_attributes(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionP
             continue
         first, second = (replace(one, selector=one.selector.model_copy(update={name: None})) for one in pair)
         both = ((first.selector, pair[0].selector), (second.selector, pair[1].selector))
-        if all(
-            statements.selects(short, graph) == statements.selects(full, graph)
-            for short, full in both
-            for graph in graphs
-        ):
+        if all(len(short.select(graph)) == len(full.select(graph)) for short, full in both for graph in graphs):
             pair = first, second
     return pair
 
@@ -113,7 +88,7 @@ def _add_relation(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair
         return pair
     other = related.other
     briefer = (Selector(shape=other.shape), Selector(shape=other.shape, colour=other.colour))
-    brief = next((selector for selector in briefer if statements.selects(selector, graph) == 1), other)
+    brief = next((selector for selector in briefer if len(selector.select(graph)) == 1), other)
     anchored = replace(told, beside=(related.relation, brief))
     return (anchored, pair[1]) if told.side == 0 else (pair[0], anchored)
 
@@ -122,28 +97,24 @@ def _mention_contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
     """Describe two unrelated photographs by what each has and the other lacks."""
     contrasts = statements.find_contrasts(graphs)
     rng.shuffle(contrasts)
-    own = [_mention_own_things(contrasts, side, graphs=graphs, rng=rng) for side in statements.SIDES]
+    own: list[list[Mention]] = []
+    for side in statements.SIDES:  # single things in some detail, and like things by their number
+        found: dict[str, Mention] = {}
+        for thing in [(contrast.first, contrast.second)[side] for contrast in contrasts]:
+            if thing is None or len(found) == MOST_THINGS:
+                continue
+            look = statements.describe(thing)
+            extras = rng.choice((("text",), ("size", "text"), ("column", "text"), ("size", "pose"), ("facing", "text")))
+            single = len(look.select(graphs[side])) == 1
+            named = [name for name in extras if single and getattr(thing, name) is not None]
+            mention = statements.shown(side, statements.describe(thing, *named), graphs[side])
+            found.setdefault(noun(look), mention)
+        own.append(list(found.values())[: rng.choice((2, MOST_THINGS))])
     if all(own):
         return own
     # One holds all that the other does: name what is missing; with equal contents, compare sizes, places and numbers.
     whole = contrasts or [Contrast(thing, None) for thing in graphs[0].objects]
     return _by_side(statements.picked(whole, graphs, rng, limit=MOST_THINGS))
-
-
-def _mention_own_things(contrasts: list[Contrast], side: Side, *, graphs: Graphs, rng: Random) -> list[Mention]:
-    """Describe single things in some detail, and like things by their number."""
-    found: dict[str, Mention] = {}
-    for contrast in contrasts:
-        thing = (contrast.first, contrast.second)[side]
-        if thing is not None and len(found) < MOST_THINGS:
-            extras = rng.choice((("text",), ("size", "text"), ("column", "text"), ("size", "pose"), ("facing", "text")))
-            single = statements.selects(statements.describe(thing), graphs[side]) == 1
-            named = [name for name in extras if single and getattr(thing, name) is not None]
-            found.setdefault(
-                noun(statements.describe(thing)),
-                statements.shown(side, statements.describe(thing, *named), graphs[side]),
-            )
-    return list(found.values())[: rng.choice((2, MOST_THINGS))]
 
 
 def _by_side(pairs: list[MentionPair]) -> list[list[Mention]]:
@@ -178,9 +149,7 @@ def _word_half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: b
 def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     """State that nothing has changed, how light and viewpoint differ, and what both photographs show."""
     # Another viewpoint may hide some of several like things: another number of them would read as a change.
-    common = [
-        a for a in statements.shared(graphs) if statements.selects(a, graphs[0]) == statements.selects(a, graphs[1])
-    ]
+    common = [a for a in statements.shared(graphs) if len(a.select(graphs[0])) == len(a.select(graphs[1]))]
     looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
     told: list[Phrased] = [name for name in VIEWS if getattr(graphs[0], name) != getattr(graphs[1], name)]
     if not looks or rng.random() < PLACE_SHARE:
@@ -192,45 +161,15 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     return Statement(say_claims(claims, "template", rng), tuple(claims))
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Input of the writing model: a pair with its images and captions."""
-
-    pair: PairRow
-    images: tuple[bytes, bytes]
-    captions: tuple[str, str] | None
-    """Quoted as data; ``None``: at least one is missing."""
-
-
-def describe_differences(
-    rows: Sequence[PairRow],
-    config: DifferencesConfig,
-    *,
-    images: Images,
-    captions: Captions,
-    answers: Answers | None = None,
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield the description of each pair, or ``Dropped`` with the reason of the last refusal.
-
-    A served model may write several descriptions of one pair (``differences.candidates``).
-    """
-    if config.is_served:
-        work = partial(_ask, config=config, images=images, captions=captions)
-        yield from ask_rows(rows, work, config.served, answers=answers)
-        return
-    for row in rows:  # The graphs say more than captions.
-        graphs = validators.pair_graphs(row, images)
-        yield graphs if isinstance(graphs, Dropped) else _compose(row, config, graphs)
-
-
-def _compose(row: PairRow, config: DifferencesConfig, graphs: Graphs) -> DifferenceRow | Dropped:
-    def compose(attempt: int) -> Statement | None:
-        return compose_difference(graphs, Random(make_key("difference", config.seed, row.key, attempt)))
-
-    found = validators.compose_true(compose, lambda text: read_composed(text, difference_verbs()), graphs, config)
-    if isinstance(found, RefusedText):
-        return Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
-    written, parts, attempts = found
+def _compose(row: PairRow, *, config: DifferencesConfig, images: Images, captions: Captions) -> DifferenceRow | Dropped:
+    del captions  # the graphs say more
+    verbs = difference_verbs()
+    found = validators.compose_true(
+        row, images, config, "difference", compose_difference, lambda text: read_composed(text, verbs)
+    )
+    if isinstance(found, Dropped):
+        return found
+    _, written, parts, attempts = found
     made = _make_row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model="scene-graph")
     claims = dump_claims(written.claims)
     return replace(made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims))
@@ -253,17 +192,18 @@ def _make_row(row: PairRow, read: Difference, *, key: str, attempts: int, model:
     )
 
 
-async def _ask(
+@partial(asking, compose=_compose)
+async def describe_differences(
     row: PairRow, chat: Chat, *, config: DifferencesConfig, images: Images, captions: Captions
 ) -> Sequence[DifferenceRow] | Dropped:
-    """Return up to ``candidates`` different descriptions, or the last refusal where all were refused."""
-    if missing := validators.find_missing(row.key, row, images, "image"):
-        return missing
-    seen = Shown(row, (images[row.first].image, images[row.second].image), told_captions(row, captions))
+    """Return up to ``candidates`` different descriptions, or ``Dropped`` with the reason of the last refusal."""
+    shown, told = validators.pair_images(row.key, row, images), told_captions(row, captions)
+    if isinstance(shown, Dropped):
+        return shown
     kept: dict[str, DifferenceRow] = {}
     refused = RefusedText("")
     for candidate in range(config.candidates):
-        made = await _describe(seen, chat, config, first=candidate * config.max_attempts + 1)
+        made = await _describe(row, shown, told, chat, config, first=candidate * config.max_attempts + 1)
         if isinstance(made, RefusedText):
             refused = made
         else:
@@ -271,14 +211,16 @@ async def _ask(
     return tuple(kept.values()) or Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
-async def _describe(seen: Shown, chat: Chat, config: DifferencesConfig, *, first: int) -> DifferenceRow | RefusedText:
+async def _describe(
+    row: PairRow, shown: Two[bytes], told: Two[str] | None, chat: Chat, config: DifferencesConfig, *, first: int
+) -> DifferenceRow | RefusedText:
     """Ask until a description is accepted; attempts are numbered from ``first``, as each draws its own seed."""
 
     def ask(attempt: int) -> Question:
-        instruction = instruct_pair(seen, seed=config.seed, attempt=attempt, paper=config.verbs == "paper")
-        seed = seed_of(seen.pair.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
+        instruction = instruct_pair(row, told, seed=config.seed, attempt=attempt, paper=config.verbs == "paper")
+        seed = seed_of(row.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
         longer = 1 if attempt == first else LONGER  # it may have been cut off
-        return difference_question(instruction, seen.images, seed, longer * config.max_tokens)
+        return difference_question(instruction, shown, seed, longer * config.max_tokens)
 
     def read(answer: Answer) -> Difference | RefusedText:
         return validators.validated(read_answer(answer, config.max_words, "differences.max_words"), config)
@@ -286,22 +228,24 @@ async def _describe(seen: Shown, chat: Chat, config: DifferencesConfig, *, first
     found, tries = await ask_until(chat, ask, read, tries=config.max_attempts, first=first)
     if isinstance(found, RefusedText):
         return found.by_tokens(tries[-1].finish_reason, f"differences.max_tokens={config.max_tokens}")
-    key = make_key("difference", seen.pair.key, found.text)
-    known = instruct_pair(seen, seed=config.seed, attempt=first).known
-    row = _make_row(seen.pair, found, key=key, attempts=len(tries), model=tries[-1].model)
-    return replace(row, finish_reason=tries[-1].finish_reason, known=known, served=tries)
+    key = make_key("difference", row.key, found.text)
+    known = instruct_pair(row, told, seed=config.seed, attempt=first).known
+    made = _make_row(row, found, key=key, attempts=len(tries), model=tries[-1].model)
+    return replace(made, finish_reason=tries[-1].finish_reason, known=known, served=tries)
 
 
-def instruct_pair(seen: Shown, *, seed: int, attempt: int, paper: bool = False) -> Instruction:
+def instruct_pair(
+    pair: PairRow, captions: Two[str] | None, *, seed: int, attempt: int, paper: bool = False
+) -> Instruction:
     """Return the instruction of an attempt, which draws the verbs and one of the human differences."""
-    rng = Random(make_key("difference asked", seed, seen.pair.key, attempt))
+    rng = Random(make_key("difference asked", seed, pair.key, attempt))
     verbs = draw_verbs(rng, paper=paper)
-    differences = [data for text in seen.pair.human_differences if (data := _clean(text))]
+    differences = [data for text in pair.human_differences if (data := _clean(text))]
     human = rng.choice(differences) if differences else ""
-    return instruct(verbs, captions=seen.captions, human=human, edit=_clean(seen.pair.instruction))
+    return instruct(verbs, captions=captions, human=human, edit=_clean(pair.instruction))
 
 
-def difference_question(instruction: Instruction, images: tuple[bytes, bytes], seed: int, max_tokens: int) -> Question:
+def difference_question(instruction: Instruction, images: Two[bytes], seed: int, max_tokens: int) -> Question:
     """Return the question that asks an instruction; its grammar is the template."""
     return Question(
         prompt=instruction.prompt,
@@ -313,7 +257,7 @@ def difference_question(instruction: Instruction, images: tuple[bytes, bytes], s
     )
 
 
-def told_captions(row: PairRow, captions: Captions) -> tuple[str, str] | None:
+def told_captions(row: PairRow, captions: Captions) -> Two[str] | None:
     """Return both captions quoted as data; ``None`` where one is missing."""
     first, second = map(_clean, validators.pair_captions(row, captions))
     return (first, second) if first and second else None
@@ -350,9 +294,6 @@ STAGE = Stage(
     enabled=attrgetter("is_written"),
     models=validators.name_validators,
     prompts=("difference_template", "difference_phrases", "answer_sentences"),
-    uses=(
-        Uses(table="images", row=ImageRow, on="images", without=("image",)),
-        Uses(table="captions", row=CaptionRow, on="images", counts=True),
-    ),
+    uses=validators.OF_PAIRS,
     fit=_fit,
 )

@@ -8,7 +8,6 @@ answer, and for keeping a model's sentences, are ours.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -16,13 +15,12 @@ from random import Random
 from pairwright.prompts import load
 from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, Row, Served, make_key
+from pairwright.schemas.rows import CaptionRow, Dropped, ImageRow, Served, make_key
 from pairwright.tasks.captioning.compose_caption import compose_caption
 from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text
-from pairwright.tasks.serving.ask_rows import ask_rows
+from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Question
 from pairwright.tasks.serving.split_text import SPLIT, ask_split
-from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.split_sentences import read_sentences
 from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rules
@@ -40,26 +38,14 @@ MOST_REPEATS, LONG = 2, 4
 """Most repeats of one sentence, and the words that a sentence needs to be counted."""
 
 
-def describe_images(
-    rows: Sequence[ImageRow], config: CaptionsConfig, *, answers: Answers | None = None
-) -> Iterator[Row | Dropped | Failed]:
-    """Yield one caption per image, or ``Dropped`` with the reason of the last refusal."""
-    if config.is_served:
-        yield from ask_rows(rows, partial(_ask, config=config), config.served, answers=answers)
-    else:
-        yield from (_compose(row, config) for row in rows)
-
-
-def _compose(row: ImageRow, config: CaptionsConfig) -> CaptionRow | Dropped:
+def _compose(row: ImageRow, *, config: CaptionsConfig) -> CaptionRow | Dropped:
     """Return a caption from the scene graph or the source; without either, the image is dropped."""
     if row.graph is not None:
-        sentences = [
-            part.text for part in compose_caption(row.graph, Random(make_key("caption", config.seed, row.key)))
-        ]
-        text = " ".join(sentences)
+        parts = compose_caption(row.graph, Random(make_key("caption", config.seed, row.key)))
+        text = " ".join(part.text for part in parts)
         if why := refuse_text(text, config):
             return Dropped(source_key=row.key, reason=why, detail=text)
-        return _row(row, text, tuple(sentences), model=config.writer)
+        return _row(row, text, tuple(part.text for part in parts), model=config.writer)
     if given := _given(row):
         return _row(row, given, split_by_rules(given), model="given")
     return Dropped(source_key=row.key, reason="no scene graph", detail=row.name)
@@ -85,36 +71,31 @@ def _row(
     )
 
 
-async def _ask(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:
+@partial(asking, compose=_compose)
+async def describe_images(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:
+    """Return a caption, or ``Dropped`` with the reason of the last refusal."""
+
+    def read(answer: Answer) -> str | RefusedText:
+        if refused := refuse_caption(answer.text, finish_reason=answer.finish_reason):
+            return refused
+        why = refuse_text(answer.text, config)
+        return RefusedText(why, answer.text) if why else " ".join(answer.text.split())
+
     text, model, served = _given(row), "given", ()
     if not text:
         prompt = load(DESCRIBE).render()
         question = Question(prompt=DESCRIBE, text=prompt, images=(row.image,), max_tokens=config.max_tokens)
-        found = await ask_again(chat, row, question, partial(_read, config=config), config, "captions")
+        found = await ask_again(chat, row, question, read, config, "captions")
         if isinstance(found, Dropped):
             return found
         text, served = found
         model = served[-1].model
-    sentences, used = await _split(row, text, chat=chat, config=config)
-    return _row(row, text, sentences, model=model, served=(*served, *used))
-
-
-def _read(answer: Answer, config: CaptionsConfig) -> str | RefusedText:
-    if refused := refuse_caption(answer.text, finish_reason=answer.finish_reason):
-        return refused
-    why = refuse_text(answer.text, config)
-    return RefusedText(why, answer.text) if why else " ".join(answer.text.split())
-
-
-async def _split(
-    row: ImageRow, text: str, *, chat: Chat, config: CaptionsConfig
-) -> tuple[tuple[str, ...], tuple[Served, ...]]:
-    """Return the sentences and, where a model split them, its request."""
+    sentences = split_by_rules(text)
     if config.split == "served":
         answer = await ask_split(chat, text, key=row.key, seed=config.seed, max_tokens=2 * config.max_tokens)
-        if answer and answer.finish_reason != "length" and (sentences := read_sentences(answer.text, text)):
-            return sentences, (answer.served,)
-    return split_by_rules(text), ()
+        if answer and answer.finish_reason != "length" and (own := read_sentences(answer.text, text)):
+            sentences, served = own, (*served, answer.served)
+    return _row(row, text, sentences, model=model, served=served)
 
 
 def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | None:

@@ -5,12 +5,11 @@ Needs the weights that made the vectors, PyTorch and open_clip. Only the affirme
 denies a thing is skipped where the other half affirms the rest: the lawn of "a lawn without a dog" is in both images.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairwright.schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
 from pairwright.schemas.config import GroundingConfig
@@ -34,7 +33,9 @@ def ground_differences(
     if SPACE not in vectors:
         raise ConfigError(f"grounding: needs {SPACE} vectors: add {SPACE} to embedding.embedders, or disable grounding")
     judged = {row.key: judged_halves(row) for row in rows}
-    texts = embed_texts(judged.values(), OpenClipTexts(config=config.encoder))
+    said = sorted({half for halves in judged.values() for half in halves if half})
+    scorer = OpenClipTexts(config=config.encoder)
+    texts = dict(zip(said, scorer.embed(said), strict=True)) if said else {}
     for row in rows:
         pair = pairs[row.subject]
         images = vectors[SPACE].units_of([pair.first, pair.second])
@@ -59,12 +60,6 @@ def judged_halves(row: DifferenceRow) -> Halves:
     words = [set(content_words(text)) for text in texts]
     first, second = ("" if denies(row.halves[n]) and words[n] <= words[1 - n] else texts[n] for n in (0, 1))
     return first, second
-
-
-def embed_texts(halves: Iterable[Halves], scorer: OpenClipTexts) -> Mapping[str, NDArray[np.float32]]:
-    """Return the vector of each different text, embedded in sorted order."""
-    texts = sorted({half for both in halves for half in both if half})
-    return dict(zip(texts, scorer.embed(texts), strict=True)) if texts else {}
 
 
 def judge_gaps(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> tuple[float, str]:

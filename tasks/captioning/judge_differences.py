@@ -1,6 +1,6 @@
 """Rate each description from 0 to 5 by a served model (ours).
 
-Reads ``DifferenceRow``, the pairs, and either both images or their captions; writes ``CheckRow``, whose score is the
+Reads ``DifferenceRow``, the pairs and both images; writes ``CheckRow``, whose score is the
 rating. Needs the profile's ``judge``. The first question is asked at temperature 0, for a reproducible judgement; an
 answer without a rating is asked for again at the model's own temperature.
 
@@ -15,21 +15,18 @@ from pairwright.prompts import load
 from pairwright.schemas import rows
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs, RejectedTextRow
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, check_row, find_missing
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
+from pairwright.tasks.captioning.validators import IMAGES, PAIRS, check_row, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
 from pairwright.tasks.store.stage import Stage
 
 PROMPT = "judge_difference"
-MOST_TOKENS = 32
-"""Enough for "Rating: 4/5"; paper 003's judge has 20."""
+MOST_TOKENS = 32  # enough for "Rating: 4/5"; paper 003's judge has 20
 RATING = Grammar(regex="[0-5]")
-UNRATED = -1.0
-"""Score without a rating: below all others."""
-SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)
-"""The scale, which answers often repeat."""
+UNRATED = -1.0  # score without a rating: below all others
+SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)  # the scale, which answers often repeat
 NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)(?![\w-])"
 RATINGS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -46,20 +43,16 @@ RATINGS = tuple(
 
 @asking
 async def judge_differences(
-    row: DifferenceRow | RejectedTextRow,
-    chat: Chat,
-    *,
-    config: JudgingConfig,
-    pairs: Pairs,
-    images: Images = rows.NO_ROWS,
-    captions: Captions = rows.NO_ROWS,
+    row: DifferenceRow | RejectedTextRow, chat: Chat, *, config: JudgingConfig, pairs: Pairs, images: Images
 ) -> CheckRow | Dropped:
-    """Return the rating of a text against the images or the captions (``judging.input``)."""
+    """Return the rating of a text against the images."""
     if isinstance(row, RejectedTextRow) and not row.is_unchecked:
         return Dropped(source_key=row.key, reason="known to be false")
-    question = _question(row, pairs[row.subject], config, images=images, captions=captions)
-    if isinstance(question, Dropped):
-        return question
+    shown = pair_images(row.key, pairs[row.subject], images)
+    if isinstance(shown, Dropped):
+        return shown
+    text = load(PROMPT).render(first=IMAGE, second=IMAGE, description=quoted(row.text))
+    question = Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
     given: list[Answer] = []
     rating, why = UNRATED, NO_RATING
     while why == NO_RATING and len(given) < config.max_attempts:
@@ -70,22 +63,6 @@ async def judge_differences(
             low = f"{LOW_RATING} (judging.min_rating={config.min_rating})"
             rating, why = float(found), "" if found >= config.min_rating else low
     return check_row(row, "judged", score=rating, why=why, answers=given)
-
-
-def _question(
-    row: DifferenceRow | RejectedTextRow, pair: PairRow, config: JudgingConfig, *, images: Images, captions: Captions
-) -> Question | Dropped:
-    first, second, shown = IMAGE, IMAGE, ()
-    if config.input == "captions":
-        if missing := find_missing(row.key, pair, captions, "caption"):
-            return missing
-        first, second = quoted(captions[pair.first].text), quoted(captions[pair.second].text)
-    else:
-        if missing := find_missing(row.key, pair, images, "image"):
-            return missing
-        shown = (images[pair.first].image, images[pair.second].image)
-    text = load(PROMPT).render(first=first, second=second, description=quoted(row.text))
-    return Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
 
 
 def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
@@ -100,13 +77,6 @@ def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
     return None
 
 
-def _fit(stage: Stage, config: JudgingConfig) -> Stage:
-    """Return the stage with the judge's input; captions count, as no description's key hashes them."""
-    if config.input == "captions":
-        return replace(stage, uses=(PAIRS, CAPTIONS), by_source=True)
-    return replace(stage, uses=(PAIRS, IMAGES))
-
-
 STAGE = Stage(
     name="judged",
     version=2,
@@ -116,9 +86,8 @@ STAGE = Stage(
     function=judge_differences,
     config="judging",
     prompts=(PROMPT,),
-    fit=_fit,
     enabled=attrgetter("is_served"),
-    uses=(PAIRS, IMAGES, CAPTIONS),
+    uses=(PAIRS, IMAGES),
     remembers=True,
 )
 REJECTED = replace(STAGE, name="judged_rejected", group="rejected", reads=dict.fromkeys(rows.MAKERS, RejectedTextRow))

@@ -20,6 +20,7 @@ from pairwright.schemas.scene import SceneGraph, SceneObject
 Side = Literal[0, 1]
 SIDES: tuple[Side, Side] = (0, 1)
 CORE = ("shape", "colour", "material")
+Setting = Literal["place", "light", "viewpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +72,13 @@ def describe(thing: SceneObject, *attributes: str) -> Selector:
     return Selector(**{name: getattr(thing, name) for name in (*CORE, *attributes)})
 
 
-def selects(selector: Selector, graph: SceneGraph) -> int:
-    """Return the number of matching objects of the photograph."""
-    return len(selector.select(graph))
-
-
 def shown(side: Side, selector: Selector, graph: SceneGraph) -> Mention:
     """Mention the selected things of a photograph, several with their number."""
-    count = selects(selector, graph)
+    count = len(selector.select(graph))
     return Mention(side, selector, count if count > 1 else None)
 
 
-def scene_claim(side: Side, kind: Literal["place", "light", "viewpoint"], graph: SceneGraph) -> Claim:
+def scene_claim(side: Side, kind: Setting, graph: SceneGraph) -> Claim:
     """Return the claim about the photograph's place, light or viewpoint."""
     return Claim(side=side, kind=kind, value=getattr(graph, kind))
 
@@ -97,8 +93,7 @@ class Contrast:
 
     first: SceneObject | None
     second: SceneObject | None
-    moved: bool = False
-    """Whether it was moved: otherwise its place differs at most by the viewpoint."""
+    moved: bool = False  # whether it was moved: otherwise its place differs at most by the viewpoint
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -142,8 +137,7 @@ MentionPair = tuple[Mention, Mention]
 Names = tuple[str, ...]
 EXTRAS: tuple[Names, ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
 """Attributes beside shape, colour and material that a description may add."""
-PLAIN_SHARE = 0.85
-"""Share of descriptions that are as short as possible."""
+PLAIN_SHARE = 0.85  # share of descriptions that are as short as possible
 PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
 """Extra attributes of a denial without a place: "no red metal ball", "no small red metal ball"."""
 
@@ -167,28 +161,22 @@ def _word_ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[Ment
         return
     if rng.random() < PLAIN_SHARE:
         extras.sort(key=len)
-    if contrast.first is not None and contrast.second is not None:
-        yield from sorted(
-            _mention_changed(contrast, graphs, extras), key=lambda way: any(mention.count for mention in way)
-        )
+    first, second = contrast.first, contrast.second
+    if first is not None and second is not None:  # by the changed attributes, and by places only where these are equal
+        named = [name for name in contrast.changed if name not in CORE]
+        ways: list[MentionPair] = []
+        for extra in extras:
+            same = [name for name in extra if name not in named and getattr(first, name) == getattr(second, name)]
+            names = [*named, *same]
+            ways.append((_mention(0, first, names, graphs=graphs), _mention(1, second, names, graphs=graphs)))
+        yield from sorted(ways, key=lambda way: any(mention.count for mention in way))
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
     for look in (describe(thing) for _, thing in contrast.lost):
-        yield Mention(0, look, selects(look, graphs[0])), Mention(1, look, selects(look, graphs[1]))
+        yield Mention(0, look, len(look.select(graphs[0]))), Mention(1, look, len(look.select(graphs[1])))
     # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
-
-
-def _mention_changed(contrast: Contrast, graphs: Graphs, extras: list[Names]) -> Iterator[MentionPair]:
-    """Mention the object on both sides by the changed attributes, and by places only where these are equal."""
-    first, second = contrast.first, contrast.second
-    assert first is not None
-    assert second is not None
-    named = [name for name in contrast.changed if name not in CORE]
-    for extra in extras:
-        same = [name for name in extra if name not in named and getattr(first, name) == getattr(second, name)]
-        yield _mention(0, first, [*named, *same], graphs=graphs), _mention(1, second, [*named, *same], graphs=graphs)
 
 
 def _mention_lost(
@@ -247,19 +235,9 @@ def everything(side: Side, graph: SceneGraph) -> Mention:
     return Mention(side, Selector(), len(graph.objects))
 
 
-ADDITIONS: tuple[tuple[str, ...], ...] = (
-    (),
-    ("size",),
-    ("column",),
-    ("text",),
-    ("depth",),
-    ("size", "column"),
-    ("facing",),
-    ("pose",),
-    ("column", "depth"),
-    ("size", "column", "depth"),
-    ("column", "facing"),
-    ("column", "pose"),
+ADDITIONS = (
+    *("", "size", "column", "text", "depth", "size column", "facing", "pose"),
+    *("column depth", "size column depth", "column facing", "column pose"),
 )
 """Attributes to add to colour, material and shape, in this order, until a phrase describes one object only."""
 
@@ -286,10 +264,10 @@ class Related:
 
 def referring(thing: SceneObject, graph: SceneGraph) -> Selector | None:
     """Return the shortest selector of this object alone; ``None``: there is none."""
-    for names in ADDITIONS:
+    for names in map(str.split, ADDITIONS):
         if all(getattr(thing, name) is not None for name in names):
             selector = describe(thing, *names)
-            if selects(selector, graph) == 1:
+            if len(selector.select(graph)) == 1:
                 return selector
     return None
 

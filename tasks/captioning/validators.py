@@ -1,7 +1,8 @@
-"""Share of the writing stages: validators of plugins, missing inputs of a pair, and repeated questions."""
+"""Share of the writing stages: validators of plugins, true texts of graphs, missing inputs, repeated questions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TypeVar
 
 from pairwright.prompts import load
@@ -38,10 +39,8 @@ from pairwright.tasks.texts.differences import Difference
 class Validator:
     """Rule that refuses texts."""
 
-    name: str
-    """Its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``."""
-    version: int
-    """Raise it when the rule changes: texts are then written anew."""
+    name: str  # its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``
+    version: int  # raise it when the rule changes: texts are then written anew
     refuse: Callable[[str], str]
     """``refuse(text)`` returns a short constant reason, which is counted; empty: the text is accepted."""
 
@@ -50,7 +49,13 @@ VALIDATORS = Registry("validators", Validator, ())
 PAIRS = Uses(table="pairs", row=PairRow)
 IMAGES = Uses(table="images", row=ImageRow, on="images", of="pairs")
 CAPTIONS = Uses(table="captions", row=CaptionRow, on="images", of="pairs")
+OF_PAIRS = (
+    Uses(table="images", row=ImageRow, on="images", without=("image",)),
+    Uses(table="captions", row=CaptionRow, on="images", counts=True),
+)
 T = TypeVar("T")
+Two = tuple[T, T]  # the first image's, and the second one's
+WrittenConfig = CaptionsConfig | ComparisonsConfig | DifferencesConfig
 W = TypeVar("W", Difference, Comparison)
 
 
@@ -73,15 +78,26 @@ def validated(found: W | RefusedText, config: ValidatedSection) -> W | RefusedTe
 
 
 def compose_true(
-    compose: Callable[[int], Statement | None],
-    read: Callable[[str], W | RefusedText],
-    graphs: Graphs,
+    row: PairRow,
+    images: Images,
     config: ComparisonsConfig | DifferencesConfig,
-) -> tuple[Statement, W, int] | RefusedText:
-    """Return a text from scene graphs, its parts and the attempts, parsed and validated like a model's."""
-    refused = RefusedText("no words for the difference")
+    name: str,
+    compose: Callable[[Graphs, Random], Statement | None],
+    read: Callable[[str], W | RefusedText],
+) -> tuple[Graphs, Statement, W, int] | Dropped:
+    """Return both scene graphs, a text about them, its parts and the attempts; it is validated like a model's.
+
+    ``name`` seeds the attempts.
+    """
+    shown = pair_images(row.key, row, images)
+    if isinstance(shown, Dropped):
+        return shown
+    first, second = images[row.first], images[row.second]
+    if first.graph is None or second.graph is None:
+        return Dropped(source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name)
+    graphs, refused = (first.graph, second.graph), RefusedText("no words for the difference")
     for attempt in range(1, config.max_attempts + 1):
-        written = compose(attempt)
+        written = compose(graphs, Random(make_key(name, config.seed, row.key, attempt)))
         if written is None:
             continue
         found = read(written.text)
@@ -89,9 +105,9 @@ def compose_true(
             found = RefusedText("not true of the scene graphs", written.text)
         found = validated(found, config)
         if not isinstance(found, RefusedText):
-            return written, found, attempt
+            return graphs, written, found, attempt
         refused = found
-    return refused
+    return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
 def check_row(row: Row, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()) -> CheckRow:
@@ -116,7 +132,7 @@ async def ask_again(
     row: Row,
     question: Question,
     read: Callable[[Answer], T | RefusedText],
-    config: CaptionsConfig | ComparisonsConfig | QuestionsConfig,
+    config: WrittenConfig | QuestionsConfig,
     section: str,
 ) -> tuple[T, tuple[Served, ...]] | Dropped:
     """Ask, each time with another seed, until an answer is accepted; return it parsed, and the record of all attempts.
@@ -135,23 +151,15 @@ async def ask_again(
     return found, tries
 
 
-def find_missing(source: str, pair: PairRow, table: Mapping[str, Row], what: str) -> Dropped | None:
-    """Return a ``Dropped`` where a table lacks one of the pair's images."""
-    missing = next((key for key in (pair.first, pair.second) if key not in table), None)
-    return Dropped(source_key=source, reason=f"{what} is missing", detail=missing) if missing is not None else None
-
-
-def pair_captions(pair: PairRow, captions: Captions) -> tuple[str, str]:
+def pair_captions(pair: PairRow, captions: Captions) -> Two[str]:
     """Return both captions; a missing one is empty."""
     first, second = (captions[key].text if key in captions else "" for key in (pair.first, pair.second))
     return first, second
 
 
-def pair_graphs(row: PairRow, images: Images) -> Graphs | Dropped:
-    """Return both scene graphs, or why one is missing."""
-    if missing := find_missing(row.key, row, images, "image"):
-        return missing
-    first, second = images[row.first], images[row.second]
-    if first.graph is None or second.graph is None:
-        return Dropped(source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name)
-    return first.graph, second.graph
+def pair_images(source: str, pair: PairRow, images: Images) -> Two[bytes] | Dropped:
+    """Return both files of a pair, or a ``Dropped`` where one is missing."""
+    for key in (pair.first, pair.second):
+        if key not in images:
+            return Dropped(source_key=source, reason="image is missing", detail=key)
+    return images[pair.first].image, images[pair.second].image

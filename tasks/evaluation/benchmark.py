@@ -4,6 +4,7 @@ A benchmark reads published annotations into questions and truths, and marks ans
 ``ConfigError`` with file and line.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +71,6 @@ class Data:
     """Returns the rows of a named table of a Pairwright dataset, ``without`` some columns."""
     entries: Callable[[str, str], Iterator[tuple[str, Mapping[str, Any]]]]
     """Returns names and locators of a source of a named kind in a split."""
-    blank: str = "keep"  # treatment of blank references (``BLANK`` of ``read_captions``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Rubric:
     required: bool = True  # whether scores need a judge
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Benchmark:
     """Declaration of a benchmark."""
 
@@ -114,17 +114,12 @@ def first_items(asked: Sequence[ExamQuestion], limit: int | None) -> list[ExamQu
 
 def check_questions(asked: Sequence[ExamQuestion]) -> None:
     """Refuse duplicate names, and image placeholders in untrusted text."""
-    names: set[str] = set()
+    for name, count in Counter(one.name for one in asked).items():
+        if count > 1:
+            raise ConfigError(f"question {name!r}: duplicate name")
     for one in asked:
-        if one.name in names:
-            raise ConfigError(f"question {one.name!r}: duplicate name")
         if one.text.count(IMAGE) != len(one.images):
             raise ConfigError(f"question {one.name!r}: has {len(one.images)} images, and {IMAGE} in its own text")
-        try:
-            (one.name + one.text).encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(f"question {one.name!r}: has a lone surrogate") from error
-        names.add(one.name)
 
 
 def find_file(folder: Path, *names: str) -> Path:

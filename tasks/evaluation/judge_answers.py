@@ -20,7 +20,7 @@ from pairwright.schemas.rows import Failed, Row, make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.benchmark import Rubric
 from pairwright.tasks.serving.ask_rows import ask_rows
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.chat import Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 
@@ -48,19 +48,15 @@ def judge_answers(
     judged: Mapping[str, Values], rubric: Rubric, judge: ChatConfig, *, answers: Answers
 ) -> Iterator[Rating]:
     """Yield a rating of each answer, in the order of completion; ``answers`` stores replies and the secret."""
-    work = partial(_judge, rubric=rubric, secret=_secret(answers))
+    secret = answers.get(SECRET)
+    if secret is None:
+        secret = secrets.token_bytes(32)
+        answers.put(SECRET, secret)
+    work = partial(_judge, rubric=rubric, secret=secret)
     rows = {key: Rating(key=key, source_key=key, subject=key, values=values) for key, values in judged.items()}
     for result in ask_rows(rows.values(), work, judge, answers=answers):
         own = replace(rows[result.source_key], failed=isinstance(result, Failed))
         yield result if isinstance(result, Rating) else own
-
-
-def _secret(answers: Answers) -> bytes:
-    kept = answers.get(SECRET)
-    if kept is None:
-        kept = secrets.token_bytes(32)
-        answers.put(SECRET, kept)
-    return kept
 
 
 def number_of(name: str, values: Values, secret: bytes) -> str:
@@ -72,14 +68,14 @@ def number_of(name: str, values: Values, secret: bytes) -> str:
 
 async def _judge(row: Rating, chat: Chat, *, rubric: Rubric, secret: bytes) -> Rating:
     question, number = ask_rating(row.key, row.values, rubric, secret)
-    answer: Answer | None = None
+    text = ""
     for attempt in range(1, ATTEMPTS + 1):
         seed = seed_of(row.key, load(rubric.prompt), seed=0, attempt=attempt)
-        answer = await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None))
-        rating = read_rating(answer.text, number, rubric)
+        text = (await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None))).text
+        rating = read_rating(text, number, rubric)
         if rating is not None:
-            return replace(row, rating=rating, text=answer.text)
-    return replace(row, text=answer.text if answer else "")
+            return replace(row, rating=rating, text=text)
+    return replace(row, text=text)
 
 
 def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tuple[Question, str]:

@@ -21,19 +21,18 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, Field
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.read_json import number_records, parse_values, read_text
+from pairwright.tasks.evaluation.read_json import Given, check_record, number_records, parse_values, read_text
 
-TEXT_CHARACTERS = 100_000  # per record, all texts together
-ID_CHARACTERS = 1000
-IDS = ("image_id", "img_id", "id")
-ONE, SEVERAL = ("text", "caption"), ("sentences", "captions", "texts")
+TEXT_CHARACTERS, ID_CHARACTERS = 100_000, 1000
+IDS, ONE, SEVERAL = ("image_id", "img_id", "id"), ("text", "caption"), ("sentences", "captions", "texts")
 PROTOCOLS = ("coco", "spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi")
 MISSING = ("refuse", "empty", "leave-out")
 """Treatment of references without a prediction: an error, an empty prediction, or no item."""
-BLANK = ("drop", "keep")  # treatment of blank references; published scores of Spot-the-Diff "keep" its seven
 SHOWN = 3  # ids named in a message
 
 
@@ -67,9 +66,26 @@ class Matched:
     missing: int  # reference ids without a prediction
 
 
+class _Captions(Given):
+    """Record of a file."""
+
+    id: int | Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS)] = Field(validation_alias=AliasChoices(*IDS))
+    text: Annotated[str, Field(max_length=TEXT_CHARACTERS, validation_alias=AliasChoices(*ONE))] = ""
+    texts: Annotated[list[str], Field(validation_alias=AliasChoices(*SEVERAL))] = Field(default_factory=list[str])
+
+
 def read_captions(path: Path) -> list[Record]:
     """Return the records of a file, in order."""
-    records = [_record(value, where) for value, where in _values(read_text(path), path)]
+    records: list[Record] = []
+    for value, where in _values(read_text(path), path):
+        found = check_record(value, _Captions, where)
+        if sum(key in value for key in (*ONE, *SEVERAL)) != 1:
+            raise ConfigError(f"{where}: exactly one of {', '.join((*ONE, *SEVERAL))} is needed")
+        is_list = "texts" in found.model_fields_set
+        texts = tuple(found.texts) if is_list else (found.text,)
+        if sum(map(len, texts)) > TEXT_CHARACTERS:
+            raise ConfigError(f"{where}: has more than {TEXT_CHARACTERS:,} characters of text")
+        records.append(Record(str(found.id), texts, is_list, where))
     if not records:
         raise ConfigError(f"{path}: has no captions")
     return records
@@ -81,58 +97,11 @@ def _values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    annotations = found.get("annotations") if isinstance(found, dict) else None
-    if isinstance(annotations, list):
+    if isinstance(found, dict) and isinstance(annotations := found.get("annotations"), list):
         return number_records(annotations, f"{path}: annotations")
-    if (
-        isinstance(found, dict)
-        and not found.keys() & {*ONE, *SEVERAL}
-        and any(isinstance(texts, list) for texts in found.values())
-    ):
+    if isinstance(found, dict) and not found.keys() & {*ONE, *SEVERAL} and list in map(type, found.values()):
         return (({"id": name, "captions": texts}, f"{path}: id {name!r}") for name, texts in found.items())
     return parse_values(text, path)
-
-
-def _record(value: Any, where: str) -> Record:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must be an object with an id and a text, not a {type(value).__name__}")
-    texts, is_list = _texts(value, where)
-    if sum(map(len, texts)) > TEXT_CHARACTERS:
-        raise ConfigError(f"{where}: has more than {TEXT_CHARACTERS:,} characters of text")
-    name = _name(value, where)
-    for text in (name, *texts):
-        if "\0" in text:
-            raise ConfigError(f"{where}: has a NUL character")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(f"{where}: has a lone surrogate") from error
-    return Record(name, texts, is_list, where)
-
-
-def _name(value: dict[str, Any], where: str) -> str:
-    key = next((key for key in IDS if key in value), None)
-    if key is None:
-        raise ConfigError(f"{where}: has no id ({', '.join(IDS)})")
-    name = value[key]
-    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise ConfigError(f"{where}: {key} must be a text or a whole number")
-    if len(str(name)) > ID_CHARACTERS:
-        raise ConfigError(f"{where}: {key} has more than {ID_CHARACTERS:,} characters")
-    return str(name)
-
-
-def _texts(value: dict[str, Any], where: str) -> tuple[tuple[str, ...], bool]:
-    keys = [key for key in (*ONE, *SEVERAL) if key in value]
-    if len(keys) != 1:
-        found = f"has {' and '.join(keys)}" if keys else "has no text"
-        raise ConfigError(f"{where}: {found}; exactly one of {', '.join((*ONE, *SEVERAL))} is needed")
-    texts = value[keys[0]]
-    if keys[0] in ONE and isinstance(texts, str):
-        return (texts,), False
-    if keys[0] in SEVERAL and isinstance(texts, list) and all(isinstance(text, str) for text in texts):
-        return tuple(texts), True
-    raise ConfigError(f"{where}: {keys[0]} must be {'a text' if keys[0] in ONE else 'a list of texts'}")
 
 
 def match_captions(
@@ -141,10 +110,10 @@ def match_captions(
     *,
     protocol: str = "coco",
     missing: str = "refuse",
-    blank: str = "drop",
+    keep_blank: bool = False,
 ) -> Matched:
-    """Return the items of a protocol."""
-    options = (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING), ("blank", blank, BLANK))
+    """Return the items of a protocol; published scores of Spot-the-Diff keep its seven blank references."""
+    options = (("protocol", protocol, PROTOCOLS), ("missing", missing, MISSING))
     for option, value, known in options:
         if value not in known:
             raise ConfigError(f"--{option} {value}: unknown; choose from {', '.join(known)}")
@@ -157,7 +126,7 @@ def match_captions(
         )
     groups = _group(references, protocol)
     scored = [(name, texts) for name, texts in groups if name in written or missing == "empty"]
-    kept = [(name, tuple(text for text in texts if text.strip() or blank == "keep")) for name, texts in scored]
+    kept = [(name, tuple(text for text in texts if text.strip() or keep_blank)) for name, texts in scored]
     items = [Item(name, written.get(name, ""), texts) for name, texts in kept if texts]
     if not items:
         raise ConfigError("nothing to score: no prediction has a non-blank reference")
@@ -198,12 +167,11 @@ def _group(references: Sequence[Record], protocol: str) -> list[tuple[str, tuple
         for record in references:
             groups[record.name] = (*groups.get(record.name, ()), *record.texts)
         return list(groups.items())
-    for record in references:
-        if not record.is_list:
-            raise ConfigError(
-                f"{record.where}: this protocol scores records, and needs their sentences as lists "
-                '({"img_id": ..., "sentences": [...]}), as in Spot-the-Diff\'s own files'
-            )
+    if single := next((record for record in references if not record.is_list), None):
+        raise ConfigError(
+            f"{single.where}: this protocol scores records, and needs their sentences as lists "
+            '({"img_id": ..., "sentences": [...]}), as in Spot-the-Diff\'s own files'
+        )
     if protocol == "spot-the-diff-records":
         return [(record.name, record.texts) for record in references]
     joined = (". ".join(text.strip().rstrip(".") for text in one.texts if text.strip()) for one in references)

@@ -48,9 +48,7 @@ def parse_json(text: str, where: str) -> Any:
     except json.JSONDecodeError as error:
         place = f" line {error.lineno}" if "\n" in text.strip() else ""
         raise ConfigError(f"{where}{place}: invalid JSON: {error.msg} (column {error.colno})") from error
-    except RecursionError as error:
-        raise ConfigError(f"{where}: invalid JSON: nested too deeply") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # such as nested too deeply
         raise ConfigError(f"{where}: invalid JSON: {error}") from error
 
 

@@ -39,6 +39,12 @@ both and the function words of both; chunks; matched words of both.
 """
 
 
+def require_installed() -> None:
+    """Refuse to go on without pycocoevalcap."""
+    if not find_spec("pycocoevalcap"):
+        raise ConfigError(INSTALL)
+
+
 class UnavailableError(Exception):
     """Reason, in one sentence, why a program cannot be run or failed."""
 
@@ -65,8 +71,6 @@ def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path
         done = subprocess.run(command, input=given, capture_output=True, timeout=limit_s, cwd=folder)  # noqa: S603  (ours)
     except subprocess.TimeoutExpired:
         raise UnavailableError(f"Java exceeded {limit_s:g} s and was killed") from None
-    except OSError as error:
-        raise UnavailableError(f"Java cannot be started: {error}") from error
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"]
         raise UnavailableError(f"Java ended with {done.returncode}: {lines[0][:300]}")
@@ -114,8 +118,7 @@ def _field(text: str) -> str:
 def measure_spice(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
     """Return SPICE of each item; the corpus' score is their mean."""
     jar = find_jar(SPICE_JAR)
-    missing = [Path(name).name for name in CORE_NLP if not (jar.parent.parent / name).is_file()]
-    if missing:
+    if missing := [Path(name).name for name in CORE_NLP if not (jar.parent.parent / name).is_file()]:
         raise UnavailableError(f"missing {', '.join(missing)} (400 MB); fetch with: {FETCH}")
     pairs = zip(predictions, references, strict=True)
     items = [{"image_id": item, "test": text, "refs": list(texts)} for item, (text, texts) in enumerate(pairs)]
@@ -165,25 +168,15 @@ def score_captions(
 ) -> CaptionScores:
     """Return the scores of items; ``progress`` receives finished and total steps."""
     measured, skipped = measure_captions(matched, config, progress=progress)
-    return CaptionScores(
-        scores=conclude(measured, resamples=config.resamples, seed=config.seed),
-        skipped=skipped,
-        references=sum(len(item.references) for item in matched.items),
-    )
-
-
-def is_installed() -> bool:
-    """Return whether pycocoevalcap is installed."""
-    return bool(find_spec("pycocoevalcap"))
+    scores = conclude(measured, resamples=config.resamples, seed=config.seed)
+    return CaptionScores(scores, skipped, sum(len(item.references) for item in matched.items))
 
 
 def measure_captions(
     matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> tuple[list[Measured], dict[str, str]]:
     """Return the metrics' statistics, and unavailable metrics with reasons."""
-    if not is_installed():
-        raise ConfigError(INSTALL)
-    steps = len(config.metrics) + 2
+    require_installed()
     predictions = [tokenise(item.prediction) for item in matched.items]
     references = [[tokenise(text) for text in item.references] for item in matched.items]
     measures: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], Measured]] = {
@@ -196,12 +189,11 @@ def measure_captions(
     measured: list[Measured] = []
     skipped: dict[str, str] = {}
     for number, name in enumerate(config.metrics):
-        progress(number + 1, steps)
+        progress(number + 1, len(config.metrics) + 1)
         try:
             measured.append(measures[name](predictions, references))
         except UnavailableError as error:
             skipped[name] = str(error)
-    progress(steps - 1, steps)
     return measured, skipped
 
 

@@ -12,14 +12,13 @@ from typing import Any
 
 from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.decisions import UNDECIDED, Decisions, edit_row
-from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError, ValidationError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
-from pairwright.tasks.export.form import Form, RowWriter, Setting, UnheldError
+from pairwright.tasks.export.form import BrokenRowError, Form, RowWriter, Setting, UnheldError
 from pairwright.tasks.export.formats import check_target, write_marker
 from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
 from pairwright.tasks.export.parquet import image_cell
 from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
-from pairwright.tasks.export.verify import Verifier
 from pairwright.tasks.export.write_card import write_readme
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.index import columns_without
@@ -41,8 +40,10 @@ class Order:
     """Decisions about the rows: rejected ones are left out, edited ones have their new texts."""
     total: int = 0
     """Rows of the table, selected or not."""
-    verifier: Verifier | None = None
-    """Verifier that reads the result before it replaces the target; ``None``: no verification."""
+    verify: bool = False
+    """Whether the result is read back before it replaces the target."""
+    processor: Any = None
+    """Processor for the consumer's own code, if the form needs one to be read back."""
 
 
 def export_rows(
@@ -66,9 +67,23 @@ def export_rows(
             raise ConfigError(tally.why_nothing(order.form.name))
         (folder / README).write_text(write_readme(folder, order.form, order.about, tally), encoding="utf-8")
         write_marker(folder, form=order.form.name, version=order.about.version, rows=tally.rows)
-        if order.verifier:
-            order.verifier.verify(folder, sum(rows for rows, _ in tally.sizes.values()), watch)
+        if order.verify:
+            verify_export(folder, order.form, order.processor, tally, watch)
     return tally
+
+
+def verify_export(folder: Path, form: Form, processor: Any, tally: Tally, watch: Callable[[int, int], None]) -> None:
+    """Read all rows as their consumer does; ``ValidationError`` names the first that would not train."""
+    rows, read = sum(rows for rows, _ in tally.sizes.values()), 0
+    try:
+        for read, _ in enumerate(form.check(folder, processor), start=1):
+            watch(read, rows)
+    except BrokenRowError as error:
+        raise ValidationError(
+            f"--format {form.name}: a row would not train: {error}. The export is not kept"
+        ) from error
+    if read != rows:
+        raise ValidationError(f"--format {form.name}: {rows:,} rows were written and {read:,} are read back")
 
 
 def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[PreferenceRow]]:
@@ -86,36 +101,27 @@ def stream_table(
     training.
     """
     for table in stream_live(build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)):
-        yield list(_with_images(build, stages, table.to_pylist(), decisions))
+        records = table.to_pylist()
+        subjects = [record["subject"] for record in records]
+        pairs = find_live(build, stages["pairs"], PairRow, subjects=subjects)
+        about = {subject: [subject] for subject in subjects} | {pair.key: [pair.first, pair.second] for pair in pairs}
+        found = find_live(build, stages["splits"], SplitRow, subjects=subjects) if "splits" in stages else []
+        splits = {split.subject: split for split in found}
+        keys = [key for both in about.values() for key in both]
+        read = find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
+        images = {image.key: image for image in read}
+        yield [
+            _show(record, [images[key] for key in about[record["subject"]]], splits.get(record["subject"]), decisions)
+            for record in records
+        ]
 
 
-def _with_images(
-    build: Build, stages: Mapping[str, Planned], records: Sequence[Mapping[str, Any]], decisions: Decisions
-) -> Iterator[ShownRow]:
-    subjects = [record["subject"] for record in records]
-    pairs = find_live(build, stages["pairs"], PairRow, subjects=subjects)
-    about = {subject: [subject] for subject in subjects} | {pair.key: [pair.first, pair.second] for pair in pairs}
-    found = find_live(build, stages["splits"], SplitRow, subjects=subjects) if "splits" in stages else []
-    splits = {split.subject: split for split in found}
-    keys = [key for both in about.values() for key in both]
-    images = {
-        image.key: image
-        for image in find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
-    }
-    for record in records:
-        shown = [images[key] for key in about[record["subject"]]]
-        row = _show(record, shown, splits.get(record["subject"]))
-        decision = decisions.about(row)
-        yield replace(row, record={**row.record, "decision": decision.verdict if decision else ""})
-
-
-def _show(record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow | None) -> ShownRow:
+def _show(
+    record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow | None, decisions: Decisions
+) -> ShownRow:
     *asked, answer = [Turn(**turn) for turn in record.get("conversation", [{"role": "assistant", "text": ""}])]
-    sources, licences = tuple(image.source for image in shown), tuple(image.licence for image in shown)
-    cells = [image_cell(image.image, image.key) for image in shown]
-    names = [image.name for image in shown]
-    return ShownRow(
-        record={**record, "images": cells, "names": names, "sources": sources, "licences": licences},
+    row = ShownRow(
+        record=record,
         key=record["key"],
         source_key=record["key"],
         subject=record["subject"],
@@ -126,9 +132,18 @@ def _show(record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow 
         chosen_model=record.get("model", ""),
         component=split.component if split else "",
         split=split.split if split else record.get("split") or "train",
-        sources=sources,
-        licences=licences,
+        sources=tuple(image.source for image in shown),
+        licences=tuple(image.licence for image in shown),
     )
+    decision = decisions.about(row)
+    beside = {
+        "images": [image_cell(image.image, image.key) for image in shown],
+        "names": [image.name for image in shown],
+        "sources": row.sources,
+        "licences": row.licences,
+        "decision": decision.verdict if decision else "",
+    }
+    return replace(row, record={**record, **beside})
 
 
 def _write_row(row: PreferenceRow, writer: RowWriter, *, order: Order, tally: Tally) -> None:

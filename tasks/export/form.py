@@ -6,21 +6,22 @@ words, as in training.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.sample import PLACE, Sample
 from pairwright.tasks.export.tally_rows import About, Tally
 
+PLACE = "<image>"
 SPLITS = ("train", "validation", "test")
 BYTES_PER_FILE = 500 << 20
 MEDIA = (PLACE, "<video>", "<audio>")
 """Texts that readers take for marks of media."""
 SHAREGPT_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
+ROLES = {name: role for role, name in SHAREGPT_ROLES.items()}
 SIGNATURES = (
     (b"\x89PNG", "png"),
     (b"\xff\xd8\xff", "jpg"),
@@ -36,6 +37,10 @@ Sizes = Mapping[str, tuple[int, int]]
 
 class UnheldError(Exception):
     """Row that a form cannot hold: a short constant phrase, by which such rows are counted."""
+
+
+class BrokenRowError(Exception):
+    """Row that would not train, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +63,9 @@ class Files(Protocol):
 
     def write(self, record: Any) -> None:
         """Write a record, to the next file if this one is full."""
-        ...
 
     def close(self) -> None:
         """Complete the files."""
-        ...
 
 
 class RowWriter:
@@ -108,15 +111,15 @@ class Form:
     """Data that it cannot hold, in sentences."""
     opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
     """``opens(folder, setting)`` returns a writer into an empty folder, which completes its files on exit."""
-    check: Callable[[Path, Any], Iterator[Sample]]
-    """Function that reads a folder back as its consumer does, with a processor; ``BrokenRowError``: a row would not
-    train."""
+    check: Callable[[Path, Any], Iterator[str]]
+    """Function that reads a folder back as its consumer does, with a processor, and yields the name of each row;
+    ``BrokenRowError``: a row would not train."""
     use: str
     """Instructions for its consumer, Markdown. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
     owns: frozenset[str]
     """Names of the files and folders that it makes."""
     reads: str = "preferences"
-    """"preferences", "conversations" or the name of a table."""
+    """Name of its table; of comparisons it has the conversations."""
     card: Callable[[Path, About, Tally], str] | None = None
     """Function that returns its README.md and writes the images shown there; ``None``: the common one."""
     needs_model: bool = False
@@ -157,13 +160,18 @@ def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]
     if any(mark in text for text in (row.chosen, row.rejected) for mark in marks):
         raise UnheldError("an answer has the mark of an image, a video or a sound in its words")
     turns = list(row.prompt)
-    first = int(bool(turns) and turns[0].role == "system")
-    roles = [turn.role for turn in turns[first:]]
-    if len(roles) % 2 != 1 or set(roles[::2]) != {"user"} or set(roles[1::2]) - {"assistant"}:
+    if not takes_turns([turn.role for turn in turns]):
         raise UnheldError("user and assistant do not take turns in the prompt")
     if not found:
+        first = int(turns[0].role == "system")
         turns[first] = Turn(role="user", text=PLACE * len(row.images) + turns[first].text)
     return turns
+
+
+def takes_turns(roles: Sequence[str]) -> bool:
+    """Return whether the user has the first and the last word, after a system message if there is one."""
+    talk = roles[1:] if roles[:1] == ["system"] else roles
+    return len(talk) % 2 == 1 and set(talk[::2]) == {"user"} and not set(talk[1::2]) - {"assistant"}
 
 
 def rejected_text(row: PreferenceRow) -> str:
@@ -173,3 +181,42 @@ def rejected_text(row: PreferenceRow) -> str:
     if row.rejected == row.chosen:
         raise UnheldError("the rejected text is the chosen one")
     return row.rejected
+
+
+def as_parts(text: str) -> list[dict[str, str]]:
+    """Return a text with marks of images as the parts of a message, with a slot for each image."""
+    parts: list[dict[str, str]] = []
+    for number, piece in enumerate(text.split(PLACE)):
+        parts += [{"type": "image"}] if number else []
+        parts += [{"type": "text", "text": piece}] if piece else []
+    return parts
+
+
+def need(condition: object, why: str) -> None:
+    """Raise ``BrokenRowError`` unless a condition on a row is true."""
+    if not condition:
+        raise BrokenRowError(why)
+
+
+@contextmanager
+def naming_row(where: str) -> Generator[None]:
+    """Turn any exception of a check into ``BrokenRowError`` with the row's name."""
+    try:
+        yield
+    except Exception as error:
+        why = str(error) if isinstance(error, BrokenRowError) else f"{type(error).__name__}: {error}"
+        raise BrokenRowError(f"{where}: {why}") from error
+
+
+def check_turns(turns: Sequence[tuple[str, str]], images: int) -> None:
+    """Check a prompt of roles ("user", "assistant", "system") and texts: the order of turns, a mark per image."""
+    roles = [role for role, _ in turns]
+    need(takes_turns(roles), f"turns of user and assistant do not alternate: {roles}")
+    marks = sum(text.count(PLACE) for _, text in turns)
+    need(marks == images, f"{marks} {PLACE} for {images} images")
+
+
+def check_answer(answer: Any, what: str) -> None:
+    """Check that an answer is a non-blank text without marks of images."""
+    need(isinstance(answer, str) and answer.strip(), f"no {what} text")
+    need(PLACE not in answer, f"the {what} text has {PLACE} in its words")

@@ -12,8 +12,6 @@ from pairwright.tasks.store.manifest import MARKER, README, list_files
 
 _FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
 FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
-SOURCES = {"conversations": "comparisons"}
-"""Table of a form's rows, if its name differs."""
 
 
 def find_form(name: str) -> Form:
@@ -26,7 +24,7 @@ def find_form(name: str) -> Form:
 def choose_form(name: str, table: str = "") -> Form:
     """Return the form for a table; ``ConfigError``: the form holds another table."""
     form = find_form(name)
-    if table in ("", SOURCES.get(form.reads, form.reads)):
+    if table in ("", form.reads):
         return form
     if name != hf.FORM.name:
         raise ConfigError(f"--format {name}: holds {form.reads} only; --table {table} needs --format hf")
@@ -45,10 +43,9 @@ def check_target(target: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         form = None
     own = {MARKER, README, *form.owns} if form else set[str]()
-    if names and (not own or names - own):
-        other = sorted(names - own)[:3] or sorted(names)[:3]
+    if other := ", ".join(sorted(names - own)[:3]):
         raise ConfigError(
-            f"{target}: is neither empty nor an earlier export (it holds {', '.join(other)}); give a new name with --to"
+            f"{target}: is neither empty nor an earlier export (it holds {other}); give a new name with --to"
         )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pairwright.schemas.rows import PreferenceRow, make_key
-from pairwright.tasks.export.form import RowWriter, Setting, Sizes, ending_of
-from pairwright.tasks.export.sample import naming_row, need
+from pairwright.tasks.export.form import RowWriter, Setting, Sizes, ending_of, naming_row, need
+from pairwright.tasks.store.images import decode_rgb
 
 IMAGES = "images"
 Record = dict[str, Any]
@@ -118,12 +118,24 @@ class _Lines:
         self._open, self._in_file, self._file_bytes = None, 0, 0
 
 
-def read_lines(folder: Path, name: str) -> Iterator[tuple[str, Record]]:
-    """Yield each line's name, for messages, and its record; ``BrokenRowError``: a line is not a JSON object."""
-    with (folder / name).open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            where = f"{name}, line {number}"
-            with naming_row(where, "no JSON"):
-                record = json.loads(line)
-            need(true=isinstance(record, dict), where=where, why="no JSON object")
-            yield where, record
+def read_lines(check: Callable[[Path, Record], None]) -> Callable[[Path, Any], Iterator[str]]:
+    """Return the reader of a form of JSON Lines, from the function that checks a record."""
+
+    def read(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as for every form
+        for path in sorted((folder / "data").glob("*.jsonl")):
+            with path.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, start=1):
+                    where = f"data/{path.name}, line {number}"
+                    with naming_row(where):
+                        check(folder, json.loads(line))
+                    yield where
+
+    return read
+
+
+def decode_files(folder: Path, names: Any) -> int:
+    """Decode the images of these names, below the folder, and return their number."""
+    need(isinstance(names, list), "no file names")
+    for name in names:
+        decode_rgb((folder / name).read_bytes())
+    return len(names)

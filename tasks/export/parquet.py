@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.form import SPLITS, RowWriter, Setting, ending_of
-from pairwright.tasks.export.sample import Sample, check_answer, naming_row, need
+from pairwright.tasks.export.form import SPLITS, RowWriter, Setting, check_answer, ending_of, naming_row, need
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
@@ -171,45 +170,45 @@ def _options(schema: pa.Schema, images: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def read_rows(folder: Path, *, lists: Sequence[str] = (), single: Sequence[str] = ()) -> Iterator[tuple[str, Record]]:
-    """Yield every row with its name, as ``datasets`` streams it; images are decoded singly to find a broken one."""
-    datasets = import_consumer("datasets")
-    decode = datasets.Image().decode_example
-    with naming_row("the folder", "datasets cannot load it"):
-        splits = datasets.load_dataset(str(folder), streaming=True)
-    for split, rows in splits.items():
-        for number, row in enumerate(_undecoded(rows, split)):
-            where = f"{split}, row {number}"
-            with naming_row(where, "an image cannot be decoded"):
-                row |= {name: [_loaded(decode(cell)) for cell in row[name]] for name in lists}
-                row |= {name: _loaded(decode(row[name])) for name in single}
-            yield where, row
+def read_parquet(
+    check: Callable[[Record, Any], None], *, images: Sequence[str] = ("images",)
+) -> Callable[[Path, Any], Iterator[str]]:
+    """Return the reader of a Parquet form, from the function that checks a row with a processor.
+
+    Rows are streamed by ``datasets``; the columns of images are decoded one by one to find a broken one.
+    """
+
+    def read(folder: Path, processor: Any) -> Iterator[str]:
+        datasets = import_consumer("datasets")
+        decode = datasets.Image().decode_example
+        with naming_row("datasets cannot load it"):
+            splits = datasets.load_dataset(str(folder), streaming=True)
+        for split, rows in splits.items():
+            for number, row in enumerate(_undecoded(rows, split)):
+                where = f"{split}, row {number}"
+                with naming_row(where):
+                    for name in images:
+                        cells = row[name] if isinstance(row[name], list) else [row[name]]
+                        row[name] = [decode(cell).convert("RGB") for cell in cells]
+                    check(row, processor)
+                yield where
+
+    return read
 
 
 def _undecoded(rows: Any, split: str) -> Iterator[Record]:
-    with naming_row(split, "datasets cannot read it"):
+    with naming_row(f"{split}: datasets cannot read it"):
         yield from rows.decode(enable=False)
 
 
-def _loaded(image: Any) -> Any:
-    image.load()
-    return image
-
-
-def read_messages(where: str, row: Record) -> Sample:
-    """Return a row of messages as a trainer sees it."""
-    with naming_row(where, "no messages"):
-        slots = sum(part["type"] == "image" for turn in row["prompt"] for part in turn["content"])
-        said = [row["chosen"][0]["content"][0]["text"]]
-        said += [turn["content"][0]["text"] for turn in row["rejected"]]
-    images = row["images"]
-    need(true=slots == len(images), where=where, why=f"{slots} slots for {len(images)} images")
-    answers = [check_answer(text, where, side) for text, side in zip(said, ("chosen", "rejected"), strict=False)]
-    messages: list[Record] = []
-    for turn in row["prompt"]:  # without the empty fields that Arrow fills in
-        parts = [{name: given for name, given in part.items() if given is not None} for part in turn["content"]]
-        messages.append({"role": turn["role"], "content": parts})
-    return Sample(where=where, messages=messages, images=images, answers=answers)
+def check_messages(row: Record) -> None:
+    """Check a row of messages: a slot per image, and texts in the answers."""
+    slots = sum(part["type"] == "image" for turn in row["prompt"] for part in turn["content"])
+    need(slots == len(row["images"]), f"{slots} slots for {len(row['images'])} images")
+    need(row["chosen"], "no chosen messages")
+    for side in ("chosen", "rejected"):
+        for turn in row[side]:
+            check_answer(turn["content"][0]["text"], side)
 
 
 def import_consumer(name: str) -> Any:

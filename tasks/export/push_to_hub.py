@@ -108,9 +108,9 @@ def _list_owned(hub: "HfApi", to: Destination, found: Any) -> list[str]:
 
 @contextmanager
 def _asking(to: Destination) -> Generator["HfApi"]:
+    """Yield the Hub's client, silent: its lines about retries contain signed addresses, its bars are for terminals."""
     try:
-        from huggingface_hub import HfApi, get_token
-        from huggingface_hub.utils import validate_repo_id
+        from huggingface_hub import HfApi, get_token, utils
     except ImportError as error:
         raise ConfigError(f"{FIELD}: needs huggingface-hub: python -m pip install -e '.[hub]'") from error
     if "/" not in to.repository:
@@ -118,9 +118,13 @@ def _asking(to: Destination) -> Generator["HfApi"]:
     token = get_token()
     if not token:
         raise ConfigError(f"{FIELD}: no token of the Hub on this machine. {LOGIN}")
+    utils.logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        utils.disable_progress_bars()
     try:
-        with _quiet():
-            validate_repo_id(to.repository)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about cards without metadata, as of some forms
+            utils.validate_repo_id(to.repository)
             yield HfApi(library_name="pairwright")
     except PairwrightError:
         raise
@@ -128,37 +132,17 @@ def _asking(to: Destination) -> Generator["HfApi"]:
         raise _explain(error, to, token) from error
 
 
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Silence the Hub's client: its log lines about retries contain signed addresses, its bars are for terminals."""
-    from huggingface_hub import utils
-
-    level = utils.logging.get_verbosity()
-    had_bars = not utils.are_progress_bars_disabled()
-    utils.logging.set_verbosity_error()
-    if not sys.stderr.isatty():
-        utils.disable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about cards without metadata, as of some forms
-            yield
-    finally:
-        utils.logging.set_verbosity(level)
-        if had_bars:
-            utils.enable_progress_bars()
-
-
 def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
     """Return the error with its remedy, without the client's addresses and the token."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     where = f"{FIELD} {to.repository}"
+    if isinstance(error, HFValidationError):
+        return ConfigError(f"{where}: {error}")
     causes: list[BaseException] = [error]
     while cause := causes[-1].__cause__:
         causes.append(cause)
     answer = next((one for one in causes if isinstance(one, HfHubHTTPError)), None)
-    if isinstance(error, HFValidationError):
-        return ConfigError(f"{where}: {error}")
     if answer is None:
         if isinstance(error, OSError) and error.filename:
             return StoreError(f"{error.filename}: {error.strerror}")
@@ -166,10 +150,9 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
         return ServerError(f"{where}: the Hub could not be reached, or the connection broke ({text}). {GOES_ON}")
     code, said = answer.response.status_code, (answer.server_message or "").replace(token, "***").strip()
     told = f" It says: {said}" if said else ""
-    owner = to.repository.partition("/")[0]
     refusals = {
         401: f"the Hub does not accept the token. {LOGIN}.",
-        403: f"the token may not write there, or {owner} is another account. {LOGIN}.",
+        403: f"the token may not write there, or {to.repository.partition('/')[0]} is another account. {LOGIN}.",
         404: "the Hub finds no such repository, or the token may not see it.",
     }
     if code in refusals:

@@ -75,8 +75,6 @@ class About:
     """Measures of its preferences: name, value, meaning, and whether it is within its bound."""
     prompts: Sequence[str] = ()
     """Files of ``prompts/`` that its stages use."""
-    mined_by: str = ""
-    """Training run with the retriever that mined the rejected texts; empty: they are the dataset's own."""
 
 
 @dataclass

@@ -4,9 +4,11 @@ The vectors of each excluded set are an Arrow file, made by ``write_references``
 hash differs from an excluded one's in only a few bits, or if the two are similar enough in every other space; it is
 dropped with the excluded image that it matches. Without excluded sets, no vector is read.
 
-Active filters (``filter_images``) read the measures of all images, and for near-duplicates also their vectors.
+Active filters (bounds on measures, quotas of groups, near-duplicates) read the measures of all images, and for
+near-duplicates also their vectors.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -17,18 +19,23 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import ExcludeConfig
+from pairwright.schemas.filters import FiltersConfig
 from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow, QualityRow, make_key
-from pairwright.tasks.mining.filter_images import filter_images
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import read_live, stream_live
+from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses
-from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.store.vectors import KEY_TYPE, Vectors
 
 BLOCK = 128
 """Images compared with an excluded set at a time."""
 REASON, NO_VECTOR = "near-duplicate of an excluded image", "no vector"
+COLUMNS_AT_ONCE = 4096
+"""Images compared with a shard's images at a time: 50 MB of products."""
+CROWDED, COPY = "enough images of its group", "near-duplicate"
+Refused = Iterator[tuple[str, str, str]]
+"""Key, reason and detail of an image."""
 EMPTY = no_rows(schema_of(EmbeddingRow)).select(["subject", "embedder", "vector"])
 
 
@@ -84,9 +91,63 @@ def _refuse(
                 yield image, f"{names[likest]}: similarity {likeness[likest]:.4f} in every space"
 
 
+def filter_images(
+    images: Sequence[str], config: FiltersConfig, *, qualities: pa.Table, spaces: Mapping[str, Vectors]
+) -> Refused:
+    """Yield the images that are left out; ``qualities`` and ``spaces`` are those of all images."""
+    table = qualities.sort_by("subject")
+    keys = np.array(table.column("subject").to_pylist(), dtype=KEY_TYPE)
+    own = np.isin(keys, np.array(images, dtype=KEY_TYPE))
+    left = np.ones(len(keys), dtype=bool)
+    for check, bound in config.checks:
+        values = table.column(check.column).to_numpy()
+        broken = left & (values < bound if check.is_least else values > bound)
+        left &= ~broken
+        reason = f"{check.reason} (filters.{check.field}={bound:g})"
+        for at in np.flatnonzero(broken & own).tolist():
+            yield keys[at].decode(), reason, f"{check.column} {values[at]:.4g}"
+    if limit := config.max_images_per_group:
+        count: Counter[str] = Counter()
+        groups = table.column("group").to_pylist()
+        for at in np.flatnonzero(left).tolist():
+            count[groups[at]] += 1
+            left[at] = count[groups[at]] <= limit
+            if own[at] and not left[at]:
+                yield keys[at].decode(), f"{CROWDED} (filters.max_images_per_group={limit})", groups[at]
+    if config.max_similarity < 1:
+        names = table.column("name").take(np.flatnonzero(left)).to_pylist()
+        yield from _near_duplicates(keys[left], own[left], names, spaces=spaces, bound=config.max_similarity)
+
+
+def _near_duplicates(
+    keys: NDArray[np.bytes_],
+    own: NDArray[np.bool_],
+    names: Sequence[str],
+    *,
+    spaces: Mapping[str, Vectors],
+    bound: float,
+) -> Refused:
+    """Yield those of the ``own`` images that are too similar, in every space, to an image with a lower key."""
+    used = [space for name, space in spaces.items() if name != perceptual_hash.NAME]
+    there = np.flatnonzero(np.logical_and.reduce([np.isin(keys, space.keys) for space in used]))
+    rows = [np.searchsorted(space.keys, keys[there]) for space in used]
+    wanted = np.flatnonzero(own[there])
+    mine = [space.matrix[at[wanted]].astype(np.float32) for space, at in zip(used, rows, strict=True)]
+    for start in range(0, int(wanted.max(initial=0)), COLUMNS_AT_ONCE):
+        some = slice(start, start + COLUMNS_AT_ONCE)
+        alike = np.arange(len(there))[some] < wanted[:, None]
+        for space, at, vectors in zip(used, rows, mine, strict=True):
+            alike &= vectors @ space.matrix[at[some]].astype(np.float32).T >= bound
+        found = alike.any(axis=1)
+        likest = there[alike.argmax(axis=1)[found] + start].tolist()
+        for place, other in zip(there[wanted[found]].tolist(), likest, strict=True):
+            yield bytes(keys[place]).decode(), f"{COPY} (filters.max_similarity={bound:g})", f"of {names[other]}"
+        wanted, mine = wanted[~found], [vectors[~found] for vectors in mine]
+
+
 def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     """Write the excluded set that a settled build has embedded; return the file's name, a hash of its content."""
-    names = {row.key: row.name for row in read_live(build, images, ImageRow, without=("image", "graph"))}
+    names = {row.key: row.name for row in find_live(build, images, ImageRow, without=("image", "graph"))}
     tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
     table = pa.concat_tables(tables).sort_by([("embedder", "ascending"), ("subject", "ascending")])
     column = pa.array([names[key] for key in table.column("subject").to_pylist()], pa.string())

@@ -16,7 +16,7 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.dinov2_embedder import pin_dinov2
-from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, Prepare, make_embedder, to_unit
+from pairwright.tasks.models.embedders import WITH_WEIGHTS, Prepare, make_embedder, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
 from pairwright.tasks.store.stage import Stage
@@ -30,30 +30,29 @@ Parts = tuple[NDArray[Any], ...]
 def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[EmbeddingRow | Dropped]:
     """Yield each image's vector in each space, in the configured order, then its perceptual hash."""
     embedders = [make_embedder(name, config) for name in _names(config)]
-    on_gpu = _has_weights(config) and count_gpus() > 0
     prepare = by_image(partial(_parts, [embedder.prepare for embedder in embedders]))
-    work = partial(_embedded, embedders)
-    yield from in_groups([(row, row) for row in rows], prepare, work, on_gpu=on_gpu, size=GROUP)
+
+    def embed(images: Sequence[Ready[ImageRow, Parts]]) -> Iterator[EmbeddingRow]:
+        matrices = [embedder.encode([image.part[n] for image in images]) for n, embedder in enumerate(embedders)]
+        for place, image in enumerate(images):
+            for embedder, matrix in zip(embedders, matrices, strict=True):
+                key = image.row.key
+                unit, norm = to_unit(matrix[place], f"embedding.{embedder.name}: {embedder.version}, of image {key}")
+                yield EmbeddingRow(
+                    key=make_key("embedding", key, embedder.name, embedder.version),
+                    source_key=key,
+                    subject=key,
+                    embedder=embedder.name,
+                    vector=unit,
+                    norm=norm,
+                )
+
+    on_gpu = _has_weights(config) and count_gpus() > 0
+    yield from in_groups([(row, row) for row in rows], prepare, embed, on_gpu=on_gpu, size=GROUP)
 
 
 def _parts(steps: Sequence[Prepare], seen: Seen) -> Parts:
     return tuple(step(seen.pixels) for step in steps)
-
-
-def _embedded(embedders: Sequence[Embedder], images: Sequence[Ready[ImageRow, Parts]]) -> Iterator[EmbeddingRow]:
-    matrices = [embedder.encode([image.part[n] for image in images]) for n, embedder in enumerate(embedders)]
-    for place, image in enumerate(images):
-        for embedder, matrix in zip(embedders, matrices, strict=True):
-            key = image.row.key
-            unit, norm = to_unit(matrix[place], f"embedding.{embedder.name}: {embedder.version}, of image {key}")
-            yield EmbeddingRow(
-                key=make_key("embedding", key, embedder.name, embedder.version),
-                source_key=key,
-                subject=key,
-                embedder=embedder.name,
-                vector=unit,
-                norm=norm,
-            )
 
 
 def name_models(config: EmbeddingConfig) -> tuple[str, ...]:

@@ -22,28 +22,20 @@ MAX_CHARACTERS = 20_000
 def find_nouns(rows: Sequence[ImageRow], config: NounsConfig) -> Iterator[NounsRow | Dropped]:
     """Yield the nouns of each image, or the reason why it has none."""
     model = name_model(config)[0]
-    found = find_nouns_of((caption for row in rows if not _refuse(row) for caption in row.captions), config)
-    for row in rows:
-        if refused := _refuse(row):
-            yield refused
-            continue
-        nouns = tuple(sorted(set().union(*islice(found, len(row.captions)))))
-        if nouns:
+    measured = [(row, sum(map(len, row.captions))) for row in rows]
+    read = (caption for row, length in measured if length <= MAX_CHARACTERS for caption in row.captions if length)
+    found = find_nouns_of(read, config)
+    for row, length in measured:
+        if not length:
+            yield Dropped(source_key=row.key, reason="no captions", detail=row.name)
+        elif length > MAX_CHARACTERS:
+            yield Dropped(source_key=row.key, reason="captions too long", detail=f"{row.name}: {length:,} characters")
+        elif nouns := tuple(sorted(set().union(*islice(found, len(row.captions))))):
             key = make_key("nouns", row.key, model, *nouns)
             yield NounsRow(key=key, source_key=row.key, subject=row.key, nouns=nouns, model=model)
         else:
-            yield Dropped(
-                source_key=row.key, reason="no nouns in captions", detail=f"{row.name}: {row.captions[0]:.80}"
-            )
-
-
-def _refuse(row: ImageRow) -> Dropped | None:
-    length = sum(map(len, row.captions))
-    if not length:
-        return Dropped(source_key=row.key, reason="no captions", detail=row.name)
-    if length > MAX_CHARACTERS:
-        return Dropped(source_key=row.key, reason="captions too long", detail=f"{row.name}: {length:,} characters")
-    return None
+            detail = f"{row.name}: {row.captions[0]:.80}"
+            yield Dropped(source_key=row.key, reason="no nouns in captions", detail=detail)
 
 
 STAGE = Stage(

@@ -5,13 +5,12 @@ On the image, scaled down to ``SIDE`` if larger: sharpness is the variance of th
 CLIP vectors. Bounds apply to stored measures, so that other bounds measure nothing again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairwright.schemas.filters import HeadsConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, QualityRow, group_of, make_key
@@ -26,25 +25,11 @@ HEADS = ("aesthetic", "unsafe")
 NO_VECTOR = "no vector"
 
 
-def _sharpness(grey: NDArray[np.uint8]) -> float:
-    import cv2
-
-    return float(cv2.Laplacian(grey, cv2.CV_64F).var())
-
-
-MEASURES: Mapping[str, Callable[[NDArray[np.uint8]], float]] = {
-    "sharpness": _sharpness,
-    "dark": lambda grey: float(np.mean(grey < DARK)),
-    "bright": lambda grey: float(np.mean(grey > BRIGHT)),
-}
-"""Measures of the ``(h, w)`` grey values; columns of ``QualityRow``."""
-
-
 def measure_images(
     rows: Sequence[ImageRow], config: HeadsConfig, *, vectors: Mapping[str, tuple[EmbeddingRow, ...]] | None = None
 ) -> Iterator[QualityRow | Dropped]:
     """Yield the measures of each image; heads need ``vectors``."""
-    heads = dict(_heads(config))
+    heads = _load_heads(config)
     measured = prepare_ahead([(row, row) for row in rows], by_image(_measure), on_gpu=False)
     for row, made in zip(rows, measured, strict=True):
         own = [one.vector for one in (vectors or {}).get(row.key, ()) if one.embedder == "clip"]
@@ -69,19 +54,23 @@ def measure_images(
 
 
 def _measure(seen: Seen) -> dict[str, float]:
+    """Return the columns of ``QualityRow`` that are measured on an image's grey values."""
     import cv2
 
     grey = cv2.cvtColor(seen.pixels, cv2.COLOR_RGB2GRAY)
     if (scale := SIDE / max(grey.shape)) < 1:
         size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    return {name: measure(grey.astype(np.uint8)) for name, measure in MEASURES.items()}
+    dark, bright = float(np.mean(grey < DARK)), float(np.mean(grey > BRIGHT))
+    return {"sharpness": float(cv2.Laplacian(grey, cv2.CV_64F).var()), "dark": dark, "bright": bright}
 
 
-def _heads(config: HeadsConfig) -> Iterator[tuple[str, VectorHead]]:
-    for name in HEADS:
-        if path := getattr(config, name):
-            yield name, load_head(f"filters.heads.{name}", path, getattr(config, f"{name}_revision"))
+def _load_heads(config: HeadsConfig) -> dict[str, VectorHead]:
+    named = {name: path for name in HEADS if (path := getattr(config, name))}
+    return {
+        name: load_head(f"filters.heads.{name}", path, getattr(config, f"{name}_revision"))
+        for name, path in named.items()
+    }
 
 
 def pin_heads(config: HeadsConfig) -> HeadsConfig:
@@ -91,7 +80,7 @@ def pin_heads(config: HeadsConfig) -> HeadsConfig:
         if path := absolute(getattr(config, name)):
             found |= {name: path, f"{name}_revision": identify_head(f"filters.heads.{name}", path)}
     pinned = config.model_copy(update=found)
-    dict(_heads(pinned))
+    _load_heads(pinned)
     return pinned
 
 

@@ -12,7 +12,7 @@ Memory: the features of all candidates of a shard, in float32.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,52 +51,52 @@ def pair_neighbours(
             yield from _pairs(found, next(labels), config=config, vectors=vectors)
 
 
-def _without_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NeighbourRow:
-    """Leave out neighbours that are copies of the anchor."""
-    if not config.min_hash_distance:
-        return row
-    keys = sorted(set().union(*row.neighbours))
-    space = vectors[perceptual_hash.NAME]
-    own, *_ = space.matrix[space.rows_of([row.subject])]
-    differing = perceptual_hash.count_differing_bits(space.matrix[space.rows_of(keys)], own)
-    copies = {key for key, bits in zip(keys, differing.tolist(), strict=True) if bits < config.min_hash_distance}
-    kept = [[place for place, key in enumerate(keys) if key not in copies] for keys in row.neighbours]
-    return replace(
-        row,
-        neighbours=tuple(tuple(keys[p] for p in places) for keys, places in zip(row.neighbours, kept, strict=True)),
-        similarities=tuple(tuple(s[p] for p in places) for s, places in zip(row.similarities, kept, strict=True)),
-    )
-
-
-def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> Candidates | Dropped:
+def _candidates(found: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> Candidates | Dropped:
     """Apply the filters of steps 3 to 5."""
-    row = _without_copies(all_found, config, vectors)
-    if any(all_found.neighbours) and not any(row.neighbours):
-        reason = f"only near-identical neighbours (mining.min_hash_distance={config.min_hash_distance})"
-        return _dropped(row, reason, f"{len(set().union(*all_found.neighbours))} of them")
+
+    def dropped(reason: str, detail: str) -> Dropped:
+        return Dropped(source_key=found.key, reason=reason, detail=detail)
+
+    def too_far(name: str, worst: float) -> Dropped:
+        setting = (
+            f"mining.min_worst_similarity={config.min_worst_similarity:g}, mining.check_worst={config.check_worst}"
+        )
+        return dropped(f"one of its neighbours too far in {name} ({setting})", f"worst {worst:.4f}")
+
+    copies = _find_copies(found, config, vectors)
     spaces = [
-        dict(zip(keys, values, strict=True)) for keys, values in zip(row.neighbours, row.similarities, strict=True)
+        {key: value for key, value in zip(keys, values, strict=True) if key not in copies}
+        for keys, values in zip(found.neighbours, found.similarities, strict=True)
     ]
-    if (reason := _refuse_set(row, spaces, config)) is not None:
-        return reason
+    if copies and not any(spaces):
+        reason = f"only near-identical neighbours (mining.min_hash_distance={config.min_hash_distance})"
+        return dropped(reason, f"{len(set().union(*found.neighbours))} of them")
+    for name, space in zip(found.embedders, spaces, strict=True):  # the set filter
+        if not space:
+            return dropped("no neighbours", name)
+        if max(space.values()) < config.min_best_similarity:
+            bound = f"(mining.min_best_similarity={config.min_best_similarity:g})"
+            return dropped(f"nothing similar enough in {name} {bound}", f"best {max(space.values()):.4f}")
+        if config.check_worst == "before" and min(space.values()) < config.min_worst_similarity:
+            return too_far(name, min(space.values()))
     low, high = config.min_similarity, config.max_similarity
     bands = [{key: value for key, value in space.items() if low <= value <= high} for space in spaces]
-    for name, band in zip(row.embedders, bands, strict=True):
+    for name, band in zip(found.embedders, bands, strict=True):
         if config.check_worst == "after" and band and min(band.values()) < config.min_worst_similarity:
-            return _too_far(row, name, min(band.values()), config)
+            return too_far(name, min(band.values()))
     keys = tuple(sorted(set.intersection(*(set(band) for band in bands))))
     if not keys:
         parts: list[str] = []
-        for name, space in zip(row.embedders, spaces, strict=True):
+        for name, space in zip(found.embedders, spaces, strict=True):
             far, near = (sum(value < low for value in space.values()), sum(value > high for value in space.values()))
             span = f"of {min(space.values()):.4f} to {max(space.values()):.4f}"
             parts.append(f"{name}: {len(space)} neighbours {span}, {far} too far, {near} too near")
         bounds = f"(mining.min_similarity={low:g}, mining.max_similarity={high:g})"
-        return _dropped(row, f"no neighbour as similar as a pair may be {bounds}", "; ".join(parts))
+        return dropped(f"no neighbour as similar as a pair may be {bounds}", "; ".join(parts))
     similarities = np.array([[band[key] for band in bands] for key in keys])
     strangers = [sorted(space.values(), reverse=True)[config.group : config.group + STRANGERS] for space in spaces]
     if config.max_ratio == 1 or not all(strangers):
-        return Candidates(row, keys, similarities)
+        return Candidates(found, keys, similarities)
     weights = np.square(config.weights) / np.square(config.weights).sum()
     far = 1 - np.array([np.mean(space) for space in strangers]) @ weights
     ratios = (1 - similarities @ weights) / max(far, np.finfo(np.float64).tiny)
@@ -104,26 +104,19 @@ def _candidates(all_found: NeighbourRow, config: MiningConfig, vectors: Mapping[
     near = near[ratios[near] <= config.max_ratio]
     if not near.size:
         reason = f"no candidate nearer than strangers (mining.max_ratio={config.max_ratio:g})"
-        return _dropped(row, reason, f"{ratios.min():.2f} of their distance at the least")
-    return Candidates(row, tuple(keys[place] for place in near), similarities[near])
+        return dropped(reason, f"{ratios.min():.2f} of their distance at the least")
+    return Candidates(found, tuple(keys[place] for place in near), similarities[near])
 
 
-def _refuse_set(row: NeighbourRow, spaces: Sequence[Mapping[str, float]], config: MiningConfig) -> Dropped | None:
-    """Apply the set filter of each space in turn."""
-    for name, space in zip(row.embedders, spaces, strict=True):
-        if not space:
-            return _dropped(row, "no neighbours", name)
-        if max(space.values()) < config.min_best_similarity:
-            reason = f"nothing similar enough in {name} (mining.min_best_similarity={config.min_best_similarity:g})"
-            return _dropped(row, reason, f"best {max(space.values()):.4f}")
-        if config.check_worst == "before" and min(space.values()) < config.min_worst_similarity:
-            return _too_far(row, name, min(space.values()), config)
-    return None
-
-
-def _too_far(row: NeighbourRow, name: str, worst: float, config: MiningConfig) -> Dropped:
-    bound = f"(mining.min_worst_similarity={config.min_worst_similarity:g}, mining.check_worst={config.check_worst})"
-    return _dropped(row, f"one of its neighbours too far in {name} {bound}", f"worst {worst:.4f}")
+def _find_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> set[str]:
+    """Return the neighbours that are copies of the anchor."""
+    keys = sorted(set().union(*row.neighbours))
+    if not config.min_hash_distance or not keys:
+        return set()
+    space = vectors[perceptual_hash.NAME]
+    own, *_ = space.matrix[space.rows_of([row.subject])]
+    differing = perceptual_hash.count_differing_bits(space.matrix[space.rows_of(keys)], own)
+    return {key for key, bits in zip(keys, differing.tolist(), strict=True) if bits < config.min_hash_distance}
 
 
 def _cluster(
@@ -186,10 +179,6 @@ def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str,
     others = np.array([space.norms[space.rows_of(found.keys)] for space in spaces], dtype=np.float64).T
     length = np.sqrt((weights * anchor**2).sum() * (weights * others**2).sum(axis=1))
     return (weights * anchor * others * found.similarities).sum(axis=1) / np.maximum(length, np.finfo(np.float64).tiny)
-
-
-def _dropped(row: NeighbourRow, reason: str, detail: str) -> Dropped:
-    return Dropped(source_key=row.key, reason=reason, detail=detail)
 
 
 STAGE = Stage(

@@ -55,36 +55,32 @@ def pair_nouns(
     numbers = {key: number for number, key in enumerate(index.keys)}
     for row in rows:
         anchor = numbers[row.subject]
+        ours = index.nouns_of(anchor)
         partners = draw_partners(index, anchor, config)
-        yield from (_pair(row, index, anchor=anchor, other=other) for other in partners)
+        for other in partners:
+            theirs = index.nouns_of(other)
+            shared = set(ours).intersection(theirs)
+            cosine = float(np.float32(len(shared) / (len(ours) * len(theirs)) ** 0.5))
+            first, second = sorted((row.subject, index.keys[other]))
+            key = make_key("pair", first, second)
+            yield PairRow(
+                key=key,
+                source_key=row.key,
+                subject=key,
+                first=first,
+                second=second,
+                origin="noun-overlap",
+                anchor=row.subject,
+                cluster=-1,
+                embedders=(MEASURE,),
+                similarities=(cosine,),
+                similarity=cosine,
+                shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
+            )
         if not partners:
-            nouns = index.nouns_of(anchor)
-            why = "too few nouns" if len(nouns) < config.levels[0] else "no image shares enough nouns"
-            reason = f"{why} (noun_pairs.levels={config.levels[0]})"
-            detail = f"{len(nouns)}: {', '.join(sorted(index.words[noun] for noun in nouns)):.200}"
-            yield Dropped(source_key=row.key, reason=reason, detail=detail)
-
-
-def _pair(row: NounsRow, index: NounIndex, *, anchor: int, other: int) -> PairRow:
-    ours, theirs = index.nouns_of(anchor), index.nouns_of(other)
-    shared = set(ours).intersection(theirs)
-    cosine = float(np.float32(len(shared) / (len(ours) * len(theirs)) ** 0.5))
-    first, second = sorted((row.subject, index.keys[other]))
-    key = make_key("pair", first, second)
-    return PairRow(
-        key=key,
-        source_key=row.key,
-        subject=key,
-        first=first,
-        second=second,
-        origin="noun-overlap",
-        anchor=row.subject,
-        cluster=-1,
-        embedders=(MEASURE,),
-        similarities=(cosine,),
-        similarity=cosine,
-        shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
-    )
+            why = "too few nouns" if len(ours) < config.levels[0] else "no image shares enough nouns"
+            detail = f"{len(ours)}: {', '.join(sorted(index.words[noun] for noun in ours)):.200}"
+            yield Dropped(source_key=row.key, reason=f"{why} (noun_pairs.levels={config.levels[0]})", detail=detail)
 
 
 def build_index(images: pa.Table, config: NounPairsConfig) -> NounIndex:
@@ -109,26 +105,20 @@ def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> lis
     def rank(other: int) -> int:
         return xxhash.xxh3_64_intdigest((index.keys[anchor] + index.keys[other]).encode(), config.seed)
 
-    found = _candidates(index, anchor, config)
-    shared = index.nouns[found] @ index.nouns[[anchor]].toarray()[0]
-    levels = np.searchsorted(np.array(config.levels), shared, side="right")
-    members = [found[levels == level].tolist() for level in range(1, len(config.levels) + 1)]
-    return [other for some in members for other in nsmallest(config.pairs_per_level, some, key=rank)]
-
-
-def _candidates(index: NounIndex, anchor: int, config: NounPairsConfig) -> NDArray[np.int64]:
-    """Return the distinct images to compare with the anchor."""
-    found: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
-    left = config.max_candidates
-    nouns = index.nouns_of(anchor)
+    parts: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
+    left, nouns = config.max_candidates, index.nouns_of(anchor)
     # An image that shares n nouns has one of any all but n - 1 of the anchor's: the n - 1 commonest are not needed.
     for noun in nouns[: max(len(nouns) - config.levels[0] + 1, 0)]:
         having = _entries(index.images, noun)
         place = int(np.searchsorted(having, anchor))
         following = np.concatenate([having[place + 1 : place + 1 + left], having[: min(place, left)]])[:left]
-        found.append(following)
+        parts.append(following)
         left -= len(following)
-    return np.unique(np.concatenate(found)).astype(np.int64)
+    found = np.unique(np.concatenate(parts)).astype(np.int64)
+    shared = index.nouns[found] @ index.nouns[[anchor]].toarray()[0]
+    levels = np.searchsorted(np.array(config.levels), shared, side="right")
+    members = [found[levels == level].tolist() for level in range(1, len(config.levels) + 1)]
+    return [other for some in members for other in nsmallest(config.pairs_per_level, some, key=rank)]
 
 
 def _entries(matrix: Any, row: int) -> NDArray[np.int32]:

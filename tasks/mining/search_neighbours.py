@@ -7,7 +7,6 @@ measured on a sample and stored in the rows, with a warning below 0.99.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,32 +23,49 @@ from pairwright.tasks.store.vectors import Vectors
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Found:
-    """Result in one space: per row the positions of its neighbours in the matrix, padded with -1, and products."""
-
-    near: NDArray[np.int64]
-    products: NDArray[np.float32]
-    cells: int = 0
-    recall: float = 1.0
-
-
 def search_neighbours(
     rows: Sequence[Row], config: SearchConfig, *, vectors: Mapping[str, Vectors]
 ) -> Iterator[NeighbourRow]:
     """Yield the ``k`` nearest other images of each row's ``subject`` in every space."""
     vectors = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
-    images = [row.subject for row in rows]
+    images, names, spaces = [row.subject for row in rows], tuple(vectors), tuple(vectors.values())
     found = [_search(images, config, space=space, name=name) for name, space in vectors.items()]
+    cells = tuple(cells for _, _, cells, _ in found)
+    recalls = tuple(float(np.float32(recall)) for *_, recall in found)
     for place, row in enumerate(rows):
-        yield _row(row, place, found=found, vectors=vectors, config=config)
+        neighbours: tuple[tuple[str, ...], ...] = ()
+        similarities: tuple[tuple[float, ...], ...] = ()
+        for space, (near, products, *_) in zip(spaces, found, strict=True):
+            own = near[place][near[place] >= 0]
+            neighbours += (tuple(key.decode() for key in space.keys[own].tolist()),)
+            # A unit vector rounded to float16 may be longer than 1; a cosine may not.
+            similarities += (tuple(np.clip(products[place][: len(own)], -1, 1).tolist()),)
+        yield NeighbourRow(
+            key=make_key("neighbours", row.subject, repr(names), repr(neighbours), repr(similarities)),
+            source_key=row.key,
+            subject=row.subject,
+            embedders=names,
+            neighbours=neighbours,
+            similarities=similarities,
+            cells=cells,
+            recalls=recalls,
+            cut_off=any(
+                len(values) == config.k < len(space.keys) - 1 and values[-1] >= config.min_similarity
+                for values, space in zip(similarities, spaces, strict=True)
+            ),
+        )
 
 
-def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str) -> Found:
-    """Search exactly, or in the index; the worker that makes the index for all also measures its recall."""
+def _search(
+    images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str
+) -> tuple[NDArray[np.int64], NDArray[np.float32], int, float]:
+    """Return per image the places of its neighbours in the matrix, padded with -1, and products; cells and recall.
+
+    The search is exact, or in the index; the worker that makes the index for all also measures its recall.
+    """
     rows = space.rows_of(images)
     if len(space.matrix) <= config.max_exact_images:
-        return Found(*top_k(space.matrix, rows, k=config.k))
+        return *top_k(space.matrix, rows, k=config.k), 0, 1.0
     with TemporaryDirectory() as folder:
         place = space.index or Path(folder)
         index = open_index(space.matrix, place)
@@ -64,34 +80,7 @@ def _search(images: Sequence[str], config: SearchConfig, *, space: Vectors, name
             log.warning(text, about, recall, LEAST_RECALL, probes, index.nlist)
         else:
             log.info("%s, with %d of %d cells probed", about, probes, index.nlist)
-    return Found(near, products, index.nlist, recall)
-
-
-def _row(
-    row: Row, place: int, *, found: Sequence[Found], vectors: Mapping[str, Vectors], config: SearchConfig
-) -> NeighbourRow:
-    spaces = tuple(vectors.values())
-    near = [one.near[place][one.near[place] >= 0] for one in found]
-    neighbours = tuple(
-        tuple(key.decode() for key in space.keys[own].tolist()) for space, own in zip(spaces, near, strict=True)
-    )
-    # A unit vector rounded to float16 may be longer than 1; a cosine may not.
-    cosines = [np.clip(one.products[place][: len(own)], -1, 1) for one, own in zip(found, near, strict=True)]
-    similarities = tuple(tuple(values.tolist()) for values in cosines)
-    return NeighbourRow(
-        key=make_key("neighbours", row.subject, repr(tuple(vectors)), repr(neighbours), repr(similarities)),
-        source_key=row.key,
-        subject=row.subject,
-        embedders=tuple(vectors),
-        neighbours=neighbours,
-        similarities=similarities,
-        cells=tuple(one.cells for one in found),
-        recalls=tuple(float(np.float32(one.recall)) for one in found),
-        cut_off=any(
-            len(values) == config.k < len(space.keys) - 1 and values[-1] >= config.min_similarity
-            for values, space in zip(similarities, spaces, strict=True)
-        ),
-    )
+    return near, products, index.nlist, recall
 
 
 STAGE = Stage(

@@ -16,13 +16,12 @@ import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
-from pairwright.schemas.rows import AdmittedRow, Dropped, ImageRow, PairRow, group_of
+from pairwright.schemas.rows import AdmittedRow, Dropped, ImageRow, PairRow, Row, group_of
 from pairwright.tasks.store.stage import Stage, Uses
 
 EXCLUDED, HUB = "an image of the pair is excluded or has no vector", "image in too many pairs"
 FULL = "group in too many pairs"
 COLUMNS = ("key", "first", "second", "similarity")
-REST = tuple(name for name in schema_of(PairRow).names if name not in COLUMNS)
 NONE = no_rows(schema_of(PairRow)).select(COLUMNS)
 NAMES = ("key", "name", "group")
 NO_IMAGES = no_rows(schema_of(ImageRow)).select(NAMES)
@@ -87,29 +86,20 @@ def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[st
 
 def fit_stage(stage: Stage, config: UnitingConfig) -> Stage:
     """Return the stage for a configuration: only limits need all pairs, only exclusion needs the images."""
-    uses = (*((ADMITTED,) if config.excludes else ()), *(EVERYTHING if config.limits else ()))
-    if config.limits and config.excludes:
-        uses = (*uses, ALL_ADMITTED)
-    if config.max_pairs_per_group:
-        uses = (*uses, ALL_IMAGES)
+    needed = {
+        "admitted": config.excludes,
+        "all_admitted": config.limits and config.excludes,
+        "all_images": bool(config.max_pairs_per_group),
+    }
+    uses = tuple(use for use in stage.uses if needed.get(use.argument, config.limits))
     return replace(stage, uses=uses, whole=config.limits)
 
 
-ADMITTED = Uses(table="admitted", row=AdmittedRow, on="images", counts=True)
-EVERYTHING = tuple(
-    Uses(table=table, row=PairRow, kind="table", without=REST, name=name)
-    for table, name in (("given_pairs", "given"), ("similar_pairs", "similar"), ("noun_pairs", "by_nouns"))
-)
-ALL_ADMITTED = Uses(
-    table="admitted", row=AdmittedRow, kind="table", without=("subject", "source_key"), name="all_admitted"
-)
-ALL_IMAGES = Uses(
-    table="images",
-    row=ImageRow,
-    kind="table",
-    without=tuple(name for name in schema_of(ImageRow).names if name not in NAMES),
-    name="all_images",
-)
+def _all(table: str, row: type[Row], columns: Sequence[str], name: str) -> Uses:
+    without = tuple(column for column in schema_of(row).names if column not in columns)
+    return Uses(table=table, row=row, kind="table", without=without, name=name)
+
+
 STAGE = Stage(
     name="pairs",
     version=2,
@@ -118,7 +108,14 @@ STAGE = Stage(
     writes=PairRow,
     function=unite_pairs,
     config="uniting",
-    uses=(ADMITTED, *EVERYTHING, ALL_ADMITTED, ALL_IMAGES),
+    uses=(
+        Uses(table="admitted", row=AdmittedRow, on="images", counts=True),
+        _all("given_pairs", PairRow, COLUMNS, "given"),
+        _all("similar_pairs", PairRow, COLUMNS, "similar"),
+        _all("noun_pairs", PairRow, COLUMNS, "by_nouns"),
+        _all("admitted", AdmittedRow, ("key",), "all_admitted"),
+        _all("images", ImageRow, NAMES, "all_images"),
+    ),
     fit=fit_stage,
     rows_per_shard=20_000,
 )

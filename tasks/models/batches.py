@@ -5,6 +5,7 @@ Another batch size changes a vector by the rounding of its float32 sums: cosines
 
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from torch import Tensor, device
 
 log = logging.getLogger(__name__)
+NO_MEMORY = (
+    "not enough memory", "can't allocate memory", "out of memory", "alloc_failed", "unable to find an engine",
+    "unable to find a valid cudnn",
+)  # fmt: skip
+"""Words of PyTorch, of cuBLAS, and of cuDNN without room for any algorithm."""
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
@@ -40,22 +46,21 @@ class Batches:
         """Yield the result of ``work`` for each batch; ``ModelError`` where a single item does not fit."""
         place = 0
         while place < len(items):
-            batch, said = items[place : place + self.size], ""
+            batch = items[place : place + self.size]
             try:
                 made = work(batch)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                made, said = None, str(error)
-            if made is None:  # outside the handler, which keeps memory alive
-                self._halve(len(batch), said)
+                traceback.clear_frames(error.__traceback__)  # its variables keep memory alive
+                self._halve(len(batch), error)
                 continue
             yield made
             place += len(batch)
 
-    def _halve(self, size: int, said: str) -> None:
+    def _halve(self, size: int, error: Exception) -> None:
         if size == 1:
-            raise ModelError(f"out of memory with a single image: use a smaller model, or fewer run.workers ({said})")
+            raise ModelError(f"out of memory with a single image: use a smaller model, or fewer run.workers ({error})")
         self.size = size // 2
         torch = sys.modules.get("torch")  # whoever fills a GPU has loaded it
         if torch and torch.cuda.is_available():
@@ -85,8 +90,5 @@ class Encoder:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means that a device or the machine has no memory left."""
-    words = str(error).lower()
-    said = ("not enough memory", "can't allocate memory", "out of memory", "alloc_failed")  # cuBLAS says the last
-    said = (*said, "unable to find an engine", "unable to find a valid cudnn")  # cuDNN, without room for any algorithm
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return is_named or any(one in words for one in said)
+    return is_named or any(words in str(error).lower() for words in NO_MEMORY)

@@ -1,24 +1,15 @@
-"""Check packages, GPUs and weights: what is installed, and the commands for the rest.
-
-PyTorch is loaded in a separate process: a mismatch of driver and build may end it.
-"""
+"""Check packages and GPUs: what is installed, and the commands for the rest."""
 
 import importlib.util
-import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.devices import DRIVERS
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +28,6 @@ warning = partial(Check, state="warning")
 missing = partial(Check, state="missing")
 
 PROJECT = "pairwright"
-LOAD_SECONDS = 30.0
-LOOK = """
-import json, torch
-found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-names = [torch.cuda.get_device_properties(n) for n in range(found)]
-print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or torch.version.hip or "",
-                  "gpus": [{"name": p.name, "memory": p.total_memory} for p in names]}))
-"""
 
 
 def check_packages(extras: Sequence[str]) -> Iterator[Check]:
@@ -59,20 +42,23 @@ def check_packages(extras: Sequence[str]) -> Iterator[Check]:
     for extra in ("", *extras):
         marker = f'extra == "{extra}"' if extra else "None"
         own = [one for one in wanted if one.name != PROJECT and marker in str(one.marker)]
-        name = extra or "core"
-        if wrong := "; ".join(filter(None, map(_fault, own))):
-            yield missing("packages", name, wrong, mend=_install(extras))
+        here = {one.name: _find_version(one.name) for one in own}
+        wrong = [
+            one for one in own if not here[one.name] or not one.specifier.contains(here[one.name], prereleases=True)
+        ]
+        said = ", ".join(f"{one.name} {here[one.name] or 'is not installed'}" for one in wrong or own)
+        if wrong:
+            said = f"{said}; needed: {', '.join(f'{one.name}{one.specifier}' for one in wrong)}"
+            yield missing("packages", extra or "core", said, mend=_install(extras))
         else:
-            yield ok("packages", name, ", ".join(f"{one.name} {version(one.name)}" for one in own))
+            yield ok("packages", extra or "core", said)
 
 
-def _fault(wanted: "Requirement") -> str:
+def _find_version(name: str) -> str:
     try:
-        here = version(wanted.name)
+        return version(name)
     except PackageNotFoundError:
-        return f"{wanted.name} is not installed"
-    fits = wanted.specifier.contains(here, prereleases=True)
-    return "" if fits else f"{wanted.name} is {here}, not {wanted.specifier}"
+        return ""
 
 
 def _install(extras: Sequence[str]) -> str:
@@ -90,11 +76,7 @@ def require_faiss() -> None:
 
 def faiss_extra() -> str:
     """Return the extra of the installed Faiss; both builds share a folder, so only one can be installed."""
-    try:
-        version("faiss-gpu")
-    except PackageNotFoundError:
-        return "cpu"
-    return "gpu"
+    return "gpu" if _find_version("faiss-gpu") else "cpu"
 
 
 def check_gpus(*, needed: bool) -> Iterator[Check]:
@@ -105,26 +87,16 @@ def check_gpus(*, needed: bool) -> Iterator[Check]:
         yield warning("machine", "GPU", said) if needed else ok("machine", "GPU", said)
         return
     yield ok("machine", "GPU driver", f"{driver} found")
-    if importlib.util.find_spec("torch") is None:
-        said = "PyTorch is not installed: the GPU is unused"
-        yield warning("machine", "GPU", said, mend=_install(["gpu", "models"]))
-    else:
-        yield _ask_torch()
-
-
-def _ask_torch() -> Check:
-    words, mend = [sys.executable, "-c", LOOK], _install(["gpu", "models"])
+    mend = _install(["gpu", "models"])
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LOAD_SECONDS, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return warning("machine", "GPU", f"PyTorch did not load in {LOAD_SECONDS:.0f} s")
-    try:
-        found = json.loads(done.stdout)
-    except ValueError:
-        last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-        return missing("machine", "GPU", f"PyTorch does not load: {last}", mend=mend)
-    gpus = [f"{gpu['name']}, {gpu['memory'] / 1e9:.0f} GB" for gpu in found["gpus"]]
-    built = f"PyTorch {found['version']}" + (f" for CUDA {found['cuda']}" if found["cuda"] else " for CPUs only")
+        import torch
+    except (ImportError, OSError) as error:
+        yield warning("machine", "GPU", f"unused: PyTorch does not load: {error}", mend=mend)
+        return
+    built = f"PyTorch {torch.__version__} for " + (f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only")
+    gpus = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
     if not gpus:
-        return warning("machine", "GPU", f"{built} finds none despite the driver", mend=mend)
-    return ok("machine", "GPU", f"{'; '.join(gpus)} ({built})")
+        yield warning("machine", "GPU", f"{built} finds none despite the driver", mend=mend)
+    else:
+        names = "; ".join(f"{gpu.name}, {gpu.total_memory / 1e9:.0f} GB" for gpu in gpus)
+        yield ok("machine", "GPU", f"{names} ({built})")

@@ -5,14 +5,13 @@ of a machine), as dictionaries of tensors. Needs PyTorch.
 """
 
 import logging
-import warnings
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.weights import loading, summarise
+from pairwright.tasks.models.weights import loading
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,38 +33,24 @@ class _Unused:
 def read_checkpoint(path: Path, *, field: str, under: str = "", idle: Collection[str] = ()) -> dict[str, "Tensor"]:
     """Return a checkpoint's tensors by name, on the CPU: safetensors by its ending, else ``torch.save``'s format.
 
-    Args:
-        path: the file.
-        field: the setting that names it, for messages.
-        under: key of the weights in a training state, such as ``model``, used where present.
-        idle: classes that a training state may name beside the weights; they are never made.
+    ``under`` is the key of the weights in a training state, such as ``model``, used where present; ``idle`` are classes
+    that a training state may name beside the weights: they are never made.
     """
-    try:
-        loaded = _load(path, idle)
-    except Exception as error:  # torch, safetensors, zipfile and the system raise errors of many kinds
-        raise ModelError(f"{field}: {path} cannot be read as a checkpoint: {summarise(error)}") from error
-    values = loaded[under] if under and isinstance(loaded, Mapping) and under in loaded else loaded
-    if not isinstance(values, Mapping) or not values:
-        found = "nothing" if values is None or values == {} else f"a {type(values).__name__}"
-        raise ModelError(f"{field}: {path} is not loaded: it holds {found}, not named tensors")
     import torch
+    from safetensors.torch import load_file
 
+    with loading(field, path), torch.serialization.safe_globals([(_Unused, name) for name in idle]):
+        if path.suffix.lower() == ".safetensors":
+            loaded = load_file(path, device="cpu")
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    values = loaded[under] if under and isinstance(loaded, Mapping) and under in loaded else loaded
+    if not values or not isinstance(values, Mapping):
+        raise ModelError(f"{field}: {path} holds no named tensors, but a {type(values).__name__}")
     if other := [name for name, value in values.items() if not isinstance(value, torch.Tensor)]:
         kind = type(values[other[0]]).__name__
-        raise ModelError(f"{field}: {path} is not loaded: {str(other[0])[:80]!r} is a {kind}, not a tensor")
+        raise ModelError(f"{field}: {path} holds more than tensors: {str(other[0])[:80]!r} is a {kind}")
     return {str(name): value.detach() for name, value in values.items()}
-
-
-def _load(path: Path, idle: Collection[str]) -> Any:
-    import torch
-
-    if path.suffix.lower() == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path, device="cpu")
-    with warnings.catch_warnings(), torch.serialization.safe_globals([(_Unused, name) for name in idle]):
-        warnings.simplefilter("ignore")
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
 
 
 def count_parts(shapes: Shapes, prefix: str) -> int:
@@ -77,11 +62,11 @@ def count_parts(shapes: Shapes, prefix: str) -> int:
 
 
 def fill_model(model: Any, weights: "Mapping[str, Tensor]") -> None:
-    """Load a checkpoint's weights into a model; ``ModelError`` for missing or unknown ones."""
+    """Load a checkpoint's weights into a model; ``ValueError`` for missing or unknown ones."""
     missing, strange = model.load_state_dict(weights, strict=False, assign=True)
     if missing:
-        raise ModelError(f"it has no {name_some(missing)}")
-    check_unused(strange)
+        raise ValueError(f"it has no {name_some(missing)}")
+    _check_unused(strange)
 
 
 def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> Any:
@@ -99,27 +84,18 @@ def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> A
             ignore_mismatched_sizes=True,  # reported, and refused below
             **options,
         )
-    for about, words in REFUSED.items():
-        if names := sorted(map(_name_key, report.get(about) or ())):
-            raise ModelError(f"{field}: {folder}: {words} {name_some(names)}")
-    try:
-        check_unused(sorted(report.get("unexpected_keys") or ()))
-    except ModelError as error:
-        raise ModelError(f"{field}: {folder}: {error}") from error
+    with loading(field, folder):
+        for about, words in REFUSED.items():
+            if names := sorted(map(str, report.get(about) or ())):
+                raise ValueError(f"{words} {name_some(names)}")
+        _check_unused(sorted(report.get("unexpected_keys") or ()))
     return model
 
 
-def _name_key(key: Any) -> str:
-    if isinstance(key, str):
-        return key
-    name, *shapes = key
-    return f"{name} {' and '.join(str(tuple(shape)) for shape in shapes)}"
-
-
-def check_unused(names: Sequence[str]) -> None:
+def _check_unused(names: Sequence[str]) -> None:
     """Refuse weights without a place in the model; unknown buffers, which vary by release, give a warning."""
     if weights := [name for name in names if name.endswith(WEIGHTS)]:
-        raise ModelError(f"another model: unknown weights {name_some(weights)}")
+        raise ValueError(f"another model: unknown weights {name_some(weights)}")
     if names:
         log.warning("ignored tensors that the model does not have: %s", name_some(names))
 

@@ -5,8 +5,7 @@ without warm-up (the papers do not specify).
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 WIDENING = 4  # width of the middle of the two linear maps, in widths of the layer
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """Keys and values to attend to, ``(B, heads, tokens, width / heads)``."""
 
     keys: "Tensor"

@@ -4,7 +4,7 @@ Both squeeze the image to a square, subtract the image's own mean, so that the c
 take square roots, so that no strong patch dominates. Need OpenCV.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,71 +13,65 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
+GRID = 8  # cells per side
+CELL, BINS = 16, 9  # of gradients: pixels of a cell in the squeezed image, and orientations from 0 to 180 degrees
 NOISE = 0.02  # contrast (Sobel, grey values from 0 to 1) below which gradients count as grain and fade out
 
 
 @dataclass(frozen=True)
-class ColourLayout:
-    """Mean CIE Lab colour of each cell of a grid, like MPEG-7's colour layout descriptor before its transform."""
+class Descriptor:
+    """Embedder that makes an image's vector when it is prepared."""
 
-    name: str = "colour-layout"
+    name: str
+    dimension: int
+    prepare: Callable[[Pixels], Floats]
     version: str = "1"
-    grid: int = 8
 
     def encode(self, prepared: Sequence[Floats]) -> Floats:
-        """Return ``(n, 3 grid^2)`` vectors of prepared images."""
-        return np.array(prepared, dtype=np.float32).reshape(-1, 3 * self.grid**2)
-
-    def prepare(self, image: Pixels) -> Floats:
-        """Return the image's vector."""
-        import cv2
-
-        cells = cv2.resize(image, (self.grid, self.grid), interpolation=cv2.INTER_AREA)
-        lab = cv2.cvtColor(cells.astype(np.float32) / 255, cv2.COLOR_RGB2Lab).reshape(-1, 3)
-        centred = lab - lab.mean(axis=0)
-        return (np.sign(centred) * np.sqrt(np.abs(centred))).ravel()
+        """Return ``(n, dimension)`` vectors of prepared images."""
+        return np.array(prepared, dtype=np.float32).reshape(-1, self.dimension)
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """Histogram of gradient orientations per cell of a grid (HOG), normalised by the contrast around the cell."""
+def describe_colours(image: Pixels) -> Floats:
+    """Return the mean CIE Lab colour of each cell, like MPEG-7's colour layout descriptor before its transform."""
+    import cv2
 
-    name: str = "gradients"
-    version: str = "1"
-    grid: int = 8
-    cell: int = 16  # pixels of a cell in the squeezed image
-    bins: int = 9  # orientations from 0 to 180 degrees
+    cells = cv2.resize(image, (GRID, GRID), interpolation=cv2.INTER_AREA)
+    lab = cv2.cvtColor(cells.astype(np.float32) / 255, cv2.COLOR_RGB2Lab).reshape(-1, 3)
+    centred = lab - lab.mean(axis=0)
+    return (np.sign(centred) * np.sqrt(np.abs(centred))).ravel()
 
-    def encode(self, prepared: Sequence[Floats]) -> Floats:
-        """Return ``(n, bins grid^2)`` vectors of prepared images."""
-        return np.array(prepared, dtype=np.float32).reshape(-1, self.bins * self.grid**2)
 
-    def prepare(self, image: Pixels) -> Floats:
-        """Return the image's vector."""
-        import cv2
+def describe_gradients(image: Pixels) -> Floats:
+    """Return each cell's histogram of gradient orientations (HOG), normalised by the contrast around the cell."""
+    import cv2
 
-        # Blurring first makes the cells change smoothly as an edge moves between them.
-        planes = [cv2.GaussianBlur(plane, (0, 0), self.cell / 2) for plane in self._orientations(image)]
-        size = (self.grid, self.grid)
-        cells = np.stack([cv2.resize(plane, size, interpolation=cv2.INTER_AREA) for plane in planes])
-        contrast = cv2.GaussianBlur(cells.sum(axis=0), (0, 0), 1)
-        roots = np.sqrt(cells / (contrast + NOISE))
-        return (roots - roots.mean(axis=(1, 2), keepdims=True)).ravel()
+    # Blurring first makes the cells change smoothly as an edge moves between them.
+    planes = [cv2.GaussianBlur(plane, (0, 0), CELL / 2) for plane in find_orientations(image)]
+    cells = np.stack([cv2.resize(plane, (GRID, GRID), interpolation=cv2.INTER_AREA) for plane in planes])
+    contrast = cv2.GaussianBlur(cells.sum(axis=0), (0, 0), 1)
+    roots = np.sqrt(cells / (contrast + NOISE))
+    return (roots - roots.mean(axis=(1, 2), keepdims=True)).ravel()
 
-    def _orientations(self, image: Pixels) -> Floats:
-        """Return ``(bins, side, side)``: each pixel's gradient, shared between the two nearest orientations."""
-        import cv2
 
-        side = self.grid * self.cell
-        squeezed = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
-        grey = cv2.cvtColor(squeezed, cv2.COLOR_RGB2GRAY).astype(np.float32) / 255
-        across, down = cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1)
-        length = np.hypot(across, down)
-        place = np.arctan2(down, across) / np.pi % 1 * self.bins
-        lower = place.astype(np.int64)
-        share = (place - lower).astype(np.float32)
-        planes = np.zeros((self.bins, side, side), dtype=np.float32)
-        rows, columns = np.indices((side, side))
-        planes[lower % self.bins, rows, columns] = length * (1 - share)
-        planes[(lower + 1) % self.bins, rows, columns] += length * share
-        return planes
+def find_orientations(image: Pixels) -> Floats:
+    """Return ``(bins, side, side)``: each pixel's gradient, shared between the two nearest orientations."""
+    import cv2
+
+    side = GRID * CELL
+    squeezed = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
+    grey = cv2.cvtColor(squeezed, cv2.COLOR_RGB2GRAY).astype(np.float32) / 255
+    across, down = cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1)
+    length = np.hypot(across, down)
+    place = np.arctan2(down, across) / np.pi % 1 * BINS
+    lower = place.astype(np.int64)
+    share = (place - lower).astype(np.float32)
+    planes = np.zeros((BINS, side, side), dtype=np.float32)
+    rows, columns = np.indices((side, side))
+    planes[lower % BINS, rows, columns] = length * (1 - share)
+    planes[(lower + 1) % BINS, rows, columns] += length * share
+    return planes
+
+
+COLOUR_LAYOUT = Descriptor("colour-layout", 3 * GRID**2, describe_colours)
+GRADIENTS = Descriptor("gradients", BINS * GRID**2, describe_gradients)

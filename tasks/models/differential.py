@@ -9,19 +9,19 @@ order of the prompt; both of a pair must have the same grid. Its weights are kep
 by transformers, since vLLM does not support the module.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import Field
 from torch import nn
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.training import MOST_DEPTH, NAME, SIZES, WEIGHTS
+from pairwright.schemas.section import Positive
+from pairwright.schemas.training import NAME, SIZES, WEIGHTS, DifferentialConfig
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.cross_attention import Attention, Layers
 
@@ -32,30 +32,22 @@ FAMILIES = ("qwen2_vl", "qwen2_5_vl", "llava_onevision")
 FIELD = "--differential"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DifferentialSizes:
-    """Sizes of a differential perception module."""
+class DifferentialSizes(DifferentialConfig):
+    """Sizes of a differential perception module, beside its settings."""
 
-    width: int  # of the tower's features
-    heads: int
-    layers: tuple[int, ...]  # compared blocks of the tower, from 1; the last feeds the model
-    depth: int = 2  # Stacked layers of self- and cross-attention (Eqs. 4 and 5).
-    shared_weights: bool = True  # whether all scales share their weights
-    weight_per: Literal["channel", "layer"] = "channel"  # Granularity of a scale's weight (Eq. 7).
-    softmax: bool = False  # whether weights sum to 1 (softmax), or are separate (sigmoid, as printed)
+    width: Positive
+    """Channels of the tower's features."""
+    heads: Positive
+    layers: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    """Compared blocks of the tower, from 1, ascending; the last feeds the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Perceived:
+class Perceived(NamedTuple):
     """Output of one scale, ``(B, tokens, width)`` each: both images, and Eq. 3's difference."""
 
     first: "Tensor"
     second: "Tensor"
     difference: "Tensor"
-
-    def pool(self) -> "Tensor":
-        """Return ``(B, 3 width)``: the concatenated means over tokens."""
-        return torch.cat([one.mean(1) for one in (self.first, self.second, self.difference)], dim=-1)
 
 
 class Scale(nn.Module):
@@ -112,11 +104,12 @@ class DifferentialPerception(nn.Module):
 
     def forward(self, scales: "Sequence[tuple[Tensor, Tensor]]") -> "tuple[Tensor, Tensor]":
         """Return the features of both images, ``(B, tokens, width)``, from those of each layer."""
-        shared = self.sizes.shared_weights
-        found = [cast("Scale", self.scales[0 if shared else place])(*pair) for place, pair in enumerate(scales)]
-        scores = torch.stack([self.score(one.pool()) for one in found])[:, :, None]
+        own = list(self.scales) * (len(scales) if self.sizes.shared_weights else 1)
+        found = [scale(*pair) for scale, pair in zip(own, scales, strict=True)]
+        firsts, seconds, differences = (torch.stack(each) for each in zip(*found, strict=True))
+        pooled = torch.cat([each.mean(2) for each in (firsts, seconds, differences)], dim=-1)  # (layers, B, 3 width)
+        scores = self.score(pooled)[:, :, None]
         weights = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
-        firsts, seconds = (torch.stack([getattr(one, side) for one in found]) for side in ("first", "second"))
         first, second = scales[-1]
         return first + self.out((weights * firsts).sum(0)), second + self.out((weights * seconds).sum(0))
 
@@ -145,29 +138,20 @@ def attach(model: Any, sizes: DifferentialSizes | None = None, **settings: Any) 
     """
     tower = find_tower(model)
     usual = DifferentialSizes(width=tower.width, heads=tower.heads, layers=spread_layers(len(tower.blocks)))
-    sizes = replace(sizes or usual, **settings)
-    if hasattr(model, NAME):
-        raise ModelError("this model already has a differential perception module")
+    sizes = (sizes or usual).model_copy(update=settings)
     _check(sizes, tower)
     weight = next(tower.whole.parameters())
     module = DifferentialPerception(sizes).to(device=weight.device, dtype=weight.dtype)
     setattr(model, NAME, module)
-    _Hooks(module, tower).register()
+    _Hooks(module, tower)
     return module
 
 
 def _check(sizes: DifferentialSizes, tower: Tower) -> None:
-    last = len(tower.blocks)
-    if sizes.width != tower.width:
-        raise ModelError(f"{FIELD}: module width {sizes.width} differs from the model's {tower.width}")
-    if sizes.heads < 1 or sizes.width % sizes.heads:
-        raise ModelError(f"{FIELD}: width {sizes.width} is not a multiple of {sizes.heads} heads")
-    if not 1 <= sizes.depth <= MOST_DEPTH:
-        raise ModelError(f"{FIELD}: depth {sizes.depth} must be from 1 to {MOST_DEPTH}")
-    if not sizes.layers or list(sizes.layers) != sorted(set(sizes.layers)) or sizes.layers[0] < 1:
-        raise ModelError(f"{FIELD}: layers {sizes.layers} must be ascending numbers from 1")
-    if sizes.layers[-1] != last:
-        raise ModelError(f"{FIELD}: the last layer is {sizes.layers[-1]}, but the model uses layer {last}")
+    if sizes.width != tower.width or sizes.width % sizes.heads:
+        raise ModelError(f"{FIELD}: width {sizes.width} and {sizes.heads} heads do not fit the model's {tower.width}")
+    if list(sizes.layers) != sorted(set(sizes.layers)) or sizes.layers[-1] != len(tower.blocks):
+        raise ModelError(f"{FIELD}: layers {sizes.layers} do not ascend to the model's last, {len(tower.blocks)}")
 
 
 def find_tower(model: Any, *, field: str = FIELD) -> Tower:
@@ -191,16 +175,14 @@ class _Hooks:
     """Hooks that record a tower's blocks and change its output."""
 
     def __init__(self, module: DifferentialPerception, tower: Tower) -> None:
-        self._module, self._tower = module, tower
+        self._module = module
         self._seen: dict[int, Tensor] = {}
         self._grids: list[tuple[int, ...]] = []
         self._recording = False  # within the tower's forward pass; blocks may run again in the backward pass
-
-    def register(self) -> None:
-        self._tower.whole.register_forward_pre_hook(self._start, with_kwargs=True)
-        for number in self._module.sizes.layers:
-            self._tower.blocks[number - 1].register_forward_hook(self._record(number))
-        self._tower.after.register_forward_pre_hook(self._change)
+        tower.whole.register_forward_pre_hook(self._start, with_kwargs=True)
+        for number in module.sizes.layers:
+            tower.blocks[number - 1].register_forward_hook(self._record(number))
+        tower.after.register_forward_pre_hook(self._change)
 
     def _start(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._recording = True
@@ -221,7 +203,14 @@ class _Hooks:
         self._recording = False
         packed = features.dim() == 2  # (all tokens, width), else (images, tokens, width)
         grids = self._grids if packed else [(features.shape[1],)] * len(features)
-        _check_pairs(grids)
+        if len(grids) % 2:
+            raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
+        for place in range(0, len(grids), 2):
+            first, second = (" x ".join(map(str, grid[1:])) for grid in grids[place : place + 2])
+            if first != second:
+                raise ModelError(
+                    f"{FIELD}: images {place + 1} and {place + 2} have grids {first} and {second}; give both one size"
+                )
         if len(set(grids)) > 1:
             return (torch.cat(self._change_each(scales)), *args[1:])
         images = [one.reshape(len(grids), -1, one.shape[-1]) for one in scales]
@@ -238,27 +227,14 @@ class _Hooks:
         return changed
 
 
-def _check_pairs(grids: Sequence[tuple[int, ...]]) -> None:
-    if len(grids) % 2:
-        raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
-    for place in range(0, len(grids), 2):
-        first, second = (" x ".join(map(str, grid[1:])) for grid in grids[place : place + 2])
-        if first != second:
-            raise ModelError(
-                f"{FIELD}: images {place + 1} and {place + 2} have grids {first} and {second}; resize both to one size"
-            )
-
-
 def save_differential(model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None) -> None:
     """Write the module's weights and sizes; ``weights`` replaces the module's own, if sharded."""
     from safetensors.torch import save_file
 
-    module = getattr(model, NAME, None)
-    if not isinstance(module, DifferentialPerception):
-        raise ModelError("this model has no differential perception module")
+    module: DifferentialPerception = getattr(model, NAME)
     weights = weights or module.state_dict()
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
-    (folder / SIZES).write_text(json.dumps(asdict(module.sizes), indent=1), encoding="utf-8")
+    (folder / SIZES).write_text(module.sizes.model_dump_json(exclude={"enabled"}, indent=1), encoding="utf-8")
 
 
 def load_differential(model: Any, folder: Path) -> bool:
@@ -266,7 +242,7 @@ def load_differential(model: Any, folder: Path) -> bool:
     if not (folder / SIZES).exists():
         return False
     try:
-        sizes = TypeAdapter(DifferentialSizes).validate_json((folder / SIZES).read_bytes())
+        sizes = DifferentialSizes.model_validate_json((folder / SIZES).read_bytes())
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder / SIZES}: invalid module sizes: {error}") from error
     _check(sizes, find_tower(model))

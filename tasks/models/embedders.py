@@ -5,18 +5,20 @@ descriptor; a crop of pixels, for an encoder. ``encode`` turns many of those int
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plugins import Registry
-from pairwright.tasks.models.descriptors import ColourLayout, Gradients
-from pairwright.tasks.models.dinov2_embedder import Dinov2
-from pairwright.tasks.models.open_clip_embedder import OpenClip
-from pairwright.tasks.models.perceptual_hash import PerceptualHash
+from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
+from pairwright.tasks.models.batches import Encoder
+from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS
+from pairwright.tasks.models.perceptual_hash import PERCEPTUAL_HASH
+from pairwright.tasks.models.preprocess import Preprocess
 
 Pixels = NDArray[np.uint8]
 Prepare = Callable[[Pixels], NDArray[Any]]
@@ -47,16 +49,45 @@ class Embedder(Protocol):
         ...
 
 
-EMBEDDERS = Registry("embedders", Embedder, (ColourLayout(), Gradients(), PerceptualHash()))  # those without settings
+@dataclass(frozen=True, slots=True)
+class EncoderModel:
+    """Embedder by an encoder; its weights are loaded at the first use, once per process."""
+
+    name: str
+    version: str
+    load: Callable[[Any, int], tuple[Preprocess, Encoder]]
+    config: ClipConfig | Dinov2Config
+    batch: int  # images at a time; 0: as many as fit
+
+    @property
+    def prepare(self) -> Prepare:
+        """Return the model's own transform."""
+        return self.load(self.config, self.batch)[0]
+
+    def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+        """Return ``(n, dimension)`` vectors."""
+        return self.load(self.config, self.batch)[1].encode(prepared)
+
+
+EMBEDDERS = Registry("embedders", Embedder, (COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH))  # those without settings
 
 
 def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
-    """Return the embedder of that name; weights are loaded at the first use."""
+    """Return the embedder of that name."""
     if name == "clip":
-        return OpenClip(config=config.clip, batch=config.batch_size)
-    if name == "dinov2":
-        return Dinov2(config=config.dinov2, batch=config.batch_size)
-    return EMBEDDERS[name]
+        return make_clip(config.clip, config.batch_size)
+    return make_dinov2(config.dinov2, config.batch_size) if name == "dinov2" else EMBEDDERS[name]
+
+
+def make_clip(config: ClipConfig, batch: int = 0) -> EncoderModel:
+    """Return the embedder by a CLIP model's image tower."""
+    return EncoderModel("clip", open_clip_embedder.identify(config), open_clip_embedder.load, config, batch)
+
+
+def make_dinov2(config: Dinov2Config, batch: int = 0) -> EncoderModel:
+    """Return the embedder by DINOv2."""
+    version = dinov2_embedder.MODELS.identify(config.model, config.revision)
+    return EncoderModel("dinov2", version, dinov2_embedder.load, config, batch)
 
 
 def to_unit(vector: NDArray[np.float32], whose: str) -> tuple[tuple[float, ...], float]:

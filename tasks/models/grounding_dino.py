@@ -94,7 +94,9 @@ class GroundingDino:
         A tag has at most 900 boxes, the network's queries; tags too long for a prompt have none.
         """
         network = _load(self.config.model, self.config.revision)
-        batches = _batches(self.config.model, self.config.revision, self.config.batch_size)
+        batches = network.batches.setdefault(
+            self.config.batch_size, Batches(self.config.batch_size, most=MAX_IMAGES, on_cpu=1)
+        )
         asks = [
             (place, prompt)
             for place, names in enumerate(tags)
@@ -121,6 +123,7 @@ class GroundingNetwork:
     model: Any  # transformers' ``GroundingDinoForObjectDetection``
     processor: Any  # its ``GroundingDinoProcessor``
     device: "device"
+    batches: dict[int, Batches]  # sizes found so far, by the configured one
 
     def prompts(self, names: Sequence[str]) -> list[Prompt]:
         """Return the prompts of an image's tags, in order; tags too long or without known tokens are left out."""
@@ -232,10 +235,5 @@ def _load(model: str, revision: str) -> GroundingNetwork:
         if isinstance(module, (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding)):
             exact = torch.amp.custom_fwd(type(module).forward, device_type=device.type, cast_inputs=torch.float32)
             module.forward = MethodType(exact, module)
-    return GroundingNetwork(model=network.eval().to(device), processor=_processor(model, revision), device=device)
-
-
-@lru_cache(maxsize=8)
-def _batches(model: str, revision: str, fixed: int) -> Batches:  # noqa: ARG001 - batches are found for each network
-    """Return this process' batch size so far, kept between calls."""
-    return Batches(fixed, most=MAX_IMAGES, on_cpu=1)
+    processor = _processor(model, revision)
+    return GroundingNetwork(model=network.eval().to(device), processor=processor, device=device, batches={})

@@ -1,9 +1,8 @@
 """LaMa inpainter (Suvorov et al., 2022), a network with Fourier convolutions that sees its whole crop at once.
 
-Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy 1): RGB as float32,
-the hole as 0 and 1, both padded ``symmetric`` to a multiple of 8, on a crop around the hole. The file is a TorchScript
-program without a sandbox: it runs only if its SHA-256 is the published one, or one named in the profile. cuFFT does not
-support bfloat16, hence float32.
+Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy 1), on a crop around
+the hole: RGB as float32 (cuFFT has no bfloat16), the hole as 0 and 1, both padded. The file is a TorchScript program
+without a sandbox: it runs only if its SHA-256 is the published one, or one named in the profile.
 """
 
 import hashlib
@@ -16,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig, RemovalsConfig
 from pairwright.tasks.models import weights
 from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.inpainting import Hole, Pixels, Window
 
+Pixels = NDArray[np.uint8]
+Hole = NDArray[np.bool_]
+Window = tuple[int, int, int, int]  # pixels x0, y0, x1, y1, the last two exclusive
 FIELD = "removals.lama"
 PUBLISHED = weights.PublishedFile(
     field=FIELD,
@@ -33,8 +35,7 @@ PUBLISHED = weights.PublishedFile(
 )
 TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
 """Hashes of the files that run unasked: the published one, and IOPaint's copy of big-lama."""
-STEP, DIVISOR = 64, 8
-"""Crops start and end at multiples of ``STEP`` pixels, for few distinct sizes; the network halves them three times."""
+STEP, DIVISOR = 64, 8  # crops end at multiples of STEP pixels, for few sizes; the network halves them three times
 MIN_CONTEXT = 64  # minimum pixels around a hole, within the image
 MAX_CROPS = 8  # initial crops at once on a GPU: a pixel takes 0.8 kB, plus the needs of cuDNN and cuFFT
 
@@ -61,47 +62,36 @@ class LamaInpainter:
         return f"LaMa {self.config.lama.revision or PUBLISHED.name}"
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> HoleCrop:
-        """Return the hole's crop; needs no weights."""
-        return crop_hole(image, hole, window, context=self.config.context, max_side=self.config.max_side)
+        """Return a hole ``(h, w)`` of an image's window with its surroundings, shrunk to ``max_side``, then padded."""
+        import cv2
+
+        x0, y0, x1, y1 = window
+        (left, right), (top, bottom) = self._extend(x0, x1, image.shape[1]), self._extend(y0, y1, image.shape[0])
+        size = (bottom - top, right - left)
+        place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+        pixels, inside = image[top:bottom, left:right], np.zeros(size, dtype=np.float32)
+        inside[place] = hole
+        scale = min(1.0, self.config.max_side / max(size))
+        shrunk = (max(ceil(size[0] * scale - 1e-6), 1), max(ceil(size[1] * scale - 1e-6), 1))  # tolerate float errors
+        if shrunk != size:
+            pixels, inside = (cv2.resize(one, shrunk[::-1], interpolation=cv2.INTER_AREA) for one in (pixels, inside))
+        seen: Pixels = np.dstack([pixels, inside > 0]).astype(np.uint8)  # a pixel partly in the hole is in it
+        padding = (*((0, -side % DIVISOR) for side in shrunk), (0, 0))
+        return HoleCrop(pixels=np.pad(seen, padding, mode="symmetric"), shrunk=shrunk, size=size, place=place)
+
+    def _extend(self, low: int, high: int, limit: int) -> tuple[int, int]:
+        more = max(ceil(self.config.context * (high - low)), MIN_CONTEXT)
+        return max(low - more, 0) // STEP * STEP, min(ceil((high + more) / STEP) * STEP, limit)
 
     def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
         """Yield the filled windows; crops of one size are batched."""
-        network, batches = _load(self.config.lama.model_dump_json(), self.config.batch_size)
+        network, batches = _load(self)
         filled: dict[int, Pixels] = {}
         for shape in {crop.pixels.shape for crop in prepared}:
             places = [place for place, crop in enumerate(prepared) if crop.pixels.shape == shape]
             made = batches.each(partial(run_lama, network), [prepared[place].pixels for place in places])
             filled.update(zip(places, made, strict=True))
-        for place, crop in enumerate(prepared):
-            yield put_back(crop, filled.pop(place))
-
-
-def crop_hole(image: Pixels, hole: Hole, window: Window, *, context: float, max_side: int) -> HoleCrop:
-    """Return a hole ``(h, w)`` of an image's window with its surroundings.
-
-    ``context`` is the margin on each side, in sides of the window. A crop longer than ``max_side`` is shrunk before
-    padding.
-    """
-    import cv2
-
-    x0, y0, x1, y1 = window
-    (left, right), (top, bottom) = _extend(x0, x1, image.shape[1], context), _extend(y0, y1, image.shape[0], context)
-    size = (bottom - top, right - left)
-    place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
-    pixels, inside = image[top:bottom, left:right], np.zeros(size, dtype=np.float32)
-    inside[place] = hole
-    scale = min(1.0, max_side / max(size))
-    shrunk = (max(ceil(size[0] * scale - 1e-6), 1), max(ceil(size[1] * scale - 1e-6), 1))  # tolerate float errors
-    if shrunk != size:
-        pixels, inside = (cv2.resize(one, shrunk[::-1], interpolation=cv2.INTER_AREA) for one in (pixels, inside))
-    seen: Pixels = np.dstack([pixels, inside > 0]).astype(np.uint8)  # a pixel partly in the hole is in it
-    padding = (*((0, -side % DIVISOR) for side in shrunk), (0, 0))
-    return HoleCrop(pixels=np.pad(seen, padding, mode="symmetric"), shrunk=shrunk, size=size, place=place)
-
-
-def _extend(low: int, high: int, limit: int, context: float) -> tuple[int, int]:
-    more = max(ceil(context * (high - low)), MIN_CONTEXT)
-    return max(low - more, 0) // STEP * STEP, min(ceil((high + more) / STEP) * STEP, limit)
+        yield from (put_back(crop, filled.pop(place)) for place, crop in enumerate(prepared))
 
 
 def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
@@ -123,8 +113,6 @@ def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
     with torch.inference_mode(), plainly:
         seen = torch.from_numpy(np.stack(crops)).to(choose_device()).permute(0, 3, 1, 2).contiguous()
         made = network(seen[:, :3].float() / 255, seen[:, 3:].float())
-        if not bool(torch.isfinite(made).all()):
-            raise ModelError(f"{FIELD}: the network gave pixels that are not finite")
         return list((made * 255).clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy())
 
 
@@ -133,8 +121,8 @@ def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
     weights.require_packages(FIELD, "torch", "cv2")
     path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
     _read_trusted(config, path)
-    update = {"revision": weights.identify_files([path]), "checkpoint": weights.absolute(config.checkpoint)}
-    return config.model_copy(update=update)
+    found, checkpoint = weights.identify_files([path]), weights.absolute(config.checkpoint)
+    return config.model_copy(update={"revision": found, "checkpoint": checkpoint})
 
 
 def _read_trusted(config: LamaConfig, path: Path) -> bytes:
@@ -150,13 +138,13 @@ def _read_trusted(config: LamaConfig, path: Path) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str, batch: int) -> tuple[Any, Batches]:
+def _load(inpainter: LamaInpainter) -> tuple[Any, Batches]:
     import torch
 
-    config = LamaConfig.model_validate_json(configuration)
+    config = inpainter.config.lama
     path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=False)
-    data = _read_trusted(config, path)
+    program = io.BytesIO(_read_trusted(config, path))
     with weights.loading(FIELD, path):
-        network = torch.jit.load(io.BytesIO(data), map_location=choose_device()).eval()
+        network = torch.jit.load(program, map_location=choose_device()).eval()
         run_lama(network, [np.ones((STEP, STEP, 4), dtype=np.uint8)])
-    return network, Batches(batch, most=MAX_CROPS, on_cpu=1)
+    return network, Batches(inpainter.config.batch_size, most=MAX_CROPS, on_cpu=1)

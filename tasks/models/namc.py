@@ -9,18 +9,18 @@ Shapes: B pairs of images, ``places`` of a grid, L tokens of a half for CLIP, T 
 2 B: all first images or halves, then all second ones.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import NamcConfig
 from pairwright.tasks.models.cross_attention import Layers, Seen, visible
-from pairwright.tasks.models.namc_batch import Described
 from pairwright.tasks.models.open_clip_embedder import has_class_token
 
 NO_WORD = -1  # word number of tokens outside words
@@ -28,22 +28,22 @@ SPREAD = 0.02  # standard deviation of initial vectors, as BERT's
 TEMPERATURE = 0.02
 EPSILON = 1e-8  # IRRA's values (Jiang and Ye 2023); NAMC does not print its own
 IGNORED = -100  # label of targets without loss
-Losses = tuple[dict[str, Tensor], dict[str, Tensor]]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamcSizes:
     """Sizes of the masked image encoder and the decoder; the defaults are the paper's (64.2 M weights, CLIP aside)."""
 
-    width: int = 768
-    heads: int = 12
-    layers: int = 2  # of the encoder, and of the decoder
-    places: int = 196  # of an image's grid, 14 x 14, for CLIP's patches, the CNN's features and VQGAN's codes
-    features: int = 1024  # channels of the CNN: ResNet-101, third stage
-    codes: int = 1024  # in VQGAN's codebook
-    vocabulary: int = 30_522  # of the decoder: BERT's
-    length: int = 80  # maximum tokens of a description; the paper's 23 suit its benchmarks, not its own template
-    dropout: float = 0.1
+    width: Count = 768
+    heads: Count = 12
+    layers: Annotated[int, Field(ge=1, le=100)] = 2  # of the encoder, and of the decoder
+    places: Count = 196  # of an image's grid, 14 x 14, for CLIP's patches, the CNN's features and VQGAN's codes
+    features: Count = 1024  # channels of the CNN: ResNet-101, third stage
+    codes: Count = 1024  # in VQGAN's codebook
+    vocabulary: Count = 30_522  # of the decoder: BERT's
+    length: Count = 80  # maximum tokens of a description; the paper's 23 suit its benchmarks, not its own template
+    dropout: Annotated[float, Field(ge=0, le=1)] = 0.1
 
 
 # --- NIM: noise identification and masking ---------------------------------------------------------------------------
@@ -104,18 +104,17 @@ class NoiseIdentifier(nn.Module):
         words: Tensor,
         *,
         shares: tuple[float, float],
-        draw: Callable[[Tensor], Tensor] = torch.rand_like,
     ) -> tuple[Tensor, Tensor]:
         """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by the current CLIP.
 
         ``words``, ``(B, L)``, are the tokens' word numbers; ``shares`` are p_I and p_T, the mean shares of masked
-        patches and words; ``draw`` returns random numbers of a tensor's shape.
+        patches and words.
         """
         patches, pieces = relevance(self.see(pixels)[1], self.read(tokens)[1], words != NO_WORD)
         whole, real = relevance_of_words(pieces, words)
         images = mask_probabilities(patches, shares[0], torch.ones_like(patches, dtype=torch.bool))
         texts = mask_probabilities(whole, shares[1], real)
-        return draw(images) < images, draw(texts) < texts
+        return torch.rand_like(images) < images, torch.rand_like(texts) < texts
 
 
 def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -268,6 +267,24 @@ class Describer(nn.Module):
 # --- The whole --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """Batch of B pairs of images with descriptions; dimension 1 is the first and the second image."""
+
+    features: Tensor  # ``(B, 2, places, features)``
+    pixels: Tensor  # ``(B, 2, 3, h, w)``, CLIP's input; empty where not needed
+    codes: Tensor  # ``(B, 2, places)``: targets of masked places
+    tokens: Tensor  # ``(B, 2, L)``: CLIP's tokens of each half
+    words: Tensor  # ``(B, 2, L)``: the number of each token's word, or ``NO_WORD``
+    texts: Tensor  # ``(B, 2)``: equal numbers for equal halves
+    written: Tensor  # ``(B, T)``: the decoder's tokens, start and end included, padded
+    numbers: Tensor  # ``(B, T)``: the number of each token's word, of the second half from L on, or ``NO_WORD``
+
+    def to(self, device: torch.device) -> "Described":
+        """Return it on a device."""
+        return Described(**{one.name: getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)})
+
+
 class Namc(nn.Module):
     """NAMC; ``noise`` is absent after pre-training."""
 
@@ -279,19 +296,18 @@ class Namc(nn.Module):
         self.describer = Describer(sizes)
 
     def pretrain(
-        self, batch: Described, config: NamcConfig, *, pad: int, mask: int, judge: NoiseIdentifier | None = None
-    ) -> Losses:
+        self, batch: Described, config: NamcConfig, *, pad: int, mask: int
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the three losses of Eq. 2, and the masked shares of places and words.
 
-        ``pad`` and ``mask`` are the decoder's padding and mask tokens. ``judge`` computes the relevance; ``None``: the
-        encoders in training do.
+        ``pad`` and ``mask`` are the decoder's padding and mask tokens; masked words have no loss.
         """
         noise = self.noise
         assert noise is not None
         pixels, features = by_side(batch.pixels), by_side(batch.features)
         tokens, words = by_side(batch.tokens), by_side(batch.words)
         shares = (config.image_mask_ratio, config.text_mask_ratio)
-        masked, masked_words = (judge or noise).draw_masks(pixels, tokens, words, shares=shares, draw=batch.draw)
+        masked, masked_words = noise.draw_masks(pixels, tokens, words, shares=shares)
         images, _ = noise.see(pixels, masked)
         texts, _, text = noise.read(tokens, mask_tokens(masked_words, words))
         # (B, 2 L): words of the first half, then of the second.
@@ -299,31 +315,25 @@ class Namc(nn.Module):
         written = self.describer(
             batch.written.masked_fill(hidden, mask)[:, :-1], self.encoder.interact(features.chunk(2), masked.chunk(2))
         )
-        labels = batch.written.masked_fill(batch.written == pad, IGNORED)
-        labels = labels.masked_fill(hidden, mask if config.learn_masked else IGNORED)
+        labels = batch.written.masked_fill((batch.written == pad) | hidden, IGNORED)
         # Not padding: up to the end token, which has the highest id.
         real = torch.arange(tokens.shape[1], device=tokens.device) <= tokens.argmax(1, keepdim=True)
-        whole = ([batch.gather(side) for side in both.chunk(2)] for both in (images, texts))
-        sides = zip(*whole, batch.texts.unbind(1), strict=True)
+        sides = zip(images.chunk(2), texts.chunk(2), batch.texts.unbind(1), strict=True)
         losses = {
             "alignment": torch.stack([alignment_loss(*side) for side in sides]).sum(),
-            "description": description_loss(written, labels[:, 1:]) * batch.weigh((labels[:, 1:] != IGNORED).sum()),
+            "description": prediction_loss(written, labels[:, 1:]),
         }
         if config.reconstruction_enabled:
             codes = self.encoder.reconstruct(features, masked, noise.to_width(text), real)
-            lost = reconstruction_loss(codes, by_side(batch.codes), masked)
-            losses["reconstruction"] = lost * batch.weigh(masked.sum())
+            # The paper's Eq. 18 sums over all places, its text says masked ones; the text is followed.
+            losses["reconstruction"] = prediction_loss(codes, by_side(batch.codes).masked_fill(~masked, IGNORED))
         count = (batch.numbers != NO_WORD).sum()
-        counted = {
-            "places": masked.float().mean(),
-            "words": hidden.sum() / count.clamp(min=1) * batch.weigh(count),
-        }
-        return losses, counted
+        return losses, {"places": masked.float().mean(), "words": hidden.sum() / count.clamp(min=1)}
 
     def forward(self, features: Tensor, written: Tensor, *, pad: int) -> Tensor:
         """Return the loss of describing clean images, ``(B, 2, places, features)``, by ``(B, T)`` tokens."""
         logits = self.describer(written[:, :-1], self.compare(features))
-        return description_loss(logits, written[:, 1:].masked_fill(written[:, 1:] == pad, IGNORED))
+        return prediction_loss(logits, written[:, 1:].masked_fill(written[:, 1:] == pad, IGNORED))
 
     def compare(self, features: Tensor) -> Tensor:
         """Return ``(B, places, width)`` of ``(B, 2, places, features)``, unmasked."""
@@ -353,18 +363,10 @@ def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
     return torch.stack([(logs.exp() * (logs - (wanted + EPSILON).log())).sum(1).mean() for logs in directions]).sum()
 
 
-def reconstruction_loss(logits: Tensor, codes: Tensor, masked: Tensor) -> Tensor:
-    """Return the mean cross-entropy of VQGAN's codes ``(B, places)`` at masked places; 0 without any.
+def prediction_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy of tokens or codes; 0 without targets.
 
-    The paper's Eq. 18 sums over all places, its text says masked ones; the text is followed.
-    """
-    return description_loss(logits, codes.masked_fill(~masked, IGNORED))
-
-
-def description_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the next tokens; 0 without targets.
-
-    ``logits``: ``(B, T, vocabulary)``; ``labels``: ``(B, T)``, ``IGNORED`` where they do not count.
+    ``logits``: ``(B, T, kinds)``; ``labels``: ``(B, T)``, ``IGNORED`` where they do not count.
     """
     flat = logits.float().flatten(0, 1)
     losses = functional.cross_entropy(flat, labels.flatten(), reduction="sum", ignore_index=IGNORED)

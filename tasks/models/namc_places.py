@@ -24,7 +24,7 @@ from pairwright.tasks.models.batches import Batches
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device, release
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
-from pairwright.tasks.models.preprocess import Preprocess, three
+from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
@@ -46,11 +46,8 @@ CROP = Preprocess(resize="exact", size=(SIDE, SIDE), crop=(SIDE, SIDE), mean=HAL
 """Squashes an image; as numbers in [-1, 1], VQGAN's input."""
 CLIP, CNN, VQGAN = "namc.clip", "namc.cnn", "namc.vqgan"
 FIELDS = {CnnConfig: CNN, VqganConfig: VQGAN, VocabularyConfig: "namc.vocabulary"}  # settings, for messages
-KNOWN_WORDS = {"google-bert/bert-base-uncased": "86b5e0934494bd15c9632b12f734a8a67f723594"}  # default commits
-TIMM_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-WHERE_VQGAN = "https://github.com/CompVis/taming-transformers (vqgan_imagenet_f16_1024, checkpoints/last.ckpt)"
-LIGHTNING = ("pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint",)
-"""Class named in published VQGANs' training states."""
+BERT = "google-bert/bert-base-uncased", "86b5e0934494bd15c9632b12f734a8a67f723594"  # with its default commit
+LIGHTNING = "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint"  # named in published VQGANs' training states
 SMALL_CLIP: dict[str, Any] = {
     "embed_dim": 64,
     "vision_cfg": {"image_size": SMALL_SIDE, "layers": 3, "width": 96, "head_width": 24, "patch_size": PATCH},
@@ -123,19 +120,14 @@ def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
         return path
     if isinstance(config, VqganConfig):
         raise ModelError(
-            f"{field}.checkpoint: required. Download it from {WHERE_VQGAN} and name the file: --set "
-            f"{field}.checkpoint=FILE"
+            f"{field}.checkpoint: required. Download https://github.com/CompVis/taming-transformers's "
+            f"vqgan_imagenet_f16_1024 (checkpoints/last.ckpt) and name the file: --set {field}.checkpoint=FILE"
         )
     if isinstance(config, CnnConfig):
-        if "." not in config.model:
-            raise ModelError(
-                f"{field}.model: {config.model}: add the name of the weights, as in resnet101.tv_in1k, or set "
-                f"{field}.checkpoint"
-            )
-        repository, weights = f"timm/{config.model}", TIMM_WEIGHTS
+        repository, weights = f"timm/{config.model}", ("model.safetensors", "pytorch_model.bin")
     else:
         repository, weights = config.model, ("vocab.txt",)
-        revision = revision or KNOWN_WORDS.get(config.model, "")
+        revision = revision or (BERT[1] if config.model == BERT[0] else "")
     files = HubFiles(field=field, repository=repository, revision=revision, weights=weights, of_build=False)
     return find_on_hub(files, download=False)
 
@@ -151,12 +143,7 @@ class PlaceEncoder:
 
     def encode(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Return the values of each place of ``(224, 224, 3)`` crops, in the stored dtype."""
-        with np.errstate(over="ignore"):
-            pieces = Batches(most=AT_ONCE).pieces(self._run, crops)
-            found = np.concatenate([part.astype(self.kind) for part in pieces])
-        if self.kind is np.float16 and not np.isfinite(found).all():
-            raise ModelError(f"{CNN}: its features exceed float16's 65,504 or are not finite")
-        return found
+        return np.concatenate([part.astype(self.kind) for part in Batches(most=AT_ONCE).pieces(self._run, crops)])
 
     def _run(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
         import torch
@@ -185,7 +172,7 @@ def load_grids(settings: str) -> PlaceEncoder:
     _fill(network, read_checkpoint(path, field=CNN, under="state_dict"), field=CNN, path=path)
     return PlaceEncoder(
         network=lambda pixels: network(pixels)[0].flatten(2).transpose(1, 2),
-        numbers=replace(CROP, mean=three(cfg["mean"]), std=three(cfg["std"])).numbers,
+        numbers=replace(CROP, mean=cfg["mean"], std=cfg["std"]).numbers,
         kind=np.float16,
         width=int(width),
     )
@@ -200,7 +187,7 @@ def load_codes(settings: str) -> PlaceEncoder:
     from transformers import ChameleonVQVAE
 
     path = find_weights(VqganConfig.model_validate_json(settings))
-    weights = read_checkpoint(path, field=VQGAN, under="state_dict", idle=LIGHTNING)
+    weights = read_checkpoint(path, field=VQGAN, under="state_dict", idle=(LIGHTNING,))
     with loading(VQGAN, path):
         model: Any = ChameleonVQVAE(_vqgan_sizes(weights))
     if 1 << (len(model.config.channel_multiplier) - 1) != PIXELS:

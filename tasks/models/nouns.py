@@ -9,11 +9,10 @@ import importlib.util
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pairwright.schemas.config import FILLERS, NounsConfig
+from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.weights import identify_files
 
@@ -29,22 +28,6 @@ def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[s
     for document in _tagged(texts, config):
         lemmas = (_lemma(token) for token in document if token.pos_ in wanted)
         yield tuple(lemma for lemma in lemmas if lemma)
-
-
-def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
-    """Yield each text's distinct noun phrases: nouns with preceding adjectives and nouns ("red toy car").
-
-    Phrases of position ("the left side") are left out.
-    """
-    for document in _tagged(texts, config):
-        phrases = dict[str, None]()
-        for named, run in groupby(document, key=lambda token: token.pos_ in {"ADJ", "NOUN", "PROPN"}):
-            words = list(run) if named else []
-            while words and words[-1].pos_ == "ADJ":
-                words.pop()
-            if words and _lemma(words[-1]) not in {"", *FILLERS}:
-                phrases[" ".join(word.lower_ for word in words)] = None
-        yield tuple(phrases)
 
 
 def _tagged(texts: Iterable[str], config: NounsConfig) -> Iterator[Any]:
@@ -66,8 +49,7 @@ def pin_model(config: NounsConfig) -> NounsConfig:
     place, found = _find(config.model)
     if config.revision and config.revision != found:
         raise ModelError(
-            f"nouns.revision: {config.model} is {found} here, not {config.revision}. Restore the old one, or "
-            "set nouns.revision to the new one (its nouns get their own table)"
+            f"nouns.revision: {config.model} is {found} here, not {config.revision}: restore it, or set the new one"
         )
     return config.model_copy(update={"model": place, "revision": found})
 
@@ -81,11 +63,9 @@ def _find(model: str) -> tuple[str, str]:
     folder = Path(model).absolute()
     if (folder / "meta.json").is_file():
         return str(folder), identify_files(sorted(file for file in folder.rglob("*") if file.is_file()))
-    if folder.is_dir():
-        raise ModelError(f"nouns.model: {folder} is not a spaCy pipeline (no meta.json)")
     raise ModelError(
-        f"nouns.model: the spaCy pipeline {model} is not installed here. Fetch it with: python -m spacy download "
-        f"{model}\nor name an installed one, or a folder that holds one: --set nouns.model=..."
+        f"nouns.model: {model} is neither an installed spaCy pipeline nor a folder of one (with meta.json). Fetch it "
+        f"with: python -m spacy download {model}"
     )
 
 
@@ -104,10 +84,7 @@ def _load_pipeline(model: str, field: str = "nouns.model") -> Any:
     except Exception as error:  # spaCy raises what its parts raise: of the system, of its configuration, of Thinc
         raise ModelError(f"{field}: {model} cannot be loaded: {type(error).__name__}: {error}") from error
     if lacking := [what for what in ("POS", "LEMMA") if not probe.has_annotation(what)]:
-        raise ModelError(
-            f"{field}: {model} gives words no {' and no '.join(lacking)} (its parts: "
-            f"{', '.join(pipeline.pipe_names) or 'none'}): name a pipeline with a tagger and a lemmatizer"
-        )
+        raise ModelError(f"{field}: {model} gives words no {' and no '.join(lacking)}: name one with both")
     return pipeline
 
 

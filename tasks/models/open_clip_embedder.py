@@ -5,20 +5,15 @@ pickles are read with ``weights_only``. Needs PyTorch and open_clip. Images are 
 ``preprocess_val``. Only the image tower stays in memory.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.batches import Batches, Encoder
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.preprocess import Preprocess, three
+from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.weights import (
     HubFiles,
     absolute,
@@ -53,29 +48,6 @@ def has_class_token(visual: Any) -> bool:
     return plain and visual.proj is not None and not visual.final_ln_after_pool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenClip:
-    """Embedder by a CLIP model; its weights are loaded at the first use, once per process."""
-
-    config: ClipConfig
-    batch: int = 0
-    name: str = "clip"
-
-    @property
-    def version(self) -> str:
-        """Return the identity of the weights."""
-        return identify(self.config)
-
-    @property
-    def prepare(self) -> Callable[[NDArray[np.uint8]], NDArray[Any]]:
-        """Return the model's own transform."""
-        return _load(self.config.model_dump_json(), self.batch)[0]
-
-    def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
-        """Return ``(n, dimension)`` projected image embeddings."""
-        return _load(self.config.model_dump_json(), self.batch)[1].encode(prepared)
-
-
 def identify(config: ClipConfig) -> str:
     """Return the model's name with its revision, from the configuration alone."""
     if config.checkpoint:
@@ -96,11 +68,10 @@ def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
 
 
 def _local_files(config: ClipConfig, field: str) -> list[Path]:
-    path = Path(config.checkpoint).expanduser()
+    path, described = Path(config.checkpoint).expanduser(), Path(config.model)
     files = find_local(f"{field}.checkpoint", path)
     if path.is_dir() and not (path / FOLDER_CONFIG).is_file():
         raise ModelError(f"{field}.checkpoint: {path} holds no {FOLDER_CONFIG}")
-    described = Path(config.model)
     return [*files, described] if described.suffix == ".json" and described.is_file() else files
 
 
@@ -120,14 +91,12 @@ def _tag(config: ClipConfig, field: str) -> dict[str, Any]:
     import open_clip
 
     _add_described(config, field)
-    if config.model not in open_clip.list_models() and not config.model.endswith(".json"):
-        raise ModelError(f"{field}.model: {config.model}: unknown model; see open_clip.list_models()")
     found = open_clip.get_pretrained_cfg(config.model, config.pretrained)
     if not found.get("hf_hub"):
-        tags = ", ".join(open_clip.list_pretrained_tags_by_model(config.model)) or "none"
+        tags = ", ".join(open_clip.list_pretrained_tags_by_model(config.model)) or "another model"
         raise ModelError(
-            f"{field}.pretrained: unknown weights {config.pretrained!r} of {config.model}; choose from {tags}, or set "
-            f"{field}.checkpoint to a local file"
+            f"{field}.pretrained: open_clip knows no weights {config.pretrained!r} of {config.model}; choose from "
+            f"{tags}, or set {field}.checkpoint to a local file"
         )
     return found
 
@@ -145,8 +114,8 @@ def _add_described(config: ClipConfig, field: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str, batch: int) -> tuple[Preprocess, Encoder]:
-    config = ClipConfig.model_validate_json(configuration)
+def load(config: ClipConfig, batch: int) -> tuple[Preprocess, Encoder]:
+    """Return the model's transform, and the encoder of its image tower."""
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)
     preprocess = transform_of(tower.preprocess_cfg)
@@ -202,6 +171,6 @@ def transform_of(cfg: dict[str, Any]) -> Preprocess:
         size=size,
         crop=size,
         interpolation="bilinear" if cfg.get("interpolation") == "bilinear" else "bicubic",
-        mean=three(cfg["mean"]),
-        std=three(cfg["std"]),
+        mean=cfg["mean"],
+        std=cfg["std"],
     )

@@ -6,10 +6,10 @@ arguments alone.
 """
 
 import re
-from collections.abc import Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,6 @@ WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 def perturb_image(image: RGB, kind: Kind, *, severity: int = 5, key: str) -> RGB:
     """Return a perturbed copy of an ``(h, w, 3)`` image, determined by the key."""
-    if kind not in get_args(Kind) or not 1 <= severity <= len(NOISE):
-        raise ValueError(f"{kind} {severity}: choose from {', '.join(get_args(Kind))} and severities 1 to 5")
     rng = np.random.default_rng(int(make_key("perturb", key, kind, severity), 16))
     values = image / 255.0
     if kind == "gaussian-noise":
@@ -70,33 +68,27 @@ def draw_plasma(side: int, decay: float, *, rng: np.random.Generator) -> NDArray
 
 @cache
 def common_words() -> tuple[str, ...]:
-    """Return the default vocabulary of ``replace_words``."""
+    """Return the vocabulary of ``replace_words``."""
     lines = Path(__file__).with_name("common_words.txt").read_text(encoding="utf-8").splitlines()
     return tuple(" ".join(lines[1:]).split())
 
 
-def replace_words(text: str, share: float, *, key: str, vocabulary: Sequence[str] | None = None) -> str:
+def replace_words(text: str, share: float, *, key: str) -> str:
     """Return the text with a ``share`` (0 to 1) of its words replaced, rounded half up.
 
     Words and replacements are drawn uniformly (the paper does not specify); a word never becomes itself in another
     case, and the text between words stays.
     """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share {share}: not between 0 and 1")
-    found = list(WORD.finditer(text))
-    vocabulary = common_words() if vocabulary is None else vocabulary
-    rng = np.random.default_rng(int(make_key("replace", key, share, text), 16))
-    places = rng.choice(len(found), int(share * len(found) + 0.5), replace=False) if found else ()
-    pieces, end = list[str](), 0
-    for match in (found[place] for place in sorted(places)):
-        pieces += [text[end : match.start()], _draw_other_word(match[0], vocabulary, rng)]
-        end = match.end()
-    return "".join([*pieces, text[end:]])
+    rng, words = np.random.default_rng(int(make_key("replace", key, share, text), 16)), common_words()
+    found = len(WORD.findall(text))
+    places = set(rng.choice(found, int(share * found + 0.5), replace=False).tolist()) if found else set[int]()
+    numbers = count()
 
+    def draw(match: re.Match[str]) -> str:
+        if next(numbers) not in places:
+            return match[0]
+        while (drawn := words[int(rng.integers(len(words)))]).casefold() == match[0].casefold():
+            pass
+        return drawn
 
-def _draw_other_word(word: str, vocabulary: Sequence[str], rng: np.random.Generator) -> str:
-    for _ in range(100 if vocabulary else 0):  # few of them are the same word
-        drawn = vocabulary[int(rng.integers(len(vocabulary)))]
-        if drawn.casefold() != word.casefold():
-            return drawn
-    raise ValueError(f"the vocabulary has no word other than {word!r}")
+    return WORD.sub(draw, text)

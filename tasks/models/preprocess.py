@@ -20,7 +20,6 @@ Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height and width
 Resize = Literal["shortest", "exact"]
 Interpolation = Literal["bilinear", "bicubic"]
-Three = tuple[float, float, float]
 WASTE = 4  # limit of resized pixels, in crops, above which Pillow resizes the crop alone
 
 
@@ -37,8 +36,8 @@ class Preprocess:
     interpolation: Interpolation = "bicubic"
     offset: Literal["round", "floor"] = "round"
     """Rounding of half an odd margin: to even in torchvision, down in transformers."""
-    mean: Three
-    std: Three
+    mean: Sequence[float]
+    std: Sequence[float]
 
     def __call__(self, pixels: Pixels) -> Pixels:
         """Return the crop, ``(*crop, 3)``, of an ``(h, w, 3)`` image."""
@@ -72,12 +71,6 @@ class Preprocess:
         box = (start[1] * across, start[0] * down, min(right, width), min(bottom, height))
         method = Image.Resampling[self.interpolation.upper()]
         return np.asarray(Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box))
-
-
-def three(values: float | Sequence[float]) -> Three:
-    """Return one number per channel, from one or three."""
-    first, second, third = values if isinstance(values, Sequence) else (values,) * 3
-    return float(first), float(second), float(third)
 
 
 def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:

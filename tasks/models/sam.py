@@ -21,8 +21,15 @@ from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.checkpoints import count_parts, fill_model, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.segmentation import TagMask
-from pairwright.tasks.models.weights import PublishedFile, absolute, find_checkpoint, identify_files, require_packages
+from pairwright.tasks.models.scene_models import TagMask
+from pairwright.tasks.models.weights import (
+    PublishedFile,
+    absolute,
+    find_checkpoint,
+    identify_files,
+    loading,
+    require_packages,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,13 +70,13 @@ class Sam:
     @property
     def prepare(self) -> Callable[[Seen], Fitted]:
         """Return the transform to the model's square."""
-        return partial(fit, _load(self.config.model_dump_json()).transform.target_length)
+        return partial(fit, _load(self).transform.target_length)
 
     def segment(
         self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
         """Yield for each image one mask per tag: the union of its boxes' masks, with the lowest of their scores."""
-        predictor = _load(self.config.model_dump_json())
+        predictor = _load(self)
         for image, names, found in zip(prepared, tags, boxes, strict=True):
             masks = np.zeros((len(names), *image.original), dtype=np.bool_)
             scores: dict[int, float] = {}
@@ -119,10 +126,10 @@ def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str) -> Any:
+def _load(sam: Sam) -> Any:
     from segment_anything import SamPredictor
 
-    config = SegmentationConfig.model_validate_json(configuration)
+    config = sam.config
     path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=False)
     return SamPredictor(load_sam(path, field=FIELD).to(choose_device()))
 
@@ -130,13 +137,9 @@ def _load(configuration: str) -> Any:
 def load_sam(path: Path, *, field: str) -> Any:
     """Return the package's ``Sam`` with a checkpoint's memory-mapped weights, in float32 on the CPU."""
     weights = read_checkpoint(path, field=field)
-    try:
+    with loading(field, path):
         model = build_sam(weights)
         fill_model(model, {name: tensor.float() for name, tensor in weights.items()})
-    except ModelError as error:
-        raise ModelError(f"{field}: {path}: {error}") from error
-    except Exception as error:  # invalid shapes: errors of the package and PyTorch
-        raise ModelError(f"{field}: {path}: not a SAM checkpoint: {type(error).__name__}: {error}") from error
     return model.requires_grad_(requires_grad=False).eval()
 
 

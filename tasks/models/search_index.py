@@ -8,9 +8,8 @@ lower row.
 are the images of the lowest keys (hashes, so a fair sample): nothing is trained, and an index is a function of the
 images. It needs two to four times the probes of k-means' centres for the same recall.
 
-A GPU loads the data once per process: 2 bytes a number (twice that while copying), in an index of cells 8 more a row,
-and ``GPU_BYTES`` of work space. Where that does not fit, blocks of the rows take turns on the GPU, and an index of
-cells is searched on the CPU.
+On a GPU, blocks of the rows take turns, with ``GPU_BYTES`` of work space; an index of cells (2 bytes a number, 8 more
+a row) is loaded once per process, and searched on the CPU where it does not fit.
 """
 
 import json
@@ -18,8 +17,7 @@ import logging
 import math
 import os
 import uuid
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -47,7 +45,6 @@ SAMPLE = 256  # images with an exact search, to measure recall
 Halves = NDArray[np.float16]
 Integers = NDArray[np.int64]
 Found = tuple[Integers, NDArray[np.float32]]
-Near = tuple[Integers, NDArray[np.float64]]
 
 
 def count_devices(_config: Any = None) -> int | None:
@@ -74,21 +71,16 @@ def _gpu_number() -> int:
     return int(os.environ.get(PLACE, "0")) % (count_devices() or 1)
 
 
-def _error(width: int) -> float:
-    return rounding(width) + (GPU_ERROR if _gpu() else 0)
-
-
 def rounding(width: int) -> float:
     """Return the error bound of a float32 inner product of unit vectors, in any order of summation."""
-    return 1.01 * width * float(np.finfo(np.float32).eps)
+    return 1.01 * width * float(np.finfo(np.float32).eps) + (GPU_ERROR if _gpu() else 0)
 
 
 def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_bytes: int = BLOCK_BYTES) -> Found:
     """Return each row's nearest other rows, nearest first, and their inner products.
 
     Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are. With
-    ``centres``, only the first ``centres`` rows are searched, and a row may be its own centre. A matrix mapped from a
-    file stays on the GPU.
+    ``centres``, only the first ``centres`` rows are searched, and a row may be its own centre.
     """
     count = centres or len(matrix)
     wanted = min(k, count if centres else count - 1)
@@ -97,19 +89,13 @@ def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_byt
     def look(owed: Integers, reach: int) -> Found:
         return _compare(matrix[rows[owed]].astype(np.float32), matrix[:count], reach=reach, step=step)
 
-    error = _error(matrix.shape[1])
-    near, products = settle(matrix, rows, k=wanted, count=count, itself=bool(centres), error=error, look=look)
-    return near, products.astype(np.float32)
+    return settle(matrix, rows, k=wanted, count=count, itself=bool(centres), look=look)
 
 
 def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: int) -> Found:
-    """Return the ``reach`` rows of highest product in float32, ``step`` rows at a time unless on the GPU."""
+    """Return the ``reach`` rows of highest product in float32, ``step`` rows at a time."""
     import faiss
 
-    file = getattr(matrix, "filename", "")  # what np.memmap has
-    if file and _gpu() and reach <= GPU_LIMIT and (held := _copy_to_gpu(str(file), len(matrix))):
-        scores, near = held.search(queries, reach)
-        return near, scores
     best = faiss.ResultHeap(len(queries), reach, keep_max=True)
     for start in range(0, len(matrix), step):
         block = matrix[start : start + step].astype(np.float32)
@@ -130,14 +116,13 @@ def settle(
     k: int,
     count: int,
     itself: bool,
-    error: float,
     look: Callable[[Integers, int], Found],
-) -> Near:
+) -> Found:
     """Return each row's exact ``k`` nearest and products, from the approximate ``look``; padded with -1 and -inf.
 
     ``matrix`` is ``(N, d)`` of unit length up to rounding; ``rows`` are the queries, ``count`` the rows searched;
     ``itself``: a row may be its own neighbour. ``look``, given positions in ``rows`` and a number, returns that many
-    rows of highest score and the falling scores, accurate to ``error``.
+    rows of highest score and the falling scores, accurate to ``rounding``.
     """
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
@@ -148,12 +133,12 @@ def settle(
         near[owed], products[owed] = rank(matrix, rows[owed], np.where(others, found, -1), k=k)
         # Rows not found score at most the lowest one's plus the error.
         unseen = (found[:, -1] >= 0) & (reach < count)
-        owed = owed[unseen & (products[owed, -1] <= scores[:, -1] + error)]
+        owed = owed[unseen & (products[owed, -1] <= scores[:, -1] + rounding(matrix.shape[1]))]
         reach = min(count, 4 * reach)
-    return near, products
+    return near, products.astype(np.float32)
 
 
-def rank(matrix: Halves, rows: Integers, candidates: Integers, *, k: int) -> Near:
+def rank(matrix: Halves, rows: Integers, candidates: Integers, *, k: int) -> tuple[Integers, NDArray[np.float64]]:
     """Return each row's ``k`` nearest of its candidates (-1: none) and their exact products."""
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
@@ -185,21 +170,17 @@ def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: 
     cells, _ = top_k(matrix, rows, k=probes, centres=index.nlist)
 
     def look(owed: Integers, reach: int) -> Found:
-        on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
-        chosen = (_to_gpu(index) if on_gpu else None) or index
+        chosen = _to_gpu(index) if _gpu() and max(reach, probes) <= GPU_LIMIT else index
         chosen.nprobe = probes
         # On a GPU, Faiss copies the centre of each probed cell.
-        step = max(1, GPU_BYTES // (8 * probes * matrix.shape[1])) if on_gpu else len(owed)
+        step = max(1, GPU_BYTES // (8 * probes * matrix.shape[1]))
         parts = (owed[start : start + step] for start in range(0, len(owed), step))
-        found = [
-            chosen.search_preassigned(matrix[rows[part]].astype(np.float32), reach, cells[part], None) for part in parts
-        ]
+        queries = ((part, matrix[rows[part]].astype(np.float32)) for part in parts)
+        found = [chosen.search_preassigned(vectors, reach, cells[part], None) for part, vectors in queries]
         scores, near = (np.concatenate(column) for column in zip(*found, strict=True))
         return near, scores
 
-    error = _error(matrix.shape[1])
-    near, products = settle(matrix, rows, k=k, count=len(matrix), itself=False, error=error, look=look)
-    return near, products.astype(np.float32)
+    return settle(matrix, rows, k=k, count=len(matrix), itself=False, look=look)
 
 
 def open_index(matrix: Halves, folder: Path) -> Any:
@@ -229,39 +210,16 @@ def _read_index(path: Path) -> Any:
 
 @lru_cache(maxsize=4)
 def _to_gpu(index: Any) -> Any:
-    """Return the index on the GPU; ``None`` where it does not fit."""
+    """Return the index on the GPU; where it does not fit, the one on the CPU."""
     import faiss
 
-    with _if_it_fits(f"an index of cells of {index.ntotal:,} images is searched on the CPU"):
-        return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _gpu_number(), index)
-    return None
-
-
-@lru_cache(maxsize=8)  # the images and the centres of each space
-def _copy_to_gpu(file: str, count: int) -> Any:
-    """Return the first rows of a file's matrix on the GPU, in float16; ``None`` where they do not fit."""
-    import faiss
-
-    matrix, gpu = np.load(file, mmap_mode="r"), cast("Any", faiss)
-    with _if_it_fits(f"the vectors of {count:,} images are compared in blocks"):
-        config = gpu.GpuIndexFlatConfig()
-        config.device, config.useFloat16 = _gpu_number(), True
-        held = gpu.GpuIndexFlatIP(_gpu(), matrix.shape[1], config)
-        for start in range(0, count, ROWS_AT_ONCE):
-            held.add(matrix[start : min(start + ROWS_AT_ONCE, count)].astype(np.float32))
-        return held
-    return None
-
-
-@contextmanager
-def _if_it_fits(otherwise: str) -> Generator[None]:
-    """Log the fallback where the GPU runs out of memory."""
     try:
-        yield
+        return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _gpu_number(), index)
     except RuntimeError as error:  # what Faiss makes of cudaMalloc's
         if not is_out_of_memory(error):
             raise
-        log.warning("out of GPU memory: %s", otherwise)
+        log.warning("out of GPU memory: an index of cells of %d images is searched on the CPU", index.ntotal)
+        return index
 
 
 def _make_index(matrix: Halves, cells: int) -> Any:

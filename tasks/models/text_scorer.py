@@ -25,11 +25,11 @@ CLIP_LENGTH = 77
 BATCH = 64  # fixed batch size, so that last digits depend neither on timing nor on other texts
 
 CLAUSE_END = re.compile(r"[,;:.!?…)\]–—][\"'”’]*$|^[–—-]$")
-OPENING = (
+OPENERS = (
     "and but or while whereas which who whose where when with as because although though that so then behind next "
     "beside near under above"
 )
-OPENERS = frozenset(OPENING.split())  # words that usually begin a clause
+"""Words that usually begin a clause."""
 LONGEST_WORD = 100
 BYTES_PER_CHARACTER = 4  # maximum tokens per character of a byte-level tokenizer
 
@@ -54,7 +54,7 @@ class OpenClipTexts:
         """Return ``(n, dimension)`` unit vectors, for cosines with images' vectors."""
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
-        encoder, tokenize = _load(self.config.model_dump_json())
+        encoder, tokenize = _load(self)
         tokens = tokenize([*texts, *[texts[-1]] * (-len(texts) % BATCH)]).numpy()
         vectors = encoder.encode(list(tokens))[: len(texts)]
         if not np.isfinite(vectors).all():
@@ -63,7 +63,7 @@ class OpenClipTexts:
 
     def pieces(self, text: str) -> tuple[str, ...]:
         """Return the text in pieces that ``embed`` reads in full, cut at the ends of clauses."""
-        _, tokenize = _load(self.config.model_dump_json())
+        _, tokenize = _load(self)
         return cut_text(text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH))
 
 
@@ -76,15 +76,14 @@ def count_tokens(tokenizer: Any, text: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _load(configuration: str) -> tuple[Encoder, Any]:
+def _load(scorer: OpenClipTexts) -> tuple[Encoder, Any]:
     import torch
 
-    config = ClipConfig.model_validate_json(configuration)
     device = choose_device()
-    model = create_model(config).eval().requires_grad_(requires_grad=False)
+    model = create_model(scorer.config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
     encoder = Encoder(network=model.to(device).encode_text, device=device, batches=Batches(BATCH))
-    return encoder, create_tokenizer(config)
+    return encoder, create_tokenizer(scorer.config)
 
 
 def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ...]:
@@ -97,8 +96,15 @@ def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ..
     words = [part for word in text.split() for part in _parts(word, count, most)]
     pieces: list[str] = []
     while words:
-        fitting = max(_fitting(words, count, most), 1)
-        end = fitting if fitting == len(words) else _clause_end(words, fitting)
+        # Each word has at least one token, which bounds the search.
+        ends = range(1, min(len(words), most) + 1)
+        fitting = max(bisect_right(ends, most, key=lambda end: count(" ".join(words[:end]))), 1)
+        clauses = (
+            end
+            for end in range(fitting, fitting // 2, -1)
+            if end == len(words) or CLAUSE_END.search(words[end - 1]) or words[end].lower() in OPENERS.split()
+        )
+        end = next(clauses, fitting)
         pieces.append(" ".join(words[:end]))
         words = words[end:]
     return tuple(pieces)
@@ -111,16 +117,3 @@ def _parts(word: str, count: Callable[[str], int], most: int) -> Iterator[str]:
         yield word
     else:
         yield from (word[start : start + size] for start in range(0, len(word), size))
-
-
-def _fitting(words: Sequence[str], count: Callable[[str], int], most: int) -> int:
-    """Return how many of the words fit; each has at least one token, which bounds the search."""
-    return bisect_right(range(1, min(len(words), most) + 1), most, key=lambda end: count(" ".join(words[:end])))
-
-
-def _clause_end(words: Sequence[str], fitting: int) -> int:
-    """Return the last end of a clause in the second half of the words that fit; without one, how many fit."""
-    for end in range(fitting, fitting // 2, -1):
-        if CLAUSE_END.search(words[end - 1]) or words[end].lower() in OPENERS:
-            return end
-    return fitting

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -53,10 +52,8 @@ def load_head(field: str, path: str, revision: str) -> VectorHead:
         has_relu = (file.metadata() or {}).get("activation") == "relu"
     weights = {name.removesuffix("weight"): array for name, array in arrays.items() if name.endswith("weight")}
     names = sorted(weights, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
-    layers = tuple((weights[name], arrays.get(f"{name}bias", np.zeros(1))) for name in names)
-    widths = [layer.shape for layer, _ in layers if layer.ndim == 2]
-    chained = all(one[0] == after[1] for one, after in pairwise(widths))
-    if not widths or len(widths) < len(layers) or not chained or widths[-1][0] != 1:
-        shapes = ", ".join(f"{name}weight {weights[name].shape}" for name in names) or "none"
-        raise ModelError(f"{field}: {place}: not a chain of linear layers with one output: {shapes}")
-    return VectorHead(field, layers, has_relu)
+    shapes = [weights[name].shape for name in names]
+    ends = [*(shape[-1] for shape in shapes[1:]), 1]
+    if not shapes or any(len(shape) != 2 or shape[0] != end for shape, end in zip(shapes, ends, strict=True)):
+        raise ModelError(f"{field}: {place}: not a chain of linear layers with one output: {shapes or 'none'}")
+    return VectorHead(field, tuple((weights[name], arrays.get(f"{name}bias", np.zeros(1))) for name in names), has_relu)

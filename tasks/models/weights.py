@@ -14,11 +14,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -44,11 +44,6 @@ class HubFiles:
     of_build: bool = True  # whether a build needs them, which can fetch them; a training cannot
 
     @property
-    def origin(self) -> str:
-        """Return the repository."""
-        return self.repository
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Return the files' names; of alternatives, the best."""
         return (*self.beside, self.weights[0])
@@ -69,20 +64,23 @@ class PublishedFile:
     url: str
     sha256: str = ""  # empty: none is published
 
-    @property
-    def origin(self) -> str:
-        """Return its host."""
-        return self.url.partition("://")[2].partition("/")[0]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return its name."""
-        return (self.name,)
+class FoundFile(NamedTuple):
+    """File of weights that was looked for and found."""
+
+    field: str  # section of the profile
+    origin: str  # repository of the Hub, or host
+    path: Path
+    how: str = ""  # how a published file was verified; empty: a file of the Hub, not verified yet
 
 
-Wanted = HubFiles | PublishedFile
-finder: ContextVar[Callable[[Wanted], Path] | None] = ContextVar("finder", default=None)
-"""Replaces the lookup of files and returns the weights' path; set by `pairwright fetch`."""
+lookups: ContextVar[list[FoundFile] | None] = ContextVar("lookups", default=None)
+"""Takes all files that are found; set by `pairwright fetch`."""
+
+
+def _note(*found: FoundFile) -> None:
+    if (noted := lookups.get()) is not None:
+        noted.extend(found)
 
 
 def require_packages(field: str, *names: str) -> None:
@@ -95,63 +93,52 @@ def require_packages(field: str, *names: str) -> None:
 
 def find_on_hub(files: HubFiles, *, download: bool) -> Path:
     """Return the path of the weights in the local cache, other files beside them; fetch them first if allowed."""
-    if find := finder.get():
-        return find(files)
-    if found := find_cached(files):
+    if found := find_cached(files) or (fetch_from_hub(files) if download else None):
+        paths = (*(found.parent / name for name in files.beside), found)
+        _note(*(FoundFile(files.field, files.repository, path) for path in paths))
         return found
-    if download:
-        return fetch_from_hub(files)
     from huggingface_hub import constants
 
-    where = Path(constants.HF_HUB_CACHE) / f"models--{files.repository.replace('/', '--')}"
     names = " and ".join((*files.beside, " or ".join(files.weights)))
-    others = (
-        "\nor all that a build needs with `pairwright fetch` and the same --profile and --set, or let `pairwright "
-        f"build` fetch it: {_download_setting(files.field)}"
-    )
+    others = f"\nor {_say_fetch(files.field)}" if files.of_build else ""
     raise ModelError(
-        f"{files.field}: {files.repository} is not on this machine: looked in {where} for {names}"
-        f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}"
-        f"{others if files.of_build else ''}"
+        f"{files.field}: {files.repository} is not on this machine: looked in {constants.HF_HUB_CACHE} for {names}"
+        f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}{others}"
     )
 
 
-def _download_setting(field: str) -> str:
-    """Return the setting by which a build fetches a section's weights; served models have their own."""
-    section = field if field.endswith(".launch") else field.partition(".")[0]
-    return f"--set {section}.download=true"
+def _say_fetch(field: str) -> str:
+    setting = f"--set {field.partition('.')[0]}.download=true"
+    return (
+        "all that a build needs with `pairwright fetch` and the same --profile and --set, or let the build fetch it: "
+        f"{setting}"
+    )
 
 
 def find_cached(files: HubFiles) -> Path | None:
     """Return the path of the weights in the Hub's local cache; ``None`` unless all files are there."""
     from huggingface_hub import try_to_load_from_cache
 
-    def look(name: str) -> Path | None:
-        found = try_to_load_from_cache(files.repository, name, revision=files.revision or None)
-        return Path(found) if isinstance(found, str) else None
+    def find(names: Sequence[str]) -> list[Path]:
+        found = (try_to_load_from_cache(files.repository, name, revision=files.revision or None) for name in names)
+        return [Path(path) for path in found if isinstance(path, str)]
 
-    weights = next((path for name in files.weights if (path := look(name))), None)
-    return weights if all(map(look, files.beside)) else None
+    weights = find(files.weights)
+    return weights[0] if weights and len(find(files.beside)) == len(files.beside) else None
 
 
 def fetch_from_hub(files: HubFiles) -> Path:
     """Fetch missing files into the Hub's local cache; return the path of the weights."""
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    from huggingface_hub.errors import RemoteEntryNotFoundError
 
-    def fetch(name: str) -> Path:
-        return Path(hf_hub_download(files.repository, name, revision=files.revision or None))
-
+    revision = files.revision or None
     try:
         for name in files.beside:
-            fetch(name)
+            hf_hub_download(files.repository, name, revision=revision)
         for name in files.weights:
-            try:
-                return fetch(name)
-            except LocalEntryNotFoundError:
-                raise  # the Hub was not reached
-            except EntryNotFoundError:
-                continue
+            with contextlib.suppress(RemoteEntryNotFoundError):
+                return Path(hf_hub_download(files.repository, name, revision=revision))
     except Exception as error:  # the Hub's client raises its own, httpx's and the system's errors
         raise ModelError(
             f"{files.field}: {files.repository} could not be fetched: {error}\nTry: {files.command}"
@@ -166,33 +153,22 @@ def weights_folder() -> Path:
 
 def find_published(file: PublishedFile, *, download: bool) -> Path:
     """Return the path of a verified file; fetch a missing or wrong one if allowed."""
-    if find := finder.get():
-        return find(file)
-    fault = find_fault(file)
-    if fault and not download:
-        raise ModelError(
-            f"{file.field}: {fault}. It is published at {file.url}. Fetch it with `pairwright fetch` and the same "
-            f"--profile and --set, put it there yourself, or let the build fetch it: {_download_setting(file.field)}"
-        )
-    return fetch_published(file) if fault else weights_folder() / file.name
-
-
-def find_fault(file: PublishedFile) -> str:
-    """Return why a file cannot be used; empty: it can."""
-    path = weights_folder() / file.name
+    path, fault = weights_folder() / file.name, ""
     if not path.is_file():
-        return f"{file.name} is not on this machine: looked for {path}"
-    try:
-        found = digest(path, hashlib.sha256) if file.sha256 else ""
-    except OSError as error:
-        raise ModelError(f"{file.field}: {path} cannot be read: {error.strerror or error}") from error
-    if found != file.sha256:
-        return f"{path} has SHA-256 {found}, not the published {file.sha256}"
-    return ""
+        fault = f"{file.name} is not on this machine: looked for {path}"
+    elif file.sha256 and (found := digest(path, hashlib.sha256)) != file.sha256:
+        fault = f"{path} has SHA-256 {found}, not the published {file.sha256}"
+    if fault and not download:
+        raise ModelError(f"{file.field}: {fault}. Put {file.url} there, or fetch {_say_fetch(file.field)}")
+    if fault:
+        _fetch_published(file)
+    how = "SHA-256, published" if file.sha256 else "not verified: no hash of it is published"
+    _note(FoundFile(file.field, file.url.split("/")[2], path, how))
+    return path
 
 
-def fetch_published(file: PublishedFile) -> Path:
-    """Fetch a file, renamed into place once its hash is verified; return its path."""
+def _fetch_published(file: PublishedFile) -> None:
+    """Fetch a file, renamed into place once its hash is verified."""
     require_packages(file.field, "pooch")
     import pooch
 
@@ -203,7 +179,7 @@ def fetch_published(file: PublishedFile) -> Path:
     )
     bar: Any = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK_BYTES)
     try:
-        return Path(source.fetch(file.name, downloader=bar))
+        source.fetch(file.name, downloader=bar)
     except (OSError, ValueError) as error:
         raise ModelError(f"{file.field}: {file.name} could not be fetched from {file.url}: {error}") from error
 
@@ -223,15 +199,15 @@ def find_checkpoint(checkpoint: str, published: PublishedFile, revision: str, *,
     return path
 
 
-def find_local(field: str, path: Path) -> list[Path]:
-    """Return the files of a local model: the file itself, or all files of a folder with weights."""
+def find_local(field: str, path: Path, endings: Sequence[str] = WEIGHTS) -> list[Path]:
+    """Return the files of a local model: the file itself, or all files of a folder with weights of such endings."""
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise ModelError(f"{field}: {path}: no such file or folder")
     files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
-    if not any(file.suffix in WEIGHTS for file in files):
-        raise ModelError(f"{field}: {path} holds no weights (a file ending in {', '.join(WEIGHTS)})")
+    if not any(file.suffix in endings for file in files):
+        raise ModelError(f"{field}: {path} holds no weights (a file ending in {', '.join(sorted(endings))})")
     return files
 
 
@@ -290,12 +266,17 @@ class Pretrained:
 
     def checked_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
         """Return a model's folder; local files must be of the type, complete and of the revision."""
+        from safetensors import safe_open
+
         folder = self.folder(model, revision, download=download)
         if is_local(model):
-            files = find_local(f"{self.field}.model", folder)
+            files = find_local(f"{self.field}.model", folder, tuple({Path(name).suffix for name in self.weights}))
             check_revision(self.field, revision, identify_files(files), folder)
             self.find_type(folder)
-            self._check_weights(folder, files)
+            for file in files:
+                if file.suffix == ".safetensors":
+                    with loading(self.field, file), safe_open(file, framework="np"):
+                        pass  # checks the length of the file
         return folder
 
     def find_type(self, folder: Path) -> str:
@@ -306,18 +287,6 @@ class Pretrained:
         if found not in self.types:
             raise ModelError(f"{self.field}.model: {path} describes a {found}, not a {' or a '.join(self.types)}")
         return found
-
-    def _check_weights(self, folder: Path, files: Sequence[Path]) -> None:
-        from safetensors import safe_open
-
-        endings = sorted({Path(name).suffix for name in self.weights})
-        weights = [file for file in files if file.suffix in endings]
-        if not weights:
-            raise ModelError(f"{self.field}.model: {folder} holds no weights (a file ending in {', '.join(endings)})")
-        for file in weights:
-            if file.suffix == ".safetensors":
-                with loading(self.field, file), safe_open(file, framework="np"):
-                    pass  # checks the length of the file
 
 
 @contextlib.contextmanager
@@ -347,10 +316,6 @@ def summarise(error: Exception) -> str:
     """Return a message; PyTorch's of a file that is no mere tensors goes on to recommend unsafe loading."""
     text = str(error).strip()
     if "weights_only" not in text:
-        return f"{type(error).__name__}: {text}"
-    if "TorchScript" in text:
-        return "the file is a TorchScript program, not only tensors"
-    if refused := re.search(r"unsupported (global: )?(global|operand) \S+", text, re.IGNORECASE):
-        return f"the file contains code, not only tensors ({refused[0]})"
-    said = text.partition("\n")[0].partition("weights_only")[0].partition("This file can")[0]
-    return f"{type(error).__name__}: {said[:200].strip()}"
+        return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
+    wanted = re.search(r"unsupported (global: )?(global|operand) \S+|TorchScript", text, re.IGNORECASE)
+    return f"not only tensors ({wanted[0]})" if wanted else "not only tensors, or damaged"

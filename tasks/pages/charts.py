@@ -117,9 +117,8 @@ class Axes:
 
 
 def draw_histogram(
-    title: str, series: Sequence[tuple[str, str, Tally]], *, unit: str, whole: bool = False,
-    now: tuple[float, str] | None = None,
-) -> Chart | None:  # fmt: skip
+    title: str, series: Sequence[tuple[str, str, Tally]], *, unit: str, whole: bool = False
+) -> Chart | None:
     """Lay out series (name, tone, values) side by side; ``whole``: integers. ``None``: no values."""
     shown = [one for one in series if len(one[2].values)]
     if not shown:
@@ -138,7 +137,6 @@ def draw_histogram(
         bars=list(_bars(shown, counts, edges, axes)),
         across=[Mark(x=axes.x(edge), label=f"{edge:,.{digits}f}") for edge in edges[::every]],
         up=[Mark(y=axes.y(value), label=f"{value:,.0f}") for value in up],
-        now=Mark(x=axes.x(now[0]), label=now[1]) if now and axes.left <= now[0] <= axes.right else None,
         legend=[(tone, name, said) for (name, tone, _), said in zip(shown, words, strict=True)],
         summary=f"{title}. " + " ".join(f"{one[0]}: {said}." for one, said in zip(shown, words, strict=True)),
         heads=(unit, *(name for name, _, _ in shown)),

@@ -9,12 +9,9 @@ need it. Of a rejected image's pair one image is decoded and encoded, the other 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import CLAIMS
@@ -45,10 +42,8 @@ from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_clai
 PROMPT = "ask_difference"
 SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
 """Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
-ASKING: Mapping[str, str] = {"template": "ask"}
-"""Wordings of the question by kind of text, if named otherwise."""
-OWN = ("sampled", "refuted")
-"""Makers of the texts that a model wrote itself, and not to be wrong."""
+ASKING: Mapping[str, str] = {"template": "ask"}  # wordings of the question by kind of text, if named otherwise
+OWN = ("sampled", "refuted")  # makers of the texts that a model wrote itself, and not to be wrong
 NOT_MADE = "its rejected image cannot be made"
 
 
@@ -72,15 +67,15 @@ def build_preferences(
     are omitted.
     """
     for pair in rows:
+        rejection = rejections.get(pair.key) if rejections is not None else None
         if isinstance(pair, PreferenceRow):
             untouched = rejections is None
-            yield replace(pair, source_key=pair.key) if untouched else _reject_given(pair, rejections, removals)
+            yield replace(pair, source_key=pair.key) if untouched else _reject_given(pair, rejection, removals)
             continue
         described, split = differences.get(pair.key), splits.get(pair.key)
         if described is None or split is None:
             yield Dropped(source_key=pair.key, reason="no difference description")
             continue
-        rejection = rejections.get(pair.key) if rejections is not None else None
         if rejections is not None and rejection is None:
             yield Dropped(source_key=pair.key, reason=NO_IMAGE)
             continue
@@ -92,22 +87,37 @@ def build_preferences(
         right = {check.description for check in judged_rejected.get(pair.key, ()) if check.passed}
         made = [text for maker in MAKERS for text in texts.get(maker, NO_ROWS).get(pair.key, ())]
         for difference in described:
-            rejected = [text for text in made if text.description == difference.key and text.key not in right]
-            told = tell(pair, difference, rejected, shown=shown, config=config)
-            ranked = tuple(rank_texts(pair, told.rejected, config))
-            material = Material(pair, told, split, shown, ranked, rejection, altered)
-            yield _preference(material, ask(pair, told.kind, config))
-
-
-@dataclass(frozen=True)
-class Told:
-    """Texts of a pair, all of one kind."""
-
-    kind: Kind | Literal["given"]
-    difference: DifferenceRow
-    rejected: Sequence[RejectedTextRow]
-    description: str = ""
-    """Original text of the difference."""
+            own = [text for text in made if text.description == difference.key and text.key not in right]
+            kind, told, rejected = tell(pair, difference, own, shown=shown, config=config)
+            ranked = list(rank_texts(pair, rejected, config))
+            prompt = ask(pair, kind, config)
+            made_of = [*(text.text for text in ranked), rejection.key if rejection else "", split.split]
+            first = ranked[0] if ranked else None
+            yield PreferenceRow(
+                key=make_key(pair.key, told.text, prompt, *made_of),
+                source_key=pair.key,
+                subject=pair.key,
+                prompt=(Turn(role="user", text=prompt),),
+                images=tuple(image.image for image in shown),
+                image_keys=tuple(image.key for image in shown),
+                chosen=told.text,
+                chosen_model=told.model,
+                rejected=first.text if first else "",
+                rejected_maker=first.maker if first else "",
+                rejected_note=first.note if first else "",
+                negatives=tuple(Negative(text=t.text, maker=t.maker, note=t.note, score=t.score) for t in ranked[1:]),
+                rejected_images=altered,
+                removal_scores=rejection.removal_scores if rejection else (),
+                component=split.component,
+                split=split.split,
+                sources=tuple(image.source for image in shown),
+                licences=tuple(image.licence for image in shown),
+                rejected_image_maker=rejection.maker if rejection else "",
+                kind=kind,
+                description="" if told is difference else difference.text,
+                claims=told.claims,
+                rejected_claims=first.claims if first else "[]",
+            )
 
 
 def tell(
@@ -117,29 +127,26 @@ def tell(
     *,
     shown: Sequence[ImageRow],
     config: PreferencesConfig,
-) -> Told:
+) -> tuple[Kind | Literal["given"], DifferenceRow, Sequence[RejectedTextRow]]:
     """Word the texts of a pair as a kind drawn by its key: the template if some of their claims are unknown.
 
     Photographs of two scenes are not described as changes. A kind that words a rejected text like the chosen one is
-    skipped.
+    skipped. The same description is returned where its text stays.
     """
-    template = Told("given" if difference.is_given else "template", difference, rejected)
-    if any(row.claims in ("", "[]") for row in (difference, *rejected)):
-        return template
     worlds = {image.group for image in shown}
     kinds = KINDS if len(worlds) == 1 and all(worlds) else OF_ANY_PAIR
     weights = [SHARES[kind] for kind in kinds]
-    for kind in Random(make_key("kind", config.seed, pair.key)).sample(kinds, sum(weights), counts=weights):
-        if kind == "template":
-            break
+    drawn = Random(make_key("kind", config.seed, pair.key)).sample(kinds, sum(weights), counts=weights)
+    is_known = all(row.claims not in ("", "[]") for row in (difference, *rejected))
+    for kind in drawn[: drawn.index("template")] if is_known else ():
         texts = [
             say_claims(CLAIMS.validate_json(row.claims), kind, Random(make_key("told", config.seed, pair.key)))
             for row in (difference, *rejected)
         ]
         if texts[0] not in texts[1:]:
             own = [replace(row, text=text) for row, text in zip(rejected, texts[1:], strict=True)]
-            return Told(kind, replace(difference, text=texts[0]), own, difference.text)
-    return template
+            return kind, replace(difference, text=texts[0]), own
+    return "given" if difference.is_given else "template", difference, rejected
 
 
 def reject_image(
@@ -156,29 +163,21 @@ def reject_image(
     except RefusedImageError as refused:
         return Dropped(source_key=rejection.subject, reason=refused.reason, detail=refused.detail)
     try:
-        made = encode_patch(_altered(pixels, rejection, removals))
+        if rejection.maker == "crop":  # shown at full size, for an equal number of tokens
+            altered = show_window(pixels, rejection.window)
+        else:
+            removal = removals[rejection.element]
+            altered = put_patch(pixels, removal.patch, removal.window)
+        made = encode_patch(altered)
     except (LookupError, ValueError, RefusedImageError) as error:
         return Dropped(source_key=rejection.subject, reason=NOT_MADE, detail=f"{rejection.maker}: {error}")
     return tuple(made if side == rejection.side else image for side, image in enumerate(images))
 
 
-def _altered(
-    pixels: NDArray[np.uint8], rejection: RejectionRow, removals: Mapping[str, RemovalRow]
-) -> NDArray[np.uint8]:
-    """Return the image without the element, or the crop at full size, for an equal number of tokens."""
-    if rejection.maker == "crop":
-        return show_window(pixels, rejection.window)
-    removal = removals.get(rejection.element)
-    if removal is None:
-        raise LookupError(f"no removal of {rejection.element}")
-    return put_patch(pixels, removal.patch, removal.window)
-
-
 def _reject_given(
-    row: PreferenceRow, rejections: Mapping[str, RejectionRow], removals: Mapping[str, RemovalRow]
+    row: PreferenceRow, rejection: RejectionRow | None, removals: Mapping[str, RemovalRow]
 ) -> PreferenceRow | Dropped:
     """Return a source's preference with its rejected image and scores, under a new key."""
-    rejection = rejections.get(row.key)
     if rejection is None:
         return Dropped(source_key=row.key, reason=SEVERAL if len(row.image_keys) != 1 else NO_IMAGE)
     images = reject_image(row.images, rejection, removals)
@@ -191,52 +190,6 @@ def _reject_given(
         rejected_images=images,
         removal_scores=rejection.removal_scores,
         rejected_image_maker=rejection.maker,
-    )
-
-
-@dataclass(frozen=True)
-class Material:
-    """Parts of one preference."""
-
-    pair: PairRow
-    told: Told
-    split: SplitRow
-    shown: tuple[ImageRow, ImageRow]
-    texts: tuple[RejectedTextRow, ...]
-    """The rejected one first, if any."""
-    rejection: RejectionRow | None
-    rejected_images: tuple[bytes, ...]
-
-
-def _preference(material: Material, prompt: str) -> PreferenceRow:
-    difference, split, shown, texts = material.told.difference, material.split, material.shown, material.texts
-    rejection = material.rejection
-    made_of = [*(text.text for text in texts), rejection.key if rejection else "", split.split]
-    rejected = texts[0] if texts else None
-    return PreferenceRow(
-        key=make_key(material.pair.key, difference.text, prompt, *made_of),
-        source_key=material.pair.key,
-        subject=material.pair.key,
-        prompt=(Turn(role="user", text=prompt),),
-        images=tuple(image.image for image in shown),
-        image_keys=tuple(image.key for image in shown),
-        chosen=difference.text,
-        chosen_model=difference.model,
-        rejected=rejected.text if rejected else "",
-        rejected_maker=rejected.maker if rejected else "",
-        rejected_note=rejected.note if rejected else "",
-        negatives=tuple(Negative(text=t.text, maker=t.maker, note=t.note, score=t.score) for t in texts[1:]),
-        rejected_images=material.rejected_images,
-        removal_scores=rejection.removal_scores if rejection else (),
-        component=split.component,
-        split=split.split,
-        sources=tuple(image.source for image in shown),
-        licences=tuple(image.licence for image in shown),
-        rejected_image_maker=rejection.maker if rejection else "",
-        kind=material.told.kind,
-        description=material.told.description,
-        claims=difference.claims,
-        rejected_claims=rejected.claims if rejected else "[]",
     )
 
 

@@ -20,14 +20,7 @@ from pairwright.tasks.store.stage import Stage, Uses
 def split_pairs(
     rows: Sequence[PairRow], config: PreferencesConfig, *, everything: pa.Table, images: pa.Table
 ) -> Iterator[SplitRow]:
-    """Yield one split for each pair of the shard, decided from all pairs.
-
-    Args:
-        rows: the pairs of the shard.
-        config: seed and shares.
-        everything: ``first``, ``second`` and ``split`` of every pair of the collection.
-        images: ``subject`` and ``group`` of every image.
-    """
+    """Yield one split for each pair of the shard, decided from ``first``, ``second`` and ``split`` of all pairs."""
     components = find_components(everything, images)
     published = find_published(everything, components) if config.split == "published" else {}
     for pair in rows:
@@ -66,8 +59,7 @@ def find_published(pairs: pa.Table, components: Mapping[str, str]) -> dict[str, 
     return dict(sorted(found, key=lambda one: ORDER.index(one[1])))
 
 
-ORDER = ("train", "validation", "test")
-"""Of several splits of a component, the last counts."""
+ORDER = ("train", "validation", "test")  # of several splits of a component, the last counts
 
 
 def draw_split(component: str, config: PreferencesConfig) -> str:

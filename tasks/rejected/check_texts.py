@@ -41,8 +41,7 @@ class Truth:
     """Known content of a pair's photographs."""
 
     graphs: Graphs | None
-    said: tuple[str, ...] = ()
-    """People's texts about the difference."""
+    said: tuple[str, ...] = ()  # people's texts about the difference
 
     def of(self, claims: tuple[Claim, ...]) -> bool | None:
         """Return whether the claims hold, or may pass for true; ``None``: unknown."""

@@ -11,7 +11,7 @@ import numpy as np
 from pairwright.schemas.config import ElementsConfig
 from pairwright.schemas.rows import ElementRow, MasksRow, make_key
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.store.masks import Runs, overlap_at_most, overlap_of, read_runs
+from pairwright.tasks.store.masks import Runs, overlap_of, read_runs
 from pairwright.tasks.store.stage import Stage
 
 TOO_SMALL, TOO_LARGE = "too small", "too large"
@@ -49,7 +49,8 @@ def _refuse(mask: Runs, kept: Sequence[Runs], config: ElementsConfig) -> str:
     if mask.share > config.max_area:
         return f"{TOO_LARGE} (elements.max_area={config.max_area:g})"
     most = config.max_iou
-    same = any(overlap_at_most(mask, other) > most and overlap_of(mask, other) > most for other in kept)
+    areas = ((min(mask.area, other.area) / max(mask.area, other.area, 1), other) for other in kept)
+    same = any(bound > most and overlap_of(mask, other) > most for bound, other in areas)
     return f"{SAME_MASK} (elements.max_iou={most:g})" if same else ""
 
 

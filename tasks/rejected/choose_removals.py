@@ -63,15 +63,13 @@ def choose_removals(
     ``candidates`` those of the images without an element, by embedder and the element's key. ``statements`` are those
     of texts that a served model split.
     """
-    scores = None
     texts_by_key = {
         row.key: _split_texts(text, statements.get(row.subject, ()))
         for row in rows
         if (text := row if isinstance(row, PreferenceRow) else differences.get(row.key))
     }
-    if config.clip:
-        texts = chain.from_iterable(texts_by_key.values())
-        scores = read_texts(texts, OpenClipTexts(config=config.clip), images=vectors, removals=candidates)
+    scorer, texts = OpenClipTexts(config=config.clip) if config.clip else None, chain(*texts_by_key.values())
+    scores = read_texts(texts, scorer, images=vectors, removals=candidates) if scorer else None
     for row in rows:
         keys = (row.first, row.second) if isinstance(row, PairRow) else row.image_keys
         if row.key not in texts_by_key:

@@ -74,8 +74,7 @@ KINDS = {
 """Kinds of a general word, which may describe the same thing: a poodle is a dog, a dog an animal."""
 LEAST_SHARED = 0.85
 """Least share of common content words of equal texts, unless the others are telling (colours, numbers, denials)."""
-MOST_CHARACTERS = 6000
-"""Compared part of a text, as every word is compared with every other."""
+MOST_CHARACTERS = 6000  # compared part of a text, as every word is compared with every other
 FUNCTION = frozenset(
     f"{AUXILIARIES} the this that these those it its their his her there here where which who while and or but also as "
     f"for so than then very just same any scene image images photo picture".split()
@@ -128,10 +127,8 @@ class Change:
 
     went: tuple[str, ...]
     came: tuple[str, ...]
-    shared: float
-    """Share of the words of both texts, without "one", that are common."""
-    denies: bool
-    """Whether one of the texts denies something."""
+    shared: float  # share of the words of both texts, without "one", that are common
+    denies: bool  # whether one of the texts denies something
 
     @property
     def is_none(self) -> bool:

@@ -13,8 +13,7 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
 from pairwright.tasks.store.stage import Stage, Uses
 
-GROUP = 256
-"""Images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each."""
+GROUP = 256  # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
 
 
 def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images) -> Iterator[BoxesRow | Dropped]:

@@ -23,12 +23,10 @@ from pairwright.tasks.scenes.vocabulary import CLEAR, NEAR_COLOURS, SCENE_WORDS,
 from pairwright.tasks.store.stage import Stage
 
 MENTIONING = ("exists", "absent", "count")
-HARD_TO_SEE = ("material", "size")
-"""Kinds of edits that are hard to see: made only without an alternative (ours)."""
+HARD_TO_SEE = ("material", "size")  # kinds of edits that are hard to see: made only without an alternative (ours)
 NO_GRAPH = "no scene graph of both images: a model edits such texts (counterfactuals.enabled=true)"
 NO_CLAIMS = "not written from a scene graph: a model edits such texts (counterfactuals.enabled=true)"
-MOST_ALTERNATIVES = 3
-"""Alternatives that are tried for one attribute of one claim."""
+MOST_ALTERNATIVES = 3  # alternatives that are tried for one attribute of one claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ After a refusal, another kind of edit is asked for.
 """
 
 import re
-from dataclasses import dataclass
 from itertools import cycle, islice
 from operator import attrgetter
 from random import Random
+from typing import NamedTuple
 
 from pairwright.prompts import difference_verbs, load, load_wordings
 from pairwright.prompts.differences import TEMPLATE, difference_regex, fill_template
@@ -30,8 +30,7 @@ from pairwright.tasks.texts.words import WORD
 
 LEAST_LIKENESS, LEAST_LIKENESS_GIVEN = 0.7, 0.5
 """Least likeness of an edited text to the chosen one; people's texts are short, without the template's words."""
-MOST_WORDS = 4
-"""Most content words that an edit may remove, or add."""
+MOST_WORDS = 4  # most content words that an edit may remove, or add
 STILL_TRUE = "edited text is as true"
 EDIT, EDIT_GIVEN, KINDS, CONTRADICTION = "edit_difference", "edit_sentence", "edit_kinds", "ask_contradiction"
 CHOICES = ("contradict", "compatible")
@@ -58,15 +57,12 @@ OFFERS = {
 """Words that a half must have for an edit of this kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedEdit:
+class CheckedEdit(NamedTuple):
     """Edited text that contradicts the chosen one by our rules."""
 
     text: str
-    changed: str
-    """"red -> blue"."""
-    true: bool | None
-    """``False`` where scene graphs refute it, ``None`` where there are none."""
+    changed: str  # "red -> blue"
+    true: bool | None  # ``False`` where scene graphs refute it, ``None`` where there are none
 
 
 @asking
@@ -146,22 +142,17 @@ def _confirm(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
 def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
     """Return the edited text, or the first reason to refuse it; ``side``: the half to edit."""
     if row.is_given:
-        said = read_plain(answer.text, finish_reason=answer.finish_reason)
-        if isinstance(said, RefusedText):
-            return said
-        return _check_halves((said.first_half, said.second_half), row, side=side, truth=truth)
-    read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+        read = read_plain(answer.text, finish_reason=answer.finish_reason)
+    else:
+        read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, RefusedText):
         return read
     halves, kept = [read.first_half, read.second_half], 1 - side
-    shown = [WORD.findall(within_quotes(half).lower()) for half in (halves[kept], row.halves[kept])]
-    if read.verbs != row.verbs or shown[0] != shown[1]:
-        return RefusedText("edited more than one half", halves[kept])
-    halves[kept] = row.halves[kept]
-    return _check_halves((halves[0], halves[1]), row, side=side, truth=truth)
-
-
-def _check_halves(halves: tuple[str, str], row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
+    if not row.is_given:
+        shown = [WORD.findall(within_quotes(half).lower()) for half in (halves[kept], row.halves[kept])]
+        if read.verbs != row.verbs or shown[0] != shown[1]:
+            return RefusedText("edited more than one half", halves[kept])
+        halves[kept] = row.halves[kept]
     text = halves[0] if row.is_given else fill_template(row.verbs, *halves)
     change = compare(row.halves[side], halves[side])
     changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
@@ -170,7 +161,7 @@ def _check_halves(halves: tuple[str, str], row: DifferenceRow, *, side: int, tru
     least = LEAST_LIKENESS_GIVEN if row.is_given else LEAST_LIKENESS
     if likeness(row.text, text) < least or max(len(change.went), len(change.came)) > MOST_WORDS:
         return RefusedText("too far from the chosen text", changed)
-    true = is_as_true(halves, (row,), truth)
+    true = is_as_true((halves[0], halves[1]), (row,), truth)
     if true:
         return RefusedText(STILL_TRUE, changed)
     if true is None and truth.graphs:

@@ -13,10 +13,8 @@ from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import affirmed
 
-MAX_CHARACTERS = 20_000
-"""Of a text: far more than people write, and far below spaCy's limit."""
-Parts = list[tuple[str, str, str]]
-"""Images of one text, each with the words about it and their affirmed part."""
+MAX_CHARACTERS = 20_000  # of a text: far more than people write, and far below spaCy's limit
+Parts = list[tuple[str, str, str]]  # images of one text, each with the words about it and their affirmed part
 
 
 def find_mentions(

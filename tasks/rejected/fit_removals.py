@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.embedders import to_unit
-from pairwright.tasks.models.open_clip_embedder import OpenClip
+from pairwright.tasks.models.embedders import make_clip, to_unit
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
 from pairwright.tasks.store.images import RefusedImageError, put_patch
 from pairwright.tasks.store.stage import Stage, Uses
 
-GROUP = 512
-"""Images per call of the model, which cuts them into batches."""
+GROUP = 512  # images per call of the model, which cuts them into batches
 NO_FIT = "its patch does not fit its image"
 Crop = NDArray[Any]
 
@@ -32,7 +30,7 @@ def fit_removals(
     rows: Sequence[RemovalRow], config: FittedConfig, *, images: Images
 ) -> Iterator[EmbeddingRow | Dropped]:
     """Yield the vector of each image without an element."""
-    model = OpenClip(config=config.clip, batch=config.batch_size)
+    model = make_clip(config.clip, config.batch_size)
     on_gpu = count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
 
@@ -61,7 +59,7 @@ def _crop(prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: S
 
 
 def _name_models(config: FittedConfig) -> tuple[str, ...]:
-    return (f"clip {OpenClip(config=config.clip).version}",) if config.enabled else ()
+    return (f"clip {make_clip(config.clip).version}",) if config.enabled else ()
 
 
 STAGE = Stage(

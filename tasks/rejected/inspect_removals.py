@@ -32,55 +32,45 @@ from pairwright.schemas.rows import (
     Tag,
     make_key,
 )
-from pairwright.tasks.models.detection import Detector, count_detectors, make_detector
+from pairwright.tasks.models.detection import count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
+from pairwright.tasks.models.scene_models import Detector
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
 from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.stage import Stage, Uses
 
-MOSTLY = 0.5
-"""Least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another."""
+MOSTLY = 0.5  # least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another
 
 
 @dataclass(frozen=True)
 class Place:
     """Filled pixels of an image."""
 
-    corner: tuple[int, int]
-    """Column and row of the image at which ``filled`` starts."""
-    filled: NDArray[np.bool_]
-    """``(h, w)``; all other pixels of the image were not filled."""
+    corner: tuple[int, int]  # column and row of the image at which ``filled`` starts
+    filled: NDArray[np.bool_]  # ``(h, w)``; all other pixels of the image were not filled
 
     def covered(self, box: Box) -> float:
         """Return the share of a box that was filled."""
-        x0, y0, x1, y1 = self._pixels(box)
-        count = np.count_nonzero(self.filled[y0:y1, x0:x1])
-        return min(count / max(_area(box), 1.0), 1.0)
+        return min(np.count_nonzero(self._part(box)) / max(_area(box), 1.0), 1.0)
 
     def spanned(self, box: Box) -> float:
         """Return the area of the smallest box around the filled pixels of a box, as a share of it."""
-        x0, y0, x1, y1 = self._pixels(box)
-        part = self.filled[y0:y1, x0:x1]
-        columns, lines = np.flatnonzero(part.any(axis=0)), np.flatnonzero(part.any(axis=1))
+        lines, columns = np.nonzero(self._part(box))
         if not columns.size:
             return 0.0
-        inner = float((columns[-1] - columns[0] + 1) * (lines[-1] - lines[0] + 1))
-        return min(inner / max(_area(box), 1.0), 1.0)
+        return min(float((np.ptp(columns) + 1) * (np.ptp(lines) + 1)) / max(_area(box), 1.0), 1.0)
 
-    def _pixels(self, box: Box) -> tuple[int, int, int, int]:
-        """Return the box in pixels of ``filled``, clipped to it; boxes with NaN are empty."""
-        corners = np.nan_to_num([box.x0, box.y0, box.x1, box.y1]) - np.tile(self.corner, 2)
-        height, width = self.filled.shape
-        x0, y0, x1, y1 = np.rint(np.clip(corners, 0, [width, height, width, height])).astype(int).tolist()
-        return x0, y0, max(x0, x1), max(y0, y1)
+    def _part(self, box: Box) -> NDArray[np.bool_]:
+        """Return the part of ``filled`` in a box."""
+        corners = np.array([box.x0, box.y0, box.x1, box.y1]) - np.tile(self.corner, 2)
+        x0, y0, x1, y1 = np.rint(corners.clip(0)).astype(int).tolist()
+        return self.filled[y0:y1, x0:x1]
 
 
-Found = tuple[float, float]
-"""Detector's scores of a thing in its place, before and after its removal; 0: not found."""
-Grown = tuple[str, float]
-"""New thing in the place of a removed element, with the highest score; no name: none."""
+Found = tuple[float, float]  # detector's scores of a thing in its place, before and after its removal; 0: not found
+Grown = tuple[str, float]  # new thing in the place of a removed element, with the highest score; no name: none
 
 
 def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Sequence[Box]) -> Found:
@@ -89,7 +79,7 @@ def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Se
     left = [
         box.score
         for box in after
-        if box.tag == tag and (place.covered(box) >= MOSTLY or any(_iou(box, old) >= MOSTLY for old in own))
+        if box.tag == tag and (place.covered(box) >= MOSTLY or any(_are_same(box, old) for old in own))
     ]
     return max((box.score for box in own), default=0.0), max(left, default=0.0)
 
@@ -105,19 +95,19 @@ def find_grown(
     """
     beside = [old for old in before if place.covered(old) < MOSTLY]
     new = [
-        box
-        for box in after
+        (box.score, -number, tags[box.tag].name)
+        for number, box in enumerate(after)
         if box.score >= least
         and place.covered(box) >= MOSTLY
         and not any(old.tag == box.tag and _shared(box, old) >= MOSTLY * _area(old) for old in beside)
     ]
-    best = max(new, key=lambda box: box.score, default=None)
-    return (tags[best.tag].name, best.score) if best else NOTHING
+    score, _, name = max(new, default=(0.0, 0, ""))
+    return name, score
 
 
-def _iou(first: Box, second: Box) -> float:
+def _are_same(first: Box, second: Box) -> bool:
     shared = _shared(first, second)
-    return shared / max(_area(first) + _area(second) - shared, 1.0)
+    return shared >= MOSTLY * max(_area(first) + _area(second) - shared, 1.0)
 
 
 def _shared(first: Box, second: Box) -> float:
@@ -134,8 +124,7 @@ CHANGED_OUTSIDE, HALO = "changed outside", "halo along the rim"
 NOT_THE_SCENE = "not what the scene shows"
 STILL_THERE, GROWN = "still detected", "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
-GROUP = 256
-"""Altered images per call of the detector on a GPU, which cuts them into batches; up to 3.2 MB each."""
+GROUP = 256  # altered images per call of the detector on a GPU, which cuts them into batches; up to 3.2 MB each
 NOT_LOOKED: Found = (-1.0, -1.0)
 NOTHING: Grown = ("", 0.0)
 
@@ -184,14 +173,13 @@ def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRo
         if config.rendered:
             difference = measure_difference(row, seen)
             why = f"{NOT_THE_SCENE} (inspection.max_difference={config.max_difference:g})"
-            why = why if difference > config.max_difference else ""
-            return Trace(difference=difference, why=why)
+            return Trace(difference=difference, why=why if difference > config.max_difference else "")
         around = cut_removal(row, seen)
     except (RefusedImageError, ValueError) as error:
         return Dropped(source_key=row.key, reason=BAD_PATCH, detail=f"{row.tag}: {error}")
     outside = around.distance >= row.dilate + row.feather + 1
     changed = int((around.before != around.after).any(axis=2)[outside].sum())
-    rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather, kept=around.kept)
+    rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather)
     halo = f"{HALO} (inspection.max_rim={config.max_rim:g})" if rim > config.max_rim else ""
     why = CHANGED_OUTSIDE if changed else halo
     if detector is None or why:
@@ -213,9 +201,11 @@ def _detect(
     shown = [(one.row, *one.part.shown) for one in ready if one.part.shown]
     originals: list[tuple[tuple[Tag, ...], tuple[Box, ...]]] = []
     for row, *_ in shown:
-        known, named = boxes.get(row.image_key), Tag(name=row.tag, score=1.0, tagger="")
-        is_known = known and any(tag.name == row.tag for tag in known.tags)
-        originals.append((known.tags, known.boxes) if known and is_known else ((named,), ()))
+        known = boxes.get(row.image_key)
+        if known and any(tag.name == row.tag for tag in known.tags):
+            originals.append((known.tags, known.boxes))
+        else:
+            originals.append(((Tag(name=row.tag, score=1.0, tagger=""),), ()))
     altered = detector.detect([image for _, image, _ in shown], [tags for tags, _ in originals]) if shown else []
     looks: dict[str, tuple[str, Found, Grown]] = {}
     for (row, _, place), (tags, before), after in zip(shown, originals, altered, strict=True):
@@ -223,8 +213,7 @@ def _detect(
         found = look_for_element(tag, place, before=before, after=after)
         grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
         # An element with a low score before is not gone if its score is as high as it was.
-        limit = min(config.min_remaining_score, found[0] or 1.0)
-        there = 0 < found[1] >= limit
+        there = 0 < found[1] >= min(config.min_remaining_score, found[0] or 1.0)
         grew = f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})" if grown[0] else ""
         still = f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})" if there else ""
         looks[row.key] = (still or grew, found, grown)

@@ -24,22 +24,14 @@ from pairwright.tasks.store.masks import Corners, Runs, cut_mask, read_runs
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-ARC = 8
-"""Length of an arc, in pixels of the mask's outline."""
-SIDE = 2
-"""Rings to compare on each side of an edge."""
-PAST = 5
-"""Pixels beyond the hole that may show the rest of a thing, if its mask was too tight."""
-AROUND = 30
-"""Measured pixels beyond the hole."""
-APART = 3
-"""Rings between the rim and its surroundings, so that they do not share an edge."""
-VISIBLE = 4.0
-"""Just visible step in levels of 255; weaker surroundings count as this."""
-FEWEST = 3
-"""Least measured arcs of a rim, and at least half of all, to measure an edge."""
-LEAST = 4
-"""Least pixels of an arc on each side of an edge, to measure a step."""
+ARC = 8  # length of an arc, in pixels of the mask's outline
+SIDE = 2  # rings to compare on each side of an edge
+PAST = 5  # pixels beyond the hole that may show the rest of a thing, if its mask was too tight
+AROUND = 30  # measured pixels beyond the hole
+APART = 3  # rings between the rim and its surroundings, so that they do not share an edge
+VISIBLE = 4.0  # just visible step in levels of 255; weaker surroundings count as this
+FEWEST = 3  # least measured arcs of a rim, and at least half of all, to measure an edge
+LEAST = 4  # least pixels of an arc on each side of an edge, to measure a step
 
 
 def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -61,16 +53,11 @@ def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
 class Around:
     """Removal and its surroundings."""
 
-    corner: tuple[int, int]
-    """Column and row of its corner in the image."""
+    corner: tuple[int, int]  # column and row of its corner in the image
     before: RGB
     after: RGB
-    mask: Bits
-    """The element, before the mask was dilated."""
-    distance: NDArray[np.float32]
-    """Distance of each pixel from the mask, in pixels; 0 inside."""
-    kept: Bits
-    """Other objects of a rendered scene with their edge pixels, which are not part of the hole."""
+    mask: Bits  # the element, before the mask was dilated
+    distance: NDArray[np.float32]  # distance of each pixel from the mask, in pixels; 0 inside
 
     def put_into(self, pixels: RGB) -> RGB:
         """Return the whole image with the removal."""
@@ -99,7 +86,6 @@ def cut_removal(row: RemovalRow, seen: Seen) -> Around:
         after=put_patch(before, row.patch, (left - x0, top - y0, right - x0, bottom - y0)),
         mask=mask,
         distance=measure_distance(mask),
-        kept=_kept(row, seen, place),
     )
 
 
@@ -119,26 +105,15 @@ def _place(row: RemovalRow, mask: Runs) -> Corners:
     )
 
 
-def _kept(row: RemovalRow, seen: Seen, place: Corners) -> Bits:
-    import cv2
-
-    kept = np.zeros((place[3] - place[1], place[2] - place[0]), bool)
-    for thing in seen.graph.objects if seen.graph and row.object_ids else ():
-        if thing.id not in row.object_ids:
-            kept |= cut_mask(read_runs(thing.mask), place)
-    return cv2.dilate(kept.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
-
-
-def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int, kept: Bits) -> float:
+def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int) -> float:
     """Return the strength of the rim's edge relative to its surroundings; above 1 it is the strongest.
 
     ``pixels``, ``(h, w, 3)``: the filled image, or what of it lies within ``margin`` of the mask, ``(h, w)``, which was
-    dilated, and whose filling fades over ``feather`` pixels; ``kept``, ``(h, w)``, was left out of the hole, and is no
-    part of its rim. 0 where too few arcs can be measured.
+    dilated, and whose filling fades over ``feather`` pixels. 0 where too few arcs can be measured.
     """
     if not mask.any() or mask.all():
         return 0.0
-    colours, counts = _profiles(pixels, mask, kept, first=dilate - SIDE - 1, last=dilate + margin(feather))
+    colours, counts = _profiles(pixels, mask, first=dilate - SIDE - 1, last=dilate + margin(feather))
     steps, known = _steps(colours, counts)
     ends = SIDE + 1 + feather + 1 + PAST + 1
     beyond = slice(ends + APART - 1, None)
@@ -157,7 +132,7 @@ def margin(feather: int) -> int:
     return feather + 1 + AROUND
 
 
-def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, last: int) -> tuple[Floats, Floats]:
+def _profiles(pixels: NDArray[np.uint8], mask: Bits, *, first: int, last: int) -> tuple[Floats, Floats]:
     """Return sums of colours ``(arcs, rings, 3)`` and counts ``(arcs, rings)`` at distances ``first`` to ``last``."""
     rings = last - first
     height, width = mask.shape
@@ -167,7 +142,7 @@ def _profiles(pixels: NDArray[np.uint8], mask: Bits, kept: Bits, *, first: int, 
         inside, arc = _nearest(~mask, arc)
         distance = np.where(mask, 1 - inside, distance)
     ring = np.rint(distance).astype(np.int32) - first
-    used = (ring >= 0) & (ring < rings) & ~kept
+    used = (ring >= 0) & (ring < rings)
     arcs, number = np.unique(arc[used], return_inverse=True)
     cell, cells = number * rings + ring[used], len(arcs) * rings
     sums = [np.bincount(cell, weights=pixels[..., c][used], minlength=cells) for c in range(3)]

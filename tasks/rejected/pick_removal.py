@@ -36,17 +36,13 @@ from pairwright.tasks.texts.words import affirmed, split_by_rules
 
 NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal that makes the text fit worse passed its checks"
 NO_DROP = "no removal makes the text fit worse"
-MAX_CHARACTERS, MAX_PIECES = 20_000, 100
-"""Scored part of a text."""
-DIGITS = 6
-"""Rounding of scores: later digits depend on the batch size."""
+MAX_CHARACTERS, MAX_PIECES = 20_000, 100  # scored part of a text
+DIGITS = 6  # rounding of scores: later digits depend on the batch size
 SPACE = "clip"
-MAX_ASPECT = 4 / 3
-"""Of a crop."""
+MAX_ASPECT = 4 / 3  # of a crop
 Vector = NDArray[np.float64]
 Window = tuple[int, int, int, int]
-Text = str | tuple[str, ...]
-"""A text, to be split into sentences, or its statements."""
+Text = str | tuple[str, ...]  # A text, to be split into sentences, or its statements
 Elements = Mapping[str, tuple[ElementRow, ...]]
 Inspections = Mapping[str, tuple[InspectionRow, ...]]
 
@@ -63,8 +59,7 @@ class Fit(NamedTuple):
     """Fit of a text to an image without an element."""
 
     drop: float
-    clip: float = 0.0
-    """Sum of the cosines of the text's sentences with the candidate (Eq. 9)."""
+    clip: float = 0.0  # sum of the cosines of the text's sentences with the candidate (Eq. 9).
 
 
 def candidates_of(keys: Sequence[str], elements: Elements, inspected: Inspections) -> list[Candidate]:
@@ -83,12 +78,10 @@ def score_by_graphs(
 ) -> Iterator[tuple[Candidate, Fit]]:
     """Yield each candidate with the share of the true claims that its removal breaks; none without both graphs."""
     first, second = images[0].graph, images[1].graph
-    if first is None or second is None:
-        return
-    graphs = (first, second)
-    true = true_claims(difference, graphs)
-    for one in candidates:
-        yield one, Fit(share_broken(true, graphs, one.side, one.element.object_ids))
+    if first and second:
+        true = true_claims(difference, (first, second))
+        for one in candidates:
+            yield one, Fit(share_broken(true, (first, second), one.side, one.element.object_ids))
 
 
 def true_claims(difference: DifferenceRow, graphs: Graphs) -> list[Claim]:
@@ -111,13 +104,10 @@ def share_broken(true: Sequence[Claim], graphs: Graphs, side: int, object_ids: S
 class ClipScores:
     """Vectors of the sentences of some texts, and of the images to compare with."""
 
-    texts: Mapping[Text, Sequence[int]]
-    """Indices of its sentences, by text."""
-    sentences: NDArray[np.float32]
-    """``(n, dimension)``."""
+    texts: Mapping[Text, Sequence[int]]  # indices of its sentences, by text
+    sentences: NDArray[np.float32]  # ``(n, dimension)``
     images: Vectors | None
-    removals: Vectors | None
-    """By the key of the removed element."""
+    removals: Vectors | None  # by the key of the removed element
 
     def fit(self, text: Text, image: str, element: str) -> Fit | None:
         """Return the fit of the text to the image without the element; ``None``: a vector is missing (yet)."""
@@ -175,8 +165,12 @@ def pick_removal(
     The highest score wins, then the smaller area, then the key. A crop is drawn of the images ``shown``.
     """
     found = list(scored)
-    able = [one for one in found if not one[0].check.why]
-    ranked = [(-fit.drop, one.element.area_share, one.element.key) for one, fit in able if fit.drop > config.min_drop]
+    worse = [
+        (one.check.why, -fit.drop, one.element.area_share, one.element.key)
+        for one, fit in found
+        if fit.drop > config.min_drop
+    ]
+    ranked = [one for one in worse if not one[0]]
     chosen = min(ranked)[-1] if ranked else ""
     scores = tuple(
         RemovalScore(
@@ -194,20 +188,18 @@ def pick_removal(
     if chosen:
         side = next(one.side for one in scores if one.chosen)
         return _with_key(replace(row, maker="removal", side=side, element=chosen))
-    refused = [(-fit.drop, one.check.why) for one, fit in found if one.check.why and fit.drop > config.min_drop]
+    refused = [(drop, why) for why, drop, *_ in worse]
     why = f"{NONE_PASSED}: {min(refused)[1]}" if refused else NO_DROP if found else NO_ELEMENT
     if config.fallback == "drop":
         return Dropped(source_key=key, reason=NO_IMAGE, detail=why)
     row = replace(row, why=why)
-    return _with_key(_add_crop(row, shown, config) if config.fallback == "crop" and shown else row)
-
-
-def _add_crop(row: RejectionRow, shown: Sequence[ImageRow], config: RejectionsConfig) -> RejectionRow:
-    """Return the row with a crop of one of the images, if it is smaller than the image."""
-    rng = Random(make_key("crop", config.seed, row.subject))
-    side = rng.randrange(len(shown))
-    window = draw_crop(rng, shown[side].width, shown[side].height, area=(config.min_crop_area, config.max_crop_area))
-    return replace(row, maker="crop", side=side, window=window) if window else row
+    if config.fallback == "crop" and shown:
+        rng = Random(make_key("crop", config.seed, row.subject))
+        side = rng.randrange(len(shown))
+        area = (config.min_crop_area, config.max_crop_area)
+        if window := draw_crop(rng, shown[side].width, shown[side].height, area=area):
+            row = replace(row, maker="crop", side=side, window=window)
+    return _with_key(row)
 
 
 def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]) -> Window | None:

@@ -15,7 +15,7 @@ from pairwright.tasks.rejected import check_texts
 from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth
 from pairwright.tasks.store.stage import Stage, Uses
 
-CHECKED = ("controlled", "grounded", "regions", "judged")
+CHECKED = ("controlled", "grounded", "judged")
 Checks = Mapping[str, tuple[CheckRow, ...]]
 
 
@@ -28,12 +28,11 @@ def refute_texts(
     described: Mapping[str, tuple[DifferenceRow, ...]],
     controlled: Checks = NO_ROWS,
     grounded: Checks = NO_ROWS,
-    regions: Checks = NO_ROWS,
     judged: Checks = NO_ROWS,
 ) -> Iterator[RejectedTextRow | Dropped]:
     """Yield, for each chosen description, the closest one that failed, or ``Dropped`` if none did."""
     del config  # no setting applies
-    tables = (controlled, grounded, regions, judged)
+    tables = (controlled, grounded, judged)
     for row in rows:
         checks = [check for table in tables for check in table.get(row.subject, ())]
         yield _refute(

@@ -1,9 +1,8 @@
 """Remove single elements from images, for preferences that reject an image (paper 004, section 3.1).
 
 Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per removable element. Its mask is dilated, the hole
-filled from its surroundings, and the filling blended in over the feather; all other pixels are unchanged, also the
-visible pixels of the other objects of a rendered scene. Shadows stay. A rendered scene is better rendered again
-(``render_removals``). Needs what the inpainter needs.
+filled by LaMa, and the filling blended in over the feather; all other pixels are unchanged. Shadows stay. A rendered
+scene is rendered again instead (``render_removals``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,24 +17,19 @@ from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.inpainting import Inpainter, OpenCVInpainter, Window
-from pairwright.tasks.models.lama import LamaInpainter, pin_lama
+from pairwright.tasks.models.lama import LamaInpainter, Window, pin_lama
 from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead, run_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.rejected.render_removals import fit_renderer, name_renderer, render_without
 from pairwright.tasks.store.images import RGB, decode_rgb
-from pairwright.tasks.store.masks import cut_mask, decode_mask, encode_patch, read_runs
+from pairwright.tasks.store.masks import cut_mask, encode_patch, read_runs
 from pairwright.tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"
 OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"
-GROUP = 256
-"""Holes per call of the inpainter on a device, which cuts them into batches."""
-ROOM_BYTES = 1 << 30
-"""Memory of the holes waiting for the device, and again of those in its hands (ours)."""
-THREADS = 4
-"""Patches encoded at a time beside a GPU."""
-Pixels = NDArray[np.bool_]
+GROUP = 256  # holes per call of the inpainter on a device, which cuts them into batches
+ROOM_BYTES = 1 << 30  # memory of the holes waiting for the device, and again of those in its hands (ours)
+WAITING = 8  # patches in encoding beside a GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +38,11 @@ class Cut:
 
     window: Window
     pixels: RGB
-    weight: NDArray[np.float32]
-    """Weight of the filling at each of them."""
-    place: tuple[slice, slice]
-    """Place of the window in the inpainter's result."""
+    weight: NDArray[np.float32]  # weight of the filling at each of them
     hole: Any = None
 
 
-Filled = tuple[ElementRow, Cut, RGB]
-"""Row, its part of the image, and the filling of the window."""
+Filled = tuple[ElementRow, Cut, RGB]  # row, its part of the image, and the filling of the window
 
 
 def remove_elements(
@@ -64,29 +54,21 @@ def remove_elements(
             yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
     items = [(row, images[row.subject]) for row in rows if not row.why]
     if config.rendered:
-        taken = prepare_ahead(items, partial(_rendered, config), on_gpu=False)
+        taken = prepare_ahead(items, partial(_render, config), on_gpu=False)
         filled = (one if isinstance(one, Dropped) else (one.row, *one.part) for one in taken)
         yield from map(partial(_removal, config, name_renderer()), filled)
         return
-    inpainter = make_inpainter(config)
-    on_gpu = _has_weights(config) and count_gpus() > 0
+    inpainter, on_gpu = LamaInpainter(config=config), count_gpus() > 0
     most = _most(items, config)
 
     def fill(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
         for one, filled in zip(ready, inpainter.fill([one.part.hole for one in ready]), strict=True):
-            yield one.row, one.part, filled[one.part.place]
+            yield one.row, one.part, filled
 
     cut, batch = partial(_cut, config, inpainter), max(min(BATCH, most // 4), 1)
     filled = in_groups(items, cut, fill, on_gpu=on_gpu, size=min(GROUP, most), batch=batch, ahead=most)
     write = partial(_removal, config, inpainter.version)
-    yield from run_ahead(write, filled, most=2 * THREADS, threads=THREADS) if on_gpu else map(write, filled)
-
-
-def make_inpainter(config: RemovalsConfig) -> Inpainter:
-    """Return the inpainter that a profile names."""
-    if config.inpainter == "lama":
-        return LamaInpainter(config=config)
-    return OpenCVInpainter("telea" if config.inpainter == "telea" else "navier-stokes")
+    yield from run_ahead(write, filled, most=WAITING) if on_gpu else map(write, filled)
 
 
 def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
@@ -94,79 +76,44 @@ def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
     largest, reach = 1.0, 2 * _reach(config)
     for row, image in items:
         whole, (x0, y0, x1, y1) = image.width * image.height, row.box
-        seen = min(whole, 1.25 * config.max_side**2) if _has_weights(config) else 0
+        seen = min(whole, 1.25 * config.max_side**2)
         largest = max(largest, 8 * (min(whole, (x1 - x0 + reach) * (y1 - y0 + reach)) + seen))
     return int(min(max(ROOM_BYTES // largest, 1), AHEAD))
 
 
-def _cut(config: RemovalsConfig, inpainter: Inpainter, row: ElementRow, seen: Seen) -> Cut | Dropped:
+def _cut(config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen: Seen) -> Cut | Dropped:
     """Return an element's part of its image, or why it cannot be removed; may run in another process."""
     height, width = seen.pixels.shape[:2]
     mask = Mask.model_validate_json(row.mask)
-    things = seen.graph.objects if seen.graph and row.object_ids else ()
-    staying = [thing.mask for thing in things if thing.id not in row.object_ids]
-    for one in (mask, *staying):
-        if (one.height, one.width) != (height, width):
-            sizes = f"{one.width} x {one.height} pixels, the image {width} x {height}"
-            return Dropped(source_key=row.key, reason=OTHER_SIZE, detail=f"{row.tag}: {sizes}")
-    others = np.logical_or.reduce([decode_mask(one) for one in staying]) if staying else None
-    found = _weights(mask, others, config)
-    if found is None:
+    if (mask.height, mask.width) != (height, width):
+        sizes = f"{mask.width} x {mask.height} pixels, the image {width} x {height}"
+        return Dropped(source_key=row.key, reason=OTHER_SIZE, detail=f"{row.tag}: {sizes}")
+    runs, reach = read_runs(mask), _reach(config)
+    if not runs.area:
         return Dropped(source_key=row.key, reason=EMPTY, detail=row.tag)
-    weight, window = found
-    hole, at = (weight > 0, window) if others is None else _with_rims(others, weight > 0, window)
-    if hole.size == height * width and hole.all():
+    x0, y0, x1, y1 = runs.box  # no pixel farther than the reach counts, and none nearer to the mask lies outside
+    left, top = max(x0 - reach, 0), max(y0 - reach, 0)
+    distance = measure_distance(cut_mask(runs, (left, top, min(x1 + reach, width), min(y1 + reach, height))))
+    # The weight of the filling is 1 in the dilated mask, and falls to 0 over the feather.
+    weight = np.clip((reach - distance) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
+    inner = _box(weight > 0)
+    weight = np.ascontiguousarray(weight[_slices(inner)])
+    if weight.size == height * width and weight.all():
         return Dropped(source_key=row.key, reason=ALL_HOLE, detail=row.tag)
-    return Cut(
-        window=window,
-        pixels=np.ascontiguousarray(seen.pixels[_slices(window)]),
-        weight=weight,
-        place=_slices(_moved(window, (-at[0], -at[1]))),
-        hole=inpainter.prepare(seen.pixels, hole, at),
-    )
+    window = inner[0] + left, inner[1] + top, inner[2] + left, inner[3] + top
+    pixels, hole = np.ascontiguousarray(seen.pixels[_slices(window)]), weight > 0
+    return Cut(window=window, pixels=pixels, weight=weight, hole=inpainter.prepare(seen.pixels, hole, window))
 
 
-def _rendered(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut, RGB] | Dropped:
+def _render(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut, RGB] | Dropped:
     """Return the changed part of an image rendered without an element, and its filling."""
     taken = render_without(row, seen, feather=config.feather_pixels)
     if isinstance(taken, Dropped):
         return taken
     after, weight = taken
     window = _box(weight > 0)
-    assert window
     place = _slices(window)
-    cut = Cut(window=window, pixels=np.ascontiguousarray(seen.pixels[place]), weight=weight[place], place=place)
-    return cut, after[place]
-
-
-def _weights(mask: Mask, others: Pixels | None, config: RemovalsConfig) -> tuple[NDArray[np.float32], Window] | None:
-    """Return the weight of the filling at each pixel, and the smallest window around the weights above 0."""
-    runs, reach = read_runs(mask), _reach(config)
-    if not runs.area:
-        return None
-    x0, y0, x1, y1 = runs.box  # no pixel farther than the reach counts, and none nearer to the mask lies outside
-    around = (max(x0 - reach, 0), max(y0 - reach, 0), min(x1 + reach, mask.width), min(y1 + reach, mask.height))
-    distance = measure_distance(cut_mask(runs, around))  # 1 in the dilated mask, falling to 0 over the feather
-    weight = np.clip((reach - distance) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
-    if others is not None:
-        weight = weight * ~others[_slices(around)]
-    inner = _box(weight > 0)
-    if inner is None:
-        return None
-    return np.ascontiguousarray(weight[_slices(inner)]), _moved(inner, around[:2])
-
-
-def _with_rims(others: Pixels, hole: Pixels, window: Window) -> tuple[Pixels, Window]:
-    """Return the hole with the other objects and the pixels at their edges, which mix colours, and its window.
-
-    They are filled too, but keep their pixels: the hole takes its colours from the background, not from its neighbours.
-    """
-    import cv2
-
-    made = cv2.dilate(others.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool)
-    made[_slices(window)] |= hole
-    whole = _box(made) or window
-    return np.ascontiguousarray(made[_slices(whole)]), whole
+    return Cut(window=window, pixels=seen.pixels[place].copy(), weight=weight[place]), after[place]
 
 
 def _reach(config: RemovalsConfig) -> int:
@@ -174,15 +121,12 @@ def _reach(config: RemovalsConfig) -> int:
     return config.dilate_pixels + config.feather_pixels + 1
 
 
-def _box(pixels: Pixels) -> Window | None:
-    lines, columns = np.flatnonzero(pixels.any(axis=1)), np.flatnonzero(pixels.any(axis=0))
-    if not lines.size:
-        return None
-    return (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
+def _box(pixels: NDArray[np.bool_]) -> Window:
+    """Return the smallest window around the pixels that are set."""
+    import cv2
 
-
-def _moved(window: Window, by: tuple[int, int]) -> Window:
-    return (window[0] + by[0], window[1] + by[1], window[2] + by[0], window[3] + by[1])
+    x, y, width, height = cv2.boundingRect(pixels.astype(np.uint8))
+    return x, y, x + width, y + height
 
 
 def _slices(window: Window) -> tuple[slice, slice]:
@@ -218,17 +162,16 @@ def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> 
 def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
     if config.rendered:
         return (name_renderer(),)
-    return (make_inpainter(config).version,) if _has_weights(config) else ()
+    return (LamaInpainter(config=config).version,)
 
 
 def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
-    if not _has_weights(config):
-        return config
-    return config.model_copy(update={"lama": pin_lama(config.lama, download=config.download)})
+    pinned = {"lama": pin_lama(config.lama, download=config.download)} if _has_weights(config) else {}
+    return config.model_copy(update=pinned)
 
 
 def _has_weights(config: RemovalsConfig) -> bool:
-    return config.inpainter == "lama"
+    return not config.rendered
 
 
 STAGE = Stage(

@@ -18,13 +18,10 @@ from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.images import RGB, put_patch
 from pairwright.tasks.store.stage import Stage
 
-PER_SHARD = 8
-"""Elements per shard: each takes a second."""
+PER_SHARD = 8  # elements per shard: each takes a second
 UNKNOWN, OTHER_SIZE = "not known how it was rendered", "rendered at another size"
-SAME = 3
-"""Largest difference, in levels of 255, that is denoised noise and no change of the light."""
-SPECKS = 5
-"""Width in pixels of the smallest change that counts."""
+SAME = 3  # largest difference, in levels of 255, that is denoised noise and no change of the light
+SPECKS = 5  # width in pixels of the smallest change that counts
 SQUARE = 13
 
 

@@ -10,6 +10,7 @@ own descriptions or people's texts about it is skipped.
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from operator import attrgetter
@@ -33,11 +34,9 @@ if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
 FUNCTION_WORDS = ["a", "an", "and", "at", "in", "of", "on", "or", "the", "to", "with"]
-MOST_SCORES = 8_000_000
-"""Scores in memory: batches have this many divided by the size of the collection."""
+MOST_SCORES = 8_000_000  # scores in memory: batches have this many divided by the size of the collection
 DRAWN = ("subject", "split", "component")
-NOWHERE, SEVERAL = ("", ""), "several"
-"""Split and component of a pair without any; split of a text that several have."""
+NOWHERE, SEVERAL = ("", ""), "several"  # split and component of a pair without any; split of a text that several have
 Numbers = NDArray[Any]
 
 
@@ -48,8 +47,7 @@ class TextIndex(NamedTuple):
     subjects: NDArray[np.str_]
     splits: NDArray[np.str_]
     given: NDArray[np.bool_]
-    components: NDArray[np.str_]
-    """Component of its pair: of rendered scenes, the world."""
+    components: NDArray[np.str_]  # component of its pair: of rendered scenes, the world
     vectorizer: "TfidfVectorizer"
     vectors: "csr_matrix"
 
@@ -59,8 +57,7 @@ class TextIndex(NamedTuple):
 
 
 Candidate = tuple[DifferenceRow, float]
-Drawn = Mapping[str, tuple[str, str]]
-"""Split and component by pair."""
+Drawn = Mapping[str, tuple[str, str]]  # split and component by pair
 
 
 def retrieve_texts(
@@ -79,11 +76,11 @@ def retrieve_texts(
     if index is None:
         yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
         return
-    of_pairs: dict[str, list[DifferenceRow]] = {}
+    of_pairs = defaultdict[str, list[DifferenceRow]](list)
     for row in everything:
-        of_pairs.setdefault(row.subject, []).append(row)
+        of_pairs[row.subject].append(row)
     for row, found, scores in _similar(rows, index):
-        own = (row, *(other for other in of_pairs.get(row.subject, ()) if other.key != row.key))
+        own = (row, *(other for other in of_pairs[row.subject] if other.key != row.key))
         truth = truth_of(row, pairs, images)
         split, component = split_of.get(row.subject, NOWHERE)
         here = (index.splits[found] == split) & (index.subjects[found] != row.subject)
@@ -103,12 +100,12 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
     rows = sorted(by_text.values(), key=lambda row: row.key)[: config.max_searched]
     vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
     try:
-        vectors = vectorizer.fit_transform(_content(row) for row in rows)
+        vectors = vectorizer.fit_transform(" ".join(row.halves) for row in rows)
     except ValueError:  # scikit-learn's word for an empty vocabulary
         return None
-    said_in: dict[str, set[str]] = {}
+    said_in = defaultdict[str, set[str]](set)
     for row in everything:
-        said_in.setdefault(plain_text(row.text), set()).add(drawn.get(row.subject, NOWHERE)[0])
+        said_in[plain_text(row.text)].add(drawn.get(row.subject, NOWHERE)[0])
     splits = [said_in[plain_text(row.text)] for row in rows]
     return TextIndex(
         rows=rows,
@@ -152,10 +149,10 @@ def _retrieve(
     return Dropped(source_key=own[0].key, reason=reason, detail=f"{len(candidates)} tried")
 
 
-def _named(row: DifferenceRow) -> Iterator[tuple[str | None, ...]]:
-    """Yield the looks of all things that a text names or denies."""
-    for claim in CLAIMS.validate_json(row.claims):
-        yield from (_look(selector) for selector in (claim.selector, claim.other) if selector.shape)
+def _named(row: DifferenceRow) -> list[tuple[str | None, ...]]:
+    """Return the looks of all things that a text names or denies."""
+    claims = CLAIMS.validate_json(row.claims)
+    return [_look(thing) for claim in claims for thing in (claim.selector, claim.other) if thing.shape]
 
 
 def _look(thing: Selector | SceneObject) -> tuple[str | None, ...]:
@@ -167,7 +164,7 @@ def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[
     batch = max(1, MOST_SCORES // len(index.rows))
     for start in range(0, len(rows), batch):
         some = rows[start : start + batch]
-        scores = index.vectorizer.transform([_content(row) for row in some]) @ index.vectors.T
+        scores = index.vectorizer.transform(" ".join(row.halves) for row in some) @ index.vectors.T
         for at, row in enumerate(some):
             own = slice(scores.indptr[at], scores.indptr[at + 1])
             yield row, scores.indices[own], scores.data[own].round(9)
@@ -180,10 +177,6 @@ def _best(index: TextIndex, found: Numbers, *, scores: Numbers, turn: Numbers, l
         found, scores, turn = found[enough], scores[enough], turn[enough]
     order = np.lexsort((found, -scores, turn))[:limit]
     return [(index.rows[found[place]], float(scores[place])) for place in order]
-
-
-def _content(row: DifferenceRow) -> str:
-    return f"{row.first_half} {row.second_half}"
 
 
 STAGE = Stage(

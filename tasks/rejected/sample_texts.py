@@ -23,7 +23,6 @@ from pairwright.schemas.rows import (
     PairRow,
     Pairs,
     RejectedTextRow,
-    Served,
     make_key,
 )
 from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
@@ -61,9 +60,7 @@ async def sample_texts(
     )
     seeds = [seed_of(row.key, "sampled", seed=config.seed, attempt=n) for n in range(1, config.samples + 1)]
     answers = [await chat.ask(replace(question, seed=seed)) for seed in seeds]
-    read = [_read(answer, config.max_tokens, plain=row.is_given) for answer in answers]
-    served = tuple(answer.served for answer in answers)
-    return _choose(row, read, truth=truth_of(row, pairs, images), served=served)
+    return _choose(row, answers, config, truth=truth_of(row, pairs, images))
 
 
 def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText:
@@ -80,16 +77,16 @@ def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText
 
 
 def _choose(
-    row: DifferenceRow, read: Sequence[Difference | RefusedText], *, truth: Truth, served: tuple[Served, ...]
+    row: DifferenceRow, answers: Sequence[Answer], config: SampledTextsConfig, *, truth: Truth
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true, known wrong ones before unchecked ones."""
+    read = [_read(answer, config.max_tokens, plain=row.is_given) for answer in answers]
     samples: dict[str, bool | None] = {}
     for one in read:
         if isinstance(one, Difference):
             halves = (one.first_half, one.second_half)
-            samples[differences.fill_template(one.verbs, *halves) if one.verbs else one.text] = is_as_true(
-                halves, (row,), truth
-            )
+            text = differences.fill_template(one.verbs, *halves) if one.verbs else one.text
+            samples[text] = is_as_true(halves, (row,), truth)
     if not samples:
         why = "; ".join(one.reason for one in read if isinstance(one, RefusedText))
         return Dropped(source_key=row.key, reason="no sample is in the template", detail=why)
@@ -97,6 +94,7 @@ def _choose(
     skipped = len(samples) - len(wrong)
     if not wrong:
         return Dropped(source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}")
+    served = tuple(answer.served for answer in answers)
     best = min(wrong, key=lambda text: (samples[text] is None, -likeness(row.text, text), text))
     note = f"the closest of {len(wrong)} samples"
     return rejected_row(row, best, maker="sampled", note=note, true=samples[best], skipped_true=skipped, served=served)

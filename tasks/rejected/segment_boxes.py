@@ -15,29 +15,31 @@ from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, Ma
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups
 from pairwright.tasks.models.sam import Sam, pin_sam
-from pairwright.tasks.models.segmentation import SceneSegmenter, Segmenter, TagMask
+from pairwright.tasks.models.scene_models import SceneSegmenter, Segmenter, TagMask
 from pairwright.tasks.store.masks import encode_mask
 from pairwright.tasks.store.stage import Stage, Uses
 
 NO_PIXELS = "no pixels"
 COVERING = "its boxes cover the image"
 OUTSIDE = "its boxes hold nothing of the image"
-AHEAD = 4 * BATCH
-"""Prepared images that may wait for a device, 3 MB each."""
+AHEAD = 4 * BATCH  # prepared images that may wait for a device, 3 MB each
 
 
 def segment_boxes(
     rows: Sequence[BoxesRow], config: SegmentationConfig, *, images: Images
 ) -> Iterator[MasksRow | Dropped]:
     """Yield the masks of each image's tags."""
-    segmenter, whole = make_segmenter(config), config.max_box_area
+    segmenter = make_segmenter(config)
     items = [(_drop_unboxed(row), images[row.subject]) for row in rows]
 
     def segment(ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
-        boxes = [[box for box in _clip(one.row) if 0 < _area_share(box, one.row) < whole] for one in ready]
+        clipped = [list(_clip(one.row)) for one in ready]
+        boxes = [[box for box, share in some if 0 < share < config.max_box_area] for some in clipped]
         found = segmenter.segment([one.part for one in ready], [one.row.tags for one in ready], boxes)
-        for one, masks in zip(ready, found, strict=True):
-            yield _row(one.row, masks, whole)
+        for one, masks, some in zip(ready, found, clipped, strict=True):
+            shares = [[share for box, share in some if box.tag == place] for place in range(len(masks))]
+            whys = ["" if mask.mask.any() else _say_why(own, config) for mask, own in zip(masks, shares, strict=True)]
+            yield _row(one.row, masks, whys)
 
     on_gpu = _has_weights(config) and count_gpus() > 0
     yield from in_groups(items, by_image(segmenter.prepare), segment, on_gpu=on_gpu, size=BATCH, ahead=AHEAD)
@@ -55,19 +57,23 @@ def _drop_unboxed(row: BoxesRow) -> BoxesRow:
     return replace(row, tags=tuple(row.tags[place] for place in places), boxes=boxes)
 
 
-def _clip(row: BoxesRow) -> Iterator[Box]:
+def _clip(row: BoxesRow) -> Iterator[tuple[Box, float]]:
+    """Yield the boxes clipped to the image, with their shares of its area."""
     for box in row.boxes:
         x0, x1 = (min(max(x, 0.0), float(row.width)) for x in (box.x0, box.x1))
         y0, y1 = (min(max(y, 0.0), float(row.height)) for y in (box.y0, box.y1))
-        yield replace(box, x0=x0, y0=y0, x1=x1, y1=y1)
+        share = max(x1 - x0, 0.0) * max(y1 - y0, 0.0) / (row.width * row.height)
+        yield replace(box, x0=x0, y0=y0, x1=x1, y1=y1), share
 
 
-def _area_share(box: Box, row: BoxesRow) -> float:
-    """Return the area of a clipped box as a share of the image."""
-    return max(box.x1 - box.x0, 0.0) * max(box.y1 - box.y0, 0.0) / (row.width * row.height)
+def _say_why(shares: Sequence[float], config: SegmentationConfig) -> str:
+    """Return why a tag with boxes of these shares of the image has no mask."""
+    if any(0 < share < config.max_box_area for share in shares):
+        return NO_PIXELS
+    return COVERING if any(share >= config.max_box_area for share in shares) else OUTSIDE
 
 
-def _row(row: BoxesRow, masks: Sequence[TagMask], whole: float) -> MasksRow:
+def _row(row: BoxesRow, masks: Sequence[TagMask], whys: Sequence[str]) -> MasksRow:
     encoded = tuple(encode_mask(mask.mask).model_dump_json() for mask in masks)
     return MasksRow(
         key=make_key("masks", row.key, *encoded),
@@ -78,16 +84,9 @@ def _row(row: BoxesRow, masks: Sequence[TagMask], whole: float) -> MasksRow:
         tags=row.tags,
         boxes=row.boxes,
         masks=encoded,
-        whys=tuple("" if mask.mask.any() else _say_why(row, place, whole) for place, mask in enumerate(masks)),
+        whys=tuple(whys),
         mask_scores=tuple(float(mask.score) for mask in masks),
     )
-
-
-def _say_why(row: BoxesRow, place: int, whole: float) -> str:
-    shares = [_area_share(box, row) for box in _clip(row) if box.tag == place]
-    if any(0 < share < whole for share in shares):
-        return NO_PIXELS
-    return COVERING if any(share >= whole for share in shares) else OUTSIDE
 
 
 def _name_models(config: SegmentationConfig) -> tuple[str, ...]:

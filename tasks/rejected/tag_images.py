@@ -11,11 +11,11 @@ materials of whole scenes (sky, sea, grass, floor), and parts of bodies.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pairwright.schemas.config import TaggingConfig
@@ -31,14 +31,14 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
+from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
 from pairwright.tasks.models.ram import RamTagger, pin_ram
-from pairwright.tasks.models.tagging import SceneTagger, Tagger
+from pairwright.tasks.models.scene_models import SceneTagger, Tagger
 from pairwright.tasks.store.stage import Stage, Uses
 
 NO_THING, EXCLUDED, TOO_LONG = "names no thing", "excluded by the profile", "too long for a name"
-MAX_CHARACTERS = 60
-"""Most characters of a name; RAM's longest has 26."""
+MAX_CHARACTERS = 60  # most characters of a name; RAM's longest has 26
+LIST = Path(__file__).with_name("no_things.txt")
 WITH_PLURALS = {"materials", "stuff", "places", "times", "weather", "images", "events", "abstract", "bodies"}
 """Sections whose entries also refuse their plurals: "shorts" are no "short"."""
 
@@ -48,10 +48,8 @@ class Words(NamedTuple):
 
     things: frozenset[str]
     whole: frozenset[str]
-    last: frozenset[str]
-    """Refused also as the last word of a tag."""
-    nouns: frozenset[str]
-    """Words with plurals."""
+    last: frozenset[str]  # refused also as the last word of a tag
+    nouns: frozenset[str]  # words with plurals
 
 
 def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
@@ -75,22 +73,17 @@ def names_thing(tag: str) -> bool:
     Of "a of b", a decides: "a glass of water" is a glass.
     """
     words = read_words()
-    if not any(letter.isalpha() for letter in tag):
-        return False
     if _forms(tag) & words.things:
         return True
-    if _is_in(tag, words.whole, words.nouns):
+    if tag in words.whole or _forms(tag) & words.whole & words.nouns or not any(map(str.isalpha, tag)):
         return False
     if " of " in tag:
         return names_thing(tag.partition(" of ")[0])
     last = tag.rpartition(" ")[2]
     if _forms(last) & words.things:
         return True
-    return not _is_in(last, words.last, words.nouns) and not (last.endswith("ing") and len(last) > len("thing"))
-
-
-def _is_in(word: str, listed: frozenset[str], nouns: frozenset[str]) -> bool:
-    return word in listed or bool(_forms(word) & listed & nouns)
+    refused = last in words.last or _forms(last) & words.last & words.nouns
+    return not refused and not (last.endswith("ing") and len(last) > len("thing"))
 
 
 def _forms(word: str) -> set[str]:
@@ -108,7 +101,7 @@ def _forms(word: str) -> set[str]:
 @cache
 def read_words() -> Words:
     """Return the word list."""
-    listed = " ".join(line for line in _text().splitlines() if not line.startswith("#"))
+    listed = " ".join(line for line in LIST.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     sections = [(part.partition("]")[0], part.partition("]")[2].split(",")) for part in listed.split("[")[1:]]
     found = [(section, tidy(entry)) for section, entries in sections for entry in entries if entry.strip()]
     others = [(section, entry) for section, entry in found if section != "things"]
@@ -122,20 +115,13 @@ def read_words() -> Words:
 
 def identify_words() -> str:
     """Return the identifier of this word list."""
-    return f"names {hashlib.sha256(_text().encode()).hexdigest()[:12]}"
+    return f"names {hashlib.sha256(LIST.read_bytes()).hexdigest()[:12]}"
 
 
-@cache
-def _text() -> str:
-    return (files(__package__ or "") / "no_things.txt").read_text(encoding="utf-8")
-
-
-GROUP = 256
-"""Images per call of a tagger on a GPU, 0.4 MB each."""
+GROUP = 256  # images per call of a tagger on a GPU, 0.4 MB each
 NOUNS, GRAPH = "nouns", "scene-graph"
 PAST_MOST = "past the most that are kept"
-MAX_NAMES = 1000
-"""Most names of an image; RAM's 4,585 are never all in one."""
+MAX_NAMES = 1000  # most names of an image; RAM's 4,585 are never all in one
 NOT_NEEDED = "no chosen text needs an element of it removed"
 Mentions = Mapping[str, tuple[MentionRow, ...]]
 Targets = Mapping[str, tuple[TargetRow, ...]]
@@ -155,7 +141,8 @@ def tag_images(
             yield _row(row, [], mentions.get(row.key, ()), config)
         return
     on_gpu = _has_weights(config) and count_gpus() > 0
-    prepare = by_image(partial(_prepared, [tagger.prepare for tagger in taggers]))
+    steps = [tagger.prepare for tagger in taggers]
+    prepare = by_image(lambda seen: tuple(step(seen) for step in steps))
 
     def tag(images: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
         found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
@@ -174,21 +161,12 @@ def tag_images(
 
 def make_taggers(config: TaggingConfig) -> list[Tagger]:
     """Return the taggers that read images, in the profile's order."""
-    made: dict[str, Callable[[], Tagger]] = {
-        GRAPH: SceneTagger,
-        "ram": lambda: RamTagger(config=config.ram, batch=config.batch_size),
-        "ram-plus": lambda: RamTagger(config=config.ram, plus=True, batch=config.batch_size),
-    }
-    return [made[name]() for name in config.taggers if name != NOUNS]
-
-
-def _prepared(steps: Sequence[Callable[[Seen], Any]], seen: Seen) -> tuple[Any, ...]:
-    return tuple(step(seen) for step in steps)
+    made: dict[str, Tagger] = {GRAPH: SceneTagger(), "ram": RamTagger(config=config.ram, batch=config.batch_size)}
+    return [made[name] for name in config.taggers if name != NOUNS]
 
 
 def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config: TaggingConfig) -> TagsRow | Dropped:
-    nouns = (noun for text in texts for noun in text.nouns)
-    named = [Tag(name=noun, score=1.0, tagger=NOUNS) for noun in nouns]
+    named = [Tag(name=noun, score=1.0, tagger=NOUNS) for text in texts for noun in text.nouns]
     own = [tag for tag in seen if tag.tagger == GRAPH]
     others = sorted((tag for tag in seen if tag.tagger != GRAPH), key=lambda tag: -tag.score)
     kept, refused = choose_tags([*named, *others], config)
@@ -223,14 +201,12 @@ def _name_models(config: TaggingConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: TaggingConfig) -> TaggingConfig:
-    if not _has_weights(config):
-        return config
-    plus = "ram-plus" in config.taggers
-    return config.model_copy(update={"ram": pin_ram(config.ram, plus=plus, download=config.download)})
+    pinned = {"ram": pin_ram(config.ram, download=config.download)} if _has_weights(config) else {}
+    return config.model_copy(update=pinned)
 
 
 def _has_weights(config: TaggingConfig) -> bool:
-    return bool({"ram", "ram-plus"} & set(config.taggers))
+    return "ram" in config.taggers
 
 
 def _fit(stage: Stage, config: TaggingConfig) -> Stage:

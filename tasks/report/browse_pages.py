@@ -1,7 +1,7 @@
 """Render served pages: the cards of a search with their pictures; and store decisions.
 
 Reads only the rows of one page's cards. Pictures are written to folders of this process as pages show them; those of
-the latest pages are kept. One page is rendered at a time, concurrently with the charts.
+the latest pages are kept. One page is rendered at a time.
 """
 
 import shlex
@@ -10,13 +10,12 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.decisions import Decision, Decisions
 from pairwright.tasks.pages.environment import HERE as LOOKS
-from pairwright.tasks.report.card_table import CardFile
 from pairwright.tasks.report.explore_pages import ExplorePages, Workshop
 from pairwright.tasks.report.gather_cards import HERE, gather_pairs, gather_singles, make_card_environment
 from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
@@ -24,7 +23,7 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.thresholds import Limits, compare_annotators, view_thresholds
 from pairwright.tasks.report.write_images import FOLDER as PICTURES
 from pairwright.tasks.report.write_images import PictureFolder
-from pairwright.tasks.report.write_report import Subject, write_report
+from pairwright.tasks.report.write_report import Subject
 from pairwright.tasks.store.decisions import (
     KeptFilter,
     Sorted,
@@ -59,10 +58,10 @@ class BrowsePages:
     """Renderer of the pages of one version of a dataset with settled stages."""
 
     tables: Tables
-    file: CardFile
     cards: CardSearch
     subject: Subject
     scratch: Path
+    workshop: Workshop
     annotator: str = ""
     """Author of the decisions and judgements."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -73,16 +72,13 @@ class BrowsePages:
     def __post_init__(self) -> None:
         self.tables.open_all()
         self._environment = make_card_environment()
-        self._workshop = Workshop()
         self._frame: dict[str, Any] = {
             "subject": self.subject,
             "served": True,
-            "pages": (),
-            "in_full": "",
             "here": "browse",
-            "judging": self.file.about_pairs and self.tables.has("neighbours"),
-            "worded": self.tables.has("differences") or not self.file.about_pairs,
-            "noun": "pair" if self.file.about_pairs else "preference",
+            "judging": self.tables.has("pairs") and self.tables.has("neighbours"),
+            "worded": self.tables.has("differences") or not self.tables.has("pairs"),
+            "noun": "pair" if self.tables.has("pairs") else "preference",
             "all_cards": self.cards.count(),
             # A value of all cards filters nothing.
             "options": {
@@ -91,7 +87,7 @@ class BrowsePages:
                 else []
                 for name, values in self.cards.facets().items()
             },
-            "has": {name: self.cards.has(name) for name in ("similarity", "score", "gap")},
+            "has": self.cards.has(),
             "orders": ORDERS,
             "sizes": SIZES,
             "verdicts": DECIDED,
@@ -101,11 +97,10 @@ class BrowsePages:
         self.explore = ExplorePages(
             tables=self.tables,
             database=self.cards.database.cursor(),
-            cache=self.file.path.parent,
             scratch=self.scratch,
             environment=self._environment,
             frame=self._frame,
-            workshop=self._workshop,
+            workshop=self.workshop,
         )
 
     def map(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
@@ -146,12 +141,12 @@ class BrowsePages:
     def _views(self, hits: Hits) -> Sequence[Any]:
         pictures = PictureFolder(Path(tempfile.mkdtemp(dir=self.scratch)))
         told: dict[str, Any] = {"pictures": pictures, "first_number": hits.first, "decisions": self._decisions}
-        if self.file.about_pairs:
+        if self.tables.has("pairs"):
             unpaired = self.cards.unpaired(hits.keys)
             views = list(gather_pairs(self.tables, hits.keys, page="", unpaired=unpaired, **told))
         else:
             found = list(zip(hits.keys, hits.subjects, strict=True))
-            views = gather_singles(self.tables, self.file.preferences, found, **told)
+            views = gather_singles(self.tables, self.tables.preferences, found, **told)
         self._shown.append(pictures)
         if len(self._shown) > KEPT_PAGES:
             shutil.rmtree(self._shown.popleft().root)
@@ -190,25 +185,3 @@ class BrowsePages:
             apart = self.cards.sort([one.model_copy(update={"by": self.annotator}) for one in decisions])
             write_decisions(self.tables.build.folder, apart.known)
         return apart
-
-    def overview(self, name: str) -> Path | None:
-        """Return a file of the charts; the first page starts making them.
-
-        ``NotMadeYetError``: they are not ready, try again.
-        """
-        if "the charts" not in self._workshop.made and name != "index.html":
-            return None
-        with self._lock:
-            return self._workshop.get("the charts", self._make_overview).get(name)
-
-    @property
-    def is_busy(self) -> bool:
-        """Return whether charts or a map are being made."""
-        return self._workshop.is_busy
-
-    def _make_overview(self) -> dict[str, Path]:
-        """Write the charts; nothing else reads the build's ledger meanwhile."""
-        place = self.scratch / "overview"
-        place.mkdir()
-        write_report(self.tables.build, place, subject=replace(self.subject, pairs=0, back="../"))
-        return {str(one.relative_to(place)): one for one in place.rglob("*") if one.is_file()}

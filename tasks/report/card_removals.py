@@ -6,7 +6,6 @@ Removals hold pixels, and are read for the shown candidates of one preference at
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -63,8 +62,7 @@ class FoundView(NamedTuple):
     refused_tags: Sequence[RefusedTag]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateView:
+class CandidateView(NamedTuple):
     """Image without one of its elements."""
 
     element: ElementView
@@ -79,36 +77,12 @@ class CandidateView:
     """None: it was not scored."""
     share: float
     """Score / highest score of the pair's candidates, not below 0."""
-    check: InspectionRow | None
-    """None: it was not checked."""
-
-    @property
-    def chosen(self) -> bool:
-        """Return whether it became the rejected image."""
-        return bool(self.score and self.score.chosen)
-
-    @property
-    def why(self) -> str:
-        """Return the failed check; empty: none."""
-        checked = self.score or self.check
-        return checked.why if checked else ""
-
-    @property
-    def facts(self) -> list[str]:
-        """Return the measurements of the checks in words."""
-        if not (check := self.check):
-            return []
-        before, after = (
-            f"{one:.2f}" if one >= 0 else "not looked for" for one in (check.found_before, check.found_after)
-        )
-        said = {
-            f"detected {before} before, {after} after": check.found_before >= 0 or check.found_after >= 0,
-            f"grown: {check.grown} {check.grown_score:.2f}": check.grown,
-            f"rim {check.rim:.1f} x its surroundings": check.rim,
-            f"{check.difference:.1f} levels of 255 from the scene without it": check.difference,
-            f"{check.changed_outside:,} pixels changed outside": check.changed_outside,
-        }
-        return [words for words, is_known in said.items() if is_known]
+    chosen: bool
+    """Whether it became the rejected image."""
+    why: str
+    """Failed check; empty: none."""
+    facts: Sequence[str]
+    """Measurements of the checks in words."""
 
 
 class RemovalsView(NamedTuple):
@@ -120,10 +94,10 @@ class RemovalsView(NamedTuple):
     candidates: Sequence[CandidateView]
     """The chosen one first, then by falling score, failed ones last."""
     more: int
-    side: int
+    side: int = 0
     """Image of the crop."""
-    crop: Picture | None
-    crop_share: float
+    crop: Picture | None = None
+    crop_share: float = 0.0
     """Pixels of the crop / pixels of the image."""
 
 
@@ -150,7 +124,7 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
     rejection = steps.rejections.get(subject)
     if rejection is None and not any(row.key in steps.elements for row, _ in shown):
         return None
-    found = [_view(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)]
+    found = [_find(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)]
     scores: list[tuple[int, str, RemovalScore | None]]
     if rejection:
         ranked = sorted(rejection.removal_scores, key=lambda s: (not s.chosen, bool(s.why), -s.score, s.tag, s.side))
@@ -159,23 +133,21 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
         keys = [(one.side, element.row.key) for one in found for element in one.elements]
         scores = [(side, key, None) for side, key in keys if key in steps.inspected]
     pixels = cache(lambda side: decode_rgb(shown[side][0].image))  # decode each image once, if at all
-    side, crop, crop_share = 0, None, 0.0
-    if rejection and rejection.maker == "crop":
-        side, (x0, y0, x1, y1) = rejection.side, rejection.window
-        crop = pictures.add_crop(make_key("crop", rejection.key), pixels(side), rejection.window)
-        crop_share = (x1 - x0) * (y1 - y0) / (shown[side][0].width * shown[side][0].height)
-    return RemovalsView(
+    view = RemovalsView(
         why=rejection.why if rejection else "",
         found=found,
         candidates=list(_view_candidates(scores[:MOST_SHOWN], found, pixels, steps=steps, pictures=pictures)),
         more=max(len(scores) - MOST_SHOWN, 0),
-        side=side,
-        crop=crop,
-        crop_share=crop_share,
     )
+    if not rejection or rejection.maker != "crop":
+        return view
+    (x0, y0, x1, y1), image = rejection.window, shown[rejection.side][0]
+    crop = pictures.add_crop(make_key("crop", rejection.key), pixels(rejection.side), rejection.window)
+    share = (x1 - x0) * (y1 - y0) / (image.width * image.height)
+    return view._replace(side=rejection.side, crop=crop, crop_share=share)
 
 
-def _view(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictures: PictureFolder) -> FoundView:
+def _find(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictures: PictureFolder) -> FoundView:
     rows, tags = steps.elements.get(image.key, ()), steps.tags.get(image.key)
     elements = [
         ElementView(number=number, row=row, mask_score=steps.mask_scores.get((row.source_key, row.tag), -1.0))
@@ -205,8 +177,8 @@ def _view_candidates(
     for side, key, score in scores:
         if key not in elements or key not in removals:  # a part of it is gone, or owed again
             continue
-        element, removal, over = elements[key], removals[key], found[side].picture
-        mask = [(Mask.model_validate_json(element.row.mask), REMOVED)]
+        element, removal, check, over = elements[key], removals[key], steps.inspected.get(key), found[side].picture
+        mask, checked = [(Mask.model_validate_json(element.row.mask), REMOVED)], score or check
         yield CandidateView(
             element=element,
             side=side,
@@ -216,5 +188,20 @@ def _view_candidates(
             inpainter=HASH.sub(r"\1", removal.inpainter),
             score=score,
             share=max(score.score, 0.0) / best if score and best > 0 else 0.0,
-            check=steps.inspected.get(key),
+            chosen=bool(score and score.chosen),
+            why=checked.why if checked else "",
+            facts=_say_check(check) if check else (),
         )
+
+
+def _say_check(check: InspectionRow) -> list[str]:
+    detections = (check.found_before, check.found_after)
+    before, after = (f"{one:.2f}" if one >= 0 else "not looked for" for one in detections)
+    said = {
+        f"detected {before} before, {after} after": max(detections) >= 0,
+        f"grown: {check.grown} {check.grown_score:.2f}": check.grown,
+        f"rim {check.rim:.1f} x its surroundings": check.rim,
+        f"{check.difference:.1f} levels of 255 from the scene without it": check.difference,
+        f"{check.changed_outside:,} pixels changed outside": check.changed_outside,
+    }
+    return [words for words, is_known in said.items() if is_known]

@@ -1,21 +1,15 @@
 """Make the table for searching, filtering and sorting the cards of a dataset, one per pair or preference.
 
-Reads narrow columns and texts of all live rows; writes a DuckDB file, about 300 bytes and the compressed texts per
-card, once per state of the tables. Preferences about one image have the columns of pairs, without a second image.
+Reads narrow columns and texts of all live rows; writes DuckDB tables, about 300 bytes and the compressed texts per
+card. Preferences about one image have the columns of pairs, without a second image.
 """
 
-import contextlib
-import os
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import (
     CaptionRow,
     DifferenceRow,
@@ -26,11 +20,8 @@ from pairwright.schemas.rows import (
     SplitRow,
     make_key,
 )
-from pairwright.tasks.report.tables import PREFERENCES, WORDS, Tables, open_database
-from pairwright.tasks.store.files import naming
+from pairwright.tasks.report.tables import WORDS, Tables
 
-LAYOUT = "3"
-"""Version of the layout: a file of another layout, or of another DuckDB, is made anew."""
 WIDTH, PER_BIN = 0.02, 40
 """Width of a bin of similarity, and the number of its candidates to judge."""
 PLAIN = "lower(nfc_normalize({}))"
@@ -137,101 +128,52 @@ LAST = (
 Chunks = Callable[[str, Sequence[str]], Iterable[pa.Table]]
 
 
-@dataclass(frozen=True)
-class CardFile:
-    """File of a dataset's cards."""
-
-    path: Path
-    about_pairs: bool
-    """Whether cards are about pairs, not about preferences of one image."""
-    preferences: str
-    """Table of the preferences; empty: none."""
-
-
-def make_cards(tables: Tables, cache: Path, scratch: Path, *, watch: Callable[[int], None]) -> CardFile:
-    """Return the file of a dataset's cards; make it if it is missing.
-
-    It is kept in ``cache`` or, if that is not writable, in the process's ``scratch``. ``watch`` is called with the
-    number of rows read.
-    """
-    with contextlib.suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
-    place = cache if os.access(cache, os.W_OK) else scratch
-    preferences = next((name for name in PREFERENCES if tables.has(name)), "")
-    path = place / f"{_state_key(tables)}.duckdb"
-    file = CardFile(path, tables.has("pairs"), preferences)
-    if not _is_readable(path, scratch):
-        temporary = place / f"{path.name}.tmp-{uuid.uuid4().hex}"
-        with naming(str(temporary), "written"):
-            try:
-                write_cards(tables.chunks, temporary, scratch, about=file, reasons=_reasons(tables), watch=watch)
-                temporary.replace(path)
-            except duckdb.Error as error:
-                raise StoreError(f"{temporary}: could not be written: {error}") from error
-            finally:
-                temporary.unlink(missing_ok=True)
-        for old in place.glob("*.duckdb"):
-            if old != path:
-                old.unlink(missing_ok=True)
-    return file
-
-
-def _is_readable(path: Path, scratch: Path) -> bool:
-    try:
-        with open_database(str(path), scratch, read_only=True) as database:
-            return bool(database.execute("SELECT count(*) FROM texts").fetchall())
-    except duckdb.Error:
-        return False
-
-
-def _state_key(tables: Tables) -> str:
-    """Return the key of the state of the tables and of the file's format."""
-    names = [name for name in TABLES if tables.has(name)]
-    ledger, made_by = tables.build.ledger, f"{LAYOUT} DuckDB {duckdb.__version__}"
-    return make_key(made_by, *(f"{name} {ledger.places(name)} {' '.join(ledger.part_names(name))}" for name in names))
+def make_cards(tables: Tables, database: duckdb.DuckDBPyConnection, *, watch: Callable[[int], None]) -> None:
+    """Write the tables of a dataset's cards; ``watch`` is called with the number of rows read."""
+    reasons = None
+    if tables.has("preferences") and tables.has("pairs"):
+        reasons = tables.build.ledger.columns(
+            "SELECT key, any_value(reason) AS reason FROM outcome_preferences WHERE outcome IN ('dropped', 'failed') "
+            "GROUP BY key"
+        )
+    write_cards(
+        tables.chunks, database, tables.preferences, about_pairs=tables.has("pairs"), reasons=reasons, watch=watch
+    )
 
 
 def write_cards(
-    chunks: Chunks, path: Path, scratch: Path, *, about: CardFile, reasons: pa.Table, watch: Callable[[int], None]
-) -> None:
-    """Write the file of the cards of some tables.
+    chunks: Chunks, database: duckdb.DuckDBPyConnection, preferences: str, *, about_pairs: bool,
+    reasons: pa.Table | None, watch: Callable[[int], None],
+) -> None:  # fmt: skip
+    """Write the tables of the cards about pairs, or about preferences of one image.
 
     ``chunks`` yields columns of a table in batches; ``reasons`` (key, reason) say why pairs have no preference.
-    preference.
     """
     rows = 0
-    with open_database(str(path), scratch) as database:
+    with database.cursor() as staging:  # its temporary tables go with it
 
         def load(name: str, columns: Sequence[str], *steps: str) -> None:
             """Execute the steps on each ``chunk`` of a table."""
             nonlocal rows
             for table in chunks(name, columns):
-                database.register("chunk", table)
+                staging.register("chunk", table)
                 for step in steps:
-                    database.execute(step)
+                    staging.execute(step)
                 rows += len(table)
                 watch(rows)
 
-        database.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
+        staging.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
         for step in STAGING:
-            database.execute(step)
+            staging.execute(step)
         load("neighbours", NEIGHBOURS, *SAMPLING)
         for name, (row_type, columns, kept) in READ.items():
             schema = schema_of(row_type)
-            database.register("chunk", pa.schema([schema.field(column) for column in columns]).empty_table())
-            database.execute(f"CREATE TEMP TABLE s_{name} AS SELECT {kept} AS words FROM chunk")
-            source = about.preferences if name == "preferences" else name
+            staging.register("chunk", pa.schema([schema.field(column) for column in columns]).empty_table())
+            staging.execute(f"CREATE TEMP TABLE s_{name} AS SELECT {kept} AS words FROM chunk")
+            source = preferences if name == "preferences" else name
             load(source, columns, f"INSERT INTO s_{name} SELECT {kept} FROM chunk")
-        database.register("reasons", reasons)
-        cards = (PAIRS, UNPAIRED, CANDIDATE_CARDS) if about.about_pairs else (SINGLES,)
+        none = pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
+        staging.register("reasons", none if reasons is None else reasons)
+        cards = (PAIRS, UNPAIRED, CANDIDATE_CARDS) if about_pairs else (SINGLES,)
         for step in (IMAGES, *CANDIDATES, *cards, *LAST):
-            database.execute(step)
-
-
-def _reasons(tables: Tables) -> pa.Table:
-    if not tables.has("preferences") or not tables.has("pairs"):
-        return pa.table({"key": pa.array([], pa.string()), "reason": pa.array([], pa.string())})
-    return tables.build.ledger.columns(
-        "SELECT key, any_value(reason) AS reason FROM outcome_preferences WHERE outcome IN ('dropped', 'failed') "
-        "GROUP BY key"
-    )
+            staging.execute(step)

@@ -321,7 +321,6 @@ const KEYS = {
   h: () => view("heat"),
   c: () => view("changed"),
   b: () => view("boxes"),
-  g: () => view("regions"),
   a: () => decideAndGo(subject(), "accept"),
   r: () => decideAndGo(subject(), "reject"),
   e: () => edit(subject()),

@@ -1,7 +1,8 @@
 """Render the pages of a dataset's images: a grid of thumbnails, an image's neighbours, a map of images and pairs.
 
 Reads the file of cards, the vectors, and the images of requested thumbnails. Thumbnails are made on request and deleted
-with this process, since a picture may have to be removed.
+with this process, since a picture may have to be removed. The map is t-SNE (scikit-learn) of a bounded number of images
+by the vectors of one embedder.
 """
 
 import re
@@ -15,17 +16,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import duckdb
+import numpy as np
 from jinja2 import Environment
+from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import ImageRow, make_key
+from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.report.card_table import PLAIN
-from pairwright.tasks.report.map_images import MOST_IMAGES, Drawn, find_nearest, map_images
-from pairwright.tasks.report.search_cards import NONE, Key, Name, PageQuery, Search
+from pairwright.tasks.report.search_cards import Key, Name, PageQuery, Search
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.index import Index
@@ -38,6 +40,13 @@ SIZE = (1000, 640)
 NAME = re.compile(r"([0-9a-f]{32})\.jpg")
 SHADES = 5
 OPEN = ("is-open", "none")
+MOST_IMAGES = 2_000
+"""Most images of a map: t-SNE takes about ten seconds for these, and time grows faster than their number."""
+FEWEST, PERPLEXITY, STEPS = 10, 30.0, 500
+CLUSTERS, COMPONENTS = 8, 50
+ROWS = 50_000
+Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]
+"""Coordinates (N, 2) from 0 to 1, and k-means clusters of the images."""
 
 
 class NotMadeYetError(Exception):
@@ -72,8 +81,6 @@ class Exploration(PageQuery):
     """Query string of a page of images."""
 
     q: Annotated[str, Field(max_length=500)] = ""
-    source: Name = ""
-    licence: Name = ""
     like: Key = ""
     """Image to show the neighbours of."""
     space: Name = ""
@@ -100,7 +107,6 @@ class ExplorePages:
     tables: Tables
     database: duckdb.DuckDBPyConnection
     """A cursor of its own, used concurrently with the cards'."""
-    cache: Path
     scratch: Path
     environment: Environment
     frame: Mapping[str, Any]
@@ -112,7 +118,6 @@ class ExplorePages:
         (self.scratch / "thumbs").mkdir()
 
     def _spaces(self) -> dict[str, Vectors]:
-
         def write(index: Index) -> dict[str, Vectors]:
             write_vectors(self.scratch / "vectors", index)
             return open_vectors(self.scratch / "vectors")
@@ -133,19 +138,14 @@ class ExplorePages:
                 found = {one.key: one for one in self._find(["i.key IN (SELECT unnest(?))"], [list(nearest)])}
                 shown = [found[key]._replace(cosine=cosine) for key, cosine in nearest.items() if key in found]
             else:
-                shown = self._search(asked)
+                terms = Search(q=asked.q).words
+                which = [f"contains(i.words, {PLAIN.format('?')})" for _ in terms]
+                shown = self._find(which, terms, skip=(asked.page - 1) * ON_A_PAGE)
         total = shown[0].total if shown else 0
         told = {"here": "explore", "token": token, "asked": asked, "fault": fault, "shown": shown, "total": total}
         told |= {"first": (asked.page - 1) * ON_A_PAGE + 1, "spaces": list(spaces), "previous": asked.page - 1}
         told |= {"next": asked.page + 1 if asked.page * ON_A_PAGE < total else 0}
         return self.environment.get_template("explore.html.j2").render({**self.frame, **told}), 400 if fault else 200
-
-    def _search(self, asked: Exploration) -> list[Thumbnail]:
-        terms = Search(q=asked.q).words
-        filters = {name: value for name in ("source", "licence") if (value := getattr(asked, name))}
-        which = [f"contains(i.words, {PLAIN.format('?')})" for _ in terms] + [f"i.{name} = ?" for name in filters]
-        values = [*terms, *("" if value == NONE else value for value in filters.values())]
-        return self._find(which, values, skip=(asked.page - 1) * ON_A_PAGE)
 
     def _find(self, which: Sequence[str], values: list[Any], *, skip: int = 0) -> list[Thumbnail]:
         query = f"""SELECT i.key, i.name, (SELECT count(*) FROM cards c WHERE NOT c.candidate AND c.second IS NOT NULL
@@ -173,30 +173,26 @@ class ExplorePages:
         with self._lock:
             spaces = self._spaces()
             name = asked.space if asked.space in spaces else next(iter(spaces))
-            names = self._sample(spaces[name])
-            file = self.cache / f"{make_key('map', self._index.table, name, *names)}.npz"
-            make = partial(map_images, spaces[name], list(names), file)
-            drawn = self.workshop.get(f"the map of {name}", make)
-            pairs = self._pairs(list(names))
+            names, pairs = self._read_map([key.decode() for key in spaces[name].keys.tolist()])
+            drawn = self.workshop.get(f"the map of {name}", lambda: draw_map(spaces[name], list(names)))
         told = {"here": "map", "token": token, "asked": asked, "fault": fault, "spaces": list(spaces), "space": name}
         told |= {"size": SIZE, "names": names, "most": MOST_IMAGES, "most_lines": MOST_LINES}
         told |= _plot(asked.colour, list(names), drawn, pairs, decisions)
         return self.environment.get_template("map.html.j2").render({**self.frame, **told}), 400 if fault else 200
 
-    def _sample(self, space: Vectors) -> dict[str, str]:
-        """Return the images of the map with names: those of the first pairs by key, as keys are hashes."""
-        query = """SELECT i.key, i.name FROM images i LEFT JOIN (SELECT number, min(key) AS pair FROM
+    def _read_map(self, known: Sequence[str]) -> tuple[dict[str, str], list[Any]]:
+        """Return the images of the map with names, and its pairs: key, key of the decision, images, similarity.
+
+        Images are those of the first pairs by key, as keys are hashes.
+        """
+        first = """SELECT i.key, i.name FROM images i LEFT JOIN (SELECT number, min(key) AS pair FROM
             (SELECT unnest([first, second]) AS number, key FROM cards WHERE NOT candidate) GROUP BY 1) p USING (number)
             WHERE i.key IN (SELECT unnest(?)) ORDER BY p.pair NULLS LAST, i.key LIMIT ?"""
-        known = [key.decode() for key in space.keys.tolist()]
-        return dict(self.database.execute(query, [known, MOST_IMAGES]).fetchall())
-
-    def _pairs(self, keys: list[str]) -> list[tuple[str, str, str, str, float | None]]:
-        """Return key, key of the decision, both images and similarity of the pairs on the map."""
-        query = f"""SELECT c.key, c.decided, a.key, b.key, c.similarity FROM cards c JOIN images a ON a.number = c.first
-            JOIN images b ON b.number = c.second WHERE NOT c.candidate AND a.key IN (SELECT unnest($1))
-            AND b.key IN (SELECT unnest($1)) ORDER BY c.key LIMIT {MOST_LINES}"""
-        return self.database.execute(query, [keys]).fetchall()
+        names = dict(self.database.execute(first, [known, MOST_IMAGES]).fetchall())
+        within = f"""SELECT c.key, c.decided, a.key, b.key, c.similarity
+            FROM cards c JOIN images a ON a.number = c.first JOIN images b ON b.number = c.second WHERE NOT c.candidate
+            AND a.key IN (SELECT unnest($1)) AND b.key IN (SELECT unnest($1)) ORDER BY c.key LIMIT {MOST_LINES}"""
+        return names, self.database.execute(within, [list(names)]).fetchall()
 
 
 def _plot(colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], decisions: Decisions) -> dict[str, Any]:
@@ -223,3 +219,35 @@ def _plot(colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], 
         "lines": [(pair[0], *at[pair[2]], *at[pair[3]], look) for pair, (look, _) in zip(pairs, lines, strict=True)],
         "legend": [(*words, count) for words, count in sorted(legend.items())],
     }
+
+
+def draw_map(space: Vectors, keys: Sequence[str]) -> Drawn:
+    """Return the map of some images."""
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    vectors = space.matrix[space.rows_of(keys)].astype(np.float32)
+    count, distinct = len(vectors), len(np.unique(vectors, axis=0))
+    if distinct < 3:
+        return np.full((count, 2), 0.5, np.float32), np.zeros(count, np.int32)
+    flat = PCA(min(COMPONENTS, *vectors.shape), random_state=0).fit_transform(vectors)
+    groups = min(CLUSTERS, max(2, round((distinct / 2) ** 0.5)))
+    clusters = KMeans(groups, n_init="auto", random_state=0).fit_predict(flat)
+    if count >= FEWEST:
+        perplexity = min(PERPLEXITY, (count - 1) / 3)
+        flat = TSNE(init="pca", random_state=0, perplexity=perplexity, max_iter=STEPS).fit_transform(flat)
+    places = flat[:, :2] - flat[:, :2].min(axis=0)
+    return (places / np.maximum(places.max(axis=0), 1e-9)).astype(np.float32), clusters.astype(np.int32)
+
+
+def find_nearest(space: Vectors, key: str, count: int) -> list[tuple[str, float]]:
+    """Return an image and its nearest neighbours with their cosines, the image itself first."""
+    (row,) = space.rows_of([key])
+    own = space.matrix[row].astype(np.float32)
+    starts = range(0, len(space.keys), ROWS)
+    cosines = np.concatenate([space.matrix[at : at + ROWS].astype(np.float32) @ own for at in starts])
+    order = np.argsort(-cosines, kind="stable")
+    best = [row, *order[order != row][: count - 1]]
+    keys: list[bytes] = space.keys[best].tolist()
+    return [(one.decode(), cosine) for one, cosine in zip(keys, cosines[best].tolist(), strict=True)]

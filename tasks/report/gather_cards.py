@@ -19,14 +19,14 @@ from pairwright.schemas.claims import content_changes
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions
 from pairwright.schemas.rows import (
     CaptionRow,
+    CheckRow,
     ComparisonRow,
+    DifferenceRow,
     ImageRow,
-    Negative,
     PairRow,
     PreferenceRow,
     QuestionRow,
-    RegionBox,
-    RegionsRow,
+    RejectedTextRow,
     Row,
     SplitRow,
     make_key,
@@ -34,10 +34,10 @@ from pairwright.schemas.rows import (
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.pages.environment import HERE as LOOKS
 from pairwright.tasks.pages.environment import make_environment
-from pairwright.tasks.report import card_texts
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
-from pairwright.tasks.report.measure_texts import says_something
-from pairwright.tasks.report.tables import PREFERENCES, Tables
+from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, mark_words, split_sides
+from pairwright.tasks.report.measure_writing import MEANINGS, says_something
+from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import CHANGED, Heat, Picture, PictureFolder
 from pairwright.tasks.store.images import decode_rgb
 
@@ -51,24 +51,11 @@ class ImageView(NamedTuple):
     """One image of a pair."""
 
     picture: Picture
-    name: str
+    row: ImageRow
     side: str
     caption: CaptionRow | None
     changed: str
     """Overlay of the known changes; empty: none."""
-    size: tuple[int, int]
-    """Width and height of the image itself."""
-
-
-class PreferenceView(NamedTuple):
-    """Chosen text and its rejected texts."""
-
-    key: str
-    prompt: str
-    chosen: Sequence[card_texts.Segment]
-    chosen_model: str
-    rejected: card_texts.RejectedView | None
-    negatives: Sequence[card_texts.RejectedView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,38 +71,28 @@ class PairView:
     """Whether both images are of one group; ``None``: unknown."""
     changes: Sequence[tuple[str, str]]
     """Side and words of each known change."""
-    difference: card_texts.DifferenceView | None
-    candidates: Sequence[card_texts.DifferenceView]
+    difference: DifferenceRow | None
+    candidates: Sequence[DifferenceRow]
     """Descriptions that were not chosen, those that passed all checks first."""
-    preference: PreferenceView | None
+    checks: Mapping[str, Sequence[CheckRow]]
+    """By the words of the description."""
+    preference: PreferenceRow | None
+    authors: Mapping[str, RejectedTextRow]
+    """Rows of the rejected texts by served models, by their words; a rule wrote the others."""
     removals: RemovalsView | None
-    unused: Sequence[card_texts.RejectedView]
     comparison: ComparisonRow | None
     questions: Sequence[QuestionRow]
     heat: Heat
     decision: Decision | None
-
-    @property
-    def decided(self) -> str:
-        """Return the key for a decision: the preference's or, without one, the pair's."""
-        return self.preference.key if self.preference else self.row.key
-
-    @property
-    def places(self) -> Sequence[RegionBox]:
-        """Return the boxes of the check "regions", of the chosen description or else the first."""
-        views = (*([self.difference] if self.difference else ()), *self.candidates)
-        found = (check.places for view in views for check in view.checks if isinstance(check, RegionsRow))
-        return next(found, ())
 
 
 class SingleView(NamedTuple):
     """Preference about one image from a source; a dataset of these has no pairs."""
 
     number: int
-    key: str
     picture: Picture
     name: str
-    preference: PreferenceView
+    preference: PreferenceRow
     removals: RemovalsView | None
     decision: Decision | None
 
@@ -123,7 +100,11 @@ class SingleView(NamedTuple):
 def make_card_environment() -> Environment:
     """Return the environment of the pages with cards."""
     return make_environment(
-        HERE, byline=card_texts.byline, says_something=says_something, split_sides=card_texts.split_sides
+        HERE,
+        mark_words=mark_words,
+        says_something=says_something,
+        split_sides=split_sides,
+        meanings=MEANINGS,
     )
 
 
@@ -142,10 +123,10 @@ def gather_pairs(
     shown = [key for pair in pairs.values() for key in (pair.first, pair.second)]
     images = {row.key: row for row in tables.find("images", ImageRow, shown)}
     splits = {row.subject: row.split for row in tables.find("splits", SplitRow, list(pairs))}
-    steps, texts = Steps(tables, list(pairs), images=shown), card_texts.Texts(tables, list(pairs.values()))
+    steps, texts = Steps(tables, list(pairs), images=shown), Texts(tables, list(pairs.values()))
     for number, pair in enumerate((pairs[key] for key in keys), first_number):
         first, second = both = images[pair.first], images[pair.second]
-        difference, preference = texts.differences.get(pair.key), texts.preferences.get(pair.key)
+        preference = texts.preferences.get(pair.key)
         views = _view_images(both, texts, pictures)
         written = [view.picture for view in views]
         yield PairView(
@@ -156,11 +137,12 @@ def gather_pairs(
             split=splits.get(pair.key, ""),
             same_group=first.group == second.group if first.group and second.group else None,
             changes=list(_list_changes(both)),
-            difference=card_texts.view_difference(difference, texts, chosen=difference) if difference else None,
-            candidates=card_texts.view_candidates(pair.key, texts),
-            preference=view_preference(preference, texts) if preference else None,
+            difference=texts.differences.get(pair.key),
+            candidates=texts.candidates(pair.key),
+            checks=texts.checks(pair.key),
+            preference=preference,
+            authors={row.text: row for row in texts.rejected.get(pair.key, ()) if row.served},
             removals=view_removals(pair.key, list(zip(both, written, strict=True)), steps, pictures),
-            unused=card_texts.view_unused(pair.key, texts),
             comparison=texts.comparisons.get(pair.key),
             questions=texts.questions.get(pair.key, ()),
             heat=pictures.add_heat(make_key("heat", pair.key), *written),
@@ -168,31 +150,7 @@ def gather_pairs(
         )
 
 
-def view_preference(row: PreferenceRow, texts: card_texts.Texts | None = None) -> PreferenceView:
-    """Return a preference, with its rejected texts marked against the chosen one."""
-    first = Negative(text=row.rejected, maker=row.rejected_maker, note=row.rejected_note, score=0.0)
-    rejected = [
-        card_texts.view_rejected(
-            one,
-            row.chosen,
-            card_texts.find_author(row.subject, texts, text=one.text) if texts else None,
-            scored=one is not first,
-        )
-        for one in (first, *row.negatives)
-    ]
-    return PreferenceView(
-        key=row.key,
-        prompt="\n".join(turn.text for turn in row.prompt),
-        chosen=card_texts.mark_words(row.chosen, row.rejected),
-        chosen_model=row.chosen_model,
-        rejected=rejected[0] if row.rejected else None,
-        negatives=rejected[1:],
-    )
-
-
-def _view_images(
-    both: tuple[ImageRow, ImageRow], texts: card_texts.Texts, pictures: PictureFolder
-) -> tuple[ImageView, ImageView]:
+def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder) -> tuple[ImageView, ImageView]:
     """Return both images, each with the masks of the objects that differ in the other."""
     graphs = _same_world(both)
     changes = content_changes(graphs[0]) ^ content_changes(graphs[1]) if graphs else ()
@@ -202,16 +160,7 @@ def _view_images(
         picture = pictures.add_image(row)
         masks = [(one.mask, CHANGED) for one in row.graph.objects if one.id in changed] if row.graph else []
         overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
-        views.append(
-            ImageView(
-                picture=picture,
-                name=row.name,
-                side=side,
-                caption=card_texts.find_caption(row, texts),
-                changed=overlay,
-                size=(row.width, row.height),
-            )
-        )
+        views.append(ImageView(picture, row, side, texts.caption(row), overlay))
     return views[0], views[1]
 
 
@@ -232,13 +181,13 @@ def _list_changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
 
 def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:
     """Return one preference of each of a few images; none if the dataset has pairs."""
-    name = next((name for name in PREFERENCES if tables.has(name)), "")
+    name = tables.preferences
     if tables.has("pairs") or not name:
         return []
     # Keys are hashes, so the first ones are a fixed random sample.
     query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
     found = [key for (key,) in tables.ask(query, {name: ["subject"]})]
-    rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=card_texts.SHOWN_IMAGES)}
+    rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=SHOWN_IMAGES)}
     shown = [(rows[key].key, key) for key in found]
     return gather_singles(tables, name, shown, pictures=pictures, first_number=1, decisions=decisions)
 
@@ -249,7 +198,7 @@ def gather_singles(
 ) -> list[SingleView]:  # fmt: skip
     """Return preferences of a table, by keys and subjects, in the given order."""
     subjects = [subject for _, subject in found]
-    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=card_texts.SHOWN_IMAGES)}
+    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)}
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
     # A preference with a rejected image was made from the source's, which was scored.
     own = tables.has("preferences")
@@ -262,10 +211,9 @@ def gather_singles(
         views.append(
             SingleView(
                 number=first_number + len(views),
-                key=row.key,
                 picture=picture,
                 name=image.name,
-                preference=view_preference(row),
+                preference=row,
                 removals=view_removals(brought[row.key], [(image, picture)], steps, pictures),
                 decision=decisions.about(row),
             )
@@ -308,16 +256,10 @@ def _data_url(data: bytes, kind: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownRow:
-    """Displayed row of a table: small pictures, then cells."""
-
-    pictures: Sequence[str]
-    cells: Sequence[str]
-
-
-def render_rows(name: str, columns: Sequence[str], rows: Sequence[ShownRow], *, total: int) -> str:
-    """Return the rows as escaped HTML."""
+def render_rows(
+    name: str, columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]], *, total: int
+) -> str:
+    """Return rows of a table, each its small pictures and its cells, as escaped HTML."""
     template = make_card_environment().get_template("rows.html.j2")
     return template.render(name=name, columns=columns, rows=rows, total=total)
 

@@ -11,7 +11,6 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -45,38 +44,6 @@ TEXTS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """Measurements of the preferences of a dataset."""
-
-    rows: int
-    words: tuple[float, float]
-    """Mean number of words of chosen and of rejected texts, of rows with both."""
-    longer: Proportion
-    """Rows with a longer chosen text; equal lengths count half."""
-    told: Proportion | None
-    """Chosen texts that a classifier finds without the images; ``None``: too few rows."""
-    told_by: Mapping[str, Proportion]
-    """The same by maker of the rejected text."""
-    false: Proportion
-    """Chosen texts that are false of their images, of those with known truth."""
-    true: Proportion
-    """Rejected texts that are true of their images, of those with known truth."""
-    repeated: Proportion
-    """Rows with both texts of an earlier row."""
-    same: int
-    """Rows with equal chosen and rejected texts."""
-    changed: tuple[float, ...]
-    """Shares of visibly changed pixels of some rejected images, rising; without crops."""
-    leaked: Proportion
-    """Held-out rows with a chosen text that training rejects word for word."""
-    believed: Proportion
-    """Rejected texts that a judge found right, of those that it rated."""
-    chosen_unchecked: Proportion
-    """Unchecked chosen texts, of those that a model wrote."""
-    rejected_unchecked: Proportion
-
-
 class Finding(NamedTuple):
     """Measurement in words, and whether it is within its bound."""
 
@@ -84,83 +51,69 @@ class Finding(NamedTuple):
     value: str
     about: str
     good: bool
+    found: Proportion
 
 
-def judge_health(health: Health, bounds: HealthConfig) -> Iterator[Finding]:
-    """Yield the measurements with their meaning, judged by the profile's bounds."""
-    if told := health.told:
-        low, high = told.interval()
-        by = ", ".join(f"{maker or 'unnamed'} {share.value:.0%}" for maker, share in health.told_by.items())
-        about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
-        yield Finding("Told by the text", f"{told.value:.0%}", about, low <= bounds.max_text_only_accuracy)
-    elif health.longer.of:
-        few = f"A classifier needs {LEAST_ROWS} rows with both texts, of {FOLDS} groups of pairs that share no image."
-        yield Finding("Told by the text", UNMEASURED, few, good=False)
-    if health.longer.of:
-        share = health.longer.value
-        about = f"Rows whose chosen text is the longer one; {health.words[0]:.1f} words against {health.words[1]:.1f}."
-        yield Finding("Longer", f"{share:.0%}", about, max(share, 1 - share) <= bounds.max_longer_share)
-    known = "rejected texts of which it is known, these hold of their images."
-    rated = "rejected texts that the judge rated, it found these right: they may be true."
-    held_out = "held-out rows, training rejects the chosen text of these, word for word."
-    false = "chosen texts of which it is known, these do not hold of their images."
-    for name, found, what, most in (
-        ("Chosen, yet false", health.false, false, 0.0),
-        ("Rejected, yet true", health.true, known, bounds.max_true_share),
-        ("Rejected, yet believed", health.believed, rated, bounds.max_true_share),
-        ("Held out, yet rejected", health.leaked, held_out, bounds.max_leaked_share),
-    ):
-        if found.of:
-            yield Finding(name, f"{found.value:.1%}", f"Of {found.of:,} {what}", found.value <= most)
-    for name, found, what in (
-        ("Chosen, unchecked", health.chosen_unchecked, "texts that models wrote, no check looked at these: switch on"),
-        ("Rejected, unchecked", health.rejected_unchecked, "rejected texts, nothing showed these to be wrong: use"),
-    ):
-        if found.of:
-            ways = "`controls`, `grounding` or `judging`." if what.endswith("on") else "`judging`."
-            yield Finding(name, f"{found.value:.1%}", f"Of {found.of:,} {what} {ways}", not found.hits)
-    share = health.repeated.value
-    about = f"Rows whose two texts another row has, too; in {health.same:,} chosen and rejected are the same."
-    yield Finding("Repeated", f"{share:.1%}", about, share <= bounds.max_repeated_share and not health.same)
-    if health.changed:
-        middle, least = statistics.median(health.changed), health.changed[0]
-        about = f"Pixels that differ in the median of {len(health.changed):,} rejected images; the least: {least:.2%}."
-        yield Finding("Rejected images differ", f"{middle:.1%}", about, middle >= bounds.min_changed_share)
-
-
-def measure_health(tables: Tables) -> Health | None:
-    """Measure the preferences; ``None``: none."""
+def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
+    """Return the measurements of the preferences, judged by the profile's bounds; without preferences none."""
     query = f"SELECT preferences FROM preferences ORDER BY key LIMIT {MOST_ROWS}"
     rows = [row for (row,) in tables.ask(query, {"preferences": TEXTS})]
     if not rows:
-        return None
-    texts = [(row["chosen"], row["rejected"]) for row in rows]
+        return []
     both = [row for row in rows if row["rejected"]]
     chosen, rejected = (_count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims")))
-    lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in both]).reshape(-1, 2)
-    right = tell(both)
-    told, told_by = None, dict[str, Proportion]()
-    if right is not None:
-        told, makers = Proportion(float(right.sum()), len(both)), np.array([row["rejected_maker"] for row in both])
-        for maker in sorted(set(makers.tolist())):
-            own = makers == maker
-            told_by[maker] = Proportion(float(right[own].sum()), int(own.sum()))
-    return Health(
-        rows=len(rows),
-        words=(float(lengths[:, 0].mean()), float(lengths[:, 1].mean())) if both else (0.0, 0.0),
-        longer=Proportion(float(_score(lengths[:, 0] - lengths[:, 1]).sum()), len(both)),
-        told=told,
-        told_by=told_by,
-        false=Proportion(chosen.of - chosen.hits, chosen.of),
-        true=rejected,
-        repeated=Proportion(len(texts) - len(set(texts)), len(texts)),
-        same=sum(chosen == rejected for chosen, rejected in texts),
-        changed=tuple(sorted(_changed_shares(tables))),
-        leaked=_count_leaked(tables, rows),
-        believed=_count_believed(tables, both),
-        chosen_unchecked=_count_chosen_unchecked(tables, rows),
-        rejected_unchecked=_count_rejected_unchecked(tables, both),
+    known = "of which it is known, these"
+    rated = "rejected texts that the judge rated, it found these right: they may be true."
+    held_out = "held-out rows, training rejects the chosen text of these, word for word."
+    unseen = "texts that models wrote, no check looked at these: switch on `controls`, `grounding` or `judging`."
+    unproved = "rejected texts, nothing showed these to be wrong: use `judging`."
+    false = Proportion(chosen.of - chosen.hits, chosen.of)
+    shares = (
+        ("Chosen, yet false", false, f"chosen texts {known} do not hold of their images.", 0.0),
+        ("Rejected, yet true", rejected, f"rejected texts {known} hold of their images.", bounds.max_true_share),
+        ("Rejected, yet believed", _count_believed(tables, both), rated, bounds.max_true_share),
+        ("Held out, yet rejected", _count_leaked(tables, rows), held_out, bounds.max_leaked_share),
+        ("Chosen, unchecked", _count_chosen_unchecked(tables, rows), unseen, 0.0),
+        ("Rejected, unchecked", _count_rejected_unchecked(tables, both), unproved, 0.0),
     )
+    texts = [(row["chosen"], row["rejected"]) for row in rows]
+    same = sum(chosen == rejected for chosen, rejected in texts)
+    repeated = Proportion(len(texts) - len(set(texts)), len(texts))
+    about = f"Rows whose two texts another row has, too; in {same:,} chosen and rejected are the same."
+    good = repeated.value <= bounds.max_repeated_share and not same
+    return [
+        *judge_wording(both, bounds),
+        *(
+            Finding(name, f"{found.value:.1%}", f"Of {found.of:,} {what}", found.value <= most, found)
+            for name, found, what, most in shares
+            if found.of
+        ),
+        Finding("Repeated", f"{repeated.value:.1%}", about, good, repeated),
+        *_judge_changed(tables, bounds),
+    ]
+
+
+def judge_wording(rows: Sequence[Mapping[str, Any]], bounds: HealthConfig) -> Iterator[Finding]:
+    """Yield how often the chosen text is known by its words, and by its length, of rows with both texts."""
+    if not rows:
+        return
+    right = tell(rows)
+    if right is None:
+        few = f"A classifier needs {LEAST_ROWS} rows with both texts, of {FOLDS} groups of pairs that share no image."
+        yield Finding("Told by the text", UNMEASURED, few, good=False, found=Proportion(0, 0))
+    else:
+        told, makers = Proportion(float(right.sum()), len(rows)), np.array([row["rejected_maker"] for row in rows])
+        means = {maker: right[makers == maker].mean() for maker in sorted(set(makers.tolist()))}
+        by = ", ".join(f"{maker or 'unnamed'} {mean:.0%}" for maker, mean in means.items())
+        low, high = told.interval()
+        about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
+        yield Finding("Told by the text", f"{told.value:.0%}", about, low <= bounds.max_text_only_accuracy, told)
+    lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in rows])
+    longer = Proportion(float(_score(lengths[:, 0] - lengths[:, 1]).sum()), len(rows))
+    chosen, rejected = lengths.mean(axis=0)
+    about = f"Rows whose chosen text is the longer one; {chosen:.1f} words against {rejected:.1f}."
+    good = max(longer.value, 1 - longer.value) <= bounds.max_longer_share
+    yield Finding("Longer", f"{longer.value:.0%}", about, good, longer)
 
 
 def _score(differences: NDArray[Any]) -> NDArray[np.float64]:
@@ -269,15 +222,19 @@ def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]
         yield from zip(*(table[column].to_pylist() for column in columns), strict=True)
 
 
-def _changed_shares(tables: Tables) -> Iterator[float]:
-    """Yield the share of visibly changed pixels of some rejected images."""
+def _judge_changed(tables: Tables, bounds: HealthConfig) -> Iterator[Finding]:
+    """Yield the share of visibly changed pixels in the median of some rejected images; crops do not count."""
     columns = ["images", "rejected_images", "rejected_image_maker"]
     index = tables.index("preferences")
     rows = (row for table in (index.batches(columns) if index else ()) for row in table.to_pylist())
     removed = (row for row in rows if row["rejected_image_maker"] == "removal")
-    for row in islice(removed, MOST_IMAGES):
-        pairs = zip(row["images"], row["rejected_images"], strict=True)
-        yield next((_changed_share(before, after) for before, after in pairs if before != after), 0.0)
+    both = (zip(row["images"], row["rejected_images"], strict=True) for row in islice(removed, MOST_IMAGES))
+    shares = [next((_changed_share(*pair) for pair in pairs if pair[0] != pair[1]), 0.0) for pairs in both]
+    if shares:
+        middle = statistics.median(shares)
+        about = f"Pixels that differ in the median of {len(shares):,} rejected images; the least: {min(shares):.2%}."
+        good = middle >= bounds.min_changed_share
+        yield Finding("Rejected images differ", f"{middle:.1%}", about, good, Proportion(middle, 1))
 
 
 def _changed_share(before: bytes, after: bytes) -> float:

@@ -1,33 +1,147 @@
-"""Measure the use of served models, list the writers and refusals of texts, and state the main numbers.
+"""Measure texts: repetition and refusals of differences, axes of comparisons, checks, and served models.
 
-A request with its answer in several tables (a description, and the rejected text made from it) counts in the first
-table: the pair of latency and seed identifies it. Requests for dropped or failed rows are in no table.
+Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow``, ``CheckRow`` and the records of requests;
+DuckDB counts.
+
+Repeated, after paper 001, Table 14: of equal descriptions (white space aside; case and full stops count, of which the
+paper says nothing) all but the first. The paper generates once and filters; a refused answer is asked for again here,
+so the comparable number is the share of refused first answers. Axes as in paper 003, Figure 3 (c); of its mean words,
+those of statements count here, not headings and labels. A request with its answer in several tables (a description,
+and the rejected text made from it) counts in the first: the pair of latency and seed identifies it.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from pairwright.tasks.report import measure_texts
-from pairwright.tasks.report.tables import CHECKS, Tables
+from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME, without_bound
+from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.texts.comparisons import AXES
+from pairwright.tasks.texts.differences import REASONS
 
-SEVERAL = frozenset({"sampled"})
-"""Tables with several intended answers per row."""
-BY_RULE = {"retrieved": "retrieval", "swapped": "a rule", "edited": "a rule", "refuted": "failed checks"}
-"""Writers of the rejected texts that no model writes."""
+PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
+"""Text with normalised white space, as SQL."""
+UNLABELLED = "no axis named"
+MEANINGS = {
+    "swapped": "The pair in the other order must give the description the other way round.",
+    "same": "One of the images, shown twice, must give no difference.",
+    "grounded": "Each half must fit its own image better than the other one.",
+    "regions": "What it names must lie where the two images, laid over each other, differ.",
+    "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
+}
+
+
+class Differences(NamedTuple):
+    """Counts of the descriptions of differences."""
+
+    total: int
+    repeated: int
+    asked: int
+    """First answers."""
+    again: int
+    """Descriptions accepted after a refused first answer."""
+    lost: int
+    """Pairs with refused answers only."""
+
+
+def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
+    """Measure all written descriptions, also those that failed a check; ``None``: none."""
+    reasons = next((one.reasons for one in counts if one.stage == "described"), {})
+    lost = sum(number for reason, number in reasons.items() if without_bound(reason) in REASONS)
+    # Hashes have 64 bits, so no two meet by chance.
+    sums = f"count(*), count(DISTINCT hash({PLAIN})), count(*) FILTER (attempts > 1)"
+    found = tables.ask(f"SELECT {sums} FROM described", {"described": ["text", "attempts"]})
+    if not found or not (found[0][0] or lost):
+        return None
+    ((total, unique, again),) = found
+    return Differences(total, total - unique, total + lost, again, lost)
+
+
+class Summaries(NamedTuple):
+    """Measurements of the comparisons."""
+
+    axes: dict[str, int]
+    """Summaries with each axis, and those with a statement on no axis, if any."""
+    answers: dict[str, int]
+    """Right answers of the retrieval question ("A" is the first image)."""
+    rows: int
+    common_words: float
+    """Mean words of the commonalities of one summary."""
+    difference_words: float
+
+    @property
+    def per_summary(self) -> float:
+        """Return the mean number of different axes of a summary."""
+        return sum(self.axes[axis] for axis in AXES) / self.rows
+
+
+def measure_summaries(tables: Tables) -> Summaries | None:
+    """Measure all comparisons; ``None``: none."""
+    sums = [WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")]
+    query = f"SELECT count(*), {', '.join(f'avg({one})' for one in sums)} FROM comparisons"
+    found = tables.ask(query, {"comparisons": ["commonalities", "differences"]})
+    if not found or not found[0][0]:
+        return None
+    covered = count_axes(tables)
+    last = "SELECT conversation[4].text AS value FROM comparisons WHERE len(conversation) > 3"
+    answers = tables.count(last, {"comparisons": ["conversation"]})
+    axes = {axis: covered.get(axis, 0) for axis in (*AXES, *({UNLABELLED} & covered.keys()))}
+    return Summaries(axes, dict(sorted(answers.items())), *found[0])
+
+
+def count_axes(tables: Tables) -> dict[str, int]:
+    """Count the rows with statements on each axis ("counts, locations"), and those with one on no axis."""
+    known = f"[{', '.join(repr(axis) for axis in AXES)}]"
+    named = f"list_intersect(string_split(label, ', '), {known})"
+    labels = f"SELECT number, {named} AS named FROM (SELECT number, unnest(axes) AS label FROM comparisons)"
+    each = f"SELECT DISTINCT number, unnest(CASE WHEN len(named) = 0 THEN ['{UNLABELLED}'] ELSE named END) AS value"
+    return tables.count(f"{each} FROM ({labels})", {"comparisons": ["axes"]})
+
+
+class Check(NamedTuple):
+    """Outcome of one check."""
+
+    name: str
+    rows: int
+    passed: int
+    why: dict[str, int]
+    """Reasons of failures, the most frequent first."""
+    off: dict[str, int]
+    """Reasons why the check was not possible for others."""
+
+    @property
+    def against(self) -> int:
+        """Return the number found wrong, without inconclusive failures."""
+        return sum(number for why, number in self.why.items() if without_bound(why) in AGAINST)
+
+
+def says_something(why: str) -> bool:
+    """Return whether a failed check was conclusive, so that its score counts."""
+    return without_bound(why) in AGAINST or why == SEEN_IN_SAME
+
+
+def measure_checks(tables: Tables, name: str) -> Iterator[Check]:
+    """Yield the checks of a table."""
+    columns = {name: ["check", "passed", "score", "why"]}
+    made = f"""(SELECT "check" AS name, coalesce(passed, false) AND coalesce(why, '') = '' AS good,
+        coalesce(passed, false) AND coalesce(why, '') != '' AS is_off, score, why FROM {name})"""
+    query = f"""SELECT name, count(*) FILTER (NOT is_off), count(*) FILTER (good) FROM {made}
+        GROUP BY 1 ORDER BY name != 'swapped', name"""
+    for check, rows, passed in tables.ask(query, columns):
+        reason = f"""SELECT coalesce(nullif(why, ''), 'no reason given') AS value FROM {made}
+            WHERE name = ? AND NOT good AND is_off = ?"""
+        why, off = (tables.count(reason, columns, [check, is_off]) for is_off in (False, True))
+        yield Check(check, rows, passed, why, off)
 
 
 class ServedUse(NamedTuple):
-    """Requests of one stage to one model."""
+    """Requests of one stage to one model, for rows that were written."""
 
     stage: str
     model: str
-    revisions: Sequence[str]
+    revisions: Mapping[str, int]
     rows: int
-    again: int
-    """Rows with repeated requests for one thing."""
     requests: int
     prompt_tokens: int
     completion_tokens: int
@@ -39,96 +153,44 @@ class ServedUse(NamedTuple):
 
 def measure_served(tables: Tables) -> list[ServedUse]:
     """Return the requests of each stage to each model, in the order of the build; none without a served model."""
-    stages = tables.served()
-    parts = [
-        f"SELECT {place} AS place, {name in SEVERAL} AS several, number, coalesce(attempts, 1) AS attempts, "
-        f"unnest(served) AS s FROM {name}"
-        for place, name in enumerate(stages)
-    ]
-    query = f"""WITH requests AS (SELECT place, several, number, attempts, unnest(s) FROM ({" UNION ALL ".join(parts)})
-            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1),
-        rows AS (SELECT place, model, number, NOT any_value(several) AND (max(attempts) > 1
-            OR count(*) > count(DISTINCT prompt)) AS again FROM requests GROUP BY ALL)
-        SELECT place, model, histogram(revision), count(DISTINCT number),
-            (SELECT count(*) FROM rows r WHERE again AND (r.place, r.model) = (q.place, q.model)), count(*) AS requests,
+    planned = [one.stage for one in tables.build.planned]
+    stages = [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
+    parts = [f"SELECT {place} AS place, number, unnest(served) AS s FROM {name}" for place, name in enumerate(stages)]
+    query = f"""WITH requests AS (SELECT place, number, unnest(s) FROM ({" UNION ALL ".join(parts)})
+            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1)
+        SELECT place, model, histogram(revision), count(DISTINCT number), count(*) AS requests,
             sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT, quantile_cont(latency::DOUBLE, 0.5),
             quantile_cont(latency::DOUBLE, 0.95), histogram(finish_reason)
-        FROM requests q GROUP BY ALL ORDER BY place, requests DESC, model"""
-    found = tables.ask(query, {name: ["served", "attempts"] for name in stages}) if stages else ()
-    return [
-        ServedUse(
-            stages[place],
-            model,
-            [name for name, _ in Counter(revisions).most_common() if name],
-            *numbers,
-            finish_reasons=dict(Counter(ends).most_common()),
-        )
-        for place, model, revisions, *numbers, ends in found
-    ]
+        FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
+    found = tables.ask(query, {name: ["served"] for name in stages}) if stages else ()
+    return [ServedUse(stages[place], *rest) for place, *rest in found]
 
 
-class Written(NamedTuple):
-    """Outcome of one stage that writes or checks texts."""
-
-    counts: Counts
-    writers: Mapping[str, int]
-    """Rows by writer, most first; "scene-graph", "given" and "a rule" are no models."""
-
-    @property
-    def by(self) -> str:
-        """Return the writers in words."""
-        if len(self.writers) < 2:
-            return "".join(self.writers)
-        return ", ".join(f"{name} ({number:,})" for name, number in self.writers.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class Writing(NamedTuple):
     """Measurements of texts; ``None`` or empty where a dataset has none."""
 
-    differences: measure_texts.Differences | None
-    variety: measure_texts.Variety | None
-    summaries: measure_texts.Summaries | None
-    checks: Sequence[measure_texts.Check]
+    differences: Differences | None
+    summaries: Summaries | None
+    checks: Sequence[Check]
     uses: Sequence[ServedUse]
-    written: Sequence[Written]
 
 
 def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
     """Measure the texts table by table; ``counts`` have the stages' reasons."""
-    uses = measure_served(tables)
-    return Writing(
-        differences=measure_texts.measure_differences(tables, counts),
-        variety=measure_texts.measure_variety(tables),
-        summaries=measure_texts.measure_summaries(tables),
-        checks=[check for name in CHECKS for check in measure_texts.measure_checks(tables, name)],
-        uses=uses,
-        written=list_written(tables, counts, uses),
-    )
-
-
-def list_written(tables: Tables, counts: Sequence[Counts], uses: Sequence[ServedUse]) -> list[Written]:
-    """Return every stage of texts, or of their checks, in the order of the build."""
-    by_stage = {one.stage: one for one in counts}
-    written: list[Written] = []
-    for name in (name for name in tables.served() if name in by_stage):
-        query = f"SELECT model::VARCHAR AS value FROM {name} WHERE model IS NOT NULL"
-        asked = {use.model: use.rows for use in uses if use.stage == name}
-        by_rule = {BY_RULE[name]: 0} if name in BY_RULE else {}
-        written.append(Written(by_stage[name], tables.count(query, {name: ["model"]}) or asked or by_rule))
-    return written
+    checks = [check for name in CHECKS for check in measure_checks(tables, name)]
+    return Writing(measure_differences(tables, counts), measure_summaries(tables), checks, measure_served(tables))
 
 
 def say_writing(writing: Writing) -> Iterator[str]:
     """Yield the main numbers as sentences."""
     if found := writing.differences:
-        sentences = found.sentences
+        refused, share = found.again + found.lost, found.repeated / max(found.total, 1)
         yield (
-            f"{sentences.repeated:,} of {sentences.total:,} descriptions of differences ({sentences.share:.2%}) repeat "
+            f"{found.repeated:,} of {found.total:,} descriptions of differences ({share:.2%}) repeat "
             "another one word for word (paper 001, Table 14: 3.07%)."
         )
         yield (
-            f"{found.again + found.lost:,} of {found.asked:,} first answers ({found.share_refused:.2%}) were refused "
+            f"{refused:,} of {found.asked:,} first answers ({refused / found.asked:.2%}) were refused "
             f"by the validator (paper 001: about 0.2%); of these, {found.lost:,} had no good one after them."
         )
     if summaries := writing.summaries:

@@ -86,9 +86,6 @@ const views = {
     looks(button).forEach((frame, side) => masks[side] && (lay(frame, "mask", masks[side]).hidden = !on));
   },
   boxes: (button, on) => looks(button).forEach((frame) => (layFound(frame, button).hidden = !on)),
-  regions(button, on) {
-    for (const one of button.closest(".look").querySelectorAll(".regions, .regions-words")) one.hidden = !on;
-  },
 };
 
 for (const button of document.querySelectorAll("[data-view]")) {

@@ -106,13 +106,9 @@ class Hits(NamedTuple):
     subjects: list[str]
     """Subjects of the cards: a pair's own key, a preference's image."""
     first: int
-    """Number of the first card among all hits, from 1."""
+    """Numbers of the first and the last card among all hits, from 1."""
+    last: int
     total: int
-
-    @property
-    def last(self) -> int:
-        """Return the number of the last card."""
-        return self.first + len(self.keys) - 1
 
 
 @dataclass
@@ -171,10 +167,10 @@ class CardSearch:
         apart.unknown.extend(one for one in judgements if one.key not in shown)
         return apart
 
-    def has(self, column: str) -> bool:
-        """Return whether any card has a value in a column that may be empty."""
-        assert column in ("similarity", "score", "gap")
-        return bool(self._one(f"SELECT count({column}) FROM cards")[0])
+    def has(self) -> dict[str, bool]:
+        """Return for each column that may be empty whether any card has a value in it."""
+        counts = self._one("SELECT count(similarity), count(score), count(gap) FROM cards")
+        return {name: count > 0 for name, count in zip(("similarity", "score", "gap"), counts, strict=True)}
 
     def find(self, search: Search) -> Hits:
         """Return a page of the hits."""
@@ -194,9 +190,8 @@ class CardSearch:
             found = self._page(None, search.size)
         first = (found[0][2], found[0][0]) if found else (0.0, "")
         before, total = self._one("SELECT count(*) FILTER ((value, key) < (?, ?)), count(*) FROM hits", first)
-        return Hits(
-            keys=[key for key, _, _ in found], subjects=[one for _, one, _ in found], first=before + 1, total=total
-        )
+        keys, subjects = [key for key, _, _ in found], [subject for _, subject, _ in found]
+        return Hits(keys, subjects, before + 1, before + len(keys), total)
 
     def _page(self, place: tuple[Any, ...] | None, size: int, *, back: bool = False) -> list[tuple[str, str, float]]:
         """Return the hits after, or before, a place (value and key); without a place, the first ones."""
@@ -207,25 +202,22 @@ class CardSearch:
         return found[::-1] if direction == "DESC" else found
 
     def _conditions(self, search: Search) -> tuple[str, list[Any]]:
-        verdict = {"undecided": "v.verdict IS NULL", "decided": "v.verdict IS NOT NULL"}
-        asked: list[tuple[str, list[Any]]] = [("c.sampled" if search.judge else "NOT c.candidate", [])]
-        if search.about:
-            shown = "(SELECT number FROM images WHERE key = ?)"
-            asked.append((f"c.key = ? OR c.first IN {shown} OR c.second IN {shown}", [search.about] * 3))
-        if search.judge and search.unjudged:
-            asked.append(("c.key NOT IN (SELECT key FROM own)", []))
-        if search.split:
-            asked.append(("c.split = ?", [search.split]))
-        for name, column in (("licence", "licences"), ("source", "sources")):
-            if wanted := getattr(search, name):
-                asked.append((f"list_contains(c.{column}, ?)", ["" if wanted == NONE else wanted]))
-        if search.kind:
-            asked.append(("NOT c.whole", []) if search.kind == NONE else ("list_contains(c.kinds, ?)", [search.kind]))
-        if search.reason:
-            asked.append(("NOT c.whole AND c.reason = ?", [search.reason]))
-        if search.decision:
-            one = verdict.get(search.decision)
-            asked.append((one, []) if one else ("v.verdict = ?", [search.decision]))
+        licence, source = ("" if one == NONE else one for one in (search.licence, search.source))
+        verdicts = {"undecided": ("v.verdict IS NULL", []), "decided": ("v.verdict IS NOT NULL", [])}
+        shown = "(SELECT number FROM images WHERE key = ?)"
+        kind = ("NOT c.whole", []) if search.kind == NONE else ("list_contains(c.kinds, ?)", [search.kind])
+        terms: list[tuple[Any, tuple[str, list[Any]]]] = [
+            (True, ("c.sampled" if search.judge else "NOT c.candidate", [])),
+            (search.about, (f"c.key = ? OR c.first IN {shown} OR c.second IN {shown}", [search.about] * 3)),
+            (search.judge and search.unjudged, ("c.key NOT IN (SELECT key FROM own)", [])),
+            (search.split, ("c.split = ?", [search.split])),
+            (search.licence, ("list_contains(c.licences, ?)", [licence])),
+            (search.source, ("list_contains(c.sources, ?)", [source])),
+            (search.kind, kind),
+            (search.reason, ("NOT c.whole AND c.reason = ?", [search.reason])),
+            (search.decision, verdicts.get(search.decision, ("v.verdict = ?", [search.decision]))),
+        ]
+        asked = [term for is_asked, term in terms if is_asked]
         for column, sign, bound in (
             ("similarity", ">=", search.least),
             ("similarity", "<=", search.most),

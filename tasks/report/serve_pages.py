@@ -10,7 +10,6 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -31,7 +30,6 @@ from pairwright.tasks.store.decisions import KeptFilter, parse_decisions
 
 HOST = "127.0.0.1"
 HEADER = "x-pairwright-token"
-MOST_BYTES = 8 << 20
 POLICY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -73,15 +71,9 @@ class Keys:
         """Return the cookie's name, with the port: ports of one host share cookies."""
         return f"pairwright-{self.port}"
 
-    @property
-    def url(self) -> str:
-        """Return the address to open."""
-        return f"http://{HOST}:{self.port}/?token={self.entry}"
-
-    @property
-    def url_once(self) -> str:
-        """Return the address to start a browser with."""
-        return f"http://{HOST}:{self.port}/?token={next(iter(self.once))}"
+    def url(self, token: str) -> str:
+        """Return the address to open: ``entry``, or once to start a browser with."""
+        return f"http://{HOST}:{self.port}/?token={token}"
 
 
 def listen(port: int) -> socket.socket:
@@ -102,24 +94,15 @@ def listen(port: int) -> socket.socket:
 class Opening:
     """Application behind the guard, whose pages are made from the start on; until they are, it says so."""
 
-    def __init__(self, make: Callable[[], BrowsePages], keys: Keys) -> None:
-        self._workshop, self._make, self._keys = Workshop(), make, keys
-        self._pages: BrowsePages | None = None
+    def __init__(self, make: Callable[[Workshop], BrowsePages], keys: Keys) -> None:
+        self.workshop = Workshop()
+        self._make = lambda: make_app(make(self.workshop), keys)
         self._open()
 
     def _open(self) -> Starlette | None:
         with contextlib.suppress(NotMadeYetError):
-            return self._workshop.get("the search table", self._make_app)
+            return self.workshop.get("the search table", self._make)
         return None
-
-    def _make_app(self) -> Starlette:
-        self._pages = self._make()
-        return make_app(self._pages, self._keys)
-
-    @property
-    def is_busy(self) -> bool:
-        """Say whether something is being made."""
-        return self._workshop.is_busy or (self._pages is not None and self._pages.is_busy)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request (ASGI)."""
@@ -147,78 +130,55 @@ def serve(opening: Opening, keys: Keys, listener: socket.socket) -> None:
 
 def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     """Return the application behind the guard."""
+    renders = {"/": pages.page, "/thresholds": pages.thresholds, "/explore": pages.explore.grid, "/map": pages.map}
 
     def page(request: Request) -> Response:
         text, status = renders[request.url.path](request.query_params, keys.page)
         return HTMLResponse(text.encode("utf-8", "replace"), status)
 
-    renders = {"/": pages.page, "/thresholds": pages.thresholds, "/explore": pages.explore.grid, "/map": pages.map}
-
-    def waiting(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        def wait(request: Request) -> Response:
-            try:
-                return answer(request)
-            except NotMadeYetError:
-                return HTMLResponse(WAIT, headers={"Refresh": "1"})
-            except StoreError as error:
-                return PlainTextResponse(f"{error}\n", 500)
-
-        return wait
-
     def serving(find: Callable[[str], Path | None]) -> Callable[[Request], Response]:
-        return lambda request: _file(find(request.path_params["name"]))
+        def serve_file(request: Request) -> Response:
+            path = find(request.path_params["name"])
+            return FileResponse(path) if path and path.is_file() else PlainTextResponse("Not found.\n", 404)
+
+        return serve_file
+
+    async def decide(request: Request) -> Response:
+        apart = await run_in_threadpool(pages.decide, parse_decisions(await request.body()))
+        refused = len(apart.unknown) + len(apart.wordless)
+        if refused and not apart.known:
+            raise ValueError("the decisions are about rows or texts that this version does not have")
+        return JSONResponse({"stored": len(apart.known), "refused": refused})
+
+    async def save_filter(request: Request) -> Response:
+        await run_in_threadpool(pages.keep_filter, KeptFilter.model_validate_json(await request.body()))
+        return JSONResponse({"kept": True})
 
     app = Starlette(
         routes=[
-            *(Route(path, waiting(page), methods=["GET"]) for path in renders),
+            *(Route(path, page, methods=["GET"]) for path in renders),
             Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
-            Route("/decisions", partial(_receive, partial(_decide, pages)), methods=["POST"]),
-            Route("/filters", partial(_receive, partial(_save_filter, pages)), methods=["POST"]),
+            Route("/decisions", decide, methods=["POST"]),
+            Route("/filters", save_filter, methods=["POST"]),
             Route("/thumbs/{name}", serving(pages.explore.thumbnail), methods=["GET"]),
             Route("/images/{name}", serving(pages.picture), methods=["GET"]),
-            Route("/overview/{name:path}", waiting(serving(pages.overview)), methods=["GET"]),
             Route("/{name}", serving(FILES.get), methods=["GET"]),
-        ]
+        ],
+        exception_handlers={NotMadeYetError: _tell, StoreError: _tell, ValueError: _tell},
     )
     app.router.redirect_slashes = False
     return app
 
 
-def _file(path: Path | None) -> Response:
-    if path is None or not path.is_file():
-        return PlainTextResponse("Not found.\n", 404)
-    return FileResponse(path)
-
-
-async def _receive(store: Callable[[bytes], Response], request: Request) -> Response:
-    """Pass the body of a request to ``store``."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BYTES:
-            return _fault(413, f"request body larger than {MOST_BYTES >> 20} MB")
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return _fault(415, "the content type must be application/json")
-    try:
-        return await run_in_threadpool(store, bytes(body))
-    except ValueError as error:
-        return _fault(400, say_errors(error) if isinstance(error, ValidationError) else str(error))
-    except StoreError as error:
-        return _fault(500, str(error))
-
-
-def _save_filter(pages: BrowsePages, body: bytes) -> Response:
-    pages.keep_filter(KeptFilter.model_validate_json(body))
-    return JSONResponse({"kept": True})
-
-
-def _decide(pages: BrowsePages, body: bytes) -> Response:
-    apart = pages.decide(parse_decisions(body))
-    refused = len(apart.unknown) + len(apart.wordless)
-    if refused and not apart.known:
-        return _fault(400, "the decisions are about rows or texts that this version does not have")
-    return JSONResponse({"stored": len(apart.known), "refused": refused})
+def _tell(request: Request, error: Exception) -> Response:
+    """Return the response to a request that raised an error: a page to wait on, a page's fault, a script's."""
+    if isinstance(error, NotMadeYetError):
+        return HTMLResponse(WAIT, headers={"Refresh": "1"})
+    why = say_errors(error) if isinstance(error, ValidationError) else str(error)
+    if request.method == "GET":
+        return PlainTextResponse(f"{why}\n", 500)
+    return _fault(400 if isinstance(error, ValueError) else 500, why)
 
 
 def _fault(status: int, why: str) -> Response:

@@ -22,7 +22,7 @@ from pairwright.tasks.store.ledger import MEMORY_LIMIT
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 
-CHECKS = ("controlled", "grounded", "regions", "judged")
+CHECKS = ("controlled", "grounded", "judged")
 """Tables of checks, in the order in which descriptions pass them."""
 PREFERENCES = ("preferences", "given_preferences")
 """Tables of preferences, the latest first."""
@@ -45,6 +45,11 @@ class Tables:
         """Return whether the build reached this table, and its stage is on."""
         return self._planned(name) is not None
 
+    @property
+    def preferences(self) -> str:
+        """Return the name of the latest table of preferences; empty: none."""
+        return next((name for name in PREFERENCES if self.has(name)), "")
+
     def open_all(self) -> None:
         """Open all indexes now, so that the build's ledger is not read later."""
         for planned in self.build.planned:
@@ -66,16 +71,12 @@ class Tables:
         planned, index = self._planned(name), self.index(name)
         has = schema_of(planned.stage.writes).names if planned else []
         wanted = [column for column in columns if column in has]
-        if index is None or not wanted:
-            return
         batch: list[pa.Table] = []
-        rows = 0
-        for table in index.tables(wanted):
+        for table in index.tables(wanted) if index and wanted else ():
             batch.append(table)
-            rows += len(table)
-            if rows >= CHUNK_ROWS:
+            if sum(map(len, batch)) >= CHUNK_ROWS:
                 yield pa.concat_tables(batch).combine_chunks()
-                batch, rows = [], 0
+                batch = []
         if batch:
             yield pa.concat_tables(batch).combine_chunks()
 
@@ -93,13 +94,14 @@ class Tables:
                 planned = self._planned(name)
                 has = schema_of(planned.stage.writes) if planned else pa.schema([])
                 fields = [has.field(one) if one in has.names else pa.field(one, pa.null()) for one in wanted]
-                empty, rows = pa.schema(fields).empty_table(), 0
-                database.register("chunk", empty)
+                database.register("chunk", pa.schema(fields).empty_table())
                 database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
-                for table in self.chunks(name, wanted):
-                    database.register("chunk", pa.concat_tables([empty, table], promote_options="default"))
-                    database.execute(f"INSERT INTO {name} SELECT *, row_number() OVER () + {rows} FROM chunk")
-                    rows += len(table)
+                rows = 0
+                for chunk in self.chunks(name, wanted):
+                    database.register("chunk", chunk)
+                    numbered = f"SELECT *, row_number() OVER () + {rows} AS number FROM chunk"
+                    database.execute(f"INSERT INTO {name} BY NAME {numbered}")
+                    rows += len(chunk)
             yield database
 
     def ask(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -122,16 +124,6 @@ class Tables:
         counted = f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
         return dict(self.ask(counted, columns, given))
 
-    def served(self) -> list[str]:
-        """Return the tables with records of served requests, in the order of the build."""
-        planned = [one.stage for one in self.build.planned]
-        return [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
-
-    def refused(self, name: str) -> Iterator[tuple[str, str, str]]:
-        """Yield status, reason and detail of each input that a table's stage dropped or failed, without copies."""
-        planned = self._planned(name)
-        yield from () if planned is None else (row[:3] for row in self.build.refused(planned))
-
     def index(self, name: str) -> Index | None:
         """Return the index of a table's live rows; ``None``: the build did not reach it."""
         if name not in self._indexes and (planned := self._planned(name)):
@@ -144,14 +136,14 @@ class Tables:
 
 
 @contextlib.contextmanager
-def open_database(path: str, scratch: Path, *, read_only: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
+def open_database(path: str, scratch: Path) -> Generator[duckdb.DuckDBPyConnection]:
     """Open DuckDB within the store's memory limit."""
     config: dict[str, Any] = {
         "memory_limit": MEMORY_LIMIT,
         "temp_directory": str(scratch / "spill"),
         "preserve_insertion_order": False,
     }
-    database = duckdb.connect(path, read_only=read_only, config=config)
+    database = duckdb.connect(path, config=config)
     try:
         database.execute("SET enable_progress_bar = false")
         database.execute("SET enable_external_access = false")  # no query can read another file

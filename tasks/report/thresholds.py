@@ -12,11 +12,10 @@ from itertools import combinations
 from typing import Annotated, NamedTuple
 
 import duckdb
-import numpy as np
 from pydantic import Field
 
 from pairwright.schemas.config import MiningConfig
-from pairwright.tasks.pages.charts import Chart, Proportion, Tally, draw_histogram
+from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.card_table import PER_BIN, WIDTH
 from pairwright.tasks.report.search_cards import PageQuery
 
@@ -59,7 +58,6 @@ class Range(NamedTuple):
 class ThresholdsView:
     """Content of the page."""
 
-    charts: Sequence[Chart]
     lows: Sequence[Range]
     """By the lowest similarity, the most similar first."""
     highs: Sequence[Range]
@@ -77,12 +75,7 @@ def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, l
     high, high_owed = _reach(highs[::-1], limits.near)
     ((judged,),) = database.execute("SELECT count(*) FROM judged").fetchall()
     band = (max(low.low, 0.0), min(high.high, 1.0)) if low and high else (1.0, 0.0)
-    charts = [
-        _draw("Lowest similarity of any encoder", lows, f"min {mining.min_similarity:g}", mining.min_similarity),
-        _draw("Highest similarity of any encoder", highs, f"max {mining.max_similarity:g}", mining.max_similarity),
-    ]
     return ThresholdsView(
-        charts=[chart for chart in charts if chart],
         lows=lows,
         highs=highs,
         judged=judged,
@@ -143,11 +136,3 @@ def compare_annotators(judged: Mapping[str, Mapping[str, str]]) -> Iterator[Agre
             first, second = zip(*said, strict=True)
             kappa = float(cohen_kappa_score(first, second)) if len({*first, *second}) > 1 else None
             yield Agreement((one, other), same, kappa)
-
-
-def _draw(title: str, ranges: Sequence[Range], word: str, now: float) -> Chart | None:
-    rising = ranges[::-1]
-    values = np.array([one.low + WIDTH / 2 for one in rising])
-    counts = np.array([one.candidates for one in rising], np.int64)
-    series = [("candidates", "plain", Tally(values, counts))]
-    return draw_histogram(title, series, unit="cosine", now=(now, word))

@@ -187,51 +187,30 @@ MOST_SHARE = 0.4
 SIDE = 320
 """Pixels of the blurred overlay's longer side."""
 BLUR = 1.5
-LEVELS = 64
 VEIL, FULL = 150, 235
 """Opacity, of 255, of the least and the greatest difference."""
-
-Floats = NDArray[np.float32]
 
 
 def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:
     """Return the map of two pictures ``(h, w, 3)`` as PNG, and the share that differs visibly.
 
-    The second is resized to the first. The map is empty if the pictures differ everywhere, or nowhere.
+    The second is resized to the first. The map is at most ``SIDE`` pixels wide and high, and empty if the pictures
+    differ everywhere, or nowhere.
     """
-    distance = measure_distance(first, second)
-    share = float((distance > VISIBLE).mean())
-    return _paint(distance) if 0 < share <= MOST_SHARE else b"", share
+    import cv2
 
-
-def measure_distance(first: RGB, second: RGB) -> Floats:
-    """Return the distance of the colours ``(h, w)`` of two pictures, at most ``SIDE`` pixels wide and high."""
     height, width = first.shape[:2]
     scale = min(SIDE / max(height, width), 1.0)
     size = (max(round(width * scale), 1), max(round(height * scale), 1))
-    return np.linalg.norm(_lab(first, size) - _lab(second, size), axis=2).astype(np.float32)
-
-
-def _lab(image: RGB, size: tuple[int, int]) -> Floats:
-    import cv2
-
-    small = np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BOX), np.float32) / np.float32(255)
-    return np.asarray(cv2.GaussianBlur(cv2.cvtColor(small, cv2.COLOR_RGB2LAB), (0, 0), BLUR), np.float32)
-
-
-def _paint(distance: Floats) -> bytes:
+    small = (np.asarray(Image.fromarray(one).resize(size, Image.Resampling.BOX)) for one in (first, second))
+    labs = (cv2.cvtColor(one.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2LAB) for one in small)
+    distance = np.linalg.norm(np.subtract(*(cv2.GaussianBlur(lab, (0, 0), BLUR) for lab in labs)), axis=2)
+    share = float((distance > VISIBLE).mean())
+    if not 0 < share <= MOST_SHARE:
+        return b"", share
     heat = np.clip((distance - VISIBLE / 2) / (GREATEST - VISIBLE / 2), 0, 1)
-    image = Image.fromarray(np.round(heat * (LEVELS - 1)).astype(np.uint8))
-    image.putpalette(list_colours().tobytes())
-    opacities = np.linspace(VEIL, FULL, LEVELS).round().astype(np.uint8).tobytes()
+    colours = cv2.applyColorMap((heat * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)[:, :, ::-1]
+    opacity = (VEIL + heat * (FULL - VEIL)).astype(np.uint8)
     sink = io.BytesIO()
-    image.save(sink, format="PNG", optimize=True, transparency=opacities)
-    return sink.getvalue()
-
-
-def list_colours() -> NDArray[np.uint8]:
-    """Return the colours of the map ``(LEVELS, 3)``, dark to light."""
-    import cv2
-
-    steps = np.linspace(0, 255, LEVELS).round().astype(np.uint8)[:, None]
-    return np.asarray(cv2.applyColorMap(steps, cv2.COLORMAP_INFERNO), np.uint8)[:, 0, ::-1]
+    Image.fromarray(np.dstack([colours, opacity])).save(sink, format="PNG", optimize=True)
+    return sink.getvalue(), share

@@ -20,8 +20,8 @@ from pairwright.schemas.decisions import UNDECIDED, Decisions
 from pairwright.tasks.pages.environment import copy_looks, write_page
 from pairwright.tasks.report import gather_cards
 from pairwright.tasks.report.gather_cards import HERE, PairView
-from pairwright.tasks.report.measure_dataset import list_dropped, measure_dataset, measure_removals
-from pairwright.tasks.report.measure_health import judge_health, measure_health
+from pairwright.tasks.report.measure_dataset import measure_dataset, measure_removals
+from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
@@ -49,8 +49,6 @@ class Subject:
     held: Sequence[str] = ()
     """Failed gates of this build, or of a later one than the version shown, with the measured values."""
     decisions: Decisions = UNDECIDED
-    back: str = ""
-    """Address of the parent page; empty: none."""
 
     @property
     def caveat(self) -> str:
@@ -96,12 +94,11 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
         **frame,
         here="index.html",
         pairs=first,
-        measures=measure_dataset(tables, subject.counts, subject.profile.mining),
-        health=list(judge_health(health, subject.profile.health)) if (health := measure_health(tables)) else [],
-        removals=measure_removals(tables, subject.counts),
+        measures=measure_dataset(tables),
+        health=measure_health(tables, subject.profile.health),
+        removals=measure_removals(tables),
         writing=measure_writing(tables, subject.counts),
         totals={one.stage: one.rows for one in subject.counts},
-        dropped=list_dropped(tables, subject.counts),
         owed=sum(one.failed + one.pending for one in subject.counts),
     )
     copy_looks(folder, [HERE / name for name in FILES])
@@ -110,30 +107,14 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
 
 
 def sample_pairs(tables: Tables, number: int) -> list[str]:
-    """Return the keys of at most ``number`` pairs: a fixed sample of every split, even over similarities."""
+    """Return the keys of at most ``number`` pairs: a fixed sample, even over splits and their similarities."""
     if not number or not tables.has("pairs"):
         return []
-    with tables.database(pairs=["key", "similarity"], splits=["subject", "split"]) as database:
-        database.execute(
-            """CREATE TEMP TABLE ranked AS SELECT key, coalesce(split::VARCHAR, '') AS split,
-                row_number() OVER (PARTITION BY split ORDER BY similarity, key) - 1 AS place
-            FROM pairs LEFT JOIN splits ON subject::VARCHAR = key"""
-        )
-        sizes = dict(database.execute("SELECT split, count(*) FROM ranked GROUP BY 1 ORDER BY 1").fetchall())
-        chosen = """SELECT key FROM ranked WHERE split = ?
-            QUALIFY row_number() OVER (PARTITION BY place * ? // ? ORDER BY hash(key)) = 1"""
-        keys: list[str] = []
-        for (split, size), share in zip(sizes.items(), share_out(list(sizes.values()), number), strict=True):
-            keys += [key for (key,) in database.execute(chosen, [split, share, size]).fetchall()] if share else []
-        # Keys are hashes: ordering by another part of them mixes the pairs reproducibly.
-        return sorted(keys, key=lambda key: key[8:])
-
-
-def share_out(counts: Sequence[int], number: int) -> list[int]:
-    """Divide a number among splits by their size, with at least a sixth each if it has as many."""
-    number = min(number, sum(counts))
-    shares = [min(count, number // 6) for count in counts]
-    while sum(shares) < number:
-        room = [count / (given + 1) if given < count else 0.0 for count, given in zip(counts, shares, strict=True)]
-        shares[room.index(max(room))] += 1
-    return shares
+    query = """WITH ranked AS (SELECT key, count(*) OVER () AS total,
+            row_number() OVER (ORDER BY split NULLS FIRST, similarity, key) - 1 AS place
+            FROM pairs LEFT JOIN splits ON subject::VARCHAR = key)
+        SELECT key FROM ranked QUALIFY row_number() OVER (PARTITION BY place * least(?, total) // total
+            ORDER BY hash(key)) = 1"""
+    found = tables.ask(query, {"pairs": ["key", "similarity"], "splits": ["subject", "split"]}, [number])
+    # Keys are hashes: ordering by another part of them mixes the pairs reproducibly.
+    return sorted((key for (key,) in found), key=lambda key: key[8:])

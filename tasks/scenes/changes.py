@@ -7,6 +7,7 @@ All randomness comes from the generator that is passed in.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -136,34 +137,27 @@ def _substitutes(rng: Rng, draft: Draft) -> Iterable[Alteration]:
             yield plan.turn_to(rng, new, draft.camera), old.phrase, new.phrase
 
 
-def _sizes(rng: Rng, draft: Draft) -> Iterable[Alteration]:
-    return (
-        (replace(thing, size=size), thing.size, size)
-        for thing in _shuffled(rng, draft.loose())
-        for size in vocabulary.SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1]
-        if size != thing.size
-    )
+def _values(
+    rng: Rng, draft: Draft, *, name: str, things: Callable[[Draft], list[Thing]], values: Callable[[Rng, Thing], Any]
+) -> Iterable[Alteration]:
+    """Yield the other values of one attribute of some things."""
+    for thing in _shuffled(rng, things(draft)):
+        before = getattr(thing, name)
+        for value in values(rng, thing):
+            if value != before:
+                yield replace(thing, **{name: value}), str(before), value
 
 
-def _colours(rng: Rng, draft: Draft) -> Iterable[Alteration]:
-    """Yield clearly different colours of single things."""
-    return (
-        (replace(thing, colour=colour), thing.colour, colour)
-        for thing in _shuffled(rng, draft.single())
-        for colour in rng.permutation(vocabulary.colours_of(thing.shape, thing.material)).tolist()
-        if colour != thing.colour and frozenset((colour, thing.colour)) not in vocabulary.NEAR_COLOURS
-    )
+def _clear_colours(rng: Rng, thing: Thing) -> list[str]:
+    colours: list[str] = rng.permutation(vocabulary.colours_of(thing.shape, thing.material)).tolist()
+    return [colour for colour in colours if frozenset((colour, thing.colour)) not in vocabulary.NEAR_COLOURS]
 
 
-def _materials(rng: Rng, draft: Draft) -> Iterable[Alteration]:
-    """Yield visibly different materials of single things."""
-    return (
-        (replace(thing, material=material), thing.material, material)
-        for thing in _shuffled(rng, draft.single())
-        if thing.shape not in vocabulary.LITTLE_MATERIAL and thing.colour in vocabulary.METALLIC_COLOURS
-        for material in rng.permutation(vocabulary.SHAPES[thing.shape].materials).tolist()
-        if frozenset((material, thing.material)) in vocabulary.CLEAR_MATERIALS
-    )
+def _clear_materials(rng: Rng, thing: Thing) -> list[str]:
+    if thing.shape in vocabulary.LITTLE_MATERIAL or thing.colour not in vocabulary.METALLIC_COLOURS:
+        return []
+    materials: list[str] = rng.permutation(vocabulary.SHAPES[thing.shape].materials).tolist()
+    return [one for one in materials if frozenset((one, thing.material)) in vocabulary.CLEAR_MATERIALS]
 
 
 def _moves(rng: Rng, draft: Draft) -> Iterable[Alteration]:
@@ -174,11 +168,8 @@ def _moves(rng: Rng, draft: Draft) -> Iterable[Alteration]:
         for _ in range(DRAWS):
             x, y = (float(rng.uniform(*span)) for span in AREA)
             put = replace(thing, x=x, y=y)
-            put = (
-                plan.turn_to(rng, put, camera, facing=camera.facing(thing)[0])
-                if vocabulary.SHAPES[thing.shape].front
-                else put
-            )
+            if vocabulary.SHAPES[thing.shape].front:
+                put = plan.turn_to(rng, put, camera, facing=camera.facing(thing)[0])
             after = camera.position_of(put, camera.silhouette(put)) if camera.frames(put) else before
             if after.is_clearly_not(before):
                 yield put, f"{before.column} {before.depth}", f"{after.column} {after.depth}"
@@ -194,50 +185,35 @@ def _turns(rng: Rng, draft: Draft) -> Iterable[Alteration]:
                 yield plan.turn_to(rng, thing, draft.camera, facing=others[int(k)]), old, others[int(k)]
 
 
-def _poses(rng: Rng, draft: Draft) -> Iterable[Alteration]:
-    return (
-        (replace(thing, pose=pose), str(thing.pose), pose)
-        for thing in _shuffled(rng, draft.loose())
-        for pose in vocabulary.SHAPES[thing.shape].poses
-        if pose != thing.pose
-    )
-
-
-def _texts(rng: Rng, draft: Draft) -> Iterable[Alteration]:
-    signs = [thing for thing in draft.single() if thing.text]
-    return (
-        (replace(thing, text=vocabulary.TEXTS[int(k)]), str(thing.text), vocabulary.TEXTS[int(k)])
-        for thing in _shuffled(rng, signs)
-        for k in rng.permutation(len(vocabulary.TEXTS))
-        if vocabulary.TEXTS[int(k)] != thing.text
-    )
-
-
 def _change_count(rng: Rng, draft: Draft) -> Draft | None:
+    """Add one or two things to a group of like things, or take some away."""
     group = [thing for thing in draft.scene.things if thing.group and thing.id not in draft.touched]
     if len(group) < 2:
         return None
     step = int(rng.integers(1, 3))
+    scene, ids = draft.scene, list[str]()
     if rng.random() < 0.55 and len(group) > step:
-        gone = tuple(thing.id for thing in _shuffled(rng, group)[:step])
-        return _counted(draft, draft.scene.without(*gone), group, ids=gone)
-    scene, new = draft.scene, []
-    for k in range(step):
-        name = f"object-{draft.next_id + k}"
-        full = len(scene.things) >= MOST
-        more = None if full else plan.put_on_ground(rng, replace(group[0], id=name), scene, camera=draft.camera)
-        scene, new = (more, [*new, name]) if more else (scene, new)
-    return _counted(draft, scene, group, ids=tuple(new)) if new else None
-
-
-def _counted(draft: Draft, scene: Scene, group: list[Thing], *, ids: tuple[str, ...]) -> Draft:
+        ids = [thing.id for thing in _shuffled(rng, group)[:step]]
+        scene = scene.without(*ids)
+    else:
+        for name in (f"object-{draft.next_id + k}" for k in range(step)):
+            full = len(scene.things) >= MOST
+            more = None if full else plan.put_on_ground(rng, replace(group[0], id=name), scene, camera=draft.camera)
+            scene, ids = (more, [*ids, name]) if more else (scene, ids)
+    if not ids:
+        return None
     after = sum(thing.group == group[0].group for thing in scene.things)
     *look, noun = group[0].phrase.split(" ")
     before, now = (" ".join([number(n), *look, noun if n == 1 else plural(noun)]) for n in (len(group), after))
-    ids = tuple(sorted(ids))
-    change = SceneChange(type="counting", object_id=ids[0], object_ids=ids, before=before, after=now)
-    done = draft.after(scene, change)
+    names = tuple(sorted(ids))
+    done = draft.after(
+        scene, SceneChange(type="counting", object_id=names[0], object_ids=names, before=before, after=now)
+    )
     return replace(done, touched=done.touched | {thing.id for thing in (*group, *scene.things) if thing.group})
+
+
+def _altering(kind: ChangeType, things: Callable[[Draft], list[Thing]], values: Callable[[Rng, Thing], Any]) -> Change:
+    return partial(_alter, kind=kind, options=partial(_values, name=kind, things=things, values=values))
 
 
 CONTENT: dict[ChangeType, Change] = {
@@ -245,14 +221,20 @@ CONTENT: dict[ChangeType, Change] = {
     "disappearance": partial(_take, kind="disappearance", resting=False),
     "removal": partial(_take, kind="removal", resting=True),
     "substitution": partial(_alter, kind="substitution", options=_substitutes),
-    "size": partial(_alter, kind="size", options=_sizes),
-    "colour": partial(_alter, kind="colour", options=_colours),
+    "size": _altering(
+        "size", Draft.loose, lambda rng, thing: vocabulary.SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1]
+    ),
+    "colour": _altering("colour", Draft.single, _clear_colours),
     "orientation": partial(_alter, kind="orientation", options=_turns),
-    "pose": partial(_alter, kind="pose", options=_poses),
-    "text": partial(_alter, kind="text", options=_texts),
+    "pose": _altering("pose", Draft.loose, lambda _, thing: vocabulary.SHAPES[thing.shape].poses),
+    "text": _altering(
+        "text",
+        lambda draft: [thing for thing in draft.single() if thing.text],
+        lambda rng, _: [vocabulary.TEXTS[int(k)] for k in rng.permutation(len(vocabulary.TEXTS))],
+    ),
     "counting": _change_count,
     "move": partial(_alter, kind="move", options=_moves),
-    "material": partial(_alter, kind="material", options=_materials),
+    "material": _altering("material", Draft.single, _clear_materials),
 }
 DISTRACTING: dict[ChangeType, Change] = {"viewpoint": _change_viewpoint, "illumination": _change_illumination}
 """Changes of the photograph only."""
@@ -263,27 +245,29 @@ NUMBERS = (0.6, 0.27, 0.13)
 DISTRACTED = 0.3
 """Share of photographs with changes of content that also have another view or light."""
 WEIGHTS: dict[ChangeType, float] = {
-    "removal": 2.5,
-    "counting": 2,
-    "pose": 2,
-    "text": 2,
-    "move": 1.5,
-    "disappearance": 0.7,
-}
+    "removal": 2.5, "counting": 2, "pose": 2, "text": 2, "move": 1.5, "disappearance": 0.7
+}  # fmt: skip
 """Weights of the types, larger for those that few worlds allow."""
 
 
 def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None:
     """Return the draft with one to three changes, none of content if ``plain``; ``None`` if they fail."""
     wanted = 1 + int(rng.choice(3, p=NUMBERS))
-    done: Draft | None = draft
     if plain:
         done = _apply(rng, draft, DISTRACTING, count=1 + int(rng.random() < 0.3))
     else:
         distracted = wanted < 3 and rng.random() < DISTRACTED
         done = _apply(rng, draft, CONTENT, count=wanted)
         done = _apply(rng, done, DISTRACTING, count=1) if done and distracted else done
-    return done if done and _holds(done) else None
+    if done is None:
+        return None
+    # Everything must be visible from the new view, with unchanged facings.
+    camera = replace(done.camera, view=done.scene.view)
+    if not (plan.facings_clear(done.scene, camera) and plan.all_visible(done.scene, camera)):
+        return None
+    facing = [thing for thing in done.scene.things if vocabulary.SHAPES[thing.shape].front]
+    same = all(done.camera.facing(thing)[0] == camera.facing(thing)[0] for thing in facing)
+    return done if same else None
 
 
 def _apply(rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Change], *, count: int) -> Draft | None:
@@ -296,12 +280,3 @@ def _apply(rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Chang
         changed = change(rng, draft)
         draft, count = (changed, count - 1) if changed else (draft, count)
     return draft if count == 0 else None
-
-
-def _holds(draft: Draft) -> bool:
-    """Return whether everything is visible from the new view, with unchanged facings."""
-    camera = replace(draft.camera, view=draft.scene.view)
-    if not (plan.facings_clear(draft.scene, camera) and plan.all_visible(draft.scene, camera)):
-        return False
-    facing = [thing for thing in draft.scene.things if vocabulary.SHAPES[thing.shape].front]
-    return all(draft.camera.facing(thing)[0] == camera.facing(thing)[0] for thing in facing)

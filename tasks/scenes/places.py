@@ -33,8 +33,7 @@ def _noise(rng: np.random.Generator, rows: int, columns: int, *, cells: tuple[in
 
 
 def _cloud(rng: np.random.Generator, side: int, cells: int) -> NDArray[np.float64]:
-    layers = [_noise(rng, side, side, cells=(cells << k, cells << k)) / 2**k for k in range(4)]
-    return np.sum(layers, axis=0)
+    return np.sum([_noise(rng, side, side, cells=(cells << k, cells << k)) / 2**k for k in range(4)], axis=0)
 
 
 def _blend(low: Rgb, high: Rgb, share: NDArray[np.float64]) -> Picture:
@@ -130,20 +129,19 @@ def sign_board(text: str, board: tuple[int, int, int]) -> Picture:
     picture = Image.new("RGB", size, board)
     draw = ImageDraw.Draw(picture)
     draw.rounded_rectangle((10, 10, size[0] - 11, size[1] - 11), 16, outline=ink, width=7)
+
+    def box(points: int) -> tuple[float, float, float, float]:
+        font = ImageFont.load_default(points)
+        left, top, right, bottom = draw.textbbox((0, 0), text, font=font, stroke_width=points // 18)
+        return left, top, right - left, bottom - top
+
     points = 20
-    while _text_box(draw, text, points + 4)[2] < 340 and _text_box(draw, text, points + 4)[3] < 136:
+    while box(points + 4)[2] < 340 and box(points + 4)[3] < 136:
         points += 4
-    x, y, wide, high = _text_box(draw, text, points)
+    x, y, wide, high = box(points)
     place = ((size[0] - wide) / 2 - x, (size[1] - high) / 2 - y)
     draw.text(place, text, fill=ink, font=ImageFont.load_default(points), stroke_width=points // 18)
     return linear(np.asarray(picture)).astype(np.float32)
-
-
-def _text_box(draw: ImageDraw.ImageDraw, text: str, points: int) -> tuple[float, float, float, float]:
-    left, top, right, bottom = draw.textbbox(
-        (0, 0), text, font=ImageFont.load_default(points), stroke_width=points // 18
-    )
-    return left, top, right - left, bottom - top
 
 
 @lru_cache(maxsize=16)
@@ -197,10 +195,8 @@ def _plain(soup: Soup, colour: Rgb) -> Surface:
 
 
 def _floor(picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0) -> Surface:
-    soup, uv = _quad(
-        (-side / 2 - 1, far - side, 0), (side + 2, 0, 0), (0, side, 0), repeat=(repeat * (side + 2) / side, repeat)
-    )
-    return Surface(soup, uv, picture)
+    corner, wide = (-side / 2 - 1, far - side, 0), side + 2
+    return Surface(*_quad(corner, (wide, 0, 0), (0, side, 0), repeat=(repeat * wide / side, repeat)), picture)
 
 
 def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
@@ -210,18 +206,13 @@ def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
 
 
 def _table(style: int) -> list[Surface]:
-    low, high = [((122, 78, 44), (186, 132, 84)), ((150, 112, 72), (214, 176, 128)), ((84, 54, 38), (138, 94, 64))][
-        style
-    ]
+    boards = ((122, 78, 44), (186, 132, 84)), ((150, 112, 72), (214, 176, 128)), ((84, 54, 38), (138, 94, 64))
     wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
     board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
-    picture = wood(low, high, seed=style, boards=5)
+    picture = wood(*boards[style], seed=style, boards=5)
     top = Surface(board, board[..., :2] / 3.4, picture, roughness=(0.3, 0.5, 0.4)[style])
-    return [
-        top,
-        _wall(wall, y=5.5, seed=style, high=5.0),
-        _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (150, 134, 118)),
-    ]
+    below = _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (150, 134, 118))
+    return [top, _wall(wall, y=5.5, seed=style, high=5.0), below]
 
 
 def _corner(style: int) -> list[Surface]:
@@ -233,42 +224,35 @@ def _corner(style: int) -> list[Surface]:
     ][style]
     side = (-3.3, 3.3, -3.3)[style]
     back = _wall(wall, y=2.6, seed=style, high=2.2)
-    soup, uv = _quad((side, 2.6, 0), (0, -4.2, 0), (0, 0, 2.2), repeat=(2, 0.8))
-    soup = soup if side < 0 else soup[:, ::-1]
-    beside = Surface(soup, uv if side < 0 else uv[:, ::-1], back.picture)
-    skirting = [
-        rounded_box((0, 2.57, 0.09), (18, 0.06, 0.18), 0.015),
-        rounded_box((side, 0.5, 0.09), (0.06, 4.2, 0.18), 0.015),
-    ]
-    return [_floor(floor, repeat=2.4), back, beside, _plain(np.concatenate(skirting), (240, 236, 228))]
+    quad = _quad((side, 2.6, 0), (0, -4.2, 0), (0, 0, 2.2), repeat=(2, 0.8))
+    soup, uv = (one if side < 0 else one[:, ::-1] for one in quad)
+    skirting = [rounded_box((0, 2.57, 0.09), (18, 0.06, 0.18), 0.015)]
+    skirting.append(rounded_box((side, 0.5, 0.09), (0.06, 4.2, 0.18), 0.015))
+    skirts = _plain(np.concatenate(skirting), (240, 236, 228))
+    return [_floor(floor, repeat=2.4), back, Surface(soup, uv, back.picture), skirts]
 
 
 def _street(style: int) -> list[Surface]:
+    """Return a road and a row of houses as three meshes: the renderer's object index takes time per mesh."""
     ground, uv = _quad((-7, -5.2, 0), (14, 0, 0), (0, 9.2, 0), repeat=(1.6, 1))
     road = Surface(ground, uv, np.ascontiguousarray(street(seed=style)))
-    return [road, *_houses(style), _wall((186, 204, 216), y=6.5, seed=3, high=6)]
-
-
-def _houses(style: int) -> list[Surface]:
-    """Return a row of houses as three meshes: the renderer's object index takes time per mesh."""
     rng = np.random.default_rng(style + 40)
     widths, heights = rng.uniform(1.1, 1.7, 9), rng.uniform(1.1, 2.2, 9)
     starts = np.cumsum(widths + 0.04) - widths - 6.0
     row = list(zip(starts + widths / 2, widths, heights, strict=True))
     blocks = [rounded_box((x, 3.35, high / 2), (wide, 1.2, high), 0.03) for x, wide, high in row]
     roofs = [rounded_box((x, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03) for x, wide, high in row]
-    fronts = [
-        _quad((x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06)) for x, wide, high in row
-    ]
-    uv = [(front[1] * (0.998, 1) + (k + 0.001, 0)) / (9, 1) for k, front in enumerate(fronts)]
-    pictures = [
-        house_front(HOUSES[(k + style) % 6], seed=10 * style + k, floors=round(high / 0.55))
-        for k, (_, _, high) in enumerate(row)
-    ]
-    faces = Surface(
-        np.concatenate([front[0] for front in fronts]), np.concatenate(uv), np.concatenate(pictures, axis=1)
-    )
-    return [_plain(np.concatenate(blocks), (206, 194, 180)), _plain(np.concatenate(roofs), (132, 92, 78)), faces]
+    soups: list[Soup] = []
+    uvs: list[Soup] = []
+    pictures: list[Picture] = []
+    for k, (x, wide, high) in enumerate(row):
+        soup, uv = _quad((x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06))
+        soups.append(soup)
+        uvs.append((uv * (0.998, 1) + (k + 0.001, 0)) / (9, 1))
+        pictures.append(house_front(HOUSES[(k + style) % 6], seed=10 * style + k, floors=round(high / 0.55)))
+    faces = Surface(np.concatenate(soups), np.concatenate(uvs), np.concatenate(pictures, axis=1))
+    houses = [_plain(np.concatenate(blocks), (206, 194, 180)), _plain(np.concatenate(roofs), (132, 92, 78)), faces]
+    return [road, *houses, _wall((186, 204, 216), y=6.5, seed=3, high=6)]
 
 
 def _counter(style: int) -> list[Surface]:
@@ -287,16 +271,12 @@ def _picnic(style: int) -> list[Surface]:
     grass = speckled((66, 108, 40), (118, 158, 70), seed=style, cells=20, grain=0.35)
     blanket = rounded_box((0, 0.1, -0.012), (6.0, 4.6, 0.024), 0.011)
     lawn = _floor(grass, side=16, far=7.0, repeat=6)
-    lawn = Surface(lawn.soup - (0, 0, 0.02), lawn.uv, grass)
     hedge = _wall((70, 112, 60), y=5.6, seed=style, high=1.2)
-    leaves = Surface(
-        hedge.soup, hedge.uv * 3, speckled((40, 78, 34), (92, 134, 62), seed=style + 5, cells=24, grain=0.5)
-    )
-    picture = gingham(cloth, (240, 236, 226), checks=10)
+    leaves = speckled((40, 78, 34), (92, 134, 62), seed=style + 5, cells=24, grain=0.5)
     return [
-        lawn,
-        Surface(blanket, blanket[..., :2] / 2.4, picture),
-        leaves,
+        Surface(lawn.soup - (0, 0, 0.02), lawn.uv, grass),
+        Surface(blanket, blanket[..., :2] / 2.4, gingham(cloth, (240, 236, 226), checks=10)),
+        Surface(hedge.soup, hedge.uv * 3, leaves),
         _wall((190, 212, 226), y=7.0, seed=1, high=6),
     ]
 
@@ -380,13 +360,9 @@ def _clutter(place: str, rng: np.random.Generator) -> list[Surface]:
 
 
 _BUILDERS: dict[str, Callable[[int], list[Surface]]] = {
-    "a wooden table-top": _table,
-    "a room corner": _corner,
-    "a toy street": _street,
-    "a kitchen counter": _counter,
-    "a picnic blanket": _picnic,
-    "a photo studio": _studio,
-}
+    "a wooden table-top": _table, "a room corner": _corner, "a toy street": _street,
+    "a kitchen counter": _counter, "a picnic blanket": _picnic, "a photo studio": _studio,
+}  # fmt: skip
 
 
 @lru_cache(maxsize=16)

@@ -86,9 +86,8 @@ def all_visible(scene: Scene, camera: Camera) -> bool:
 
 def facings_clear(scene: Scene, camera: Camera) -> bool:
     """Return whether every facing is clear."""
-    return all(
-        camera.facing(thing)[1] <= SURE_DEGREES for thing in scene.things if vocabulary.SHAPES[thing.shape].front
-    )
+    facing = [thing for thing in scene.things if vocabulary.SHAPES[thing.shape].front]
+    return all(camera.facing(thing)[1] <= SURE_DEGREES for thing in facing)
 
 
 def fits(scene: Scene, thing: Thing, camera: Camera) -> bool:
@@ -142,10 +141,8 @@ def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
 
 def draw_view(rng: np.random.Generator, side: str, height: str) -> View:
     """Return a view near the standard one of its phrase."""
-    azimuth, elevation = (
-        vocabulary.SIDES[side] + float(rng.uniform(-1.5, 1.5)),
-        vocabulary.HEIGHTS[height] + float(rng.uniform(-1, 1)),
-    )
+    azimuth = vocabulary.SIDES[side] + float(rng.uniform(-1.5, 1.5))
+    elevation = vocabulary.HEIGHTS[height] + float(rng.uniform(-1, 1))
     return View(azimuth, elevation, vocabulary.view_phrase(side, height))
 
 
@@ -185,8 +182,18 @@ def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int)
     scene = Scene(place, int(rng.integers(STYLES)), draw_view(rng, side, tall), draw_light(rng), ())
     camera = plan_camera(scene.view, width=width, height=height)
     wanted = int(rng.choice(np.arange(LEAST, MOST + 1), p=(0.06, 0.12, 0.17, 0.18, 0.16, 0.12, 0.09, 0.06, 0.04)))
-    for step in _steps(rng, wanted):
-        scene = _add(rng, scene, step, camera) or scene
+    # Large and special things come first, then single ones.
+    sign, stack = rng.random() < 0.55, rng.random() < 0.65
+    group = int(rng.integers(2, 5)) if rng.random() < 0.6 else 0
+    others = [shape for shape in vocabulary.SHAPES if shape != "sign"]
+    if sign:
+        scene = _add_single(rng, scene, ["sign"], camera)
+    if stack:
+        scene = _add_stack(rng, scene, camera)
+    if group:
+        scene = _add_group(rng, scene, group, camera)
+    for _ in range(max(1, wanted - sign - 2 * stack - group)):
+        scene = _add_single(rng, scene, others, camera)
     good = LEAST <= len(scene.things) <= MOST and facings_clear(scene, camera) and all_visible(scene, camera)
     return scene if good else None
 
@@ -196,52 +203,34 @@ def plan_camera(view: View, *, width: int, height: int) -> Camera:
     return Camera(view, 128, max(16, round(128 * height / width)))
 
 
-def _steps(rng: np.random.Generator, wanted: int) -> list[str]:
-    """Return the things to add in order: large and special ones first, then single ones."""
-    steps = []
-    if rng.random() < 0.55:
-        steps.append("sign")
-    if rng.random() < 0.65:
-        steps.append("stack")
-    if rng.random() < 0.6:
-        steps.append(f"group {int(rng.integers(2, 5))}")
-    count = sum({"sign": 1, "stack": 2}.get(step, int(step[-1]) if step.startswith("group") else 0) for step in steps)
-    return [*steps, *["single"] * max(1, wanted - count)]
-
-
-def _add(rng: np.random.Generator, scene: Scene, step: str, camera: Camera) -> Scene | None:
+def _add_single(rng: np.random.Generator, scene: Scene, shapes: list[str], camera: Camera) -> Scene:
     if len(scene.things) >= MOST:
-        return None
-    name = f"object-{len(scene.things) + 1:02d}"
-    if step == "stack":
-        return _add_stack(rng, scene, name, camera)
-    if step.startswith("group"):
-        return _add_group(rng, scene, int(step[-1]), camera)
-    shapes = ["sign"] if step == "sign" else [shape for shape in vocabulary.SHAPES if shape != "sign"]
-    thing = draw_look(rng, name, scene, shapes=shapes)
-    return put_on_ground(rng, thing, scene, camera=camera) if thing else None
+        return scene
+    thing = draw_look(rng, f"object-{len(scene.things) + 1:02d}", scene, shapes=shapes)
+    return (put_on_ground(rng, thing, scene, camera=camera) if thing else None) or scene
 
 
-def _add_stack(rng: np.random.Generator, scene: Scene, name: str, camera: Camera) -> Scene | None:
-    carrier = draw_look(rng, name, scene, shapes=["box", "book", "cube", "cylinder"])
+def _add_stack(rng: np.random.Generator, scene: Scene, camera: Camera) -> Scene:
+    shapes = ["box", "book", "cube", "cylinder"]
+    carrier = draw_look(rng, f"object-{len(scene.things) + 1:02d}", scene, shapes=shapes)
     if carrier is None:
-        return None
+        return scene
     poses = [pose for pose in vocabulary.SHAPES[carrier.shape].carries if pose]
     carrier = replace(carrier, size="large" if rng.random() < 0.6 else "medium", pose=poses[0] if poses else None)
     below = put_on_ground(rng, carrier, scene, camera=camera)
     if below is None:
-        return None
+        return scene
     riders = [shape for shape, kind in vocabulary.SHAPES.items() if kind.rides]
     above = draw_look(rng, f"object-{len(below.things) + 1:02d}", below, shapes=riders)
     small = replace(above, size="small") if above else None
     return (put_on_carrier(rng, small, below, camera=camera) if small else None) or below
 
 
-def _add_group(rng: np.random.Generator, scene: Scene, count: int, camera: Camera) -> Scene | None:
+def _add_group(rng: np.random.Generator, scene: Scene, count: int, camera: Camera) -> Scene:
     shapes = [shape for shape, kind in vocabulary.SHAPES.items() if kind.repeats]
     first = draw_look(rng, "", scene, shapes=shapes)
     if first is None:
-        return None
+        return scene
     first = replace(first, size="small" if rng.random() < 0.6 else "medium", group="group-1")
     for _ in range(count):
         thing = replace(first, id=f"object-{len(scene.things) + 1:02d}")

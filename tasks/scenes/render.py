@@ -18,7 +18,7 @@ import numpy as np
 import pyoidn
 from numpy.typing import NDArray
 
-from pairwright.tasks.scenes.places import Picture, hide, linear, sign_board, stain, surfaces_of
+from pairwright.tasks.scenes.places import hide, linear, sign_board, stain, surfaces_of
 from pairwright.tasks.scenes.shapes import Part, Soup, corner_normals, planar_uv
 from pairwright.tasks.scenes.state import TARGET, Camera, Mask, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import COLOURS, TINTS, Light
@@ -30,11 +30,8 @@ drjit.set_thread_count(1)
 Plugin = dict[str, Any]
 Plane = NDArray[np.float32]
 FIXED = {
-    "dark": (0.02, 0.02, 0.024),
-    "pale": (0.82, 0.8, 0.74),
-    "steel": (0.55, 0.56, 0.58),
-    "glow": (0.95, 0.55, 0.12),
-}
+    "dark": (0.02, 0.02, 0.024), "pale": (0.82, 0.8, 0.74), "steel": (0.55, 0.56, 0.58), "glow": (0.95, 0.55, 0.12)
+}  # fmt: skip
 
 
 def _rgb(value: Any) -> Plugin:
@@ -44,13 +41,15 @@ def _rgb(value: Any) -> Plugin:
 @lru_cache(maxsize=256)
 def _paint(of: Any, *which: Any) -> tuple[Any, ...]:
     """Return the cached textures of ``of(*which)``, which returns pictures or linear colours."""
-    return tuple(_rgb(one) if one.ndim == 1 else _bitmap(one) for one in map(np.asarray, of(*which)))
-
-
-def _bitmap(picture: Picture) -> mi.Texture:
-    bitmap = mi.Bitmap(np.ascontiguousarray(picture, dtype=np.float32))
-    texture = {"type": "bitmap", "bitmap": bitmap, "raw": True, "filter_type": "bilinear", "wrap_mode": "repeat"}
-    return mi.load_dict(texture)
+    paints: list[Any] = []
+    for one in map(np.asarray, of(*which)):
+        if one.ndim == 1:
+            paints.append(_rgb(one))
+        else:
+            bitmap = mi.Bitmap(np.ascontiguousarray(one, dtype=np.float32))
+            texture = {"type": "bitmap", "bitmap": bitmap, "raw": True}
+            paints.append(mi.load_dict({**texture, "filter_type": "bilinear", "wrap_mode": "repeat"}))
+    return tuple(paints)
 
 
 def _colours_of(colour: str, material: str) -> list[NDArray[Any]]:
@@ -73,22 +72,13 @@ def _place_of(place: str, style: int) -> list[NDArray[Any]]:
 
 def _glossy(colour: Any, roughness: float, *, metallic: float = 0.0) -> Plugin:
     """Return a coated surface; ``roughplastic`` looks the same but takes 25 ms to set up each time."""
-    return {
-        "type": "principled",
-        "base_color": colour,
-        "roughness": roughness,
-        "specular": 0.5,
-        "metallic": metallic,
-    }
+    look = {"roughness": roughness, "specular": 0.5, "metallic": metallic}
+    return {"type": "principled", "base_color": colour, **look}
 
 
 ROUGHNESS = {
-    "metal": (0.12, 0.34),
-    "ceramic": (0.06, 0.24),
-    "wooden": (0.35, 0.75),
-    "leather": (0.3, 0.6),
-    "rubber": (0.55, 0.9),
-}
+    "metal": (0.12, 0.34), "ceramic": (0.06, 0.24), "wooden": (0.35, 0.75), "leather": (0.3, 0.6), "rubber": (0.55, 0.9)
+}  # fmt: skip
 """Roughness of a polished and of a worn thing."""
 
 

@@ -18,9 +18,7 @@ Soup = NDArray[np.float64]
 def triangles_of_grid(points: Soup) -> Soup:
     """Return two triangles per cell of a grid of points ``(rows, columns, 3)``, without empty ones."""
     a, b, c, d = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
-    soup = np.concatenate(
-        [np.stack([a, b, c], axis=-2).reshape(-1, 3, 3), np.stack([a, c, d], axis=-2).reshape(-1, 3, 3)]
-    )
+    soup = np.concatenate([np.stack(three, axis=-2).reshape(-1, 3, 3) for three in ([a, b, c], [a, c, d])])
     areas = np.linalg.norm(np.cross(soup[:, 1] - soup[:, 0], soup[:, 2] - soup[:, 0]), axis=1)
     return soup[areas > 1e-10]
 
@@ -29,11 +27,7 @@ def lathe(profile: Sequence[tuple[float, float]], *, sides: int = 56, turn: floa
     """Turn a profile of (radius, height), listed from the bottom up, around the z axis."""
     radius, height = np.array(profile, dtype=np.float64).T
     angles = np.linspace(0.0, 2 * np.pi, sides + 1) + turn
-    rows = [
-        radius[:, None] * np.cos(angles),
-        radius[:, None] * np.sin(angles),
-        np.repeat(height[:, None], sides + 1, 1),
-    ]
+    rows = [radius[:, None] * np.cos(angles), radius[:, None] * np.sin(angles), height[:, None].repeat(sides + 1, 1)]
     return triangles_of_grid(np.stack(rows, axis=-1))[:, ::-1]
 
 
@@ -55,23 +49,21 @@ def rounded_box(centre: Sequence[float], size: Sequence[float], bevel: float) ->
     """Return a box with rounded edges."""
     half = np.asarray(size, dtype=np.float64) / 2
     inner = half - bevel
-    faces = [_box_face(half, inner, axis, sign) for axis in range(3) for sign in (-1.0, 1.0)]
-    return np.concatenate(faces) + np.asarray(centre)
-
-
-def _box_face(half: Soup, inner: Soup, axis: int, sign: float) -> Soup:
-    bevel = half - inner
-    across, up = (axis + 1) % 3, (axis + 2) % 3
     ease = np.array([0.0, 0.42, 0.75, 1.0])
-    ticks = [np.concatenate([-half[k] + bevel[k] * ease, half[k] - bevel[k] * ease[::-1]]) for k in (across, up)]
-    grid = np.empty((8, 8, 3))
-    grid[..., axis] = sign * half[axis]
-    grid[..., across], grid[..., up] = ticks[0][:, None], ticks[1][None, :]
-    core = np.clip(grid, -inner, inner)
-    outward = grid - core
-    rounded = core + bevel * outward / np.linalg.norm(outward, axis=-1, keepdims=True)
-    soup = triangles_of_grid(rounded)
-    return soup if sign > 0 else soup[:, ::-1]
+    edges = half - inner
+    ticks = [np.concatenate([-half[k] + edges[k] * ease, half[k] - edges[k] * ease[::-1]]) for k in range(3)]
+    faces: list[Soup] = []
+    for axis, sign in ((axis, sign) for axis in range(3) for sign in (-1.0, 1.0)):
+        across, up = (axis + 1) % 3, (axis + 2) % 3
+        grid = np.empty((8, 8, 3))
+        grid[..., axis] = sign * half[axis]
+        grid[..., across], grid[..., up] = ticks[across][:, None], ticks[up][None, :]
+        core = np.clip(grid, -inner, inner)
+        outward = grid - core
+        rounded = core + edges * outward / np.linalg.norm(outward, axis=-1, keepdims=True)
+        soup = triangles_of_grid(rounded)
+        faces.append(soup if sign > 0 else soup[:, ::-1])
+    return np.concatenate(faces) + np.asarray(centre)
 
 
 def tube(path: Soup, radius: float, *, closed: bool = False, sides: int = 14) -> Soup:
@@ -134,13 +126,19 @@ class Part:
     """Of each corner, computed by ``form_of``."""
 
 
-def _cylinder(_: str | None) -> list[Part]:
-    rim = [*arc((0.25, 0.04), 0.04, (-90, 0), 4), *arc((0.25, 0.6), 0.04, (0, 90), 4)]
-    return [Part("body", lathe([(0, 0), *rim, (0, 0.64)]))]
-
-
-def _cone(_: str | None) -> list[Part]:
-    return [Part("body", lathe([(0, 0), *arc((0.32, 0.03), 0.03, (-90, 45), 5), *arc((0, 0.74), 0.03, (25, 90), 4)]))]
+ROUND: dict[str, list[tuple[float, float]]] = {
+    "cylinder": [(0, 0), *arc((0.25, 0.04), 0.04, (-90, 0), 4), *arc((0.25, 0.6), 0.04, (0, 90), 4), (0, 0.64)],
+    "cone": [(0, 0), *arc((0.32, 0.03), 0.03, (-90, 45), 5), *arc((0, 0.74), 0.03, (25, 90), 4)],
+    "vase": [
+        *((0, 0), (0.17, 0), (0.19, 0.02), (0.25, 0.12), (0.29, 0.24), (0.29, 0.34), (0.24, 0.46), (0.15, 0.58)),
+        *((0.11, 0.67), (0.11, 0.74), (0.15, 0.82), (0.165, 0.84), (0.14, 0.82), (0.09, 0.74), (0.09, 0.6), (0, 0.5)),
+    ],
+    "bowl": [
+        *((0, 0), (0.16, 0), (0.17, 0.03), *arc((0, 0.42), 0.38, (-63, -8), 8)),
+        *arc((0, 0.42), 0.34, (-8, -90), 9),
+    ],
+}
+"""Profiles of the shapes that are turned on a lathe."""
 
 
 def _ring(_: str | None) -> list[Part]:
@@ -149,31 +147,11 @@ def _ring(_: str | None) -> list[Part]:
     return [Part("body", tube(path, 0.11, closed=True, sides=18))]
 
 
-def _vase(_: str | None) -> list[Part]:
-    outside = [(0, 0), (0.17, 0), (0.19, 0.02), (0.25, 0.12), (0.29, 0.24), (0.29, 0.34), (0.24, 0.46), (0.15, 0.58)]
-    neck = [(0.11, 0.67), (0.11, 0.74), (0.15, 0.82), (0.165, 0.84), (0.14, 0.82), (0.09, 0.74), (0.09, 0.6), (0, 0.5)]
-    return [Part("body", lathe(outside + neck))]
-
-
-def _bowl(_: str | None) -> list[Part]:
-    outside = [(0, 0), (0.16, 0), (0.17, 0.03), *arc((0, 0.42), 0.38, (-63, -8), 8)]
-    inside = arc((0, 0.42), 0.34, (-8, -90), 9)
-    return [Part("body", lathe(outside + inside))]
-
-
 def _mug(_: str | None) -> list[Part]:
-    wall = [
-        (0, 0),
-        *arc((0.22, 0.03), 0.03, (-90, 0), 4),
-        (0.25, 0.5),
-        (0.235, 0.515),
-        (0.22, 0.5),
-        (0.215, 0.08),
-        (0, 0.06),
-    ]
+    wall = [(0, 0), *arc((0.22, 0.03), 0.03, (-90, 0), 4), (0.25, 0.5), (0.235, 0.515), (0.22, 0.5), (0.215, 0.08)]
     t = np.linspace(-np.pi / 2, np.pi / 2, 12)
     handle = np.stack([0.23 + 0.16 * np.cos(t), np.zeros(12), 0.27 + 0.14 * np.sin(t)], axis=1)
-    return [Part("body", np.concatenate([lathe(wall), tube(handle, 0.035)]))]
+    return [Part("body", np.concatenate([lathe([*wall, (0, 0.06)]), tube(handle, 0.035)]))]
 
 
 def _teapot(_: str | None) -> list[Part]:
@@ -200,10 +178,8 @@ def _book(pose: str | None) -> list[Part]:
     if pose == "lying closed":
         covers = [rounded_box((0, 0, z), (0.56, 0.76, 0.03), 0.012) for z in (0.015, 0.155)]
         spine = rounded_box((-0.27, 0, 0.085), (0.03, 0.76, 0.17), 0.012)
-        return [
-            Part("body", np.concatenate([*covers, spine])),
-            Part("pale", rounded_box((0.005, 0, 0.085), (0.5, 0.7, 0.11), 0.01)),
-        ]
+        pages = rounded_box((0.005, 0, 0.085), (0.5, 0.7, 0.11), 0.01)
+        return [Part("body", np.concatenate([*covers, spine])), Part("pale", pages)]
     covers = rounded_box((0, 0, 0.015), (1.16, 0.76, 0.03), 0.012)
     x = np.linspace(0, 0.54, 9)
     rise = 0.05 + 0.07 * np.sin(np.pi * np.sqrt(x / 0.54)) * (1 - x / 0.7)
@@ -213,12 +189,9 @@ def _book(pose: str | None) -> list[Part]:
 
 def _sheet(curve: Soup, depth: float) -> Soup:
     front = np.stack([curve[:, 0], np.full(len(curve), -depth / 2), curve[:, 1]], axis=1)
-    low = front * (1, 1, 0) + (0, 0, 0.03)
-    back = (0, depth, 0)
-    rows = np.stack([low, front, front + back, low + back])
-    grid = np.concatenate([rows, rows[:1]])
-    soup = triangles_of_grid(grid)
-    edge = triangles_of_grid(np.stack([low[-1:], front[-1:], front[-1:] + back, low[-1:] + back]).repeat(2, 1)[..., :])
+    low, back = front * (1, 1, 0) + (0, 0, 0.03), (0, depth, 0)
+    soup = triangles_of_grid(np.stack([low, front, front + back, low + back, low]))
+    edge = triangles_of_grid(np.stack([low[-1:], front[-1:], front[-1:] + back, low[-1:] + back]).repeat(2, 1))
     side = triangles_of_grid(np.stack([np.stack([low[-1], low[-1] + back]), np.stack([front[-1], front[-1] + back])]))
     soup = np.concatenate([soup, edge, side])
     return soup if curve[-1, 0] < 0 else soup[:, ::-1]
@@ -233,17 +206,13 @@ def _lamp(pose: str | None) -> list[Part]:
     bulb = ball((0, 0, -0.09), 0.075, steps=10)
     tilt = -82.0 if pose == "with its head raised" else -12.0
     head, bulb = (turned(part, tilt, axis=0) + np.array((0, -0.12, 0.9)) for part in (cup, bulb))
-    return [
-        Part("body", np.concatenate([foot, head])),
-        Part("steel", np.concatenate([*arms, *joints])),
-        Part("glow", bulb),
-    ]
+    steel = np.concatenate([*arms, *joints])
+    return [Part("body", np.concatenate([foot, head])), Part("steel", steel), Part("glow", bulb)]
 
 
 def _chair(_: str | None) -> list[Part]:
-    legs = [
-        tube(np.linspace((x * 1.08, y * 1.08, 0), (x, y, 0.42), 3), 0.032) for x in (-0.21, 0.21) for y in (-0.21, 0.21)
-    ]
+    feet = [(x, y) for x in (-0.21, 0.21) for y in (-0.21, 0.21)]
+    legs = [tube(np.linspace((x * 1.08, y * 1.08, 0), (x, y, 0.42), 3), 0.032) for x, y in feet]
     posts = [tube(np.linspace((x, 0.22, 0.42), (x, 0.29, 0.92), 3), 0.032) for x in (-0.21, 0.21)]
     seat = rounded_box((0, 0, 0.44), (0.54, 0.54, 0.07), 0.025)
     rests = [turned(rounded_box((0, 0.27, z), (0.48, 0.04, 0.12), 0.018), 0, axis=0) for z in (0.64, 0.83)]
@@ -259,9 +228,8 @@ def _robot(pose: str | None) -> list[Part]:
     hands = [ball((x * 0.37, 0, 0.54 + sign * 0.34), 0.07, steps=10) for x in (-1, 1)]
     eyes = [ball((x, -0.125, 0.83), 0.045, steps=8) for x in (-0.075, 0.075)]
     chest = rounded_box((0, -0.14, 0.45), (0.24, 0.03, 0.18), 0.012)
-    aerial = np.concatenate(
-        [tube(np.array([(0, 0, 0.9), (0, 0, 0.97), (0, 0, 1.02)]), 0.015), ball((0, 0, 1.03), 0.035, steps=8)]
-    )
+    rod = tube(np.array([(0, 0, 0.9), (0, 0, 0.97), (0, 0, 1.02)]), 0.015)
+    aerial = np.concatenate([rod, ball((0, 0, 1.03), 0.035, steps=8)])
     body = np.concatenate([trunk, head, *legs, *arms, *hands])
     return [Part("body", body), Part("dark", np.concatenate(eyes)), Part("pale", chest), Part("steel", aerial)]
 
@@ -269,17 +237,11 @@ def _robot(pose: str | None) -> list[Part]:
 def _car(_: str | None) -> list[Part]:
     hull = rounded_box((0, 0, 0.23), (0.46, 1.0, 0.22), 0.08)
     cabin = rounded_box((0, 0.08, 0.41), (0.38, 0.5, 0.22), 0.07)
-    glass = [
-        rounded_box((0, 0.08, 0.425), (0.386, 0.38, 0.11), 0.03),
-        rounded_box((0, 0.08, 0.425), (0.3, 0.506, 0.11), 0.03),
-    ]
-    wheels = [
-        turned(lathe([(0, -0.05), (0.11, -0.05), (0.125, -0.03), (0.125, 0.03), (0.11, 0.05), (0, 0.05)]), 90, axis=1)
-        for _ in "abcd"
-    ]
-    places = [(x, y, 0.125) for x in (-0.22, 0.22) for y in (-0.3, 0.3)]
+    glass = [rounded_box((0, 0.08, 0.425), (*size, 0.11), 0.03) for size in ((0.386, 0.38), (0.3, 0.506))]
+    tyre = lathe([(0, -0.05), (0.11, -0.05), (0.125, -0.03), (0.125, 0.03), (0.11, 0.05), (0, 0.05)])
+    wheels = [turned(tyre, 90, axis=1) + np.array((x, y, 0.125)) for x in (-0.22, 0.22) for y in (-0.3, 0.3)]
     lights = [ball((x, -0.495, 0.25), 0.05, stretch=(1, 0.5, 1), steps=8) for x in (-0.14, 0.14)]
-    dark = np.concatenate([*(wheel + np.array(place) for wheel, place in zip(wheels, places, strict=True)), *glass])
+    dark = np.concatenate([*wheels, *glass])
     return [Part("body", np.concatenate([hull, cabin])), Part("dark", dark), Part("glow", np.concatenate(lights))]
 
 
@@ -290,34 +252,25 @@ def _duck(_: str | None) -> list[Part]:
     wings = [ball((x, 0.08, 0.3), 0.17, stretch=(0.35, 1.1, 0.7), steps=12) for x in (-0.25, 0.25)]
     beak = ball((0, -0.4, 0.55), 0.1, stretch=(0.85, 1, 0.4), steps=10)
     eyes = [ball((x, -0.34, 0.65), 0.032, steps=8) for x in (-0.09, 0.09)]
-    return [
-        Part("body", np.concatenate([body, head, tail, *wings])),
-        Part("glow", beak),
-        Part("dark", np.concatenate(eyes)),
-    ]
+    duck = np.concatenate([body, head, tail, *wings])
+    return [Part("body", duck), Part("glow", beak), Part("dark", np.concatenate(eyes))]
 
 
 def _sign(_: str | None) -> list[Part]:
     post = tube(np.linspace((0, 0.03, 0.02), (0, 0.03, 0.4), 3), 0.035)
     foot = lathe([(0, 0), *arc((0.19, 0.03), 0.03, (-90, 90), 6), (0, 0.06)])
     frame = rounded_box((0, 0.0, 0.58), (0.9, 0.06, 0.47), 0.025)
-    board = np.array([[(-0.42, -0.034, 0.37), (0.42, -0.034, 0.37)], [(-0.42, -0.034, 0.79), (0.42, -0.034, 0.79)]])
-    return [
-        Part("body", np.concatenate([frame, foot])),
-        Part("steel", post),
-        Part("board", triangles_of_grid(board)[:, ::-1]),
-    ]
+    corners = np.array([[(-0.42, -0.034, 0.37), (0.42, -0.034, 0.37)], [(-0.42, -0.034, 0.79), (0.42, -0.034, 0.79)]])
+    board = triangles_of_grid(corners)[:, ::-1]
+    return [Part("body", np.concatenate([frame, foot])), Part("steel", post), Part("board", board)]
 
 
 FORMS: dict[str, Callable[[str | None], list[Part]]] = {
+    **{shape: lambda _, profile=profile: [Part("body", lathe(profile))] for shape, profile in ROUND.items()},
     "ball": lambda _: [Part("body", ball((0, 0, 0.34), 0.34))],
     "cube": lambda _: [Part("body", rounded_box((0, 0, 0.29), (0.58, 0.58, 0.58), 0.045))],
-    "cylinder": _cylinder,
-    "cone": _cone,
     "pyramid": lambda _: [Part("body", lathe([(0, 0), (0.44, 0), (0.44, 0.05), (0, 0.7)], sides=4, turn=np.pi / 4))],
     "ring": _ring,
-    "vase": _vase,
-    "bowl": _bowl,
     "mug": _mug,
     "teapot": _teapot,
     "box": _box,

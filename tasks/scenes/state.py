@@ -65,12 +65,11 @@ class Thing:
         turn = np.eye(3)
         turn[:2, :2] = self._turn()
         at = np.array([self.x, self.y, self.z])
-        return [
-            Part(
-                part.role, part.soup * self.scale @ turn.T + at, None if part.normals is None else part.normals @ turn.T
-            )
-            for part in form_of(self.shape, self.pose)
-        ]
+        parts: list[Part] = []
+        for part in form_of(self.shape, self.pose):
+            normals = None if part.normals is None else part.normals @ turn.T
+            parts.append(Part(part.role, part.soup * self.scale @ turn.T + at, normals))
+        return parts
 
     def can_carry(self) -> bool:
         """Return whether another thing may rest on it."""

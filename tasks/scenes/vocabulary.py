@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairwright.schemas.claims import DEPTHS
+from pairwright.schemas.scene import PREPOSITIONS
 
 Size = Literal["small", "medium", "large"]
 Facing = Literal["left", "right", "front", "back"]
@@ -16,31 +17,14 @@ SIZES: dict[Size, float] = {"small": 0.68, "medium": 1.0, "large": 1.42}
 """Scale of each size, in steps of 1.4, which are visible across the depth of a place."""
 
 COLOURS: dict[str, tuple[int, int, int]] = {
-    "red": (196, 26, 32),
-    "orange": (242, 118, 14),
-    "yellow": (246, 205, 36),
-    "green": (38, 138, 58),
-    "turquoise": (38, 186, 180),
-    "blue": (30, 72, 190),
-    "purple": (118, 52, 160),
-    "pink": (240, 128, 174),
-    "white": (236, 235, 230),
-    "black": (30, 30, 33),
-}
+    "red": (196, 26, 32), "orange": (242, 118, 14), "yellow": (246, 205, 36), "green": (38, 138, 58),
+    "turquoise": (38, 186, 180), "blue": (30, 72, 190), "purple": (118, 52, 160), "pink": (240, 128, 174),
+    "white": (236, 235, 230), "black": (30, 30, 33),
+}  # fmt: skip
 """sRGB of each colour under white light."""
 
-NEAR_COLOURS = frozenset(
-    frozenset(pair)
-    for pair in (
-        ("red", "orange"),
-        ("orange", "yellow"),
-        ("red", "pink"),
-        ("purple", "pink"),
-        ("blue", "purple"),
-        ("green", "turquoise"),
-        ("blue", "turquoise"),
-    )
-)
+_NEAR = "red orange, orange yellow, red pink, purple pink, blue purple, green turquoise, blue turquoise"
+NEAR_COLOURS = frozenset(frozenset(pair.split()) for pair in _NEAR.split(", "))
 """Pairs of colours that no change exchanges: coloured light makes them similar."""
 
 METALLIC_COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink")
@@ -74,6 +58,8 @@ class Kind:
 
 
 LID = ("with its lid closed", "with its lid open")
+HEAD = ("with its head raised", "with its head bowed")
+ARMS = ("with its arms lowered", "with its arms raised")
 SHAPES: dict[str, Kind] = {
     "ball": Kind(repeats=True),
     "cube": Kind(carries=(None,), repeats=True),
@@ -87,13 +73,9 @@ SHAPES: dict[str, Kind] = {
     "teapot": Kind(materials=("ceramic", "metal"), front=True),
     "box": Kind(materials=("wooden", "metal", "leather"), poses=LID, carries=LID[:1], rides=False),
     "book": Kind(materials=("leather",), poses=("lying closed", "lying open"), carries=("lying closed",), rides=False),
-    "lamp": Kind(
-        materials=("metal", "ceramic"), poses=("with its head raised", "with its head bowed"), front=True, rides=False
-    ),
+    "lamp": Kind(materials=("metal", "ceramic"), poses=HEAD, front=True, rides=False),
     "chair": Kind(materials=("wooden", "metal", "leather"), front=True, rides=False),
-    "robot": Kind(
-        materials=("metal", "rubber", "wooden"), poses=("with its arms lowered", "with its arms raised"), front=True
-    ),
+    "robot": Kind(materials=("metal", "rubber", "wooden"), poses=ARMS, front=True),
     "car": Kind(materials=("metal", "wooden", "rubber"), front=True),
     "duck": Kind(materials=("rubber", "ceramic", "wooden"), front=True, repeats=True),
     "sign": Kind(materials=("wooden", "metal"), sizes=("medium", "large"), rides=False),
@@ -155,14 +137,7 @@ TINTS: dict[Tint, tuple[float, float, float]] = {
 }
 DIRECTIONS: tuple[Direction, ...] = ("left", "right", "above")
 
-PLACES = (
-    "a wooden table-top",
-    "a room corner",
-    "a toy street",
-    "a kitchen counter",
-    "a picnic blanket",
-    "a photo studio",
-)
+PLACES = tuple(PREPOSITIONS)
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "colour": tuple(COLOURS),

@@ -27,14 +27,37 @@ MIN_CHANGED = 0.0025
 
 def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: int) -> SceneGraph:
     """Return the scene graph of a photograph; every thing must be visible in it."""
-    scene = draft.scene
+    scene, objects = draft.scene, list[SceneObject]()
+    for thing in scene.things:
+        mask = seen.mask(thing.id)
+        rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+        position = camera.position_of(thing, mask)
+        one = SceneObject(
+            id=thing.id,
+            shape=thing.shape,
+            colour=thing.colour,
+            material=thing.material,
+            size=thing.size,
+            facing=camera.facing(thing)[0] if SHAPES[thing.shape].front else None,
+            pose=thing.pose,
+            text=thing.text,
+            column=position.column,
+            depth=position.depth,
+            clear=position.clear,
+            box=(int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1),
+            visible=_visible_share(thing, camera, mask),
+            mask=encode_mask(mask),
+            support=thing.support,
+            rests_on=scene.thing(thing.support).shape if thing.support else None,
+        )
+        objects.append(one)
     return SceneGraph(
         world=world,
         photograph=number,
         place=scene.place,
         light=scene.light.phrase,
         viewpoint=scene.view.phrase,
-        objects=tuple(_describe_thing(thing, scene, camera, seen.mask(thing.id)) for thing in scene.things),
+        objects=tuple(objects),
         changes=draft.changes,
     )
 
@@ -42,30 +65,6 @@ def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: 
 def _visible_share(thing: Thing, camera: Camera, mask: Mask) -> float:
     alone = int(camera.silhouette(thing).sum())
     return min(1.0, round(int(mask.sum()) / max(1, alone), 4))
-
-
-def _describe_thing(thing: Thing, scene: Scene, camera: Camera, mask: Mask) -> SceneObject:
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    box = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
-    position = camera.position_of(thing, mask)
-    return SceneObject(
-        id=thing.id,
-        shape=thing.shape,
-        colour=thing.colour,
-        material=thing.material,
-        size=thing.size,
-        facing=camera.facing(thing)[0] if SHAPES[thing.shape].front else None,
-        pose=thing.pose,
-        text=thing.text,
-        column=position.column,
-        depth=position.depth,
-        clear=position.clear,
-        box=box,
-        visible=_visible_share(thing, camera, mask),
-        mask=encode_mask(mask),
-        support=thing.support,
-        rests_on=scene.thing(thing.support).shape if thing.support else None,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,7 @@ class _Setup:
 
 
 Photograph = tuple[NDArray[np.uint8], SceneGraph]
+Key = tuple[ChangeType, str | None]
 
 
 def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
@@ -86,11 +86,15 @@ def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | 
     made: set[Key] = set()
     for number in range(config.photographs):
         setup = base if number == 0 or base is None else _draw_variation(config, base, number, made)
-        made |= _keys_of(setup.draft) if setup else set()
-        yield _photograph(config, setup, number) if setup else None
-
-
-Key = tuple[ChangeType, str | None]
+        if setup is None:
+            yield None
+            continue
+        made |= _keys_of(setup.draft)
+        seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
+        exposure = Exposure(setup.draft.scene, config.width, config.height, config.samples_per_pixel, seed)
+        graph = describe(setup.draft, setup.camera, setup.seen, world=f"world-{index:05d}", number=number)
+        saved = EXPOSURES.dump_json(exposure).decode()
+        yield exposure.take(setup.seen.albedo), graph.model_copy(update={"exposure": saved})
 
 
 def _keys_of(draft: Draft) -> set[Key]:
@@ -147,12 +151,3 @@ def _check_draft(base: _Setup, draft: Draft) -> _Setup | None:
 
 def _all_visible(scene: Scene, camera: Camera, seen: Survey) -> bool:
     return all(_visible_share(thing, camera, seen.mask(thing.id)) >= MIN_VISIBLE for thing in scene.things)
-
-
-def _photograph(config: ScenesConfig, setup: _Setup, number: int) -> Photograph:
-    seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
-    exposure = Exposure(setup.draft.scene, config.width, config.height, config.samples_per_pixel, seed)
-    world = f"world-{setup.seeds[1]:05d}"
-    graph = describe(setup.draft, setup.camera, setup.seen, world=world, number=number)
-    saved = EXPOSURES.dump_json(exposure).decode()
-    return exposure.take(setup.seen.albedo), graph.model_copy(update={"exposure": saved})

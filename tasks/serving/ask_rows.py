@@ -57,11 +57,18 @@ def ask_rows(
             left.cancel()
 
 
-def asking(work: Callable[..., Awaitable[Result | Sequence[Result]]]) -> Callable[..., Iterator[Result]]:
-    """Return a stage's function from a coroutine of row, chat, config and tables."""
+def asking(
+    work: Callable[..., Awaitable[Result | Sequence[Result]]], compose: Callable[..., Row | Dropped] | None = None
+) -> Callable[..., Iterator[Result]]:
+    """Return a stage's function from a coroutine of row, chat, config and tables.
+
+    ``compose`` writes the rows of a configuration that asks no model, from the same arguments but the chat.
+    """
 
     @wraps(work)
     def ask(rows: Iterable[Row], config: Any, *, answers: Answers | None = None, **tables: Any) -> Iterator[Result]:
+        if compose and not config.is_served:
+            return (compose(row, config=config, **tables) for row in rows)
         return ask_rows(rows, partial(work, config=config, **tables), config.served, answers=answers)
 
     return ask

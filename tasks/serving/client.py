@@ -10,7 +10,7 @@ import json
 import random
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from typing import Any
 
@@ -20,7 +20,6 @@ from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.connection import PACE, Connection, FaultError, Pace
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
-from pairwright.tasks.serving.keys import load_key
 from pairwright.tasks.serving.loop import background, run
 from pairwright.tasks.serving.write_request import body_of, key_of
 from pairwright.tasks.store.answers import Answers
@@ -34,13 +33,13 @@ class Client:
     """Client of the servers of one configuration."""
 
     def __init__(self, config: ChatConfig, pace: Pace = PACE) -> None:
-        """Load the key; ``ConfigError`` for a missing address or an invalid key."""
+        """Open the connections; ``ConfigError`` for a missing or invalid address, or an invalid key."""
         if not config.endpoint:
             raise ConfigError("models.*.endpoint: not set; use an address like http://127.0.0.1:8000/v1")
         self._config = config
         self._pace = pace
-        key, most = load_key(config.key), config.max_concurrency
-        opened = [Connection(url, key, timeout_s=config.timeout_seconds, pace=pace) for url in config.endpoint]
+        most, timeout_s = config.max_concurrency, config.timeout_seconds
+        opened = [Connection(url, config.key, timeout_s=timeout_s, pace=pace) for url in config.endpoint]
         endpoints = [Endpoint(connection, Limiter(most, pace.start)) for connection in opened]
         self.endpoints = Endpoints(endpoints, most=most, patience_s=config.patience_seconds, pace=pace)
         self._numbers = count()
@@ -75,34 +74,27 @@ class Client:
                     where = f"({tries} tries, last at {endpoint.connection.url})"
                     raise UnansweredError(fault.reason, f"{fault.detail} {where}") from None
             except RefusedQuestionError as refused:
-                self._count_refusal(endpoint, refused)
+                if self._refused is not None:
+                    self._refused += 1
+                    if self._refused >= self._pace.refusals:
+                        raise ServerError(
+                            f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
+                            f"({refused.detail or refused.reason}). Start it with other limits, or correct the profile"
+                        ) from None
                 raise
             else:
                 self._refused = None
-                served = Served(
+                served = replace(
+                    said.served,
                     prompt=question.prompt,
-                    model=said.model or self._config.model,
-                    revision=said.fingerprint or self._config.revision,
+                    model=said.served.model or self._config.model,
+                    revision=said.served.revision or self._config.revision,
                     seed=question.seed,
-                    prompt_tokens=said.prompt_tokens,
-                    completion_tokens=said.completion_tokens,
                     latency=time.monotonic() - sent,
-                    finish_reason=said.finish_reason,
                 )
                 return Answer(text=said.text, served=served)
             longest = min(self._pace.backoff_most_s, self._pace.backoff_s * 2 ** max(0, tries - 1))
             await asyncio.sleep(random.uniform(0, longest))
-
-    def _count_refusal(self, endpoint: Endpoint, refused: RefusedQuestionError) -> None:
-        """Raise ``ServerError`` where all questions from the start are refused: a wrong setup."""
-        if self._refused is None:
-            return
-        self._refused += 1
-        if self._refused >= self._pace.refusals:
-            raise ServerError(
-                f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
-                f"({refused.detail or refused.reason}). Start it with other limits, or correct the profile"
-            ) from None
 
 
 def client_of(config: ChatConfig, pace: Pace = PACE) -> Client:

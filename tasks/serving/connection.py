@@ -6,18 +6,17 @@ key goes only to the profile's address: redirects are not followed. Servers on t
 """
 
 import asyncio
-import ipaddress
 import json
 import logging
+import os
 import re
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pairwright.schemas.errors import ConfigError, ServerError
-from pairwright.tasks.serving.chat import REFUSED, RefusedQuestionError
-from pairwright.tasks.serving.keys import Key
+from pairwright.schemas.rows import Served
+from pairwright.tasks.serving.chat import REFUSED, Answer, RefusedQuestionError
 
 LONGEST = 300  # characters kept of a server's message
 Reason = Literal["server busy", "no answer in time", "broken answer", "server error", "no connection"]
@@ -28,6 +27,7 @@ ADVICE: dict[Reason, str] = {
     "server error": "see the server's log",
     "broken answer": "check that models.*.endpoint is an OpenAI-compatible server (often ending in /v1)",
 }
+HERE = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|::1")  # hosts that are this machine
 _REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
 
 
@@ -42,7 +42,6 @@ class Pace:
     connect_s: float = 10.0  # connection timeout
     idle_s: float = 4.0  # keep-alive of a connection; servers like vLLM's close theirs after five seconds
     start: int = 8  # initial limit of concurrent requests per endpoint
-    max_bytes: int = 4_194_304  # maximum size of an answer: 32,000 tokens have some 200,000 bytes
     refusals: int = 5  # refused questions before the first answer that indicate a wrong setup of the server
 
 
@@ -56,51 +55,35 @@ class FaultError(Exception):
         super().__init__(f"{reason}: {detail}")
         self.reason: Reason = reason
         self.detail = detail
+        self.advice = ADVICE[reason]  # for when retries fail
         self.retry_after = retry_after  # seconds
-
-    @property
-    def advice(self) -> str:
-        """Return advice for when retries fail."""
-        return ADVICE[self.reason]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """Server's answer with metadata."""
-
-    text: str
-    finish_reason: str
-    model: str
-    fingerprint: str
-    prompt_tokens: int
-    completion_tokens: int
 
 
 class Connection:
     """Connection to one server."""
 
-    def __init__(self, url: str, key: Key, *, timeout_s: float, pace: Pace = PACE) -> None:
-        """Create the client without connecting; ``ConfigError`` for an invalid address."""
+    def __init__(self, url: str, key_name: str, *, timeout_s: float, pace: Pace = PACE) -> None:
+        """Create the client without connecting; ``ConfigError`` for an invalid address or key."""
         import httpx2
 
         check_address(url)
         for name in ("httpx2", "httpcore2"):
             logging.getLogger(name).setLevel(logging.WARNING)  # they log headers of each request
         self.url = url
-        self._key = key
+        self._key_name, self._key = key_name, os.environ.get(key_name, "").strip()
+        if any(not "!" <= character <= "~" for character in self._key):
+            raise ConfigError(f"models.*.key: the environment variable {key_name} has spaces or non-ASCII characters")
         self._timeout_s = timeout_s
-        self._max_bytes = pace.max_bytes
         self.http = httpx2.AsyncClient(
             base_url=url,
-            headers={"accept-encoding": "identity"} | ({"authorization": f"Bearer {key.value}"} if key.value else {}),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            headers={"authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=httpx2.Timeout(None, connect=pace.connect_s),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=pace.idle_s),
             verify=httpx2.create_ssl_context(),
-            trust_env=not is_here(urlsplit(url).hostname or ""),
+            trust_env=not HERE.fullmatch(urlsplit(url).hostname or ""),
         )
 
-    async def post(self, body: dict[str, Any]) -> Completion:
+    async def post(self, body: dict[str, Any]) -> Answer:
         """Return the server's answer; raise ``FaultError``, ``RefusedQuestionError`` or ``ServerError``."""
         return read_answer(await self._send("POST", "chat/completions", body))
 
@@ -112,33 +95,21 @@ class Connection:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise FaultError("broken answer", "no list of models") from None
 
-    async def close(self) -> None:
-        """Close its connections."""
-        await self.http.aclose()
-
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
         import httpx2
 
-        content = bytearray()
         try:
-            async with asyncio.timeout(self._timeout_s), self.http.stream(method, path, json=body) as response:
-                if response.headers.get("content-encoding", "identity").lower() != "identity":
-                    raise FaultError("broken answer", "compressed against the request's headers")
-                async for piece in response.aiter_raw():
-                    content += piece
-                    if len(content) > self._max_bytes:
-                        raise FaultError("broken answer", f"longer than {self._max_bytes} bytes")
+            async with asyncio.timeout(self._timeout_s):
+                response = await self.http.request(method, path, json=body)
         except TimeoutError:
             raise FaultError("no answer in time", f"{self._timeout_s:g} s of models.*.timeout_seconds") from None
         except httpx2.HTTPError as error:
             lost = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
-            raise FaultError(
-                "no connection" if lost else "broken answer", shown(self._key.hide(root_of(error)))
-            ) from None
-        said = self._key.hide_in_body(bytes(content))
+            raise FaultError("no connection" if lost else "broken answer", shown(root_of(error))) from None
+        content = response.content.replace(self._key.encode(), b"***") if self._key else response.content
         if response.status_code != 200:
-            raise self._explain(response.status_code, said, response.headers.get("retry-after", ""))
-        return said
+            raise self._explain(response.status_code, content, response.headers.get("retry-after", ""))
+        return content
 
     def _explain(self, status: int, content: bytes, retry_after: str) -> Exception:
         message = message_of(content)
@@ -151,8 +122,8 @@ class Connection:
             return FaultError(_REASONS.get(status, "server error"), detail, retry_after=wait)
         said = f"{self.url}: HTTP {status}: {message}"
         if status in (401, 403):
-            wants = f"rejects the key in {self._key.place}" if self._key.value else "requires a key"
-            return ServerError(f"{said}: the server {wants}; set {self._key.place}")
+            wants = "rejects the key" if self._key else "requires a key"
+            return ServerError(f"{said}: the server {wants}; set the environment variable {self._key_name}")
         return ServerError(
             f"{said}: check that it serves models.*.model, and that models.*.endpoint is an OpenAI-compatible server "
             "(often ending in /v1)"
@@ -174,52 +145,42 @@ def check_address(url: str) -> None:
         )
 
 
-def is_here(host: str) -> bool:
-    """Return whether a host is this machine."""
+def read_answer(body: bytes) -> Answer:
+    """Return the answer in a response body, without its question's name and seed; raises as ``post``."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
-def read_answer(body: bytes) -> Completion:
-    """Return the completion in a response body; raises as ``post``."""
-    try:
-        said: Any = json.loads(body.decode())
-    except UnicodeDecodeError:
-        raise FaultError("broken answer", "not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise FaultError("broken answer", f"not JSON ({len(body)} bytes)") from None
-    try:
-        choice: Any = said["choices"][0]
+        said: Any = json.loads(body)
+        choice = said["choices"][0]
         message, reason = choice["message"], choice["finish_reason"]
         content, refusal = message["content"], message.get("refusal")
-    except (LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise FaultError("broken answer", f"no answer in it: {message_of(body)}") from None
     if refusal and isinstance(refusal, str):
         raise RefusedQuestionError("the model refused", shown(refusal))
-    if not isinstance(reason, str):
-        raise FaultError("broken answer", "no finish reason")
     if reason in ("abort", "error"):  # vLLM, when it stops early
         raise FaultError("server error", f"finish reason {reason}")
-    if reason not in ("stop", "length"):
+    if reason not in ("stop", "length") and isinstance(reason, str):
         raise RefusedQuestionError("the server ended the answer", f"finish reason {shown(reason)}")
     if content is None and reason == "length":
         content = ""  # all tokens were reasoning
-    if not isinstance(content, str):
-        raise FaultError("broken answer", f"the content is {type(content).__name__}, not text")
-    usage = said["usage"] if isinstance(said.get("usage"), dict) else {}
-    model, fingerprint = (said.get(name) for name in ("model", "system_fingerprint"))
-    prompt, completion = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-    return Completion(
-        text=whole(content),
-        finish_reason=reason,
-        model=shown(model) if isinstance(model, str) else "",
-        fingerprint=shown(fingerprint) if isinstance(fingerprint, str) else "",
-        # Implausible token counts become 0; the answer is still valid.
-        prompt_tokens=prompt if type(prompt) is int and 0 <= prompt < 2**31 else 0,
-        completion_tokens=completion if type(completion) is int and 0 <= completion < 2**31 else 0,
+    if not isinstance(reason, str) or not isinstance(content, str):
+        raise FaultError("broken answer", f"no text in it: {message_of(body)}")
+    counts = said["usage"] if isinstance(said.get("usage"), dict) else {}
+    # Implausible token counts become 0; the answer is still valid.
+    prompt_tokens, completion_tokens = (
+        count if type(count) is int and 0 <= count < 2**31 else 0
+        for count in map(counts.get, ("prompt_tokens", "completion_tokens"))
     )
+    served = Served(
+        prompt="",
+        model=shown(str(said.get("model") or "")),
+        revision=shown(str(said.get("system_fingerprint") or "")),
+        seed=0,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        latency=0.0,
+        finish_reason=reason,
+    )
+    return Answer(text=whole(content), served=served)
 
 
 def whole(text: str) -> str:
@@ -247,10 +208,7 @@ def shown(text: str) -> str:
 
 
 def root_of(error: BaseException) -> str:
-    """Return the root cause of a network error, in words."""
-    words = str(error) or type(error).__name__
-    seen: BaseException | None = error
-    while seen := seen.__cause__ or seen.__context__:
-        if isinstance(seen, OSError):
-            words = str(seen) or words
-    return words
+    """Return the root cause of a network error, in words: "[Errno 111] Connect call failed"."""
+    while (cause := error.__cause__ or error.__context__) and str(cause):
+        error = cause
+    return str(error) or type(error).__name__

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pairwright.schemas.errors import ServerError
-from pairwright.tasks.serving.chat import RefusedQuestionError
-from pairwright.tasks.serving.connection import Completion, Connection, FaultError, Pace
+from pairwright.tasks.serving.chat import Answer, RefusedQuestionError
+from pairwright.tasks.serving.connection import Connection, FaultError, Pace
 
 log = logging.getLogger(__name__)
 DOUBTFUL = 3  # consecutive faults after which a reachable endpoint also rests
@@ -61,11 +61,6 @@ class Endpoint:
     failed_at: float = 0.0
     rests_until: float = 0.0
 
-    def is_free(self, now: float) -> bool:
-        """Return whether one more request may begin; a doubtful endpoint gets a single one."""
-        most = 1 if self.streak >= DOUBTFUL else self.limiter.limit
-        return self.rests_until <= now and self.limiter.under_way < most
-
 
 class Endpoints:
     """Endpoints of one client."""
@@ -101,7 +96,7 @@ class Endpoints:
                 self._assign()
             raise
 
-    async def post(self, endpoint: Endpoint, body: dict[str, object], request: int) -> Completion:
+    async def post(self, endpoint: Endpoint, body: dict[str, object], request: int) -> Answer:
         """Send a request to a taken endpoint and update its state; ``request``: the request's number.
 
         Raises as ``Connection.post``, and ``ServerError`` also where no endpoint has answered for too long.
@@ -194,9 +189,11 @@ class Endpoints:
             self._timer = asyncio.get_running_loop().call_later(min(resting) + 0.001, self._assign)
 
     def _least_loaded(self, now: float) -> Endpoint | None:
+        """Return an endpoint at which one more request may begin; a doubtful one gets a single request."""
         if sum(endpoint.limiter.under_way for endpoint in self.all) >= self._most:
             return None
-        free = [endpoint for endpoint in self.all if endpoint.is_free(now)]
+        limits = {one: 1 if one.streak >= DOUBTFUL else one.limiter.limit for one in self.all if one.rests_until <= now}
+        free = [endpoint for endpoint, limit in limits.items() if endpoint.limiter.under_way < limit]
         random.shuffle(free)  # clients should not all start with the first endpoint
         return min(free, key=lambda endpoint: endpoint.limiter.under_way / endpoint.limiter.limit, default=None)
 
@@ -205,4 +202,4 @@ class Endpoints:
         if self._timer:
             self._timer.cancel()
         for endpoint in self.all:
-            await endpoint.connection.close()
+            await endpoint.connection.http.aclose()

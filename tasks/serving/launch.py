@@ -16,9 +16,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import Self
@@ -27,27 +25,14 @@ from urllib.error import HTTPError
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving import guard
-from pairwright.tasks.serving.memory import divide, gpu_memory, read_needs
+from pairwright.tasks.serving.memory import gpu_memory
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
 DRAIN_SECONDS = 15  # time in which vLLM finishes its requests at the end
 GRACE_SECONDS = DRAIN_SECONDS + 30  # time from SIGTERM to SIGKILL; vLLM has drained and freed its GPU by then
-VERSION_SECONDS = 120  # vLLM imports PyTorch before it prints its version
-OLDEST = (0, 11)  # older ones ignore ``structured_outputs``
-LIMITS_OF_TEXT = (0, 12)  # older ones exit at ``--limit-mm-per-prompt`` for text models
-DRAINS = (0, 18)  # older ones lack ``--shutdown-timeout``
-NEWEST = (99, 0)
-SOURCE = re.compile(r"^(?:\([^)]*\) ?)?(?:(?:ERROR|CRITICAL|WARNING|INFO) [\d :-]+\[[^\]]*\] ?)?")
-"""Prefix of a line in vLLM's log: "(EngineCore_0 pid=7) ERROR 11-23 12:00:00 [core.py:700]"."""
-MATTERS = (
-    re.compile(
-        "No available memory for the cache|CUDA out of memory|KV cache is needed|unrecognized arg|^Value error, "
-    ),
-    re.compile(r"^(?:[\w.]*(?:Error|Exception)|[\w. ]+: error): (?!.*root cause above|WorkerProc init)"),
-    re.compile(r"\S"),
-)
-"""Lines with the cause of vLLM's end, the most specific first; worker processes only report failures of others."""
+CAUSE = re.compile(r"(?:[\w. ]*(?:Error|Exception|error): |Value error, )(?!.*(?:root cause above|WorkerProc init)).*")
+"""Cause of vLLM's end in its log; worker processes only report failures of others."""
 QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_COLOR": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # variables of the project's own environment, not for vLLM
@@ -86,14 +71,8 @@ class Servers:
         running = self._running
         if running is None or _started_as(running.chat) != _started_as(chat) or not _serves(running):
             check_launch(chat, field)
-            version = ask_version(chat.launch.command)
-            if version < OLDEST:
-                raise ConfigError(
-                    f"{field}.launch.command: vLLM {'.'.join(map(str, version))} lacks structured outputs; install "
-                    f"{'.'.join(map(str, OLDEST))} or newer"
-                )
             self.stop()
-            running = self._running = _launch(chat, self._logs, version)
+            running = self._running = _launch(chat, self._logs)
             if error := _wait(running):
                 self.stop()
                 raise ServerError(f"{field}: {error}")
@@ -130,75 +109,41 @@ def check_launch(chat: ChatConfig, field: str) -> None:
         )
 
 
-@cache
-def ask_version(command: tuple[str, ...]) -> tuple[int, int]:
-    """Return the first two numbers of vLLM's version, the newest if unknown."""
-    try:
-        said = subprocess.run(  # noqa: S603 - the command is the profile's
-            [*command, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=VERSION_SECONDS,
-            env=_environment(command),
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError) as error:
-        said = str(error)
-    if found := re.search(r"^v?(\d+)\.(\d+)", said, re.MULTILINE):
-        return int(found[1]), int(found[2])
-    _log.warning("%s --version prints no version; assuming a new one", shlex.join(command))
-    return NEWEST
-
-
-def _environment(command: Sequence[str]) -> dict[str, str]:
-    """Return vLLM's environment: its own programs (``ninja``) first on the PATH, GPUs numbered as by nvidia-smi."""
-    kept = {name: value for name, value in os.environ.items() if name not in OURS}
-    own = Path(shutil.which(command[0]) or "").resolve().parent
-    return {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        **kept,
-        **QUIET,
-        "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-    }
-
-
-def vllm_command(chat: ChatConfig, port: int, version: tuple[int, int] = NEWEST) -> list[str]:
-    """Return vLLM's command line; the profile's own flags come last and win."""
+def vllm_command(chat: ChatConfig, port: int) -> list[str]:
+    """Return the command line of vLLM 0.18 or newer; the profile's own flags come last and win."""
     launch = chat.launch
-    limits = launch.max_images > 0 or version >= LIMITS_OF_TEXT
+    shared = launch.tensor_parallel
+    copies = launch.data_parallel or max(1, len(gpu_memory()) // shared)
     return [
         *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory_utilization)),
-        *_share_gpus(chat),
-        *(("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})) if limits else ()),
+        *(("--tensor-parallel-size", str(shared)) if shared > 1 else ()),
+        *(("--data-parallel-size", str(copies)) if copies > 1 else ()),
+        *("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})),
         # vLLM reserves memory for the processor's largest image.
         *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),
         "--enable-prefix-caching",  # prompts share prefixes
         # A checkpoint's generation_config.json may have top_k 1 (Qwen2-VL's), which disables seed and temperature.
-        *("--generation-config", "vllm", "--disable-uvicorn-access-log"),
-        *(("--shutdown-timeout", str(DRAIN_SECONDS)) if version >= DRAINS else ()),
+        *("--generation-config", "vllm", "--disable-uvicorn-access-log", "--shutdown-timeout", str(DRAIN_SECONDS)),
         *(("--revision", chat.revision) if chat.revision and not Path(chat.model).exists() else ()),
         *launch.flags,
     ]
 
 
-def _share_gpus(chat: ChatConfig) -> tuple[str, ...]:
-    try:
-        needs = read_needs(chat)
-    except ValueError:
-        needs = None
-    shared, copies = divide(chat.launch, needs, gpu_memory())
-    return (
-        *(("--tensor-parallel-size", str(shared)) if shared > 1 else ()),
-        *(("--data-parallel-size", str(copies)) if copies > 1 else ()),
-    )
-
-
-def _launch(chat: ChatConfig, logs: Path, version: tuple[int, int]) -> _Running:
-    port = free_port()
-    command = vllm_command(chat, port, version)
+def _launch(chat: ChatConfig, logs: Path) -> _Running:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = vllm_command(chat, port)
+    own = Path(shutil.which(command[0]) or "").resolve().parent  # with its own programs (ninja)
+    environment = {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # GPUs are numbered as by nvidia-smi
+        **{name: value for name, value in os.environ.items() if name not in OURS},
+        **QUIET,
+        **({} if chat.launch.download else OFFLINE),
+        "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"vllm-{re.sub(r'[^A-Za-z0-9._-]+', '-', chat.model).strip('-')}.log"
     _log.info("starting vLLM with %s; its log: %s", chat.model, log)
@@ -210,17 +155,10 @@ def _launch(chat: ChatConfig, logs: Path, version: tuple[int, int]) -> _Running:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**_environment(command), **({} if chat.launch.download else OFFLINE)},
+            env=environment,
             start_new_session=True,
         )
     return _Running(chat, port, log, guarded)
-
-
-def free_port() -> int:
-    """Return a currently free port."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def _wait(running: _Running) -> str:
@@ -240,10 +178,10 @@ def _wait(running: _Running) -> str:
 
 
 def find_cause(log: str) -> str:
-    """Return the log line with the most specific cause of vLLM's end."""
-    lines = [SOURCE.sub("", line).strip() for line in log.splitlines()[1:]]  # without the command
-    told = next((told for pattern in MATTERS if (told := [line for line in lines if pattern.search(line)])), [""])
-    return told[-1][:500] or "its log is empty"
+    """Return the last cause in vLLM's log, without the line's prefix, or else its last line."""
+    lines = [line.strip() for line in log.splitlines()[1:] if line.strip()]  # without the command
+    causes = [found[0].strip() for line in lines if (found := CAUSE.search(line))]
+    return [*lines[-1:], *causes][-1][:500] if lines else "its log is empty"
 
 
 def _serves(running: _Running) -> bool:

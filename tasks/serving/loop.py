@@ -13,6 +13,31 @@ _STARTING = threading.Lock()
 _LONGEST_END_S = 5.0
 
 
+@lru_cache(maxsize=1)
+def _start() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    # A daemon: otherwise worker processes would wait for it at exit.
+    thread = threading.Thread(target=loop.run_forever, name="served models", daemon=True)
+    thread.start()
+
+    async def cancel_all() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def stop() -> None:
+        """Cancel running tasks, so that the interpreter exits cleanly."""
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(_LONGEST_END_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_LONGEST_END_S)
+        loop.close()
+
+    atexit.register(stop)
+    return loop
+
+
 def background() -> asyncio.AbstractEventLoop:
     """Return the running loop, started at the first call and stopped with the process."""
     with _STARTING:
@@ -22,29 +47,3 @@ def background() -> asyncio.AbstractEventLoop:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the loop and return its result; must not be called on the loop itself."""
     return asyncio.run_coroutine_threadsafe(coroutine, background()).result()
-
-
-@lru_cache(maxsize=1)
-def _start() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    # A daemon: otherwise worker processes would wait for it at exit.
-    thread = threading.Thread(target=loop.run_forever, name="served models", daemon=True)
-    thread.start()
-    atexit.register(_stop, loop, thread)
-    return loop
-
-
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """Cancel running tasks, so that the interpreter exits cleanly."""
-
-    async def cancel_all() -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-    with suppress(TimeoutError):
-        asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(_LONGEST_END_S)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(_LONGEST_END_S)
-    loop.close()

@@ -1,92 +1,22 @@
-"""Compare a model's needs under vLLM with the memory of this machine's GPUs, before anything starts.
+"""Memory of this machine's GPUs and size of a model's weights, before anything is loaded.
 
-Reads ``config.json`` and the index of the weights, from a folder or the Hub's local cache, and runs ``nvidia-smi``;
-fetches nothing. vLLM refuses to start where the weights, its work space, and the key-value cache of one sequence of
-``max_model_len`` tokens exceed its share of a GPU. Needs only the standard library and the Hub's client.
+Reads ``config.json`` and the index of the weights, and runs ``nvidia-smi``. Needs only the standard library.
 """
 
 import csv
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, cast
-
-from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.writing import ChatConfig, LaunchConfig
+from typing import Any, cast
 
 GB = 1e9
 MARGIN = 3 * 10**9  # bytes of each GPU for CUDA's context and graphs, activations of a full batch, and its images
-ELEMENT = 2  # bytes of a number in the cache: vLLM computes in 16 bits, whatever the weights have
-FOUR_BITS = 0.42  # size of a 4-bit checkpoint relative to 16 bits: Qwen2-VL-7B's; larger models' is nearer to 0.26
 UNCHECKED = "memory not checked: "
-MAX_UTILIZATION = 0.95
-SHORTEST = 2048  # tokens of two images and an answer
-SMALLEST, SMALLEST_GB = "gpu-24", 12  # the least demanding profile, and a sufficient GPU memory
-DIVIDING = {f"--{kind}-parallel-size" for kind in ("tensor", "data", "pipeline")} | {"-tp", "-dp", "-pp"}
-"""vLLM's flags for several GPUs."""
-CHANGING = DIVIDING | {"-q", "--quantization", "--cpu-offload-gb", "--kv-cache-dtype", "--dtype"}
-"""Flags that invalidate this estimate."""
 INDEX = "model.safetensors.index.json"
 ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
 ASK_SECONDS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """Memory of a model in bytes, and its divisibility."""
-
-    weights: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    groups: int  # quantization groups in a row of the widest layer; its width without quantization
-    quantized: bool
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any], weights: int) -> Self:
-        """Return the needs given by ``config.json`` and the weights' size; ``ValueError`` for missing fields."""
-        text: Mapping[str, Any] = config.get("text_config") or config
-        quantization: Mapping[str, Any] = config.get("quantization_config") or text.get("quantization_config") or {}
-        dtype = text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype")
-        try:
-            heads = int(text["num_attention_heads"])
-            return cls(
-                weights=weights // 2 if dtype == "float32" else weights,
-                layers=int(text["num_hidden_layers"]),
-                heads=heads,
-                kv_heads=int(text.get("num_key_value_heads") or heads),
-                head_dim=int(text.get("head_dim") or int(text["hidden_size"]) // heads),
-                groups=int(text["intermediate_size"]) // max(1, int(quantization.get("group_size") or 1)),
-                quantized=bool(quantization),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"config.json lacks the sizes of the cache ({error!r})") from error
-
-    def cache(self, tokens: int, gpus: int = 1) -> int:
-        """Return the bytes of the key-value cache on each GPU, which holds at least one head."""
-        return 2 * self.layers * max(1, self.kv_heads // gpus) * self.head_dim * ELEMENT * tokens
-
-    def on_each(self, tokens: int, gpus: int = 1) -> int:
-        """Return the bytes needed on each of the GPUs that share the model."""
-        return self.weights // gpus + self.cache(tokens, gpus) + MARGIN
-
-    def divides(self, gpus: int) -> bool:
-        """Return whether so many GPUs can share it: whole heads and whole groups for each."""
-        return self.heads % gpus == 0 and self.groups % gpus == 0
-
-
-def read_needs(chat: ChatConfig) -> Needs:
-    """Return the needs of a local model; ``ValueError`` names what is unknown."""
-    if changing := _names(chat.launch) & CHANGING:
-        raise ValueError(f"launch.flags has {min(changing)}, which changes the estimate")
-    folder = _find_folder(chat)
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"{chat.model} is not on this machine")
-    return Needs.of(*read_model(folder))
 
 
 def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
@@ -104,19 +34,6 @@ def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
     return cast("Mapping[str, Any]", config), weights
 
 
-def _names(launch: LaunchConfig) -> set[str]:
-    return {flag.partition("=")[0] for flag in launch.flags}
-
-
-def _find_folder(chat: ChatConfig) -> Path:
-    if (local := Path(chat.model).expanduser()).is_dir():
-        return local
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(chat.model, "config.json", revision=chat.revision or None)
-    return Path(found).parent if isinstance(found, str) else local
-
-
 def gpu_memory() -> tuple[int, ...]:
     """Return the bytes of each GPU in ``CUDA_VISIBLE_DEVICES``, by default of all."""
     try:
@@ -127,79 +44,3 @@ def gpu_memory() -> tuple[int, ...]:
     names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(index for index, _, _ in rows)).split(",")
     named = [name.strip() for name in names if name.strip()]
     return tuple(size for name in named for index, uuid, size in rows if name == index or uuid.startswith(name))
-
-
-def divide(launch: LaunchConfig, needs: Needs | None, gpus: Sequence[int]) -> tuple[int, int]:
-    """Return how many GPUs share a model, and the number of copies.
-
-    Defaults: one GPU where it suffices, else all that can share the model; copies for the others.
-    """
-    if _names(launch) & DIVIDING:
-        return 1, 1
-    count, shared = max(1, len(gpus)), launch.tensor_parallel
-    if not shared:
-        free = max(1, count // (launch.data_parallel or 1))
-        able = [number for number in range(1, free + 1) if count % number == 0 and (not needs or needs.divides(number))]
-        alone = needs and gpus and needs.on_each(launch.max_model_len) <= launch.gpu_memory_utilization * min(gpus)
-        shared = 1 if alone or not able else able[-1]
-    return shared, launch.data_parallel or max(1, count // shared)
-
-
-def check_memory(chat: ChatConfig, field: str) -> str:
-    """Return a model's needs in words, or (``UNCHECKED``) why they are unknown.
-
-    Raises ``ConfigError`` where it does not fit, with settings that do.
-    """
-    gpus, launch = gpu_memory(), chat.launch
-    if not gpus:
-        return f"{UNCHECKED}nvidia-smi names no GPU"
-    try:
-        needs = read_needs(chat)
-    except ValueError as unknown:
-        return f"{UNCHECKED}{unknown}"
-    shared, copies = divide(launch, needs, gpus)
-    if shared * copies > len(gpus):
-        raise ConfigError(
-            f"{field}.launch: tensor_parallel {shared} x data_parallel {copies} needs {shared * copies} GPUs, of "
-            f"{len(gpus)}; set either to 0 to use the available ones"
-        )
-    if not needs.divides(shared):
-        able = ", ".join(str(number) for number in range(1, 17) if needs.divides(number))
-        raise ConfigError(f"{field}.launch.tensor_parallel: {chat.model} can be shared by {able} GPUs, not by {shared}")
-    each, limit = needs.on_each(launch.max_model_len, shared), launch.gpu_memory_utilization * min(gpus)
-    said = (
-        f"{chat.model} needs {each / GB:.1f} GB of each of {shared} GPU{'s' * (shared > 1)} (weights "
-        f"{needs.weights / shared / GB:.1f}, cache of {launch.max_model_len} tokens "
-        f"{needs.cache(launch.max_model_len, shared) / GB:.1f}, {MARGIN / GB:.0f} overhead), of {limit / GB:.1f} "
-        f"({launch.gpu_memory_utilization:g} of {min(gpus) / GB:.1f})"
-    )
-    if each <= limit:
-        return said
-    advice = "; ".join(_settings_that_fit(needs, launch, gpus, field)) or "take a smaller model"
-    raise ConfigError(f"{field}: {said}. Use one of: {advice}")
-
-
-def _settings_that_fit(needs: Needs, launch: LaunchConfig, gpus: Sequence[int], field: str) -> Iterator[str]:
-    least, limit = min(gpus), launch.gpu_memory_utilization * min(gpus)
-    shared, _ = divide(launch, needs, gpus)
-
-    def fits(tokens: int, number: int, size: float) -> bool:
-        return needs.divides(number) and needs.on_each(tokens, number) <= size
-
-    for number in range(1, len(gpus) + 1):
-        if fits(launch.max_model_len, number, limit):
-            yield f"--set {field}.launch.tensor_parallel={number} --set {field}.launch.data_parallel=0"
-            break
-    for tokens in range(launch.max_model_len // 1024 * 1024, SHORTEST - 1, -1024):
-        if fits(tokens, shared, limit):
-            yield f"--set {field}.launch.max_model_len={tokens}"
-            break
-    if launch.gpu_memory_utilization < MAX_UTILIZATION and fits(launch.max_model_len, shared, MAX_UTILIZATION * least):
-        yield f"--set {field}.launch.gpu_memory_utilization={MAX_UTILIZATION}"
-    small = int(needs.weights * FOUR_BITS)
-    if not needs.quantized and small // shared + needs.cache(launch.max_model_len, shared) + MARGIN <= limit:
-        yield f"a 4-bit checkpoint of it (AWQ or GPTQ; {small / GB:.0f} GB at most) as {field}.model"
-    if least < max(gpus) and fits(launch.max_model_len, 1, launch.gpu_memory_utilization * max(gpus)):
-        yield "CUDA_VISIBLE_DEVICES with the larger GPUs alone"
-    if least >= SMALLEST_GB * GB:
-        yield f"--profile {SMALLEST}"

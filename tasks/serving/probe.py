@@ -4,7 +4,8 @@ The result is written into the configuration, on record and fixed for the build.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pairwright.schemas.errors import ConfigError, ServerError
@@ -13,7 +14,6 @@ from pairwright.schemas.writing import ChatConfig, Structured
 from pairwright.tasks.serving.chat import REFUSED, Grammar, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.client import Client
 from pairwright.tasks.serving.connection import PACE, FaultError, Pace
-from pairwright.tasks.serving.keys import load_key
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.serving.loop import run
 from pairwright.tasks.store.images import encode_png
@@ -71,9 +71,17 @@ def _check_whole(model: str, field: str) -> None:
 
 
 async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:
-    load_key(chat.key, field=field)  # here the message names the field
-    names = {url: await _names(chat, url, pace) for url in chat.endpoint}
-    chat = chat.model_copy(update={"model": _model(names, chat, field)})
+    model = chat.model
+    for url in chat.endpoint:
+        async with _open(chat, url, pace) as client:
+            names = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
+        listed = ", ".join(names[:SHOWN]) or "none"
+        if not model and len(names) != 1:
+            raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed}")
+        model = model or names[0]
+        if model not in names:
+            raise ConfigError(f'{field}.model: {url} does not serve "{model}"; it serves {listed}')
+    chat = chat.model_copy(update={"model": model})
     for url in chat.endpoint if images else ():
         await _show(chat, url, images, field=field, pace=pace)
     if chat.structured_output != "auto":
@@ -84,27 +92,20 @@ async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> Cha
     return chat.model_copy(update={"structured_output": "none"})
 
 
-async def _names(chat: ChatConfig, url: str, pace: Pace) -> tuple[str, ...]:
-    client = _client(chat, url, "none", pace)
+@asynccontextmanager
+async def _open(chat: ChatConfig, url: str, pace: Pace, kind: Structured = "none") -> AsyncGenerator[Client]:
+    """Open a client of one server with little patience; its faults become ``ServerError``."""
+    waits = {"max_attempts": min(TRIES, chat.max_attempts), "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S)}
+    waits |= {"patience_seconds": min(chat.patience_seconds, PATIENCE_S)}
+    client = Client(chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace)
     try:
-        return tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
+        yield client
     except FaultError as fault:
         raise ServerError(f"{url}: {fault}: {fault.advice}") from None
+    except UnansweredError as error:
+        raise ServerError(f"{url}: {error}") from None
     finally:
         await client.endpoints.close()
-
-
-def _model(served: Mapping[str, tuple[str, ...]], chat: ChatConfig, field: str) -> str:
-    listed = {url: ", ".join(names[:SHOWN]) or "none" for url, names in served.items()}
-    for url, names in served.items():
-        if chat.model and chat.model not in names:
-            raise ConfigError(f'{field}.model: {url} does not serve "{chat.model}"; it serves {listed[url]}')
-        if not chat.model and len(names) != 1:
-            raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed[url]}")
-    if not chat.model and len(set(served.values())) > 1:
-        each = "; ".join(f"{url} serves {names}" for url, names in listed.items())
-        raise ConfigError(f"{field}.endpoint: the servers must serve the same model, but {each}")
-    return chat.model or next(iter(served.values()))[0]
 
 
 async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pace) -> None:
@@ -114,7 +115,8 @@ async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pa
     picture = encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))
     question = Question(prompt="probe", text=LOOK, images=(picture,) * images, max_tokens=8, temperature=0)
     try:
-        await _ask(_client(chat, url, "none", pace), question)
+        async with _open(chat, url, pace) as client:
+            await client.ask(question)
     except RefusedQuestionError as refused:
         if refused.reason == REFUSED:  # other refusals mean that it saw them
             raise ConfigError(
@@ -128,21 +130,7 @@ async def _obeys(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> bo
     """Return whether an answer has the required form; servers ignore or refuse unknown options."""
     question = Question(prompt="probe", text="Say hello.", max_tokens=64, temperature=0, grammar=FORM)
     try:
-        return KINDS[kind](await _ask(_client(chat, url, kind, pace), question))
+        async with _open(chat, url, pace, kind) as client:
+            return KINDS[kind]((await client.ask(question)).text)
     except (RefusedQuestionError, ValueError, RecursionError):
         return False
-
-
-def _client(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> Client:
-    waits = {"max_attempts": min(TRIES, chat.max_attempts), "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S)}
-    waits |= {"patience_seconds": min(chat.patience_seconds, PATIENCE_S)}
-    return Client(chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace)
-
-
-async def _ask(client: Client, question: Question) -> str:
-    try:
-        return (await client.ask(question)).text
-    except UnansweredError as error:
-        raise ServerError(f"{client.endpoints.all[0].connection.url}: {error.reason}: {error.detail}") from None
-    finally:
-        await client.endpoints.close()

@@ -71,9 +71,13 @@ def as_data(text: str, *, most: int = MOST) -> str:
     Idempotent.
     """
     text = text[: 8 * most]  # the rest would be cut anyway
-    while (after := _cut(" ".join(_stripped(text).split()), most)) != text:
+    while True:
+        after = " ".join(_stripped(text).split())
+        if len(after) > most:
+            after = after[:most].rpartition(" ")[0] or after[:most]
+        if after == text:
+            return text
         text = after
-    return text
 
 
 def within_quotes(text: str, *, most: int = MOST) -> str:
@@ -84,12 +88,6 @@ def within_quotes(text: str, *, most: int = MOST) -> str:
 def quoted(text: str, *, most: int = MOST) -> str:
     """Return data in double quotes, which it cannot end."""
     return f'"{within_quotes(text, most=most)}"'
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    return text[:most].rpartition(" ")[0] or text[:most]
 
 
 def _stripped(text: str) -> str:

@@ -19,7 +19,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.chat import IMAGE, Grammar, Question
 from pairwright.tasks.serving.connection import whole
-from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, is_plain
+from pairwright.tasks.store.images import decode_rgb, encode_png, is_plain
 
 VERSION = 1  # raise when the same question is asked in another way
 UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -102,7 +102,15 @@ def image_url(data: bytes, pixels: int) -> str:
         height, width = rgb.shape[:2]
         size = _fitting(width, height, pixels)
         if size != (width, height) or not is_plain(data):
-            data = _encoded(rgb, size)
+            image = Image.fromarray(rgb)
+            if image.size != size:
+                image = image.resize(size, Image.Resampling.LANCZOS)
+            if image.width * image.height <= SMALL or image.getcolors(FEW_COLOURS):
+                data = encode_png(np.asarray(image))
+            else:
+                sink = io.BytesIO()
+                image.save(sink, format="JPEG", quality=95, subsampling=0)
+                data = sink.getvalue()
     kind = "jpeg" if data.startswith(b"\xff\xd8") else "png" if data.startswith(b"\x89PNG") else "webp"
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
@@ -114,14 +122,3 @@ def _fitting(width: int, height: int, pixels: int) -> tuple[int, int]:
     short = max(SHORTEST, int(short * scale))
     long = max(SHORTEST, min(int(long * scale), pixels // short, ELONGATED * short, LONGEST))
     return (short, long) if width <= height else (long, short)
-
-
-def _encoded(rgb: RGB, size: tuple[int, int]) -> bytes:
-    image = Image.fromarray(rgb)
-    if image.size != size:
-        image = image.resize(size, Image.Resampling.LANCZOS)
-    if image.width * image.height <= SMALL or image.getcolors(FEW_COLOURS):
-        return encode_png(np.asarray(image))
-    sink = io.BytesIO()
-    image.save(sink, format="JPEG", quality=95, subsampling=0)
-    return sink.getvalue()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.read_entry import RefusedEntryError, is_unicode, shown_name
+from pairwright.tasks.sources.reader import RefusedEntryError, is_unicode, shown_name
 
 T = TypeVar("T")
 Record = Mapping[str, Any]
@@ -64,11 +64,9 @@ def clean_text(text: str) -> str:
 
 def choose_splits(address: str | Path, wanted: Sequence[str], there: Sequence[str]) -> list[str]:
     """Return the splits to read, in the source's own order; ``SourceError`` if a requested one is missing."""
-    if unknown := sorted(set(wanted) - set(there)):
-        raise SourceError(
-            f"{address}: reading.splits has unknown {', '.join(map(repr, unknown))}; choose from: "
-            f"{', '.join(map(shown_name, there)) or 'none'}"
-        )
+    if unknown := ", ".join(map(repr, sorted(set(wanted) - set(there)))):
+        known = ", ".join(map(shown_name, there)) or "none"
+        raise SourceError(f"{address}: reading.splits has unknown {unknown}; choose from: {known}")
     return [name for name in there if not wanted or name in wanted]
 
 

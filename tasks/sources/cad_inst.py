@@ -28,10 +28,9 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, Turn, make_key
 from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, read_lines
 from pairwright.tasks.sources.layouts import Entry, Listed, make_item, read_item
-from pairwright.tasks.sources.open_table import need
-from pairwright.tasks.sources.read_entry import RefusedEntryError, check_path, is_unicode, read_one, shown_name
-from pairwright.tasks.sources.reader import Given, Read, Reader
-from pairwright.tasks.sources.tables import image_folder, list_rows, read_rows
+from pairwright.tasks.sources.read_entry import check_path
+from pairwright.tasks.sources.reader import Given, Read, Reader, RefusedEntryError, is_unicode, read_one, shown_name
+from pairwright.tasks.sources.tables import image_folder, list_rows, need, read_rows
 from pairwright.tasks.texts.comparisons import Comparison, read_comparison
 
 log = logging.getLogger(__name__)
@@ -51,21 +50,19 @@ _LITERAL = re.compile(
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the records; ``SourceError`` if there is none, or none of their images is found."""
     folder = image_folder(config)
+    hint = "name the folder of their relative paths with --set reading.images=FOLDER"
     if not folder:
-        raise SourceError(f"{config.path}: has no images; name their folder with --set reading.images=FOLDER")
+        raise SourceError(f"{config.path}: has no images; {hint}")
     count, found = 0, False
-    for name, make in islice(_entries(config, limit), limit):
-        item = make_item("cad-inst", Path(folder), name, make)
+    for listed in islice(_entries(config, limit), limit):
+        item = make_item("cad-inst", Path(folder), *listed)
         count += 1
         found = found or any(size >= 0 for _, size, _ in json.loads(item.locator).get("images", ()))
         yield item
     if not count and limit != 0:
         raise SourceError(f"{config.path}: holds no records of CaD-Inst")
     if not found and limit != 0:
-        raise SourceError(
-            f"{config.path}: none of its images is in {folder}; "
-            "name the folder of their relative paths with --set reading.images=FOLDER"
-        )
+        raise SourceError(f"{config.path}: none of its images is in {folder}; {hint}")
     log.info("%s: listed %d records", shown_name(config.path), count)
 
 
@@ -73,45 +70,53 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
     """Yield the pair of each record with its images and its comparison, or why there is none."""
     folder = Path(image_folder(config)).resolve()
     for item in items:
-        yield from read_one(item, partial(_read, item, folder, config))
+        yield from read_one(item, _read, folder, config)
 
 
 def _read(item: ItemRow, folder: Path, config: SourceConfig) -> list[Given]:
     rows = read_item(item, folder, config)
-    turns = [Turn(role=role, text=text) for role, text in json.loads(item.locator)["turns"]]
-    return [*rows, _comparison(item, rows[-1].key, turns)]
+    pair = rows[-1].key
+    turns = tuple(Turn(role=role, text=text) for role, text in json.loads(item.locator)["turns"])
+    text = next(turn.text for turn in turns if turn.role == "assistant")
+    read = read_comparison(text)
+    parts = read if isinstance(read, Comparison) else Comparison((), ())
+    comparison = ComparisonRow(
+        key=make_key("comparison", pair, *(part for turn in turns for part in (turn.role, turn.text))),
+        source_key=item.key,
+        subject=pair,
+        text=text,
+        commonalities=parts.commonalities,
+        differences=tuple(one.text for one in parts.differences),
+        axes=tuple(", ".join(one.axes) for one in parts.differences),
+        conversation=turns,
+        model="CaD-Inst",
+    )
+    return [*rows, comparison]
 
 
 def _entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
-    paths = _json_files(config.path)
-    if not paths:
-        yield from _table_entries(config, limit)
-    elif config.reading.splits:
+    """Yield the records of the JSON files of a local source without tables, or else of its tables."""
+    source, paths = Path(config.path), list[Path]()
+    if "://" not in config.path and source.suffix.lower() in ENDINGS:
+        paths = [source]
+    elif "://" not in config.path and not any(source.rglob("*.parquet")):
+        paths = sorted(one for one in source.glob("*") if one.suffix.lower() in ENDINGS and one.name[0] != ".")
+    if paths and config.reading.splits:
         raise SourceError(f"{config.path}: reading.splits: JSON files have no splits; leave it empty")
     for path in paths:
         records = (line for _, line in read_lines(path)) if path.suffix == ".jsonl" else load_json(path, list)
         for number, record in enumerate(records):
-            yield f"{path.name}#{number}", partial(_entry, record)
-
-
-def _json_files(source: str) -> list[Path]:
-    """Return the JSON files of a local source without tables; none: it consists of tables."""
-    path = Path(source)
-    if "://" in source or path.suffix.lower() in ENDINGS:
-        return [path] if "://" not in source else []
-    found = sorted(one for one in path.glob("*") if one.suffix.lower() in ENDINGS and one.name[0] != ".")
-    return [] if found and any(path.rglob("*.parquet")) else found
-
-
-def _table_entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
+            yield f"{path.name}#{number}", partial(_entry, record), ""
+    if paths:
+        return
     items = list(list_rows(config, limit, choose=_choose))  # the file is one row group, read once
     for item, record in read_rows(items, config, choose=_choose):
         if isinstance(record, Failed):
             raise SourceError(f"{config.path}: {record.detail}: cannot be read")
         if isinstance(record, Dropped):
-            yield item.name, RefusedEntryError("damaged record", f"{record.reason}: {record.detail}")
+            yield item.name, RefusedEntryError("damaged record", f"{record.reason}: {record.detail}"), ""
         else:
-            yield item.name, partial(_entry, record)
+            yield item.name, partial(_entry, record), ""
 
 
 def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
@@ -121,13 +126,9 @@ def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
 
 def _entry(found: object) -> Entry:
     record = parse_record(found) if isinstance(found, bytes | None) else check_record(found)
-    return Entry(images=_paths(record), turns=read_turns(record))
-
-
-def _paths(record: dict[str, Any]) -> tuple[str, str]:
     match _value(record, "image"):
         case [str() as first, str() as second]:
-            return check_path(first), check_path(second)
+            return Entry(images=(check_path(first), check_path(second)), turns=read_turns(record))
         case _:
             raise RefusedEntryError("not two images")
 
@@ -175,23 +176,6 @@ def parse_literal(text: str) -> Any:
             return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
-
-
-def _comparison(item: ItemRow, pair: str, turns: Sequence[Turn]) -> ComparisonRow:
-    text = next(turn.text for turn in turns if turn.role == "assistant")
-    read = read_comparison(text)
-    parts = read if isinstance(read, Comparison) else Comparison((), ())
-    return ComparisonRow(
-        key=make_key("comparison", pair, *(part for turn in turns for part in (turn.role, turn.text))),
-        source_key=item.key,
-        subject=pair,
-        text=text,
-        commonalities=parts.commonalities,
-        differences=tuple(one.text for one in parts.differences),
-        axes=tuple(", ".join(one.axes) for one in parts.differences),
-        conversation=tuple(turns),
-        model="CaD-Inst",
-    )
 
 
 def _recognises(path: str) -> bool:

@@ -8,8 +8,8 @@ moved collection keeps its keys; names that begin with a dot are left out. Patte
 import glob
 import os
 import re
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -20,10 +20,13 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.read_entry import RefusedEntryError, shown_words
+from pairwright.tasks.sources.read_entry import EXTENSIONS
+from pairwright.tasks.sources.reader import RefusedEntryError, shown_words
 
 MAX_NAMES = 100_000
 """Maximum names that the braces of a pattern expand to."""
+LOOKED_AT = 1000
+"""Maximum names read to recognise a folder."""
 _WILD = re.compile(r"[*?\[{]")
 _INNERMOST = re.compile(r"\{([^{}]*,[^{}]*|\d{1,18}\.\.\d{1,18})\}")
 _STAMPS = (
@@ -31,20 +34,11 @@ _STAMPS = (
     *("LastModified", "last_modified", "updated", "modified", "created"),
 )
 """Names of the version mark in different file systems; the first present one is used."""
-_PACKAGES = {
-    "hf": "huggingface_hub", "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs",
-}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """One file as it was when it was listed."""
-
-    name: str
-    """Name relative to its place."""
-    size: int
-    stamp: str
-    """Time of change, or a remote store's version mark."""
+Seen = dict[str, Any]
+"""The ``size`` of a file and its ``stamp``: time of change, or a remote store's version mark."""
+UNSEEN: Seen = {"size": -1, "stamp": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,7 @@ class Place:
         """Return the file system's own path of a file."""
         return f"{self.root}/{name}" if self.root or self.is_local else name
 
-    def look(self, name: str, listed: dict[str, Any] | None = None) -> SourceFile:
+    def look(self, name: str, listed: Seen | None = None) -> Seen:
         """Return a file as it is now; ``RefusedEntryError`` if it is not one, or has changed since ``listed``."""
         with _refusing():
             info = self.system.info(self.path(name))
@@ -75,10 +69,10 @@ class Place:
         stamp = next((info[key] for key in _STAMPS if info.get(key)), "")
         # The same time is a number in a listing and a date for a single file.
         stamp = str(stamp.timestamp() if isinstance(stamp, datetime) else stamp)
-        file = SourceFile(name=name, size=int(info.get("size") or 0), stamp=stamp)
-        if listed and (file.size, file.stamp) != (listed["size"], listed["stamp"]):
+        seen = {"size": int(info.get("size") or 0), "stamp": stamp}
+        if listed and any(seen[key] != listed[key] for key in seen):
             raise RefusedEntryError("changed since it was listed")
-        return file
+        return seen
 
     def open(self, name: str, **options: Any) -> BinaryIO:
         """Open a file for random access reading; ``options`` are the file system's."""
@@ -87,26 +81,29 @@ class Place:
 
     def names(self, endings: tuple[str, ...]) -> list[str]:
         """Return the sorted names of the files; below a folder, those with one of these endings."""
+        cut = len(self.root)
         with reaching(self.address):
-            if not self.pattern:
-                below = walk_files(Path(self.root or "/")) if self.is_local else self.system.find(self.root)
-                names = (name if self.is_local else self._relative(name) for name in below)
-                return sorted(
-                    (name for name in names if name.lower().endswith(endings) and _is_shown(name)), key=os.fsencode
-                )
-            if self.system.isfile(self.path(self.pattern)):
+            if self.pattern and self.system.isfile(self.path(self.pattern)):
                 return [self.pattern]
-            return [name for pattern in expand_braces(self.pattern) for name in self._matches(pattern)]
+            if not self.pattern:
+                if self.is_local:
+                    below = list(walk_files(Path(self.root or "/")))
+                else:
+                    below = [path[cut:].lstrip("/") for path in self.system.find(self.root)]
+                return _sorted(name for name in below if name.lower().endswith(endings))
+            found: list[str] = []
+            for pattern in expand_braces(self.pattern):
+                if glob.has_magic(pattern):
+                    paths = self.system.glob(self.path(pattern), detail=True).items()
+                    found += _sorted(path[cut:].lstrip("/") for path, info in paths if info["type"] != "directory")
+                else:
+                    found.append(pattern)
+            return found
 
-    def _matches(self, pattern: str) -> list[str]:
-        if not glob.has_magic(pattern):
-            return [pattern]
-        found: dict[str, dict[str, Any]] = self.system.glob(self.path(pattern), detail=True)
-        names = (self._relative(path) for path, info in found.items() if info["type"] != "directory")
-        return sorted(filter(_is_shown, names), key=os.fsencode)
 
-    def _relative(self, path: str) -> str:
-        return path[len(self.root) :].lstrip("/")
+def _sorted(names: Iterable[str]) -> list[str]:
+    shown = (name for name in names if not any(part.startswith(".") for part in name.split("/")))
+    return sorted(shown, key=os.fsencode)
 
 
 def walk_files(root: Path) -> Iterator[str]:
@@ -128,20 +125,36 @@ def walk_files(root: Path) -> Iterator[str]:
         except OSError:
             yield folder
             continue
-        inner = {entry.name for entry in shown if _is_folder(entry)}
+        # A link to itself is no folder: only ``os.path`` says so without an error.
+        inner = {one.name for one in shown if (os.path.isdir(one.path) if one.is_symlink() else one.is_dir())}  # noqa: PTH112
         yield from (folder + entry.name for entry in shown if entry.name not in inner)
         stack.extend(sorted((f"{folder}{name}/" for name in inner), key=os.fsencode, reverse=True))
 
 
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
+def holds(path: str, endings: tuple[str, ...], *inside: str) -> bool:
+    """Return whether a path has one of these endings, or is a local folder of such files without images.
+
+    Names of folders ``inside`` it are read as well.
+    """
+    if "://" in path or not Path(path).is_dir():
+        return path.lower().endswith(endings)
+    names: list[str] = []
+    for place in (Path(path), *(Path(path, name) for name in inside)):
+        with suppress(OSError):
+            names += [entry.name.lower() for entry in islice(place.iterdir(), LOOKED_AT)]
+    return any(name.endswith(endings) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
 
 
-def _is_shown(name: str) -> bool:
-    return not any(part.startswith(".") for part in name.split("/"))
+def local_path(path: str, what: str) -> Path:
+    """Return a readable path on this machine; ``SourceError`` otherwise, with ``what`` it is the place of."""
+    if "://" in path:
+        raise SourceError(f"{path}: {what} must be on a local disk; copy or mount it and give the local path")
+    place = Path(path)
+    if not place.exists():
+        raise SourceError(f"{path}: no such file or folder; give the path of {what}")
+    if not os.access(place, os.R_OK | os.X_OK * place.is_dir()):
+        raise SourceError(f"{path}: permission denied; make it readable for this user")
+    return place
 
 
 def open_place(address: str) -> Place:
@@ -163,9 +176,7 @@ def reaching(address: str) -> Generator[None]:
     except SourceError:
         raise
     except Exception as error:
-        package = _PACKAGES.get(address.partition("://")[0])
-        hint = f"; install it: python -m pip install {package}" if package and isinstance(error, ImportError) else ""
-        raise SourceError(f"{address}: cannot be read: {shown_words(error)}{hint}") from error
+        raise SourceError(f"{address}: cannot be read: {shown_words(error)}") from error
 
 
 @contextmanager
@@ -191,14 +202,11 @@ def _expand(pattern: str) -> Iterator[str]:
     if found is None:
         yield pattern
         return
-    for choice in found[1].split(",") if "," in found[1] else _numbers(*found[1].split("..")):
+    choices: Iterable[str] = found[1].split(",")
+    if "," not in found[1]:  # a range, padded if one of its ends has a leading zero
+        ends = first, last = found[1].split("..")
+        width = max(map(len, ends)) if any(len(end) > 1 and end.startswith("0") for end in ends) else 1
+        step = 1 if int(first) <= int(last) else -1
+        choices = (str(number).zfill(width) for number in range(int(first), int(last) + step, step))
+    for choice in choices:
         yield from _expand(pattern[: found.start()] + choice + pattern[found.end() :])
-
-
-def _numbers(first: str, last: str) -> Iterator[str]:
-    """Yield the numbers of a range, padded if one of its ends has a leading zero."""
-    padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
-    width = max(len(first), len(last)) if padded else 1
-    step = 1 if int(first) <= int(last) else -1
-    for number in range(int(first), int(last) + step, step):
-        yield str(number).zfill(width)

@@ -11,47 +11,26 @@ An item's key hashes relative path, size and time of change, so that listing aga
 again. Unreadable files are listed too and end as dropped rows.
 """
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
-from pairwright.tasks.sources.find_files import walk_files
-from pairwright.tasks.sources.read_entry import (
-    EXTENSIONS,
-    About,
-    Picture,
-    RefusedEntryError,
-    list_item,
-    read_file,
-    read_image,
-    read_one,
-    shown_name,
-    size_and_time,
-)
-from pairwright.tasks.sources.reader import Read, Reader
+from pairwright.tasks.sources.find_files import local_path, walk_files
+from pairwright.tasks.sources.read_entry import EXTENSIONS, About, Picture, read_file, read_image, size_and_time
+from pairwright.tasks.sources.reader import Read, Reader, RefusedEntryError, list_item, locate, read_one, shown_name
 
 log = logging.getLogger(__name__)
 
 
 def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow]:
     """Yield the folder's images in order, at most ``limit``; ``SourceError`` if there is none."""
-    if "://" in config.path:
-        raise SourceError(
-            f"{config.path}: folders are read from local disks only; copy or mount it and give the local path"
-        )
-    root = Path(config.path)
+    root = local_path(config.path, "a folder of images")
     if not root.is_dir():
-        found = "is a file" if root.exists() else "no such folder"
-        raise SourceError(f"{root}: {found}; give a folder of images")
-    if not os.access(root, os.R_OK | os.X_OK):
-        raise SourceError(f"{root}: permission denied; make it readable for this user")
+        raise SourceError(f"{root}: is a file; give a folder of images")
     names = list(walk_files(root))
     images = sorted((name for name in names if name.lower().endswith((*EXTENSIONS, "/"))), key=os.fsencode)
     ignored = len(names) - len(images)
@@ -67,11 +46,11 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
     """Yield the image of each listed file, or the reason why there is none."""
     for item in items:
-        yield from read_one(item, partial(_read, item, config))
+        yield from read_one(item, _read, config)
 
 
 def _read(item: ItemRow, config: SourceConfig) -> list[ImageRow]:
-    place: dict[str, Any] = json.loads(item.locator)
+    place = locate(item)
     if place["path"].endswith("/"):
         raise RefusedEntryError("unreadable folder")
     data = read_file(Path(config.path, place["path"]), config.images, (place["size"], place["mtime_ns"]))

@@ -1,11 +1,10 @@
-"""Read data sets that are Parquet tables with their own columns.
+"""Read Parquet tables: data sets with columns of their own, and any table of images.
 
-LLaVA-ReCap, InstructPix2Pix, Scene-Difference, RLAIF-V-Dataset.
+LLaVA-ReCap, InstructPix2Pix, Scene-Difference, RLAIF-V-Dataset; then ``parquet``.
 """
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,21 +12,35 @@ import pyarrow as pa
 from pairwright.schemas.config import ReadingConfig
 from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
-from pairwright.tasks.sources.open_table import cells_of, need, only_cell
-from pairwright.tasks.sources.read_entry import About, RefusedEntryError, read_image, read_pair, shown_name
-from pairwright.tasks.sources.reader import Given
-from pairwright.tasks.sources.tables import TableRow, table_reader
+from pairwright.tasks.sources.find_files import holds
+from pairwright.tasks.sources.read_entry import About, read_image, read_pair
+from pairwright.tasks.sources.reader import Given, RefusedEntryError, shown_name
+from pairwright.tasks.sources.tables import (
+    BYTES,
+    Choose,
+    TableRow,
+    cells_of,
+    is_struct,
+    kinds_of,
+    need,
+    only_cell,
+    table_reader,
+    wrong_columns,
+)
 
 RLAIF_V_LICENCE = "CC-BY-NC-4.0"
 RLAIF_V_TEXTS = ("question", "chosen", "rejected")
 RLAIF_V_NOTES = ("ds_name", "origin_dataset", "idx")
-"""Columns with the origin of a row; not every release has all of them."""
+"""Columns with the origin of a row."""
 
 
-def _choose(
-    schema: pa.Schema, _: ReadingConfig, *, needed: Sequence[str], images: Sequence[str], more: Sequence[str] = ()
-) -> dict[str, str]:
-    return need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
+def _columns(*needed: str, images: Sequence[str], more: Sequence[str] = ()) -> Choose:
+    """Return a function that chooses the columns of a data set, with those ``more`` that not every release has."""
+
+    def choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
+        return need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
+
+    return choose
 
 
 def _read_captioned(row: TableRow) -> Iterable[Given]:
@@ -43,15 +56,15 @@ def _read_captioned(row: TableRow) -> Iterable[Given]:
 
 
 LLAVA_RECAP = table_reader(
-    partial(_choose, needed=("id", "conversations"), images=("image",)),
+    _columns("id", "conversations", images=("image",)),
     _read_captioned,
     kind="llava-recap",
     about="LLaVA-ReCap-CC3M: images with long captions, Parquet",
     example="llava-recap:hf://datasets/lmms-lab/LLaVA-ReCap-CC3M",
     details="""LLaVA-ReCap (lmms-lab/LLaVA-ReCap-CC3M and its like): Parquet with an image and a conversation.
 
-Reads one row into an ImageRow with the first answer of the conversation as caption; the question is left out. A row
-without an answer is dropped. The images come from the web pages that CC3M lists, so no licence is known.""",
+Reads one row into an ImageRow with the first answer of the conversation as caption. No licence of the images is known.
+""",
 )
 
 
@@ -67,9 +80,7 @@ def _read_edit(row: TableRow) -> Iterable[Given]:
 
 
 INSTRUCTPIX2PIX = table_reader(
-    partial(
-        _choose, needed=("original_prompt", "edit_prompt", "edited_prompt"), images=("original_image", "edited_image")
-    ),
+    _columns("original_prompt", "edit_prompt", "edited_prompt", images=("original_image", "edited_image")),
     _read_edit,
     kind="instructpix2pix",
     about="InstructPix2Pix: an image, an edit instruction, the edited image, Parquet",
@@ -77,9 +88,8 @@ INSTRUCTPIX2PIX = table_reader(
     details="""InstructPix2Pix as the Hub holds it: Parquet with an image, an edit and the edited image.
 
 Reads one row (original_prompt, original_image, edit_prompt, edited_prompt, edited_image) into the PairRow of its two
-images: origin "edit", the edit as instruction, the two prompts as the images' captions. Rows do not say which samples
-have a prompt in common; those with the same original prompt are one group. The set passed its own CLIP filter (0.2,
-0.2, 0.7; at most four samples per prompt), so nothing is filtered again. No licence is stated.""",
+images: origin "edit", the edit as instruction, the two prompts as the images' captions. Rows with the same original
+prompt are one group. The set passed a CLIP filter of its own, so nothing is filtered again. No licence is stated.""",
     brings=(PairRow,),
 )
 
@@ -98,7 +108,7 @@ def _read_difference(row: TableRow) -> Iterable[Given]:
 
 
 SCENE_DIFFERENCE = table_reader(
-    partial(_choose, needed=("texts",), images=("images",)),
+    _columns("texts", images=("images",)),
     _read_difference,
     kind="scene-difference",
     about="Scene-Difference (CGD): pairs of COCO photographs with texts about what differs, Parquet",
@@ -106,8 +116,8 @@ SCENE_DIFFERENCE = table_reader(
     details="""Scene-Difference (CaD-VI's name): MIMIC-IT's general differences, as the_cauldron's mimic_cgd holds them.
 
 Reads one row, images and texts (user, assistant, source), into the PairRow of its two images, whose human differences
-are the assistant's answers: texts that the data set gives, though a model wrote them. A row of another number of images
-is dropped. The photographs are COCO's, each under its own licence, so that none is stated.""",
+are the assistant's answers, though a model wrote them. A row of another number of images is dropped. The photographs
+are COCO's, each under its own licence, so that none is stated.""",
     brings=(PairRow,),
 )
 
@@ -152,7 +162,7 @@ def answering_model(text: Any) -> str:
 
 
 RLAIF_V = table_reader(
-    partial(_choose, needed=RLAIF_V_TEXTS, images=("image",), more=(*RLAIF_V_NOTES, "origin_split")),
+    _columns(*RLAIF_V_TEXTS, images=("image",), more=(*RLAIF_V_NOTES, "origin_split")),
     _read_preference,
     kind="rlaif-v",
     about="RLAIF-V-Dataset: preferences about one image, Parquet",
@@ -163,4 +173,72 @@ Reads one row into an ImageRow and the PreferenceRow of its image. origin_split 
 answered. All rows are for training, as published; all preferences of one image are in one component. The licence is
 that of the data set, CC-BY-NC-4.0.""",
     brings=(PreferenceRow,),
+)
+
+
+IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
+"""Names of columns of plain bytes that are taken for images."""
+CAPTION_NAMES = ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "descriptions")
+MAX_IMAGES = 64
+"""Maximum images of one row."""
+CAPTION = "caption"
+"""Name of the captions in a record; its images have numbers."""
+
+
+def _choose_columns(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]:
+    """Return the columns of images, in the table's order, and of captions; none of these if none has a usual name."""
+    kinds = kinds_of(schema)
+    texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
+    plain = [name for name, kind in kinds.items() if str(kind) in BYTES]
+    structs = [name for name, kind in kinds.items() if is_struct(kind)]
+    if name := reading.image_column:
+        if name not in (*texts, *plain, *structs):
+            raise wrong_columns(f"reading.image_column: {name!r} holds no images here", schema)
+        images = [name]
+    else:
+        images = (
+            structs or [name for name in plain if name.lower() in IMAGE_NAMES] or (plain if len(plain) == 1 else [])
+        )
+        if not images:
+            raise wrong_columns("no column is known to hold images; name one with reading.image_column", schema)
+    if name := reading.caption_column:
+        if name not in texts:
+            raise wrong_columns(f"reading.caption_column: {name!r} holds no texts here", schema)
+        captions = [name]
+    else:
+        by_name = {name.lower(): name for name in reversed(texts)}
+        captions = [by_name[name] for name in CAPTION_NAMES if name in by_name][:1]
+    numbered = {name: f"image {number}" for number, name in enumerate(images)}
+    return numbered | dict.fromkeys((name for name in captions if name not in images), CAPTION)
+
+
+def _read_row(row: TableRow) -> Iterable[Given]:
+    cells = [cell for name, value in row.record.items() if name != CAPTION for cell in cells_of(value)]
+    if not cells:
+        raise RefusedEntryError("no image in the row")
+    if len(cells) > MAX_IMAGES:
+        raise RefusedEntryError("too many images in a row", f"{len(cells)}, the limit is {MAX_IMAGES}")
+    about = About(group=row.item.name if len(cells) > 1 else "")
+    captions = texts_of(row.record.get(CAPTION)) if len(cells) == 1 else ()
+    images = [read_image(row.item, row.picture(cell, captions), row.config, about) for cell in cells]
+    return {image.key: image for image in images}.values()
+
+
+PARQUET = table_reader(
+    _choose_columns,
+    _read_row,
+    kind="parquet",
+    about="Parquet files with an image column; local, hf://, s3:// or gs://",
+    example="parquet:hf://datasets/OWNER/NAME",
+    details="""Read images of Parquet files, from local disks and remote stores.
+
+Lists one ``ItemRow`` per row, from the files' footers, and reads it into an ``ImageRow`` for each image in its image
+columns, with its captions. Needs pyarrow; remote addresses (``hf://``, ``s3://``, ``gs://``) need their package for
+fsspec.
+
+Image columns are found by type, caption columns by name, or both by ``reading.image_column`` and
+``reading.caption_column``. The captions of a row with one image are that image's. Several images of a row are one
+group, so that they go to one split; their captions are dropped, since it is unknown which image each describes. An
+image given as a path is read from ``reading.images``, or else from the source's folder, never from outside it.""",
+    recognises=lambda path: path.startswith("hf://") or holds(path, (".parquet",), "data"),
 )

@@ -9,10 +9,9 @@ manifest's folder; never an address, never outside that folder;
 
 All manifests of a folder are read; a line without ``split`` belongs to the split that its file is named after.
 
-Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. The kind of source decides
-which stages run before it is read, so a manifest of pairs has its own kind, ``jsonl-pairs``; without a kind, the first
-line with images decides. As ``jsonl``, a line with two images gives both and no pair; as ``jsonl-pairs``, a line with
-one image is dropped. A pair may have:
+Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. A manifest of pairs has
+its own kind, ``jsonl-pairs``; without a kind, the first line with images decides. As ``jsonl``, a line with two images
+gives both and no pair; as ``jsonl-pairs``, a line with one image is dropped. A pair may have:
 
 * ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the field named by
 ``reading.caption_column``): people's texts about the difference, one or a list;
@@ -22,11 +21,10 @@ one image is dropped. A pair may have:
 the images may be identical. Otherwise two equal images are dropped;
 * ``source`` and ``scene``: pairs of one scene are one group.
 
-The kind ``omnidiff`` reads the same lines. OmniDiff's published format was not known when this was written; a few lines
-of script convert it, and similar sets, to this one.
+The kind ``omnidiff`` reads the same lines: OmniDiff's published format was not known when this was written.
 
-Lists ``ItemRow`` from the lines and the sizes and times of their images; an item's key hashes these and the content of
-its line, not its position. An invalid line is a dropped item. Local disks only.
+An item's key hashes the content of its line and the sizes and times of its images, not its position. An invalid line is
+a dropped item. Local disks only.
 """
 
 from collections.abc import Iterator
@@ -37,18 +35,11 @@ from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import PairRow
-from pairwright.tasks.sources.annotations import (
-    CAPTIONS,
-    LICENCES,
-    Record,
-    check_texts,
-    check_word,
-    parse_record,
-    read_lines,
-)
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader, of_split
-from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
-from pairwright.tasks.sources.reader import never
+from pairwright.tasks.sources import annotations
+from pairwright.tasks.sources.annotations import CAPTIONS, Record, check_texts, check_word, parse_record
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
+from pairwright.tasks.sources.read_entry import About, check_path
+from pairwright.tasks.sources.reader import RefusedEntryError, never
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
 PAIR = ("image1", "image2")
@@ -62,7 +53,7 @@ MAX_SPLITS = 50
 
 def _count_images(path: Path) -> int:
     """Return the number of images in the first line that has any, of the first 100 lines; 0: none has."""
-    for _, line in islice(read_lines(path), LOOKED_AT):
+    for _, line in islice(annotations.read_lines(path), LOOKED_AT):
         try:
             return len(_images(parse_record(line)))
         except RefusedEntryError:
@@ -86,18 +77,18 @@ def _entries(layout: Layout, *, pairs: bool) -> Iterator[Listed]:
                 f"image in {', '.join(IMAGES)}, or image1 and image2"
             )
         file_split = "" if path == layout.root else path.stem
-        for number, line in read_lines(path):
+        for number, line in annotations.read_lines(path):
             name = f"{path.name} line {number}"
             try:
                 record = parse_record(line)
                 split = check_word(record, "split") or file_split
             except RefusedEntryError as refused:
-                yield name, refused
+                yield name, refused, ""
                 continue
             if split and (split in wanted or len(there) < MAX_SPLITS):
                 there.add(split)
             if not wanted or split in wanted:
-                yield name, of_split(split, partial(_entry, record, layout, pairs=pairs))
+                yield name, partial(_entry, record, layout, pairs=pairs), split
     layout.choose_splits(sorted(there))
 
 
@@ -107,12 +98,12 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
         raise RefusedEntryError("more than two images" if len(images) > 2 else "not a pair", " ".join(images[:9]))
     name = check_word(record, "id") or " ".join(images)
     fields = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
-    about = About(licence=check_word(record, *LICENCES), group=_group(record))
+    source, scene = (check_word(record, field) for field in ("source", "scene"))
+    group = check_word(record, "group") or ("/".join(filter(None, (source, scene))) if scene else "")
+    about = About(licence=check_word(record, *annotations.LICENCES), group=group)
     if len(images) == 1:
         return Entry(name=name, images=images, captions=(_texts(record, *fields),), about=about)
-    captions = (_texts(record, "caption1"), _texts(record, "caption2"))
-    instruction = " ".join(_texts(record, "instruction"))
-    types = _texts(record, "change_types")
+    instruction, types = " ".join(_texts(record, "instruction")), _texts(record, "change_types")
     about = replace(
         about,
         origin="edit" if instruction else "given",
@@ -121,12 +112,8 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
         change_types=types,
         may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
+    captions = (_texts(record, "caption1"), _texts(record, "caption2"))
     return Entry(name=name, images=images, captions=captions, about=about)
-
-
-def _group(record: Record) -> str:
-    group, source, scene = (check_word(record, field) for field in ("group", "source", "scene"))
-    return group or ("/".join(filter(None, (source, scene))) if scene else "")
 
 
 def _images(record: Record) -> tuple[str, ...]:

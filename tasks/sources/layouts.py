@@ -5,12 +5,9 @@ locator (paths, sizes, times, texts), so that annotations are read once, while l
 one pair with its two images, or one ``Dropped`` or ``Failed``. Local disks only.
 """
 
-import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,21 +16,18 @@ from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow, PairRow
 from pairwright.tasks.sources import annotations
+from pairwright.tasks.sources.find_files import local_path
 from pairwright.tasks.sources.read_entry import (
     NO_FILE,
     About,
     Picture,
-    RefusedEntryError,
     check_path,
-    list_item,
     read_below,
     read_image,
-    read_one,
     read_pair,
-    shown_name,
     size_and_time,
 )
-from pairwright.tasks.sources.reader import Read, Reader
+from pairwright.tasks.sources.reader import Read, Reader, RefusedEntryError, list_item, locate, read_one, shown_name
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +65,8 @@ class Layout:
 
     def find_image(self, *paths: str) -> str:
         """Return the first existing one of these paths, else the first."""
-        for path in paths:
-            check_path(path)
-        return next((path for path in paths if size_and_time(self.images, path) != NO_FILE), paths[0])
+        existing = (path for path in map(check_path, paths) if size_and_time(self.images, path) != NO_FILE)
+        return next(existing, paths[0])
 
     def find_file(self, *names: str) -> Path:
         """Return the first existing one of these files; ``SourceError`` if there is none."""
@@ -104,77 +97,32 @@ class Layout:
         return annotations.choose_splits(self.root, self.reading.splits, there)
 
 
-Listed = tuple[str, Callable[[], Entry] | RefusedEntryError]
-"""Name of a record, and the function that makes its entry or raises ``RefusedEntryError``, or that error."""
-
-
-def of_split(split: str, make: Callable[[], Entry]) -> Callable[[], Entry]:
-    """Return a function that makes the same entry with a published split."""
-
-    def entry() -> Entry:
-        made = make()
-        return replace(made, about=replace(made.about, split=split))
-
-    return entry
+Listed = tuple[str, Callable[[], Entry] | RefusedEntryError, str]
+"""Name of a record; the function that makes its entry or raises ``RefusedEntryError``, or that error; its split."""
 
 
 def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: Any) -> Reader:
     """Return the reader of a data set of this form; the rest is declared as in any ``Reader``."""
-    return Reader(list_items=partial(_list_entries, entries=entries), read_items=read_entries, **declaration)
 
+    def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
+        root = local_path(config.path, "the data set")
+        images = local_path(config.reading.images or str(_images_folder(config)), "reading.images")
+        if not images.is_dir():
+            raise SourceError(f"{images}: is not a folder; set reading.images to the folder of the images")
+        count = 0
+        for listed in islice(entries(Layout(root=root, images=images, reading=config.reading)), limit):
+            count += 1
+            yield make_item(config.kind, images, *listed)
+        log.info("%s: listed %d of %s", shown_name(str(root)), count, config.kind)
+        if not count and limit != 0:
+            raise SourceError(f"{root}: the annotations name no image")
 
-def _list_entries(
-    config: SourceConfig, limit: int | None, *, entries: Callable[[Layout], Iterator[Listed]]
-) -> Iterator[ItemRow]:
-    layout = _open_layout(config)
-    count = 0
-    for name, make in islice(entries(layout), limit):
-        count += 1
-        yield make_item(config.kind, layout.images, name, make)
-    log.info("%s: listed %d of %s", shown_name(str(layout.root)), count, config.kind)
-    if not count and limit != 0:
-        raise SourceError(f"{layout.root}: the annotations name no image")
+    def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+        base = _images_folder(config).resolve()
+        for item in items:
+            yield from read_one(item, read_item, base, config)
 
-
-def make_item(kind: str, base: Path, name: str, make: Callable[[], Entry] | RefusedEntryError) -> ItemRow:
-    """Return an entry as an item. A repeated record has the same key, so it is read once."""
-    try:
-        if isinstance(make, RefusedEntryError):
-            raise make
-        entry = make()
-    except RefusedEntryError as refused:
-        return list_item(kind, shown_name(name), {"name": name, "refused": refused.reason, "detail": refused.detail})
-    place = {
-        "images": [[path, *size_and_time(base, path)] for path in entry.images],
-        "captions": entry.captions[: len(entry.images)],
-        "about": {name: value for name, value in asdict(entry.about).items() if value},
-        "turns": entry.turns,
-    }
-    return list_item(kind, shown_name(entry.name or name), place)
-
-
-def read_entries(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    """Yield the image of each item, or the pair with its images, or the reason why there is none."""
-    base = _images_folder(config).resolve()
-    for item in items:
-        yield from read_one(item, partial(read_item, item, base, config))
-
-
-def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow | PairRow]:
-    """Return the image, or the pair with its images, of a locator."""
-    place: dict[str, Any] = json.loads(item.locator)
-    if "refused" in place:
-        raise RefusedEntryError(place["refused"], place["detail"])
-    pictures = [
-        Picture(data=read_below(base, path, config.images, listed), name=shown_name(path), captions=tuple(captions))
-        for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
-    ]
-    about: dict[str, Any] = {
-        name: tuple(filter(None, value)) if isinstance(value, list) else value for name, value in place["about"].items()
-    }
-    if len(pictures) == 1:
-        return [read_image(item, pictures[0], config, About(**about))]
-    return read_pair(item, pictures, config, About(**about))
+    return Reader(list_items=list_items, read_items=read_items, **declaration)
 
 
 def _images_folder(config: SourceConfig) -> Path:
@@ -182,16 +130,34 @@ def _images_folder(config: SourceConfig) -> Path:
     return Path(config.reading.images or (root.parent if root.is_file() else root))
 
 
-def _open_layout(config: SourceConfig) -> Layout:
-    for path in filter(None, (config.path, config.reading.images)):
-        if "://" in path:
-            raise SourceError(f"{path}: {config.kind} is read from local disks only; copy or mount it there")
-    root, images = Path(config.path), _images_folder(config)
-    for path, what in ((root, "the path of the data set"), (images, "reading.images")):
-        if not path.exists():
-            raise SourceError(f"{path}: no such file or folder; give {what}")
-        if not os.access(path, os.R_OK | os.X_OK * path.is_dir()):
-            raise SourceError(f"{path}: permission denied; make it readable for this user")
-    if not images.is_dir():
-        raise SourceError(f"{images}: is not a folder; set reading.images to the folder of the images")
-    return Layout(root=root, images=images, reading=config.reading)
+def make_item(kind: str, base: Path, name: str, make: Callable[[], Entry] | RefusedEntryError, split: str) -> ItemRow:
+    """Return an entry as an item. A repeated record has the same key, so it is read once."""
+    try:
+        if isinstance(make, RefusedEntryError):
+            raise make
+        entry = make()
+    except RefusedEntryError as refused:
+        return list_item(kind, shown_name(name), {"name": name}, refused)
+    about = replace(entry.about, split=split)
+    place = {
+        "images": [[path, *size_and_time(base, path)] for path in entry.images],
+        "captions": entry.captions[: len(entry.images)],
+        "about": {name: value for name, value in asdict(about).items() if value},
+        "turns": entry.turns,
+    }
+    return list_item(kind, shown_name(entry.name or name), place)
+
+
+def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow | PairRow]:
+    """Return the image, or the pair with its images, of a locator."""
+    place = locate(item)
+    pictures = [
+        Picture(data=read_below(base, path, config.images, listed), name=shown_name(path), captions=tuple(captions))
+        for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
+    ]
+    about: dict[str, Any] = {
+        name: tuple(filter(None, one)) if isinstance(one, list) else one for name, one in place["about"].items()
+    }
+    if len(pictures) == 2:
+        return read_pair(item, pictures, config, About(**about))
+    return [read_image(item, pictures[0], config, About(**about))]

@@ -4,22 +4,21 @@ Layout: JSON Lines ``<collection>_localized_narratives[-0000i-of-0000n].jsonl`` 
 images in ``reading.images``: ``<image_id>.jpg`` (COCO's with twelve digits) there, in ``images``, or in a folder named
 like the dataset_id or its last word ("train2017"). Splits are the collections ("coco_train", "open_images_train_v6").
 
-An image is one row with the captions of all its annotators, so two rows never show the same image. Its lines may be
-anywhere in the files, so all narratives are in memory while listing (a few hundred MB for all collections). Of a line
-only the part before ``timed_caption`` is parsed, the first percent of its bytes.
+An image is one row with the captions of all its annotators. Its lines may be anywhere in the files, so all narratives
+are in memory while listing (a few hundred MB for all collections).
 
 The annotations' licence is CC BY 4.0. The images have their own, per collection or image: set ``images.licence``.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources.annotations import check_texts, parse_record, read_lines
 from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
-from pairwright.tasks.sources.read_entry import RefusedEntryError
+from pairwright.tasks.sources.reader import RefusedEntryError
 
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
 _WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
@@ -36,52 +35,42 @@ def _entries(layout: Layout) -> Iterator[Listed]:
     captions: dict[tuple[str, str], list[str]] = {}
     for split in layout.choose_splits(list(files)):
         for path in files[split]:
-            yield from _collect(path, captions)
-    folders_of = lru_cache(partial(_folders, layout))
+            good = False
+            for number, line in read_lines(path):
+                try:
+                    *image, caption = _narrative(line)
+                except RefusedEntryError as refused:
+                    yield f"{path.name} line {number}", refused, ""
+                else:
+                    good = True
+                    captions.setdefault((image[0], image[1]), []).append(caption)
+            if not good:
+                needed = "dataset_id, image_id and caption"
+                raise SourceError(f"{path}: no line has {needed}; give files of Localized Narratives")
+    folders: dict[str, list[str]] = {}
     for (dataset, image), texts in captions.items():  # in the order in which the files first name them
-        yield f"{dataset}/{image}", partial(_entry, layout, folders_of(dataset), image, texts)
-
-
-def _collect(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator[Listed]:
-    """Add a file's narratives to the captions of each image; yield the lines without one."""
-    good = False
-    for number, line in read_lines(path):
-        try:
-            dataset, image, caption = _narrative(line)
-        except RefusedEntryError as refused:
-            yield f"{path.name} line {number}", refused
-        else:
-            good = True
-            captions.setdefault((dataset, image), []).append(caption)
-    if not good:
-        raise SourceError(f"{path}: no line has dataset_id, image_id and caption; give files of Localized Narratives")
+        if dataset not in folders:
+            last = dataset.rpartition("_")[2]
+            places = (dataset, last, f"images/{dataset}", f"images/{last}", "images")
+            folders[dataset] = [*filter(None, (layout.find_folder(place) for place in places)), ""]
+        yield f"{dataset}/{image}", partial(_entry, layout, folders[dataset], image, texts), ""
 
 
 def _narrative(line: bytes | None) -> tuple[str, str, str]:
-    record = parse_record(_head(line) if line else line)
+    """Return dataset, image and caption of a line, of which only the needed part is parsed, unless it comes last."""
+    head, traces, rest = (line or b"").partition(_TRACES)
+    if traces and all(name in head for name in _NEEDED):
+        if not rest.rstrip().endswith(b"}"):
+            raise RefusedEntryError("damaged line", "it is cut off")
+        line = head + b"}"
+    record = parse_record(line)
     dataset, image = (str(record.get(name, "")) for name in ("dataset_id", "image_id"))
     if not _WORD.fullmatch(dataset) or not _WORD.fullmatch(image):
         raise RefusedEntryError("no dataset_id or image_id", f"{dataset[:50]} {image[:50]}")
     return dataset, image, " ".join(check_texts(record.get("caption")))
 
 
-def _head(line: bytes) -> bytes:
-    """Return the needed part of a line as a JSON object, or the whole line if that part comes last."""
-    head, traces, rest = line.partition(_TRACES)
-    if not traces or not all(name in head for name in _NEEDED):
-        return line
-    if not rest.rstrip().endswith(b"}"):
-        raise RefusedEntryError("damaged line", "it is cut off")
-    return head + b"}"
-
-
-def _folders(layout: Layout, dataset: str) -> tuple[str, ...]:
-    last = dataset.rpartition("_")[2]
-    places = (dataset, last, f"images/{dataset}", f"images/{last}", "images")
-    return (*filter(None, (layout.find_folder(place) for place in places)), "")
-
-
-def _entry(layout: Layout, folders: Sequence[str], image: str, captions: list[str]) -> Entry:
+def _entry(layout: Layout, folders: list[str], image: str, captions: list[str]) -> Entry:
     names = [f"{image}.jpg", f"{int(image):012d}.jpg"] if image.isdecimal() and len(image) < 12 else [f"{image}.jpg"]
     path = layout.find_image(*(f"{folder}{file}" for folder in folders for file in names))
     return Entry(images=(path,), captions=(check_texts(captions),))

@@ -3,7 +3,6 @@
 CLEVR-Change, CLEVR-DC, Spot-the-Diff, Image-Editing-Request; each reader describes its files.
 """
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,10 +11,9 @@ from pathlib import Path
 
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_record, check_texts, load_json, load_lists
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader, of_split
-from pairwright.tasks.sources.read_entry import About, RefusedEntryError, check_path
-
-log = logging.getLogger(__name__)
+from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
+from pairwright.tasks.sources.read_entry import About, check_path
+from pairwright.tasks.sources.reader import RefusedEntryError
 
 
 def _has_files(names: Sequence[str], path: str) -> bool:
@@ -37,18 +35,19 @@ def _list_clevr_change(layout: Layout) -> Iterator[Listed]:
     lists = load_lists(mapping) if mapping.is_file() else {}
     types = {kind: set(map(str, names)) for kind, names in lists.items()}
     folder = layout.find_folder("data") if inside else ""
-    numbers = _default_numbers(layout, folder, changes | distractors)
+    names = {*changes, *distractors, *(path.name for path in (layout.images / f"{folder}images").glob("*"))}
+    numbers = [match[1] for name in sorted(names) if (match := _DEFAULT_IMAGE.fullmatch(name))]
     for split in layout.choose_splits(list(splits)):
         for place in splits[split]:
             if type(place) is not int or not 0 <= place < len(numbers):
                 detail = f"{split} names place {place!s:.50} of {len(numbers)}"
-                yield f"splits.json {split}", RefusedEntryError("split names no image", detail)
+                yield f"splits.json {split}", RefusedEntryError("split names no image", detail), split
                 continue
             name = f"{numbers[place]}.png"
-            kinds = tuple(kind for kind, members in types.items() if name in members)
-            yield name, of_split(split, partial(_clevr_change_pair, folder, name, changes, About(change_types=kinds)))
-            nothing = About(change_types=("no_change",), may_be_identical=True)
-            yield f"{name}_n", of_split(split, partial(_clevr_change_pair, folder, name, distractors, nothing))
+            about = About(change_types=tuple(kind for kind, members in types.items() if name in members))
+            yield name, partial(_clevr_change_pair, folder, name, changes, about), split
+            about = About(change_types=("no_change",), may_be_identical=True)
+            yield f"{name}_n", partial(_clevr_change_pair, folder, name, distractors, about), split
 
 
 def _clevr_change_pair(folder: str, name: str, captions: Mapping[str, object], about: About) -> Entry:
@@ -57,14 +56,6 @@ def _clevr_change_pair(folder: str, name: str, captions: Mapping[str, object], a
     texts = check_texts(captions.get(default, []), keep_blank=True)
     images = (f"{folder}images/{default}", f"{folder}{other}{name}")
     return Entry(images=images, about=replace(about, human_differences=texts))
-
-
-def _default_numbers(layout: Layout, folder: str, captions: Mapping[str, object]) -> list[str]:
-    names = {*captions, *(path.name for path in (layout.images / f"{folder}images").glob("*"))}
-    found = [match[1] for name in sorted(names) if (match := _DEFAULT_IMAGE.fullmatch(name))]
-    if len(found) < len(names):
-        log.warning("%s: left out %d names that are not CLEVR-Change's", layout.root, len(names) - len(found))
-    return found
 
 
 CLEVR_CHANGE = layout_reader(
@@ -79,26 +70,18 @@ Layout, at the root or in its folder ``data``: ``images/CLEVR_default_%06d.png``
 ``no_change_captions.json``, both from the name of the default image to its captions; ``splits.json`` from a split to
 numbers; ``type_mapping.json`` (may be missing) from a type of change to names ``%06d.png``.
 
-A number of ``splits.json`` is an index into the sorted list of default images, which differs from the number in the
-name if images are missing. The list has all names in the captions and on disk, so that it is complete even if only some
-of the images were copied. Each index gives two pairs, named as in evaluation: ``000000.png`` and, for the distractor,
-``000000.png_n``, which may have equal images. Images in no split are not read. The licence is not stated.""",
+A number of ``splits.json`` is an index into the sorted list of all names in the captions and on disk. Each index gives
+two pairs, named as in evaluation: ``000000.png`` and, for the distractor, ``000000.png_n``, which may have equal
+images. Images in no split are not read. The licence is not stated.""",
     brings=(PairRow,),
     recognises=partial(_has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
 )
 
 
 NOTHING_CHANGED = {
-    "no change has occurred",
-    "no change has occured",
-    "no change was made",
-    "nothing has changed",
-    "nothing was modified",
-    "the scene is the same as before",
-    "the scene remains the same",
-    "the two scenes seem identical",
-    "there is no change",
-    "there is no difference",
+    *("no change has occurred", "no change has occured", "no change was made", "nothing has changed"),
+    *("nothing was modified", "the scene is the same as before", "the scene remains the same"),
+    *("the two scenes seem identical", "there is no change", "there is no difference"),
 }
 _LEADING_NUMBER = re.compile(r"(\d{1,9})(\.|$)")
 
@@ -111,10 +94,11 @@ def _list_clevr_dc(layout: Layout) -> Iterator[Listed]:
     for split in layout.choose_splits(list(splits)):
         for number in splits[split]:
             if type(number) is not int or not 0 <= number < 10**9:
-                yield f"split.json {split}", RefusedEntryError("split names no image", f"{split} names {number!s:.50}")
+                refused = RefusedEntryError("split names no image", f"{split} names {number!s:.50}")
+                yield f"split.json {split}", refused, split
             else:
-                make = partial(_clevr_dc_pair, layout, number, folders, captions.get(number, []))
-                yield f"{number:06d}.png", of_split(split, make)
+                texts = captions.get(number, [])
+                yield f"{number:06d}.png", partial(_clevr_dc_pair, layout, number, folders, texts), split
 
 
 def _clevr_dc_pair(layout: Layout, number: int, folders: tuple[str, str], captions: object) -> Entry:
@@ -134,9 +118,7 @@ CLEVR_DC = layout_reader(
     details="""CLEVR-DC: rendered scenes before and after a change, seen from very different viewpoints.
 
 Layout: ``bef/{i}.png`` (before) and ``aft/{i}.png``, ``captions.json`` from "i" or "i.png" to captions, ``split.json``
-from a split to numbers. The output of DIRL's scripts is read too: ``images`` and ``sc_images`` with six digits, and
-``change_captions.json``, in which "i.png" has become "00000i.png.png". So only the digits before the first dot of a
-name count.
+from a split to numbers. The output of DIRL's scripts is read too (``images``, ``sc_images``, ``change_captions.json``).
 
 No file marks the pairs with the action "do nothing": they are recognised by their captions, the few sentences of
 CLEVR-Change's generator for it. Their images may be equal. The licence is not stated.""",
@@ -145,34 +127,29 @@ CLEVR-Change's generator for it. Their images may be equal. The licence is not s
 )
 
 
-SPOT_SPLITS = ("train", "val", "test")
-SPOT_FOLDERS = ("annotations/", "data/annotations/", "")
 _SPOT_ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
 def _list_spot_the_diff(layout: Layout) -> Iterator[Listed]:
-    _, lists = layout.find_lists(SPOT_FOLDERS, SPOT_SPLITS)
+    _, lists = layout.find_lists(("annotations/", "data/annotations/", ""), ("train", "val", "test"))
     folder = layout.find_folder("resized_images", "data/resized_images", "images")
     for split in layout.choose_splits(list(lists)):
         found: dict[str, list[object]] = {}
-        for number, record in enumerate(load_json(lists[split], list), start=1):
+        for number, one in enumerate(load_json(lists[split], list), start=1):
             try:
-                found.setdefault(_spot_id(check_record(record)), []).append(record.get("sentences", []))
+                record = check_record(one)
+                if not _SPOT_ID.fullmatch(name := str(record.get("img_id", ""))):
+                    raise RefusedEntryError("no img_id", name[:100])
             except RefusedEntryError as refused:
-                yield f"{split}.json record {number}", refused
-        for name, sentences in found.items():
-            yield name, of_split(split, partial(_spot_pair, folder, name, sentences))
+                yield f"{split}.json record {number}", refused, split
+            else:
+                sentences = record.get("sentences", [])
+                found.setdefault(name, []).extend(sentences if isinstance(sentences, list) else [sentences])
+        for name, texts in found.items():
+            yield name, partial(_spot_pair, folder, name, texts), split
 
 
-def _spot_id(record: dict[str, object]) -> str:
-    name = str(record.get("img_id", ""))
-    if not _SPOT_ID.fullmatch(name):
-        raise RefusedEntryError("no img_id", name[:100])
-    return name
-
-
-def _spot_pair(folder: str, name: str, sentences: list[object]) -> Entry:
-    given = [text for each in sentences for text in (each if isinstance(each, list) else [each])]
+def _spot_pair(folder: str, name: str, given: list[object]) -> Entry:
     texts = check_texts(given, keep_blank=True)
     return Entry(images=(f"{folder}{name}.png", f"{folder}{name}_2.png"), about=About(human_differences=texts))
 
@@ -194,16 +171,12 @@ are from one camera. The licence is not stated.""",
 )
 
 
-EDIT_SPLITS = ("train", "valid", "test")
-EDIT_FOLDERS = ("", "dataset/adobe/", "data/")
-
-
 def _list_image_editing(layout: Layout) -> Iterator[Listed]:
-    place, lists = layout.find_lists(EDIT_FOLDERS, EDIT_SPLITS)
+    place, lists = layout.find_lists(("", "dataset/adobe/", "data/"), ("train", "valid", "test"))
     folder = layout.find_folder(f"{place}images", "images", place.rstrip("/"))
     for split in layout.choose_splits(list(lists)):
         for number, record in enumerate(load_json(lists[split], list), start=1):
-            yield f"{split}.json record {number}", of_split(split, partial(_edit_pair, folder, record))
+            yield f"{split}.json record {number}", partial(_edit_pair, folder, record), split
 
 
 def _edit_pair(folder: str, found: object) -> Entry:

@@ -6,20 +6,17 @@ files of limited size are read.
 """
 
 import errno
-import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 
 from pairwright.schemas.config import ImagesConfig, SourceConfig
-from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
-from pairwright.tasks.sources.reader import Given, Read
+from pairwright.schemas.rows import ImageRow, ItemRow, PairRow, make_key
+from pairwright.tasks.sources.reader import RefusedEntryError, is_unicode, shown_name
 from pairwright.tasks.store.images import RGB, RefusedImageError, decode_rgb, probe_image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
@@ -34,15 +31,6 @@ SPLITS = {
 MISSING, LEAVES = "missing file", "path leaves the folder"
 NO_FILE = (-1, 0)
 """Size and time of an unreadable file, so that it is another item once it can be read."""
-
-
-class RefusedEntryError(SourceError):
-    """Unusable item: a constant ``reason``, and particulars in ``detail``."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,35 +60,6 @@ class About:
     """Split of a pair, by the source's own name."""
     may_be_identical: bool = False
     """Whether the source states that nothing changed, so that two equal images are valid."""
-
-
-def list_item(kind: str, name: str, locator: dict[str, Any]) -> ItemRow:
-    """Return an item of a source; its key hashes the locator, which has its path, size and time."""
-    # ASCII, since Parquet's strings cannot hold the surrogates of undecodable bytes.
-    place = json.dumps(locator, ensure_ascii=True, sort_keys=True)
-    key = make_key(kind, place)
-    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=place)
-
-
-def read_one(item: ItemRow, read: Callable[[], Iterable[Given]]) -> Sequence[Read]:
-    """Return the result of ``read`` on an item; if it raises, one row with the reason."""
-    try:
-        return list(read())
-    except (RefusedEntryError, OSError) as error:
-        return [refuse(item, error)]
-
-
-def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
-    """Return the row of an unread item: dropped by a rule, or failed if disk or network may recover."""
-    if isinstance(error, RefusedEntryError):
-        detail = f"{item.name}: {error.detail}" if error.detail else item.name
-        return Dropped(source_key=item.key, reason=error.reason, detail=detail)
-    return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {shown_words(error)}")
-
-
-def shown_words(error: BaseException) -> str:
-    """Return the message of an error, shortened and escaped."""
-    return shown_name(f"{type(error).__name__}: {error}"[:300])
 
 
 def read_image(item: ItemRow, picture: Picture, config: SourceConfig, about: About) -> ImageRow:
@@ -165,22 +124,6 @@ def _decode(item: ItemRow, picture: Picture, config: SourceConfig, about: About)
     return row, pixels
 
 
-def shown_name(text: str) -> str:
-    """Return a readable path: undecodable bytes as ``\\xNN``, control characters and backslashes escaped."""
-    return "".join(_shown(sign) for sign in text)
-
-
-def _shown(sign: str) -> str:
-    if "\udc80" <= sign <= "\udcff":
-        return f"\\x{ord(sign) - 0xDC00:02x}"
-    return sign if sign.isprintable() and sign != "\\" else sign.encode("unicode_escape").decode("ascii")
-
-
-def is_unicode(text: str) -> bool:
-    """Return whether a text can be stored; lone surrogates, which JSON can spell, cannot."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
-
-
 def check_path(path: object) -> str:
     """Return a path that stays below its folder as written; links are checked when the file is opened."""
     if not isinstance(path, str) or not path:
@@ -218,29 +161,28 @@ def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Se
     return read_file(path, config, listed, shown)
 
 
+REFUSALS = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), MISSING),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.ENAMETOOLONG), "unreadable file"),
+    errno.ELOOP: "symlink loop",
+}
+"""Reasons of a file that cannot be opened; other errors of a disk may pass."""
+
+
 def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: str = "") -> bytes:
     """Return the bytes of a regular file of limited size; ``shown`` is its name in a refusal."""
     try:
-        _check_status(path.stat(), config, listed, shown)  # opening a device may have side effects
-        # Opening a pipe that replaced the file would wait for a writer.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            _check_status(os.fstat(file.fileno()), config, listed, shown)
+        status = path.stat()  # before it is opened, since opening a pipe waits and a device may have side effects
+        if not stat.S_ISREG(status.st_mode):
+            raise RefusedEntryError("not a regular file", shown)
+        if status.st_size > config.max_bytes:
+            limit = f"{status.st_size} bytes; images.max_bytes={config.max_bytes}"
+            raise RefusedEntryError("file too large", f"{shown}: {limit}" if shown else limit)
+        if tuple(listed) not in (NO_FILE, (status.st_size, status.st_mtime_ns)):
+            raise RefusedEntryError("changed since it was listed", shown)
+        with path.open("rb") as file:
             return file.read(config.max_bytes)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise RefusedEntryError(MISSING, shown) from error
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise RefusedEntryError("symlink loop", shown) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ENXIO):
-            raise RefusedEntryError("unreadable file", shown) from error
+        if reason := REFUSALS.get(error.errno or 0):
+            raise RefusedEntryError(reason, shown) from error
         raise
-
-
-def _check_status(status: os.stat_result, config: ImagesConfig, listed: Sequence[int], shown: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise RefusedEntryError("not a regular file", shown)
-    if status.st_size > config.max_bytes:
-        limit = f"{status.st_size} bytes; images.max_bytes={config.max_bytes}"
-        raise RefusedEntryError("file too large", f"{shown}: {limit}" if shown else limit)
-    if tuple(listed) not in (NO_FILE, (status.st_size, status.st_mtime_ns)):
-        raise RefusedEntryError("changed since it was listed", shown)

@@ -15,7 +15,8 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.annotations import check_record, load_json
 from pairwright.tasks.sources.cad_inst import read_turns
-from pairwright.tasks.sources.read_entry import MISSING, RefusedEntryError, check_path, read_below
+from pairwright.tasks.sources.read_entry import MISSING, check_path, read_below
+from pairwright.tasks.sources.reader import RefusedEntryError
 from pairwright.tasks.store.images import RefusedImageError, probe_image
 
 KIND = "llava"

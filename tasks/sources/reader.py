@@ -1,14 +1,27 @@
-"""Readers: how one kind of source is recognised, listed and read.
+"""Readers: how one kind of source is recognised, listed and read; and the items that readers list.
 
 A reader file ends with its ``READER``; the command line's list of sources, the stages of a build and its shard sizes
 follow from it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pairwright.schemas.config import SourceConfig
-from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ImageRow, ItemRow, PairRow, PreferenceRow, Row
+from pairwright.schemas.errors import SourceError
+from pairwright.schemas.rows import (
+    ComparisonRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    ItemRow,
+    PairRow,
+    PreferenceRow,
+    Row,
+    make_key,
+)
 
 Given = ImageRow | PairRow | ComparisonRow | PreferenceRow
 Read = Given | Dropped | Failed
@@ -45,3 +58,67 @@ class Reader:
     """Whether a path must follow the colon."""
     rows_per_shard: int = 64
     """Items of a shard: at most tens of seconds of work."""
+
+
+class RefusedEntryError(SourceError):
+    """Unusable item: a constant ``reason``, and particulars in ``detail``."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+def list_item(kind: str, name: str, locator: dict[str, Any], refused: RefusedEntryError | None = None) -> ItemRow:
+    """Return an item of a source; its key hashes the locator, which has its path, size and time."""
+    if refused is not None:
+        locator = {**locator, "refused": refused.reason, "detail": refused.detail}
+    # ASCII, since Parquet's strings cannot hold the surrogates of undecodable bytes.
+    place = json.dumps(locator, ensure_ascii=True, sort_keys=True)
+    key = make_key(kind, place)
+    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=place)
+
+
+def locate(item: ItemRow) -> dict[str, Any]:
+    """Return the locator of an item; ``RefusedEntryError`` if it was refused when it was listed."""
+    where = json.loads(item.locator)
+    if "refused" in where:
+        raise RefusedEntryError(where["refused"], where["detail"])
+    return where
+
+
+def read_one(item: ItemRow, read: Callable[..., Iterable[Given]], *args: Any) -> Sequence[Read]:
+    """Return ``read(item, *args)``; if it raises, one row with the reason."""
+    try:
+        return list(read(item, *args))
+    except (RefusedEntryError, OSError) as error:
+        return [refuse(item, error)]
+
+
+def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
+    """Return the row of an unread item: dropped by a rule, or failed if disk or network may recover."""
+    if isinstance(error, RefusedEntryError):
+        detail = f"{item.name}: {error.detail}" if error.detail else item.name
+        return Dropped(source_key=item.key, reason=error.reason, detail=detail)
+    return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {shown_words(error)}")
+
+
+def shown_words(error: BaseException) -> str:
+    """Return the message of an error, shortened and escaped."""
+    return shown_name(f"{type(error).__name__}: {error}"[:300])
+
+
+def shown_name(text: str) -> str:
+    """Return a readable path: undecodable bytes as ``\\xNN``, control characters and backslashes escaped."""
+
+    def shown(sign: str) -> str:
+        if "\udc80" <= sign <= "\udcff":
+            return f"\\x{ord(sign) - 0xDC00:02x}"
+        return sign if sign.isprintable() and sign != "\\" else sign.encode("unicode_escape").decode("ascii")
+
+    return "".join(map(shown, text))
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be stored; lone surrogates, which JSON can spell, cannot."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)

@@ -11,36 +11,16 @@ from pairwright.tasks.sources import (
     jsonl,
     localized_narratives,
     pair_folders,
-    parquet,
     scenes,
     video,
     webdataset,
 )
 from pairwright.tasks.sources.reader import Reader
 
+# The first that recognises a source reads it: Localized Narratives share their files with manifests.
+_MODULES = (folder, scenes, video, localized_narratives, webdataset, jsonl, cad_inst, pair_folders, hub_tables)
 READERS = Registry(
-    "sources",
-    Reader,
-    (
-        folder.READER,
-        scenes.READER,
-        video.READER,
-        localized_narratives.READER,  # before jsonl, whose files it shares: the first that recognises a source reads it
-        webdataset.READER,
-        jsonl.READER,
-        jsonl.PAIRS_READER,
-        cad_inst.READER,
-        pair_folders.CLEVR_CHANGE,
-        pair_folders.CLEVR_DC,
-        pair_folders.IMAGE_EDITING_REQUEST,
-        hub_tables.INSTRUCTPIX2PIX,
-        hub_tables.LLAVA_RECAP,
-        jsonl.OMNIDIFF,
-        parquet.READER,
-        hub_tables.RLAIF_V,
-        hub_tables.SCENE_DIFFERENCE,
-        pair_folders.SPOT_THE_DIFF,
-    ),
+    "sources", Reader, (one for module in _MODULES for one in vars(module).values() if isinstance(one, Reader))
 )
 """A plugin's reader is used only if its kind is named."""
 

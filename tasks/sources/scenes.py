@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
-from pairwright.schemas.config import ScenesConfig, SourceConfig
+from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import encode_png
@@ -37,37 +37,33 @@ def list_items(source: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
 
 def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[ImageRow | Dropped]:
     """Yield the photographs of the worlds, or the reason why there is none."""
-    for item in items:
-        yield from _read(item, source.scenes)
-
-
-def _read(item: ItemRow, config: ScenesConfig) -> Iterator[ImageRow | Dropped]:
     from pairwright.tasks.scenes.world import photograph_world  # loads Mitsuba
 
-    where = json.loads(item.locator)
-    settings = config.model_copy(update={"photographs": where["photographs"]})
-    for number, taken in enumerate(photograph_world(settings, where["world"])):
-        name = f"{item.name}/photograph-{number}.png"
-        if taken is None:
-            yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
-            continue
-        picture, graph = taken
-        image = encode_png(picture)
-        key = make_key(image)
-        yield ImageRow(
-            key=key,
-            source_key=item.key,
-            subject=key,
-            image=image,
-            format="png",
-            width=picture.shape[1],
-            height=picture.shape[0],
-            name=name,
-            source="scenes",
-            licence=LICENCE,
-            group=item.name,
-            graph=graph,
-        )
+    for item in items:
+        where = json.loads(item.locator)
+        settings = source.scenes.model_copy(update={"photographs": where["photographs"]})
+        for number, taken in enumerate(photograph_world(settings, where["world"])):
+            name = f"{item.name}/photograph-{number}.png"
+            if taken is None:
+                yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
+                continue
+            picture, graph = taken
+            image = encode_png(picture)
+            key = make_key(image)
+            yield ImageRow(
+                key=key,
+                source_key=item.key,
+                subject=key,
+                image=image,
+                format="png",
+                width=picture.shape[1],
+                height=picture.shape[0],
+                name=name,
+                source="scenes",
+                licence=LICENCE,
+                group=item.name,
+                graph=graph,
+            )
 
 
 READER = Reader(

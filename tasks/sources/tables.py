@@ -1,8 +1,10 @@
-"""Read rows of tables: Parquet files, and folders saved by ``datasets``, on a local disk or a remote store.
+"""Read rows of Parquet tables on a local disk or a remote store.
 
 Lists one ``ItemRow`` per row from the files' footers; reads a shard by opening each file once, only the reader's
 columns and one row at a time. Files may be hostile: one that is not a table, or lacks the columns, is one dropped item
-with its reason; if no file is usable, the source is refused.
+with its reason; row counts are limited by the file's size; Arrow buffers are validated before use; rows are decoded
+singly, so that a small file cannot expand to many large values at once. Memory holds one page of a file, as large as
+its writer made it (at most 2 GB).
 """
 
 import json
@@ -13,36 +15,42 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
-from pairwright.tasks.sources.annotations import choose_splits, load_json
-from pairwright.tasks.sources.find_files import Place, SourceFile, open_place
-from pairwright.tasks.sources.open_table import ArrowTable, Cell, ParquetTable, to_record
-from pairwright.tasks.sources.read_entry import (
-    Picture,
+from pairwright.tasks.sources.annotations import choose_splits
+from pairwright.tasks.sources.find_files import UNSEEN, Place, Seen, open_place
+from pairwright.tasks.sources.read_entry import Picture, read_below
+from pairwright.tasks.sources.reader import (
+    Given,
+    Read,
+    Reader,
     RefusedEntryError,
     list_item,
-    read_below,
+    locate,
     read_one,
     refuse,
     shown_name,
     shown_words,
 )
-from pairwright.tasks.sources.reader import Given, Read, Reader
 
 log = logging.getLogger(__name__)
 
+BUFFER_BYTES = 4 << 20
+"""Bytes of a column read at once."""
 SPLIT_WORDS = ("train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval", "evaluation")
 NUMBERED = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?")
 """Pattern of the Hub's file names of a split."""
+BYTES = ("binary", "large_binary", "binary_view")
+"""Names of Arrow's types of bytes."""
 LOOKING_AHEAD = 8
 """Footers fetched at once."""
 ROWS_PER_SHARD = 256
@@ -54,8 +62,10 @@ Choose = Callable[[pa.Schema, ReadingConfig], dict[str, str]]
 """Function that returns the columns to read, each with its name in a record; it refuses a table without them."""
 Located = tuple[ItemRow, dict[str, Any]]
 """An item and its parsed locator."""
-Listing = tuple[SourceFile, list[int] | RefusedEntryError]
+Listing = tuple[str, Seen, list[int] | RefusedEntryError]
 """A file and the number of rows of each of its groups, or why it is refused."""
+Found = Iterator[tuple[ItemRow, Record | Dropped | Failed]]
+"""Each item with its row, or with the reason why there is none."""
 
 
 class _MediumError(Exception):
@@ -85,6 +95,69 @@ class _WatchedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    """One image of a row: its bytes, or the path of its file."""
+
+    data: bytes | None
+    path: str
+
+
+def cells_of(value: Any) -> list[Cell]:
+    """Return the images in a value; nulls and other types are left out."""
+    match value:
+        case list():
+            return [cell for one in value if not isinstance(one, list) for cell in cells_of(one)]
+        case bytes():
+            return [Cell(value, "")]
+        case str() if value:
+            return [Cell(None, value)]
+        case {"bytes": bytes() as data, "path": path}:
+            return [Cell(data, path if isinstance(path, str) else "")]
+        case {"path": str() as path} if path:
+            return [Cell(None, path)]
+        case _:
+            return []
+
+
+def only_cell(value: Any) -> Cell:
+    """Return the one image in a value; ``RefusedEntryError`` if there is none, or more than one."""
+    match cells_of(value):
+        case [cell]:
+            return cell
+        case cells:
+            raise RefusedEntryError("too many images in a row" if cells else "no image in the row")
+
+
+def need(schema: pa.Schema, names: Sequence[str], *, images: Sequence[str] = ()) -> dict[str, str]:
+    """Return the columns of a known data set, by name; ``RefusedEntryError`` if one is missing."""
+    kinds = kinds_of(schema)
+    if missing := sorted({*names, *images} - kinds.keys()):
+        raise wrong_columns(f"has no column {', '.join(missing)}", schema)
+    if plain := next((name for name in images if not (is_struct(kinds[name]) or str(kinds[name]) in BYTES)), ""):
+        raise wrong_columns(f"column {plain} holds no images", schema)
+    return {name: name for name in (*names, *images)}
+
+
+def wrong_columns(fault: str, schema: pa.Schema) -> RefusedEntryError:
+    """Return the error of a table without the columns of its reader."""
+    columns = ", ".join(f"{shown_name(field.name)} ({field.type})" for field in schema)
+    return RefusedEntryError("wrong columns", f"{fault}; the columns are: {columns[:1000]}")
+
+
+def kinds_of(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Return the type of each column, or of its list items."""
+    if len(set(schema.names)) < len(schema.names):
+        raise wrong_columns("two columns have one name", schema)
+    return {field.name: getattr(field.type, "value_type", field.type) for field in schema}
+
+
+def is_struct(kind: pa.DataType) -> bool:
+    """Return whether a type is that of images written by ``datasets``."""
+    inner = {field.name: str(field.type) for field in kind} if pa.types.is_struct(kind) else {}
+    return set(inner) == {"bytes", "path"} and inner["bytes"] in (*BYTES, "null")
+
+
+@dataclass(frozen=True, slots=True)
 class TableRow:
     """One row of a table, and the folder of its images."""
 
@@ -102,32 +175,27 @@ class TableRow:
     def picture(self, cell: Cell, captions: tuple[str, ...] = (), part: str = "") -> Picture:
         """Return an image's bytes under a readable name; a path is read from the folder."""
         name = shown_name(f"{self.item.name} {part or Path(cell.path[-200:]).name}".strip())
-        if cell.data is not None:
-            return Picture(data=cell.data, name=name, captions=captions)
-        if not self.folder:
+        if cell.data is None and not self.folder:
             raise RefusedEntryError("image is not in the table", shown_name(cell.path[:200]))
-        return Picture(data=read_below(self.folder, cell.path, self.config.images), name=name, captions=captions)
+        data = cell.data
+        if data is None:
+            data = read_below(self.folder, cell.path, self.config.images)
+        return Picture(data=data, name=name, captions=captions)
 
 
 def table_reader(choose: Choose, read_row: Callable[[TableRow], Iterable[Given]], **declaration: Any) -> Reader:
     """Return the reader of a data set of tables; ``read_row`` raises ``RefusedEntryError`` for an unusable row."""
-    return Reader(
-        list_items=partial(list_rows, choose=choose),
-        read_items=partial(_read_tables, choose=choose, read_row=read_row),
-        rows_per_shard=ROWS_PER_SHARD,
-        **declaration,
-    )
 
+    def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+        folder = image_folder(config)
+        for item, record in read_rows(items, config, choose=choose):
+            if isinstance(record, Dropped | Failed):
+                yield record
+            else:
+                yield from read_one(item, lambda *row: read_row(TableRow(*row)), record, config, folder)
 
-def _read_tables(
-    items: Sequence[ItemRow], config: SourceConfig, *, choose: Choose, read_row: Callable[[TableRow], Iterable[Given]]
-) -> Iterator[Read]:
-    folder = image_folder(config)
-    for item, record in read_rows(items, config, choose=choose):
-        if isinstance(record, Dropped | Failed):
-            yield record
-        else:
-            yield from read_one(item, partial(read_row, TableRow(item, record, config, folder)))
+    listing = partial(list_rows, choose=choose)
+    return Reader(list_items=listing, read_items=read_items, rows_per_shard=ROWS_PER_SHARD, **declaration)
 
 
 def image_folder(config: SourceConfig) -> str:
@@ -141,54 +209,23 @@ def image_folder(config: SourceConfig) -> str:
 def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Iterator[ItemRow]:
     """Yield an item per row of the source's tables, at most ``limit``; ``SourceError`` if no table is usable."""
     place = open_place(config.path)
+    found = {name: split_of(name) for name in place.names((".parquet",))}
+    if not found:
+        hint = "(a data set saved by `save_to_disk` is written by its `to_parquet` first)"
+        raise SourceError(f"{place.address}: has no Parquet file {hint}")
+    wanted = choose_splits(place.address, config.reading.splits, sorted(set(found.values())))
+    names = [name for name in sorted(found, key=os.fsencode) if found[name] in wanted]
     threads = ThreadPoolExecutor(LOOKING_AHEAD)
     try:
-        listings = threads.map(partial(_look, place, config, choose), _find_tables(place, config.reading.splits))
+        listings = threads.map(partial(_look, place, config, choose), names)
         yield from islice(_list_items(place, config.kind, listings), limit)
     finally:
         threads.shutdown(cancel_futures=True)  # the footers beyond a limit
 
 
-def _find_tables(place: Place, splits: Sequence[str]) -> list[str]:
-    names = place.names((".parquet", ".arrow") if place.is_local else (".parquet",))
-    found = {name: split_of(name) for name in _without_leftovers(place, names)}
-    if not found:
-        raise SourceError(f"{place.address}: has no Parquet file, and is not a local folder saved by `datasets`")
-    wanted = choose_splits(place.address, splits, sorted(set(found.values())))
-    return [name for name in sorted(found, key=os.fsencode) if found[name] in wanted]
-
-
-def _without_leftovers(place: Place, names: Sequence[str]) -> Iterator[str]:
-    """Leave out Arrow files without data: caches, and leftovers of an earlier save in the same folder."""
-    data_files = lru_cache(_data_files)
-    for name in names:
-        path = Path(place.path(name))
-        state = path.with_name("state.json")
-        if path.suffix == ".arrow" and state.is_file():
-            is_data = path.name in data_files(state)
-        else:
-            is_data = path.suffix != ".arrow" or not path.name.startswith("cache-")
-        if is_data:
-            yield name
-
-
-def _data_files(state: Path) -> list[Any]:
-    """Return the names of the Arrow files saved by ``datasets``, all of which must exist."""
-    said: dict[str, Any] = load_json(state, dict)
-    if said.get("_indices_data_files"):
-        raise SourceError(f"{state}: selects rows by indices; save it again with a newer `datasets`")
-    files = said.get("_data_files")
-    names = [one.get("filename") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
-    if lacking := [name for name in names if not (isinstance(name, str) and (state.parent / name).is_file())]:
-        raise SourceError(f"{state}: names missing files: {shown_name(str(lacking)[:200])}; save the data set again")
-    return names
-
-
 def split_of(name: str) -> str:
     """Return the split in a table's path; "train" if there is none, as on the Hugging Face Hub."""
     path = PurePosixPath(name)
-    if path.suffix == ".arrow" and path.parent.name:
-        return path.parent.name
     if match := NUMBERED.fullmatch(path.stem):
         split = match["split"].rpartition("-")[2]
         if split not in ("data", "part"):
@@ -198,13 +235,13 @@ def split_of(name: str) -> str:
     return next(iter((*folders, *words)), "train")
 
 
-def _open(place: Place, file: SourceFile) -> ParquetTable | ArrowTable:
-    if file.name.endswith(".arrow"):
-        return ArrowTable(os.fsencode(place.path(file.name)), file.size)
+def _open(place: Place, name: str) -> pq.ParquetFile:
     with _medium():
-        opened = place.open(file.name)
+        opened = place.open(name)
     try:
-        return ParquetTable(_WatchedFile(opened), file.size)
+        # Without pre_buffer, columns are streamed; otherwise a whole row group would be fetched first.
+        file = pa.PythonFile(_WatchedFile(opened), mode="r")
+        return pq.ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False)
     except Exception:
         opened.close()
         raise
@@ -212,34 +249,35 @@ def _open(place: Place, file: SourceFile) -> ParquetTable | ArrowTable:
 
 def _look(place: Place, config: SourceConfig, choose: Choose, name: str) -> Listing:
     """Read one footer; a failed medium ends the listing, a bad file is one refused item."""
-    file = SourceFile(name=name, size=-1, stamp="")
+    seen = UNSEEN
     try:
         with _medium():
-            file = place.look(name)
-        with closing(_open(place, file)) as table:
-            choose(table.schema, config.reading)
-            return file, table.group_rows()
+            seen = place.look(name)
+        with closing(_open(place, name)) as table:
+            choose(table.schema_arrow, config.reading)
+            rows = [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
+        if any(count < 0 for count in rows) or sum(rows) > seen["size"]:  # each row would be listed as an item
+            raise ValueError(f"{sum(rows)} rows in {seen['size']} bytes")
+        return name, seen, rows
     except RefusedEntryError as error:
-        return file, error
+        return name, seen, error
     except _MediumError as error:
         words = shown_words(error.__cause__ or error)
         raise SourceError(f"{place.address}: {shown_name(name)}: cannot be read: {words}") from error
     except Exception as error:  # noqa: BLE001 - pyarrow raises anything on hostile files
-        return file, RefusedEntryError("damaged table", shown_words(error))
+        return name, seen, RefusedEntryError("damaged table", shown_words(error))
 
 
 def _list_items(place: Place, kind: str, listings: Iterable[Listing]) -> Iterator[ItemRow]:
     rows, fault = 0, ""
-    for file, found in listings:
-        name = shown_name(file.name)
-        where = {"file": file.name, "size": file.size, "stamp": file.stamp}
+    for file, seen, found in listings:
+        name, where = shown_name(file), {"file": file, **seen}
         if isinstance(found, RefusedEntryError):
             fault = fault or f"no table can be read: {name}: {found.detail or found.reason}"
-            yield list_item(kind, name, {**where, "refused": found.reason, "detail": found.detail})
+            yield list_item(kind, name, where, found)
             continue
-        for number, (group, row) in enumerate(
-            (group, row) for group, count in enumerate(found) for row in range(count)
-        ):
+        every = ((group, row) for group, count in enumerate(found) for row in range(count))
+        for number, (group, row) in enumerate(every):
             yield list_item(kind, f"{name}#{number}", {**where, "group": group, "row": row})
         rows += sum(found)
     if not rows:
@@ -247,50 +285,42 @@ def _list_items(place: Place, kind: str, listings: Iterable[Listing]) -> Iterato
     log.info("%s: listed %d rows", place.address, rows)
 
 
-def read_rows(
-    items: Sequence[ItemRow], config: SourceConfig, *, choose: Choose
-) -> Iterator[tuple[ItemRow, Record | Dropped | Failed]]:
+def read_rows(items: Sequence[ItemRow], config: SourceConfig, *, choose: Choose) -> Found:
     """Yield each item of a shard with its row, or with the reason why there is none."""
     place = open_place(config.path)
     located: list[Located] = [(item, json.loads(item.locator)) for item in items]
-    for _, some in groupby(located, key=lambda both: both[1]["file"]):
-        yield from _read_file(place, list(some), config, choose)
+    for _, members in groupby(located, key=lambda both: both[1]["file"]):
+        some = list(members)
+        try:
+            where = locate(some[0][0])
+            with _medium():
+                place.look(where["file"], where)
+            table = _open(place, where["file"])
+            columns = choose(table.schema_arrow, config.reading)
+        except Exception as error:  # noqa: BLE001 - the boundary to hostile files, and to stores of any kind
+            yield from ((item, _unread(item, error)) for item, _ in some)
+            continue
+        with closing(table):
+            for group, inside in groupby(some, key=lambda both: both[1]["group"]):
+                yield from _read_group(table, {one["row"]: item for item, one in inside}, group=group, columns=columns)
 
 
-def _read_file(
-    place: Place, some: Sequence[Located], config: SourceConfig, choose: Choose
-) -> Iterator[tuple[ItemRow, Record | Dropped | Failed]]:
-    """Read the items of one file; each gets its row or a reason in any case."""
-    first = some[0][1]
+def _read_group(table: pq.ParquetFile, left: dict[int, ItemRow], *, group: int, columns: dict[str, str]) -> Found:
+    """Read some rows of a group one by one, up to the last of them; each gets its values or a reason in any case."""
     try:
-        if "refused" in first:
-            raise RefusedEntryError(first["refused"], first["detail"])
-        with _medium():
-            file = place.look(first["file"], first)
-        table = _open(place, file)
-        columns = choose(table.schema, config.reading)
-    except Exception as error:  # noqa: BLE001 - the boundary to hostile files, and to stores of any kind
-        yield from ((item, _unread(item, error)) for item, _ in some)
-        return
-    with closing(table):
-        for group, members in groupby(some, key=lambda both: both[1]["group"]):
-            yield from _read_group(table, list(members), group=group, columns=columns)
-
-
-def _read_group(
-    table: ParquetTable | ArrowTable, some: Sequence[Located], *, group: int, columns: dict[str, str]
-) -> Iterator[tuple[ItemRow, Record | Dropped | Failed]]:
-    done = 0
-    try:
-        batches = table.read_group(group, list(columns), [place["row"] for _, place in some])
-        for (item, _), batch in zip(some, batches, strict=True):
-            done += 1
+        batches = table.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False)
+        for row, batch in zip(range(max(left) + 1), batches, strict=False):
+            if (item := left.pop(row, None)) is None:
+                continue
             try:
-                yield item, {columns[name]: value for name, value in to_record(batch).items()}
+                batch.validate(full=True)  # offsets that point outside would crash the process
+                yield item, {columns[name]: value for name, value in batch.to_pylist()[0].items()}
             except Exception as error:  # noqa: BLE001 - a row of undecodable text or impossible offsets
                 yield item, refuse(item, RefusedEntryError("damaged row", shown_words(error)))
+        if left:
+            raise ValueError("the row group ends before its last row")
     except Exception as error:  # noqa: BLE001 - pyarrow raises anything on hostile files
-        yield from ((item, _unread(item, error)) for item, _ in some[done:])
+        yield from ((item, _unread(item, error)) for item in left.values())
 
 
 def _unread(item: ItemRow, error: Exception) -> Dropped | Failed:

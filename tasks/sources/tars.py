@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from pairwright.tasks.sources.read_entry import RefusedEntryError, shown_words
+from pairwright.tasks.sources.reader import RefusedEntryError, shown_words
 
 MAX_HEADER = 1 << 20
 """Maximum bytes of a GNU long name or pax header; real ones have hundreds."""
@@ -26,8 +26,7 @@ class Member:
     offset: int = 0
     """Offset of its first byte."""
     size: int = 0
-    refused: str = ""
-    detail: str = ""
+    refused: RefusedEntryError | None = None
 
 
 class TarBytes:
@@ -82,44 +81,40 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
                     yield held
                 held = None
                 if info is None:
-                    _check_end(archive, tar.offset)
+                    # ``tarfile`` takes any stop for an end: only a block of zeros is one.
+                    archive.seek(tar.offset)
+                    block = archive.read(tarfile.BLOCKSIZE)
+                    if len(block) < tarfile.BLOCKSIZE:
+                        end = tar.offset + len(block)
+                        raise RefusedEntryError("truncated archive", f"ends at byte {end} without an end mark")
+                    if any(block):
+                        raise RefusedEntryError("damaged archive", f"no header at byte {tar.offset}")
                     return
                 if info.size < 0 or tar.offset <= info.offset:
                     raise RefusedEntryError("damaged archive", "a member of negative size")
                 held = None if info.isdir() else _member(info)
-        fault = Member("", refused="too many members", detail=f"more than {MAX_MEMBERS}: make smaller archives")
+        fault = RefusedEntryError("too many members", f"more than {MAX_MEMBERS}: make smaller archives")
     except RefusedEntryError as error:
-        fault = Member("", refused=error.reason, detail=error.detail)
+        fault = error
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         reason = {"empty file": "empty archive", "unexpected end of data": "truncated archive"}.get(str(error))
-        reason = reason or ("damaged archive" if walked else "not an archive")
-        fault = Member("", refused=reason, detail=str(error)[:200])
+        fault = RefusedEntryError(reason or ("damaged archive" if walked else "not an archive"), str(error)[:200])
     if held is not None and archive.tell() >= held.offset + held.size:
         yield held
-    yield fault
-
-
-def _check_end(archive: TarBytes, offset: int) -> None:
-    """Refuse an archive without an end mark where ``tarfile`` stopped, since it takes any stop for an end."""
-    archive.seek(offset)
-    block = archive.read(tarfile.BLOCKSIZE)
-    if len(block) < tarfile.BLOCKSIZE:
-        raise RefusedEntryError("truncated archive", f"ends at byte {offset + len(block)} without an end mark")
-    if any(block):
-        raise RefusedEntryError("damaged archive", f"no header at byte {offset}")
+    yield Member("", refused=fault)
 
 
 def _member(info: tarfile.TarInfo) -> Member:
-    refused, detail = "", ""
+    refused = None
     if info.issym() or info.islnk():
-        refused, detail = "link in an archive", f"to {info.linkname}"
+        refused = RefusedEntryError("link in an archive", f"to {info.linkname}")
     elif info.issparse():
-        refused = "sparse file in an archive"
+        refused = RefusedEntryError("sparse file in an archive")
     elif not info.isreg():
-        refused, detail = "not a regular file", f"type {info.type!r}"
+        refused = RefusedEntryError("not a regular file", f"type {info.type!r}")
     elif info.name.startswith("/") or ".." in info.name.split("/") or "\0" in info.name:
-        refused = "path leaves the archive"
+        refused = RefusedEntryError("path leaves the archive")
     elif len(info.name) > MAX_NAME:
-        return Member(info.name[-100:], refused="damaged header", detail=f"a name of {len(info.name)} characters")
-    name = info.name if refused else posixpath.normpath(info.name)
-    return Member(name, info.offset_data, info.size, refused, detail)
+        refused = RefusedEntryError("damaged header", f"a name of {len(info.name)} characters")
+        return Member(info.name[-100:], refused=refused)
+    return Member(info.name if refused else posixpath.normpath(info.name), info.offset_data, info.size, refused)

@@ -6,8 +6,7 @@ named ``CLIP/000012.000s`` by their time. The frames of a video are one group: t
 ``mining.max_pairs_per_group`` limits their pairs. Listing reads only the headers of the videos.
 
 An item's key hashes the video's name, size and time of change, the rate and the frame's number. Frames are decoded in
-stretches of ``STRETCH``, each after its own seek, so that a frame does not depend on how shards are cut; memory holds
-one frame and a shard's JPEGs. Needs OpenCV's FFmpeg.
+stretches, each after its own seek, so that a frame does not depend on how shards are cut. Needs OpenCV's FFmpeg.
 
 Videos may be hostile: only files that start like one are opened, since FFmpeg also follows playlists to other files and
 addresses; ``images.max_pixels`` applies before a frame is decoded (``images.max_bytes`` does not: no video is read
@@ -20,9 +19,7 @@ import math
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from itertools import groupby, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,20 +28,19 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
-from pairwright.tasks.sources.find_files import Place, open_place
-from pairwright.tasks.sources.read_entry import (
-    EXTENSIONS,
-    About,
-    Picture,
+from pairwright.tasks.sources.find_files import Place, holds, open_place
+from pairwright.tasks.sources.read_entry import About, Picture, read_image
+from pairwright.tasks.sources.reader import (
+    Read,
+    Reader,
     RefusedEntryError,
     is_unicode,
     list_item,
-    read_image,
+    locate,
     read_one,
     refuse,
     shown_name,
 )
-from pairwright.tasks.sources.reader import Read, Reader
 from pairwright.tasks.store.images import encode_jpeg
 
 if TYPE_CHECKING:
@@ -57,8 +53,6 @@ STRETCH = 16
 """Frames decoded after one seek."""
 MAX_FRAMES = 1_000_000
 """Maximum frames of a video, since headers can claim any number."""
-LOOKED_AT = 1000
-"""Maximum names read to recognise a folder."""
 _MP4 = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot")
 
 
@@ -74,36 +68,30 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
 
 
 def _items(place: Place, name: str, config: SourceConfig) -> Iterator[ItemRow]:
-    where: dict[str, Any] = {"path": name}
-    try:
-        file = place.look(name)
-        where |= {"size": file.size, "stamp": file.stamp}
-        with _opened(place, name, config) as capture:
-            rate, count = _count(capture, config.reading.frames_per_second)
-    except (RefusedEntryError, OSError) as error:
-        refused = error if isinstance(error, RefusedEntryError) else RefusedEntryError("unreadable file", str(error))
-        yield list_item("video", shown_name(name), {**where, "refused": refused.reason, "detail": refused.detail})
-        return
-    log.info("%s: %d frames", shown_name(name), count)
-    for number in range(count):
-        label = f"{shown_name(name)}/{number / rate:010.3f}s"
-        yield list_item("video", label, {**where, "rate": rate, "frame": number})
-
-
-def _count(capture: "cv2.VideoCapture", wanted: float) -> tuple[float, int]:
-    """Return the rate at which a video is read, at most its own, and the number of frames."""
     import cv2
 
-    own, total = capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)
-    if not (math.isfinite(own) and own > 0 and math.isfinite(total) and total >= 1):
-        detail = "its header tells no length: write it anew, as with ffmpeg -i VIDEO -c copy NEW.mkv"
-        raise RefusedEntryError("no frames", detail)
-    rate = min(wanted, own)
-    frames = (total - 1) * rate / own + 1e-6  # including a frame at the end of a step
-    if frames >= MAX_FRAMES:
-        detail = f"{frames:.0f} at reading.frames_per_second={wanted:g}; at most {MAX_FRAMES}: cut the video, or less"
-        raise RefusedEntryError("too many frames", detail)
-    return rate, int(frames) + 1
+    where: dict[str, Any] = {"path": name}
+    wanted = config.reading.frames_per_second
+    try:
+        where |= place.look(name)
+        with _opened(place, name, config) as capture:
+            own, total = capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)
+        if not (math.isfinite(own) and own > 0 and math.isfinite(total) and total >= 1):
+            detail = "its header tells no length: write it anew, as with ffmpeg -i VIDEO -c copy NEW.mkv"
+            raise RefusedEntryError("no frames", detail)
+        rate = min(wanted, own)
+        frames = (total - 1) * rate / own + 1e-6  # including a frame at the end of a step
+        if frames >= MAX_FRAMES:
+            detail = f"{frames:.0f} at reading.frames_per_second={wanted:g}; at most {MAX_FRAMES}: cut the video"
+            raise RefusedEntryError("too many frames", detail)
+    except (RefusedEntryError, OSError) as error:
+        refused = error if isinstance(error, RefusedEntryError) else RefusedEntryError("unreadable file", str(error))
+        yield list_item("video", shown_name(name), where, refused)
+        return
+    log.info("%s: %d frames", shown_name(name), int(frames) + 1)
+    for number in range(int(frames) + 1):
+        label = f"{shown_name(name)}/{number / rate:010.3f}s"
+        yield list_item("video", label, {**where, "rate": rate, "frame": number})
 
 
 @contextmanager
@@ -140,11 +128,9 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
     located = [(item, json.loads(item.locator)) for item in items]
     for _, group in groupby(located, key=lambda both: (both[1]["path"], both[1].get("frame", 0) // STRETCH)):
         frames = list(group)
-        where = frames[0][1]
         with ExitStack() as stack:
             try:
-                if "refused" in where:
-                    raise RefusedEntryError(where["refused"], where["detail"])
+                where = locate(frames[0][0])
                 place.look(where["path"], where)
                 capture = stack.enter_context(_opened(place, where["path"], config))
             except (RefusedEntryError, OSError) as error:
@@ -152,7 +138,7 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
                 continue
             seen = _decode(capture, [one["frame"] for _, one in frames], where["rate"])
             for (item, one), pixels in zip(frames, seen, strict=True):
-                yield from read_one(item, partial(_read, item, one["path"], pixels, config))
+                yield from read_one(item, _read, one["path"], pixels, config)
 
 
 def _decode(capture: "cv2.VideoCapture", frames: Sequence[int], rate: float) -> Iterator[NDArray[np.uint8] | None]:
@@ -176,13 +162,6 @@ def _read(item: ItemRow, name: str, pixels: NDArray[np.uint8] | None, config: So
     return [read_image(item, picture, config, About(group=shown_name(name)))]
 
 
-def _recognises(path: str) -> bool:
-    if "://" in path or not Path(path).is_dir():
-        return path.lower().endswith(ENDINGS)
-    names = [entry.name.lower() for entry in islice(Path(path).iterdir(), LOOKED_AT)]
-    return any(name.endswith(ENDINGS) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
-
-
 READER = Reader(
     kind="video",
     about="frames of local videos at a rate: one video, a pattern or a folder",
@@ -190,5 +169,5 @@ READER = Reader(
     details=__doc__ or "",
     list_items=list_items,
     read_items=read_items,
-    recognises=_recognises,
+    recognises=lambda path: holds(path, ENDINGS),
 )

@@ -11,7 +11,7 @@ one (``a.before.jpg``, ``a.after.jpg``), they are images of one group;
 * ``a.txt`` and ``a.caption``: captions; ``a.json``: captions, licence, group. In a sample with several images, captions
 count if their names match an image (``a.before.txt``).
 
-Other members, and hidden ones, are ignored and counted in the log. An item's key hashes the tar's name, size and
+Other members, and hidden ones, are ignored. An item's key hashes the tar's name, size and
 version and the offsets of its members. Listing seeks from header to header; reading a member takes one seek.
 """
 
@@ -21,28 +21,25 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby, islice
-from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
-from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, Record, check_word, clean_text, texts_of
-from pairwright.tasks.sources.find_files import Place, SourceFile, open_place, reaching
-from pairwright.tasks.sources.read_entry import (
-    EXTENSIONS,
-    About,
-    Picture,
+from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, check_word, clean_text, texts_of
+from pairwright.tasks.sources.find_files import UNSEEN, Place, Seen, holds, open_place, reaching
+from pairwright.tasks.sources.read_entry import EXTENSIONS, About, Picture, read_image
+from pairwright.tasks.sources.reader import (
+    Read,
+    Reader,
     RefusedEntryError,
     list_item,
-    read_image,
+    locate,
     read_one,
     refuse,
     shown_name,
 )
-from pairwright.tasks.sources.reader import Read, Reader
 from pairwright.tasks.sources.tars import Member, TarBytes, walk_members
 
 log = logging.getLogger(__name__)
@@ -56,16 +53,14 @@ MAX_TEXT = 1 << 20
 MAX_OF_SAMPLE = 64
 READ_AHEAD = 1 << 20
 """Bytes per request to a remote store: adjacent headers and small members cost one round trip."""
-LOOKED_AT = 1000
-"""Maximum names read to recognise a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     suffix: str
     """The name after the basename: ".jpg", ".before.jpg"."""
-    offset: int
-    size: int
+    offset: int = 0
+    size: int = 0
 
     @property
     def ending(self) -> str:
@@ -91,19 +86,26 @@ def _all_items(source: str) -> Iterator[ItemRow]:
     place = open_place(source)
     found, fault = False, "no name ends in .tar"
     for name in place.names(ENDINGS):
-        file = SourceFile(name=name, size=-1, stamp="")
+        seen = UNSEEN
+        samples: dict[str, list[Member]] = {}
+        """Image and text members by basename; under "", a fault of the archive itself."""
         try:
             with reaching(name):
-                file = place.look(name)
-                samples = _samples_of(place, file)
+                seen = place.look(name)
+                with closing(_open(place, name, seen)) as archive:
+                    for member in walk_members(archive):
+                        stem, suffix = _split(member.name)
+                        if not member.name or _is_wanted(member.name, suffix):
+                            samples.setdefault(stem, []).append(member)
         except RefusedEntryError as error:
-            samples = {"": [Member("", refused=error.reason, detail=error.detail)]}
+            samples = {"": [Member("", refused=error)]}
+        log.info("%s: %d samples", shown_name(name), len(samples))
         for stem, members in samples.items():
             if not stem:
-                fault = shown_name(f"{name}: {members[0].refused}: {members[0].detail}".removesuffix(": "))
+                fault = shown_name(f"{name}: {members[0].refused}")
                 log.warning("%s: %s", source, fault)
             found = found or bool(stem)
-            yield _item(file, stem, members)
+            yield _item(name, seen, stem, members)
     if not found:
         raise SourceError(
             f"{source}: no sample with an image in its archives ({fault}); give a tar (not gzipped), a pattern "
@@ -111,23 +113,8 @@ def _all_items(source: str) -> Iterator[ItemRow]:
         )
 
 
-def _samples_of(place: Place, file: SourceFile) -> dict[str, list[Member]]:
-    """Return the image and text members of an archive by basename; under "", a fault of the archive itself."""
-    samples: dict[str, list[Member]] = {}
-    ignored = 0
-    with closing(_open(place, file)) as archive:
-        for member in walk_members(archive):
-            stem, suffix = _split(member.name)
-            if not member.name or _is_wanted(member.name, suffix):
-                samples.setdefault(stem, []).append(member)
-            else:
-                ignored += 1
-    log.info("%s: %d samples, ignored %d other members", shown_name(file.name), len(samples), ignored)
-    return samples
-
-
-def _open(place: Place, file: SourceFile) -> TarBytes:
-    return TarBytes(place.open(file.name, block_size=READ_AHEAD), file.size)
+def _open(place: Place, name: str, seen: Seen) -> TarBytes:
+    return TarBytes(place.open(name, block_size=READ_AHEAD), seen["size"])
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -139,31 +126,29 @@ def _split(name: str) -> tuple[str, str]:
 def _is_wanted(name: str, suffix: str) -> bool:
     if any(part.startswith(".") and part.strip(".") for part in name.split("/")):
         return False
-    ending = _Part(suffix, 0, 0).ending
-    return ending in EXTENSIONS or ending in TEXTS or suffix.lower() == RECORD
+    return _Part(suffix).ending in (*EXTENSIONS, *TEXTS) or suffix.lower() == RECORD
 
 
-def _item(file: SourceFile, stem: str, members: Sequence[Member]) -> ItemRow:
-    where: dict[str, Any] = {"archive": file.name, "size": file.size, "stamp": file.stamp, "stem": stem}
+def _item(archive: str, seen: Seen, stem: str, members: Sequence[Member]) -> ItemRow:
+    where: dict[str, Any] = {"archive": archive, **seen, "stem": stem}
+    name = shown_name(f"{archive}/{stem}" if stem else archive)
     try:
-        where["parts"] = [[part.suffix, part.offset, part.size] for part in _parts(members)]
-    except RefusedEntryError as refused:
-        where |= {"refused": refused.reason, "detail": shown_name(refused.detail)[:500]}
-    return list_item("webdataset", shown_name(f"{file.name}/{stem}" if stem else file.name), where)
-
-
-def _parts(members: Sequence[Member]) -> list[_Part]:
-    if refused := next((member for member in members if member.refused), None):
-        raise RefusedEntryError(refused.refused, f"{refused.name}: {refused.detail}".strip(": "))
-    parts = [_Part(_split(member.name)[1], member.offset, member.size) for member in members]
-    if len(parts) > MAX_OF_SAMPLE:
-        detail = f"{len(parts)}: names are cut at their first dot, so that no name should have one of its own"
-        raise RefusedEntryError("too many members of one basename", detail)
-    if len({part.suffix for part in parts}) < len(parts):
-        raise RefusedEntryError("duplicated member")
-    if not _images(parts):
-        raise RefusedEntryError("no image in the sample")
-    return parts
+        for member in members:
+            if member.refused:
+                raise RefusedEntryError(member.refused.reason, f"{member.name}: {member.refused.detail}".strip(": "))
+        parts = [_Part(_split(member.name)[1], member.offset, member.size) for member in members]
+        if len(parts) > MAX_OF_SAMPLE:
+            detail = f"{len(parts)}: names are cut at their first dot, so that no name should have one of its own"
+            raise RefusedEntryError("too many members of one basename", detail)
+        if len({part.suffix for part in parts}) < len(parts):
+            raise RefusedEntryError("duplicated member")
+        if not _images(parts):
+            raise RefusedEntryError("no image in the sample")
+    except RefusedEntryError as error:
+        refused = RefusedEntryError(error.reason, shown_name(error.detail)[:500])
+        return list_item("webdataset", name, where, refused)
+    where["parts"] = [[part.suffix, part.offset, part.size] for part in parts]
+    return list_item("webdataset", name, where)
 
 
 def _images(parts: Sequence[_Part]) -> list[_Part]:
@@ -178,25 +163,30 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
     for name, group in groupby(located, key=lambda both: both[1]["archive"]):
         samples = list(group)
         try:
-            archive = _open(place, place.look(name, samples[0][1]))
+            archive = _open(place, name, place.look(name, samples[0][1]))
         except Exception as error:  # noqa: BLE001 - each store raises its own errors; the items are owed again
             yield from (refuse(item, error) for item, _ in samples)
             continue
         with closing(archive):
-            for item, where in samples:
-                yield from read_one(item, partial(_rows, item, where, archive, config))
+            for item, _ in samples:
+                yield from read_one(item, _read, archive, config)
 
 
-def _rows(item: ItemRow, where: dict[str, Any], archive: TarBytes, config: SourceConfig) -> list[ImageRow]:
-    if "refused" in where:
-        raise RefusedEntryError(where["refused"], where["detail"])
-    contents = {part: _read_part(archive, part, config) for part in (_Part(*part) for part in where["parts"])}
+def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageRow]:
+    contents: dict[_Part, bytes] = {}
+    for part in (_Part(*part) for part in locate(item)["parts"]):
+        is_image = part.ending in EXTENSIONS
+        if part.size > (limit := config.images.max_bytes if is_image else MAX_TEXT):
+            bound = f"images.max_bytes={limit}" if is_image else f"a text may have {limit}"
+            raise RefusedEntryError("file too large", f"{shown_name(part.suffix)}: {part.size} bytes; {bound}")
+        contents[part] = archive.read_at(part.offset, part.size)
     images = _images(list(contents))
     try:
-        record = _record(contents)
         texts = {part: clean_text(data.decode("utf-8-sig")) for part, data in contents.items() if part.ending in TEXTS}
+        records = [json.loads(data.decode("utf-8-sig")) for part, data in contents.items() if part.ending == RECORD]
     except (ValueError, RecursionError) as error:
         raise RefusedEntryError("damaged caption or record", str(error)) from error
+    record: dict[str, Any] = next((found for found in records if isinstance(found, dict)), {})
     about = About(
         licence=check_word(record, *LICENCES),
         group=check_word(record, "group") or (item.name if len(images) > 1 else ""),
@@ -214,32 +204,6 @@ def _rows(item: ItemRow, where: dict[str, Any], archive: TarBytes, config: Sourc
     return rows
 
 
-def _read_part(archive: TarBytes, part: _Part, config: SourceConfig) -> bytes:
-    is_image = part.ending in EXTENSIONS
-    limit = config.images.max_bytes if is_image else MAX_TEXT
-    if part.size > limit:
-        bound = f"images.max_bytes={limit}" if is_image else f"a text may have {limit}"
-        detail = f"{shown_name(part.suffix)}: {part.size} bytes; {bound}"
-        raise RefusedEntryError("file too large", detail)
-    return archive.read_at(part.offset, part.size)
-
-
-def _record(contents: dict[_Part, bytes]) -> Record:
-    for part, data in contents.items():
-        if part.ending == RECORD and isinstance(found := json.loads(data.decode("utf-8-sig")), dict):
-            return found
-    return {}
-
-
-def _recognises(path: str) -> bool:
-    if path.lower().endswith(ENDINGS):
-        return True
-    if "://" in path or not Path(path).is_dir():
-        return False
-    names = [entry.name.lower() for entry in islice(Path(path).iterdir(), LOOKED_AT)]
-    return any(name.endswith(ENDINGS) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
-
-
 READER = Reader(
     kind="webdataset",
     about="WebDataset shards: tars of images with captions; one tar, a pattern or a folder, local or remote",
@@ -247,5 +211,5 @@ READER = Reader(
     details=__doc__ or "",
     list_items=list_items,
     read_items=read_items,
-    recognises=_recognises,
+    recognises=lambda path: holds(path, ENDINGS),
 )

@@ -11,18 +11,16 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Self
 
-from filelock import FileLock, Timeout
-
-from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.scratch import holding
 
 log = logging.getLogger(__name__)
 HEADER = struct.Struct("<II16s")
-PATIENCE = 1.0
-"""Seconds of waiting for another process before a warning."""
 CALLS, TOKENS = "calls", ("prompt_tokens", "completion_tokens")
 """Metadata of a part about the answers of served models that it took, refused ones included."""
 
@@ -36,12 +34,11 @@ class Answers:
     def __init__(self, path: Path) -> None:
         """Name the file; nothing is read or written yet."""
         self.path = path
-        self._lock = FileLock(f"{path}-lock")
+        self._lock = Path(f"{path}-lock")
         self._using = threading.Lock()
-        """Held while the file is read, written or closed, so that its descriptor is not reused meanwhile."""
+        """Held while the file is read, written or closed: a late call fails, and meets no other file."""
         self._places: dict[bytes, tuple[int, int]] = {}
-        self._file = -1
-        self._end = 0
+        self._file, self._end = -1, 0
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, written by this process or a killed one."""
@@ -55,7 +52,7 @@ class Answers:
         done = 0
         with self._using, naming(str(self.path), "written"):
             while done < len(record):  # the remains of a failed write are overwritten by the next
-                done += os.pwrite(self._opened(), record[done:], self._end + done)
+                done += os.pwrite(self._file, record[done:], self._end + done)
             self._places[name] = (self._end + HEADER.size, len(value))
             self._end += len(record)
 
@@ -66,55 +63,38 @@ class Answers:
 
     def _read(self, start: int, length: int) -> bytes:
         with self._using, naming(str(self.path), "read"):
-            return os.pread(self._opened(), length, start)
-
-    def _opened(self) -> int:
-        if self._file < 0:
-            raise StoreError(f"{self.path}: is closed: a late answer belongs to a shard that has ended")
-        return self._file
+            return os.pread(self._file, length, start)
 
     def __len__(self) -> int:
         return len(self._places)
 
     def __enter__(self) -> Self:
-        with naming(str(self.path), "opened"):
+        with ExitStack() as stack, naming(str(self.path), "opened"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._wait()
-            try:
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-                self._end = 0
-                for name, place in _records(self._file):
-                    self._places[name] = place
-                    self._end = sum(place)
-                os.ftruncate(self._file, self._end)
-            except BaseException:
-                self._close()
-                raise
+            # The other process runs the same command elsewhere, or is an orphan of a killed build.
+            wait = partial(log.warning, "%s: another process is writing it; waiting for that to end", self.path)
+            stack.enter_context(holding(self._lock, on_wait=wait))
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            stack.callback(self._close)
+            self._places.update(_records(self._file))
+            self._end = max((sum(place) for place in self._places.values()), default=0)
+            os.ftruncate(self._file, self._end)
+            self._stack = stack.pop_all()
         return self
 
-    def _wait(self) -> None:
-        """Wait for another writer of the file: the same command elsewhere, or an orphan of a killed build."""
-        try:
-            self._lock.acquire(timeout=PATIENCE)
-        except Timeout:
-            log.warning("%s: another process is writing it; waiting for that to end", self.path)
-            self._lock.acquire()
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
 
     def _close(self) -> None:
         with self._using:
-            if self._file >= 0:
-                os.close(self._file)
-                self._file = -1
-        self._lock.release()
-
-    def __exit__(self, *error: object) -> None:
-        self._close()
+            os.close(self._file)
+            self._file = -1
 
     def delete(self) -> None:
         """Remove the file, once the shard's part is in place."""
         with naming(str(self.path), "deleted"):
             self.path.unlink(missing_ok=True)
-            Path(self._lock.lock_file).unlink(missing_ok=True)
+            self._lock.unlink(missing_ok=True)
 
 
 def describe_asked(answers: Answers) -> dict[str, str]:

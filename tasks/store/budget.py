@@ -21,26 +21,20 @@ from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
-HOUR = 3600.0
 FIELD = "run.budget.max_"
-OF_DATASET = ("calls", "tokens", "disk_gb")
-"""Limits over all builds of a dataset: the next build starts with what is left of them."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """Budget of one build, and its use: calls, tokens and disk of all builds of the dataset, hours of this one."""
+    """Budget of one build, and its use: calls and tokens of all builds of the dataset, hours of this one."""
 
     folder: Folder
     config: BudgetConfig
     workers: int
     """Number of shards that run at once."""
-    gpus: Callable[[Planned], int]
-    """Number of GPUs of this machine that a stage holds."""
     stopped: str = ""
     """Why the build ended early; empty: it did not."""
     began: float = field(default_factory=time.monotonic)
-    gpu_seconds: float = 0.0
 
     def limited(self, run_shards: RunShards) -> RunShards:
         """Return a runner of shards that starts no more when the budget is used up."""
@@ -48,42 +42,32 @@ class Budget:
             return run_shards
 
         def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-            gpus = self.gpus(planned) if "gpu_hours" in self.config.limits else 0
             for start in range(0, len(shards), self.workers):
-                if self._is_used_up(planned, gpus):
+                if self._is_used_up(planned):
                     return
-                began = time.monotonic()
                 yield from run_shards(planned, shards[start : start + self.workers])
-                self.gpu_seconds += (time.monotonic() - began) * gpus
 
         return run
 
-    def _is_used_up(self, planned: Planned, gpus: int) -> bool:
+    def _is_used_up(self, planned: Planned) -> bool:
         """Return whether a limit that applies to the stage is reached; one that asks no model may exceed calls."""
-        uses = {"calls": planned.stage.remembers, "tokens": planned.stage.remembers, "gpu_hours": gpus > 0}
         for name, limit in self.config.limits.items():
-            if not self.stopped and uses.get(name, True) and (used := self._used(name)) >= limit:
-                more = f" --set {FIELD}{name}={2 * limit:g}" if name in OF_DATASET else ""
-                self.stopped = (
-                    f"Stopped by {FIELD}{name}: {_shown(used)} of {_shown(limit)} are used. Finished rows are kept. "
-                    f"Go on with: pairwright resume {self.folder.url}{more}"
-                )
-                log.warning("%s", self.stopped)
+            of_dataset = name != "hours"  # the next build starts with what is left of it
+            if self.stopped or (of_dataset and not planned.stage.remembers) or (used := self._used(name)) < limit:
+                continue
+            more = f" --set {FIELD}{name}={2 * limit:g}" if of_dataset else ""
+            self.stopped = (
+                f"Stopped by {FIELD}{name}: {_shown(used)} of {_shown(limit)} are used. Finished rows are kept. "
+                f"Go on with: pairwright resume {self.folder.url}{more}"
+            )
+            log.warning("%s", self.stopped)
         return bool(self.stopped)
 
     def _used(self, name: str) -> float:
-        match name:
-            case "calls":
-                return float(count_asked(self.folder)[CALLS])
-            case "tokens":
-                asked = count_asked(self.folder)
-                return float(sum(asked[kind] for kind in TOKENS))
-            case "disk_gb":
-                return self.folder.size_bytes() / 1e9
-            case "hours":
-                return (time.monotonic() - self.began) / HOUR
-            case _:
-                return self.gpu_seconds / HOUR
+        if name == "hours":
+            return (time.monotonic() - self.began) / 3600
+        asked = count_asked(self.folder)
+        return float(sum(asked[kind] for kind in (TOKENS if name == "tokens" else (CALLS,))))
 
 
 def count_asked(folder: Folder) -> Counter[str]:

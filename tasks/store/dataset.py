@@ -10,7 +10,6 @@ OUT/
 """
 
 import contextlib
-import json
 import shutil
 import tempfile
 import uuid
@@ -20,23 +19,20 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from pydantic import ValidationError
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import ItemRow, make_key
-from pairwright.tasks.store.copies import copies_of
-from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming
+from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming, read_sealed, seal
 from pairwright.tasks.store.index import write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
-from pairwright.tasks.store.scratch import ENDING, holding, own_temporary_folder, scratch_folder
-from pairwright.tasks.store.sealed import read_sealed, seal
+from pairwright.tasks.store.scratch import ENDING, copies_of, holding, own_temporary_folder, scratch_folder
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
@@ -107,28 +103,19 @@ def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) 
     if not folder.is_local:
         yield
         return
-    path = Path(folder.path(table)) / ".lock"
-    with naming(str(path), "locked"):
-        make_folder(path.parent)
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0.05)
-        except Timeout:
-            if on_wait:
-                on_wait()
-            lock.acquire(poll_interval=0.2)
-    try:
+    lock = Path(folder.path(table)) / ".lock"
+    with naming(str(lock), "locked"):
+        make_folder(lock.parent)
+    with holding(lock, on_wait=on_wait):
         for name in folder.names(table):
             if TEMPORARY in name:
                 folder.delete(f"{table}/{name}")
         yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager
 def alone(folder: Folder) -> Generator[None]:
-    """Lock a whole dataset, after waiting for processes that read rows or build; new ones wait meanwhile.
+    """Lock a whole dataset; ``StoreError`` if a process reads rows or builds. New ones wait meanwhile.
 
     On an object store there is no lock.
     """
@@ -136,24 +123,27 @@ def alone(folder: Folder) -> Generator[None]:
         yield
         return
     work = Path(folder.path("work"))
-    with naming(str(work), "locked"), contextlib.ExitStack() as stack:
+    with naming(str(work), "locked"):
         work.mkdir(exist_ok=True)
-        fault = f"{folder.url}: another process starts to read or clean it up now. Try again"
-        stack.enter_context(holding(work / GATE, fault))
+    with holding(work / GATE, fault=f"{folder.url}: another process starts to read or clean it up now. Try again"):
         for lock in work.glob(f"*{ENDING}"):
-            fault = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
-            with holding(lock, f"{fault}. Wait for it to end"):
+            busy = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
+            with holding(lock, fault=f"{busy}. Wait for it to end"):
                 pass
-        held = stack.pop_all()
-    with held:
         yield
 
 
 @contextlib.contextmanager
-def in_use(folder: Folder) -> Generator[Path]:
-    """Make a folder for work files, which shows that a process reads rows or builds: ``alone`` waits for its end."""
+def in_use(folder: Folder) -> Generator[str]:
+    """Make a folder for work files, "work/ID", which shows that a process reads rows or builds; ``alone`` sees it."""
     if not folder.is_local:
-        yield journals_of(folder)
+        name = f"work/{uuid.uuid4().hex}"
+        try:
+            yield name
+        finally:
+            for file in folder.names(name):
+                folder.delete(f"{name}/{file}")
+            shutil.rmtree(copies_of(folder, name), ignore_errors=True)
         return
     work = Path(folder.path("work"))
     with contextlib.ExitStack() as stack:
@@ -161,7 +151,7 @@ def in_use(folder: Folder) -> Generator[Path]:
             work.mkdir(parents=True, exist_ok=True)
             with FileLock(work / GATE):
                 path = stack.enter_context(scratch_folder(work))
-        yield path
+        yield f"work/{path.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +188,11 @@ class Build:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:  # noqa: PYI036  (ExitStack wants its types)
+        self._stack.__exit__(*error)
 
     def settle(self, planned: Planned) -> Counts:
         """Read and count a stage's table as it is now; earlier stages must be settled."""
-        if not planned.stage.is_on:
-            return self.ledger.settle_off(planned)
         stated = self.pinned.content["stages"].get(planned.stage.name) if self.pinned else None
         if stated and stated["fingerprint"] == planned.fingerprint:
             self.ledger.load_only(planned, list(stated["parts"]), stated["refused"])
@@ -215,27 +201,30 @@ class Build:
         self.ledger.settle(planned.stage)
         return self.ledger.count(planned)
 
+    def cells(
+        self, planned: Planned, places: Iterable[tuple[Any, ...]], columns: Sequence[str]
+    ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Yield places (part, row and what else there is, sorted), each with some columns of the row there."""
+        for name, group in groupby(places, key=itemgetter(0)):
+            some = list(group)
+            table = read_rows(Part(self.folder, f"{planned.table}/{name}"), [place[1] for place in some], columns)
+            yield from zip(some, table.to_pylist(), strict=True)
+
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
         """Yield status, reason, detail and subject of each input that a settled stage dropped or failed.
 
         Then those of the rows that it kept with a reason, as status "kept". Duplicates are not refused.
         """
         for remarked in (False, True):
-            found = self.ledger.refused(planned.stage, remarked=remarked)
-            for name, group in groupby(found, key=itemgetter(0)):
-                part, places = Part(self.folder, f"{planned.table}/{name}"), list(group)
-                table = read_rows(part, [row for _, row, _ in places], ["status", "reason", "detail"])
-                for record, (_, _, subject) in zip(table.to_pylist(), places, strict=True):
-                    yield "kept" if remarked else record["status"], record["reason"], record["detail"], subject
+            places = self.ledger.refused(planned.stage, remarked=remarked)
+            for (_, _, subject), row in self.cells(planned, places, ["status", "reason", "detail"]):
+                yield "kept" if remarked else row["status"], row["reason"], row["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each duplicate input of a settled stage, and for the input that it duplicates."""
-
-        def value(name: str, row: int) -> str:
-            return read_rows(Part(self.folder, f"{planned.table}/{name}"), [row], [column])[column][0].as_py()
-
-        for name, row, other_name, other_row in self.ledger.duplicates(planned.stage):
-            yield value(name, row), value(other_name, other_row)
+        for (*_, part, row), own in self.cells(planned, self.ledger.duplicates(planned.stage), [column]):
+            ((_, other),) = self.cells(planned, [(part, row)], [column])
+            yield own[column], other[column]
 
     @contextlib.contextmanager
     def locked(self, planned: Planned, on_wait: Callable[[Planned], None] | None = None) -> Generator[None]:
@@ -249,23 +238,20 @@ class Build:
         stage = planned.stage
         size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
         plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
-        names = [f"{self._folder_of(table)}/{name}" for table, name in self.ledger.read_names(stage)]
+        names = [f"{self._folder_of(table)}/{name}" for table in stage.reads for name in self.ledger.part_names(table)]
+        takedowns = self.takedowns if "items" in stage.reads else 0
+        about = {COLLECTION: self.ledger.collection(stage)} if stage.whole else {}
+        removed = self.ledger.removed if takedowns else []
         with self._new_file(plan) as path:
-            slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names)
+            slices = write_plan(path, self.ledger.owed(stage, size, reason=reason), names, about=about, removed=removed)
         if not slices:
             return []
         indexes = tuple(
             (use.argument, self.write_index(use.table, only_in=use.only_in), self._folder_of(use.table))
             for use in stage.uses
         )
-        about = ((COLLECTION, self.ledger.collection(stage)),) if stage.whole else ()
-        removed = ""
-        if self.takedowns and "items" in stage.reads:
-            removed = f"{self._workspace()}/removed-{self.takedowns}-{uuid.uuid4().hex}.json"
-            with self._new_file(removed) as path:
-                path.write_text(json.dumps(self.ledger.removed))
-        kept = {"journals": str(self._journals(planned)), "takedowns": self.takedowns if removed else 0}
-        shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, about=about, removed=removed, **kept)
+        kept = {"journals": str(self._journals(planned)), "takedowns": takedowns}
+        shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, **kept)
         return [shard(name=f"{stage.name}-{number:05d}", start=start, stop=stop) for number, start, stop in slices]
 
     @contextlib.contextmanager
@@ -279,9 +265,7 @@ class Build:
             path.unlink()
 
     def _folder_of(self, table: str) -> str:
-        if table == "items":
-            return ITEMS
-        return next(planned.table for planned in self.planned if planned.stage.name == table)
+        return next((planned.table for planned in self.planned if planned.stage.name == table), ITEMS)
 
     def drop_journals(self, planned: Planned) -> None:
         """Delete the journals of a stage when all of its shards are done; its lock must be held."""
@@ -292,17 +276,8 @@ class Build:
 
     def _workspace(self) -> str:
         """Return this build's own folder for files that workers read, below the dataset's; deleted at its end."""
-        if not self._work and self.folder.is_local:
-            self._work = f"work/{self._stack.enter_context(in_use(self.folder)).name}"
-        elif not self._work:
-            self._work = f"work/{uuid.uuid4().hex}"
-            self._stack.callback(self._drop_workspace)
+        self._work = self._work or self._stack.enter_context(in_use(self.folder))
         return self._work
-
-    def _drop_workspace(self) -> None:
-        for name in self.folder.names(self._work):
-            self.folder.delete(f"{self._work}/{name}")
-        shutil.rmtree(copies_of(self.folder, self._work), ignore_errors=True)
 
     def write_index(self, table: str, *, only_in: str = "") -> str:
         """Write the index of a settled table's live rows, unless this build has written it; return its name.

@@ -4,11 +4,12 @@ DIR/decisions/part-<hash>.parquet    decisions as they were made; files are adde
 DIR/decisions/filter-<hash>.json     named filters
 
 The table is the union of its files, so that several processes can add to it at once, and a decision stored twice counts
-once. Many small files are joined into one. The table has the history of each key; the latest by ``at`` counts. It is
+once. Many files are joined into one. The table has the history of each key; the latest by ``at`` counts. It is
 read into memory as a whole: about 1 kB per decision.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,17 +23,13 @@ from pairwright.schemas.decisions import Decision, Decisions, latest, parse_deci
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import PairRow, PreferenceRow, Row, make_key
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.part import Part, encode_part, read_part
-from pairwright.tasks.store.sealed import read_sealed, seal
 
 FOLDER = "decisions"
-MOST_FILES = 64
-"""Number of small files from which they are joined."""
-SMALL_BYTES = 1 << 20
-TRIES = 20
-MOST_BYTES, MOST_LINE = 256 << 20, 200_000
-MOST_SENT = 1_000
+MAX_FILES = 64
+"""Number of files above which they are joined."""
+MAX_SENT = 1_000
 """Maximum decisions that a page sends at once."""
 SHOWN = 5
 """Maximum faults that a message names."""
@@ -57,22 +54,24 @@ def read_decisions(folder: Folder) -> Decisions:
 
 def read_history(folder: Folder) -> list[Decision]:
     """Return all decisions ever made and not removed, each once."""
-    for _ in range(TRIES):
+    while True:
         names = decision_files(folder)
         try:
-            return list(dict.fromkeys(one for name in names for one in _read(folder, name)))
+            return _read(folder, names)
         except StoreError:
             if set(names) <= set(decision_files(folder)):
                 raise
         # another process has joined some of them meanwhile
-    raise StoreError(f"{folder.path(FOLDER)}: keeps changing while it is read. Try again")
 
 
 def write_decisions(folder: Folder, decisions: Sequence[Decision]) -> None:
     """Add decisions, all or none; on return they survive a loss of power."""
-    if decisions:
-        _write(folder, decisions)
-        _join_small(folder)
+    if not decisions:
+        return
+    _write(folder, decisions)
+    if len(names := decision_files(folder)) > MAX_FILES:
+        with suppress(StoreError):  # the decisions are stored; another process joins now, or a reader names the fault
+            _replace(folder, names, _read(folder, names))
 
 
 def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
@@ -81,30 +80,16 @@ def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
     Meanwhile other processes may only add files.
     """
     names = decision_files(folder)
-    history = [one for name in names for one in _read(folder, name)]
+    history = _read(folder, names)
     gone = {one.key for one in history if one.key not in keep}
     if gone:
-        rest = list(dict.fromkeys(one for one in history if one.key in keep))
-        kept = [_write(folder, rest)] if rest else []
-        _delete(folder, set(names) - set(kept))
+        _replace(folder, names, [one for one in history if one.key in keep])
     return len(gone)
 
 
-def _join_small(folder: Folder) -> None:
-    names = decision_files(folder)
-    if len(names) <= MOST_FILES:
-        return
-    try:
-        small = [name for name in names if folder.size_of(name) < SMALL_BYTES]
-        history = dict.fromkeys(one for name in small for one in _read(folder, name))
-    except StoreError:  # the decisions are stored; another process joins the files now, or a reader names the fault
-        return
-    if len(small) > MOST_FILES:
-        _delete(folder, set(small) - {_write(folder, list(history))})
-
-
-def _delete(folder: Folder, names: Iterable[str]) -> None:
-    for name in sorted(names):
+def _replace(folder: Folder, names: Iterable[str], decisions: Sequence[Decision]) -> None:
+    kept = {_write(folder, decisions)} if decisions else set[str]()
+    for name in sorted(set(names) - kept):
         folder.delete(name)
     folder.flush(FOLDER)
 
@@ -118,57 +103,55 @@ def _write(folder: Folder, decisions: Sequence[Decision]) -> str:
     return name
 
 
-def _read(folder: Folder, name: str) -> Iterator[Decision]:
-    try:
-        table = read_part(Part(folder, name))
-    except StoreError as error:
-        why = error.__cause__ or error
-        raise StoreError(
-            f"{folder.path(name)}: the decisions cannot be read: {why}. Restore the file from a copy; or "
-            "delete it, and give the decision files to `pairwright decide` again"
-        ) from error
-    for row in table.to_pylist():
-        yield Decision.model_construct(**{**row, "at": row["at"].astimezone(UTC)})
+def _read(folder: Folder, names: Iterable[str]) -> list[Decision]:
+    found: dict[Decision, None] = {}
+    for name in names:
+        try:
+            table = read_part(Part(folder, name))
+        except StoreError as error:
+            why = error.__cause__ or error
+            raise StoreError(
+                f"{folder.path(name)}: the decisions cannot be read: {why}. Restore the file from a copy; or "
+                "delete it, and give the decision files to `pairwright decide` again"
+            ) from error
+        rows = ({**row, "at": row["at"].astimezone(UTC)} for row in table.to_pylist())
+        found |= dict.fromkeys(Decision.model_construct(**row) for row in rows)
+    return list(found)
 
 
 def read_decision_file(path: Path) -> list[Decision]:
     """Return the decisions of a file; ``ConfigError`` names invalid lines."""
-    now = datetime.now(UTC)
-    found: list[Decision] = []
-    faults: list[str] = []
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path}: is larger than {MOST_BYTES >> 20} MB: not a file of decisions")
-        lines = path.read_bytes().removeprefix(BOM).split(b"\n")
+        found, faults = _parse(path.read_bytes().removeprefix(BOM).split(b"\n"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    for number, line in enumerate(lines, 1):
-        if len(line) > MOST_LINE:
-            faults.append(f"line {number:,}: is longer than {MOST_LINE:,} bytes")
-        elif line.strip():
-            try:
-                found.append(parse_decision(line, now=now))
-            except ValueError as error:
-                faults.append(f"line {number:,}: {error}")
     if faults:
-        some = "; ".join(faults[:SHOWN]) + ("; ..." if faults[SHOWN:] else "")
+        some = "; ".join(f"line {fault}" for fault in faults[:SHOWN]) + ("; ..." if faults[SHOWN:] else "")
         raise ConfigError(f"{path}: nothing is stored: {len(faults):,} invalid lines. Correct them: {some}")
     return found
 
 
 def parse_decisions(body: bytes) -> list[Decision]:
     """Return the decisions of a JSON list; ``ValueError`` if it is not a list, or a decision is invalid."""
-    now = datetime.now(UTC)
     listed = from_json(body)
-    if not isinstance(listed, list) or len(listed) > MOST_SENT:
-        raise ValueError(f"must be a list of at most {MOST_SENT:,} decisions")
-    found: list[Decision] = []
-    for number, one in enumerate(listed, 1):
-        try:
-            found.append(parse_decision(to_json(one), now=now))
-        except ValueError as error:
-            raise ValueError(f"decision {number}: {error}") from error
+    if not isinstance(listed, list) or len(listed) > MAX_SENT:
+        raise ValueError(f"must be a list of at most {MAX_SENT:,} decisions")
+    found, faults = _parse(map(to_json, listed))
+    if faults:
+        raise ValueError(f"decision {faults[0]}")
     return found
+
+
+def _parse(lines: Iterable[bytes]) -> tuple[list[Decision], list[str]]:
+    """Return the decisions of lines of JSON, and the faults with their numbers."""
+    now = datetime.now(UTC)
+    found, faults = list[Decision](), list[str]()
+    for number, line in enumerate(lines, 1):
+        try:
+            found += [parse_decision(line, now=now)] if line.strip() else []
+        except ValueError as error:
+            faults.append(f"{number:,}: {error}")
+    return found, faults
 
 
 @dataclass(frozen=True, kw_only=True)

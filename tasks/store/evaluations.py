@@ -7,7 +7,8 @@ at once, and a repeated one replaces its earlier scores.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,14 +17,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, encode_part, read_part
 
 FOLDER = "evaluations"
-SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("run", "model", "benchmark", "data", "asked", "at", "category", "name")),
-        *((name, pa.float64()) for name in ("value", "low", "high")),
-        ("items", pa.int64()),
-        ("percent", pa.bool_()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +38,10 @@ class EvaluationRow:
     high: float | None
     items: int
     percent: bool
+
+
+KINDS: dict[Any, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float | None: pa.float64()}
+SCHEMA = pa.schema([(one.name, KINDS[one.type]) for one in fields(EvaluationRow)])
 
 
 def write_evaluation(folder: Folder, rows: Sequence[EvaluationRow]) -> None:

@@ -2,19 +2,20 @@
 
 A file appears under its final name whole or not at all: locally by a flushed temporary file and a rename, elsewhere by
 one PUT (or one completed multipart upload, from 100 MB on). Every I/O fault becomes a ``StoreError`` that names the
-file; requests to an object store are retried first (``tasks.store.remote``).
+file; requests to an object store are retried first (``tasks.store.remote``). JSON files carry a digest of their bytes.
 """
 
 import errno
+import hashlib
+import json
 import os
-import shutil
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -23,7 +24,9 @@ from pairwright.tasks.store.remote import ask, open_file, open_store
 
 TEMPORARY = ".tmp-"
 """Part of every temporary name; files left by a killed process may be deleted under the table's lock."""
-COPY_BYTES = 8 << 20
+DIGEST, DIGEST_BYTES = "digest", 16
+"""Last field of a JSON file, and its length; computed with zeros in its place."""
+BLANK = "0" * (2 * DIGEST_BYTES)
 FULL = "Free space there, then run the same command again, or `pairwright resume`"
 
 Data = bytes | bytearray | memoryview
@@ -40,11 +43,9 @@ class Folder:
     def _target(self) -> tuple[Any, str]:
         try:
             system, path = open_store(self.url)
-        except ImportError as error:
-            how = "python -m pip install -c constraints.txt -e '.[s3]'" if self.url.startswith("s3") else "install it"
-            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}: {how}") from error
-        except ValueError as error:
-            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}") from error
+        except (ImportError, ValueError) as error:
+            how = ": python -m pip install -c constraints.txt -e '.[s3]'" if self.url.startswith("s3") else ""
+            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}{how}") from error
         return system, path.rstrip("/") or "/"
 
     @property
@@ -71,28 +72,24 @@ class Folder:
 
     def names(self, folder: str, ending: str = "") -> list[str]:
         """Return the sorted names of the files directly in a folder with this ending; none if it does not exist."""
-        if not self.is_local:
-            return [name for name in self._list(folder, "file") if name.endswith(ending)]
-        with naming(self.path(folder), "listed"):
-            try:
-                found = [entry.name for entry in os.scandir(self.path(folder)) if entry.is_file()]
-            except FileNotFoundError:
-                return []
-        return sorted(name for name in found if name.endswith(ending))
+        return [name for name in self._list(folder, "file") if name.endswith(ending)]
 
     def folders(self, folder: str) -> list[str]:
         """Return the sorted names of the folders directly in a folder; none if it does not exist."""
         return self._list(folder, "directory")
 
-    def _list(self, folder: str, kind: str) -> list[str]:
+    def _list(self, folder: str, kind: Literal["file", "directory"]) -> list[str]:
         def names() -> list[str]:
             try:
+                if self.is_local:  # without a look at each file
+                    entries = list(os.scandir(self.path(folder)))
+                    return [one.name for one in entries if (one.is_file() if kind == "file" else one.is_dir())]
                 found = self._target[0].ls(self.path(folder), detail=True, refresh=True)
+                return [entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind]
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            return sorted(entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind)
 
-        return self._ask(folder, "listed", names)
+        return sorted(self._ask(folder, "listed", names))
 
     def exists(self, name: str) -> bool:
         """Return whether a file exists."""
@@ -107,15 +104,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """Return a whole file."""
-        if not self.is_local:
-            return self._ask(name, "read", lambda: self._target[0].cat_file(self.path(name)))
-        with naming(self.path(name), "read"), self.open(name) as file:
-            return file.read()
-
-    def fetch(self, name: str, path: Path) -> None:
-        """Copy a file to this machine's disk; not flushed."""
-        with naming(str(path), "written"), self.open(name) as file, path.open("wb") as copy:
-            shutil.copyfileobj(file, copy, COPY_BYTES)
+        return self._ask(name, "read", lambda: self._target[0].cat_file(self.path(name)))
 
     def write(self, name: str, data: Data) -> None:
         """Write a whole file, replacing one of the same name; on return it survives a loss of power."""
@@ -129,11 +118,18 @@ class Folder:
         """Write a file unless its name is taken; return whether it was written.
 
         On return it survives a loss of power. Atomic on a local disk and on stores with conditional writes
-        (If-None-Match on S3, and the equivalents of Google and Azure); on others, of several writers at the same
-        moment the last wins, and all of them get True.
+        (If-None-Match on S3, and the equivalents of Google and Azure).
         """
         if not self.is_local:
-            return self._create_remote(name, data)
+            if self.exists(name):  # for stores that ignore the condition
+                return False
+            try:
+                self._ask(name, "written", lambda: self._target[0].pipe_file(self.path(name), data, mode="create"))
+            except StoreError:
+                if not self.exists(name):
+                    raise
+                return self.read(name) == data  # the reply to an earlier attempt may have been lost
+            return True
         temporary = f"{name}{TEMPORARY}{uuid.uuid4().hex}"
         self.write(temporary, data)
         with naming(self.path(name), "written"):
@@ -146,39 +142,9 @@ class Folder:
             flush(Path(self.path(name)).parent)
         return True
 
-    def _create_remote(self, name: str, data: bytes) -> bool:
-        def put() -> None:
-            self._target[0].pipe_file(self.path(name), data, mode="create")
-
-        if self.exists(name):  # for stores that ignore the condition
-            return False
-        try:
-            ask(put, place=self._place(name), what="written")
-        except (FileExistsError, StoreError) as error:  # some stores do not report that the name is taken
-            if self.exists(name):
-                return self.read(name) == data  # the reply to an earlier attempt may have been lost
-            if getattr(error.__cause__, "errno", None) != errno.ENOSYS:
-                raise
-            self.write(name, data)  # a store without conditional writes
-        return True
-
     def size_of(self, name: str) -> int:
         """Return the size of a file in bytes."""
         return self._ask(name, "looked up", lambda: int(self._target[0].size(self.path(name))))
-
-    def size_bytes(self) -> int:
-        """Return the size of all files below the folder; 0 if it does not exist."""
-        if self.is_local:
-            with naming(self._target[1], "listed"):
-                return sum(_size(Path(folder, name)) for folder, _, names in os.walk(self._target[1]) for name in names)
-
-        def size() -> int:
-            try:
-                return int(self._target[0].du(self._target[1]))
-            except FileNotFoundError:
-                return 0
-
-        return self._ask("", "listed", size)
 
     def delete(self, name: str) -> None:
         """Delete a file, if it exists. A loss of power may bring it back until ``flush``."""
@@ -202,12 +168,6 @@ def numbered(folder: Folder, name: str) -> dict[int, str]:
     files = {file.removesuffix(".json"): f"{name}/{file}" for file in folder.names(name, ".json")}
     ours = (number for number in files if number.isdecimal() and number == f"{int(number):06d}")
     return {int(number): files[number] for number in sorted(ours, key=int)}
-
-
-def _size(path: Path) -> int:
-    with suppress(FileNotFoundError):
-        return path.lstat().st_size
-    return 0
 
 
 def _write_local(path: Path, data: Data) -> None:
@@ -238,9 +198,7 @@ def make_folder(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Make a file, or the entries of a folder, durable; Windows neither has nor needs this for folders."""
-    if os.name == "nt" and path.is_dir():
-        return
+    """Make a file, or the entries of a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -256,3 +214,30 @@ def naming(path: str, what: str) -> Generator[None]:
     except OSError as error:
         full = f". {FULL}" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         raise StoreError(f"{path}: could not be {what}: {error.strerror or error}{full}") from error
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a JSON file with a content and its digest."""
+    text = json.dumps({**content, DIGEST: BLANK}, indent=1)
+    return text.replace(f'"{BLANK}"', f'"{_digest(text)}"').encode()
+
+
+def read_sealed(folder: Folder, name: str, *, mend: str) -> dict[str, Any]:
+    """Return the content of a JSON file; ``StoreError``, with the remedy, if it is missing or a byte has changed."""
+    try:
+        text = folder.read(name).decode()
+        content = dict(json.loads(text))
+        stated = str(content.pop(DIGEST, ""))
+        if not stated or _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
+            raise ValueError("its bytes do not match its digest" if stated else "it has no digest")
+    except StoreError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise StoreError(f"{folder.path(name)}: is missing. {mend}") from error
+    except (ValueError, TypeError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
+        raise StoreError(f"{folder.path(name)}: is damaged: {error}. {mend}") from error
+    return content
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()

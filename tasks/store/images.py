@@ -14,16 +14,15 @@ Files may be hostile: only the six formats are tried, sizes are checked before d
 """
 
 import io
-import threading
 import warnings
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
@@ -39,11 +38,11 @@ Reason = Literal[
 ]
 RGB = NDArray[np.uint8]
 
+Image.MAX_IMAGE_PIXELS = None  # images.max_pixels bounds them instead
+warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged metadata: the pixels are still usable
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
 _STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"BM", b"GIF8")
 _CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV")
-_ORIENTATION_TAG = 0x0112
-_PNG_DEPTH = 24  # offset of the bits per channel in its header
 _PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # may follow the pixels, where readers differ
 
 
@@ -67,7 +66,7 @@ class ImageInfo:
 
 def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
     """Read format and size from the header without decoding; refuse files that are too large, too small or no image."""
-    with _quiet(), _refusing(data):
+    with _refusing(data):
         image = _open(data)
         width, height = image.size if _orientation(image) < 5 else image.size[::-1]
         name = {"MPO": "jpeg"}.get(image.format or "", (image.format or "").lower())
@@ -82,7 +81,7 @@ def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
 
 def decode_rgb(data: bytes) -> RGB:
     """Decode an image to ``(height, width, 3)`` by the rule above; ``RefusedImageError`` if it cannot be decoded."""
-    with _quiet(), _refusing(data):
+    with _refusing(data):
         image = _open(data)
         orientation = _orientation(image)
         image.load()
@@ -101,11 +100,12 @@ def is_plain(data: bytes) -> bool:
 
     True for JPEG, PNG and WebP with one frame that are RGB or grey, 8 bits, opaque and upright.
     """
-    with _quiet(), _refusing(data):
+    with _refusing(data):
         image = _open(data)
         if image.format not in ("JPEG", "PNG", "WEBP") or image.mode not in ("RGB", "L"):
             return False
-        if image.format == "PNG" and (data[_PNG_DEPTH] != 8 or any(name in data for name in _PNG_LATE)):
+        # Byte 24 of a PNG file has the bits per channel.
+        if image.format == "PNG" and (data[24] != 8 or any(name in data for name in _PNG_LATE)):
             return False
         frames = getattr(image, "n_frames", 1)
         return frames == 1 and not image.has_transparency_data and _orientation(image) == 1
@@ -157,7 +157,7 @@ def _orientation(image: ImageFile.ImageFile) -> int:
         return 1
     try:
         # Not image.getexif(): for PNG that decodes the pixels to find EXIF after them.
-        value: Any = Image.Image.getexif(image).get(_ORIENTATION_TAG, 1)
+        value: Any = Image.Image.getexif(image).get(ExifTags.Base.Orientation, 1)
     except Exception:  # noqa: BLE001 - Pillow's parsers raise anything on hostile EXIF; the pixels are still usable
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
@@ -193,31 +193,3 @@ def _refusing(data: bytes) -> Generator[None]:
     except Exception as error:
         reason = "truncated image" if "truncated" in str(error).lower() else "damaged image"
         raise RefusedImageError(reason, f"{type(error).__name__}: {error}") from error
-
-
-_quiet_lock = threading.Lock()
-_quiet_users = 0
-_quiet_stack = ExitStack()
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Lift Pillow's own pixel limit (ours replaces it) and silence its warnings while any thread is inside.
-
-    Both are global to the process, so the first thread in sets them and the last one out restores them.
-    """
-    global _quiet_users
-    with _quiet_lock:
-        _quiet_users += 1
-        if _quiet_users == 1:
-            _quiet_stack.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore")
-            _quiet_stack.callback(setattr, Image, "MAX_IMAGE_PIXELS", Image.MAX_IMAGE_PIXELS)
-            Image.MAX_IMAGE_PIXELS = None
-    try:
-        yield
-    finally:
-        with _quiet_lock:
-            _quiet_users -= 1
-            if _quiet_users == 0:
-                _quiet_stack.close()

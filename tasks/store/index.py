@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import R, from_table, schema_of
-from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import ROWS_PER_GROUP, Part, read_rows
+from pairwright.tasks.store.scratch import copy_of
 
 PARTS = b"parts"
 SCHEMA = pa.schema([("subject", pa.binary(16)), ("part", pa.int32()), ("row", pa.int32())])
@@ -56,18 +56,18 @@ class Index:
         self, positions: Sequence[int] | NDArray[np.int64], row_type: type[R], columns: Sequence[str]
     ) -> Iterator[R]:
         """Yield the rows at these positions of the index, part by part, reading each row group once."""
-        parts, rows = self._places
-        chosen = np.asarray(positions, dtype=np.int64)
-        order = chosen[np.lexsort((rows[chosen], parts[chosen]))]
-        for number in np.unique(parts[order]):
-            places = rows[order[parts[order] == number]].tolist()
-            yield from from_table(read_rows(self.part(int(number)), places, columns), row_type)
+        for number, places in self.places(positions):
+            yield from from_table(read_rows(self.part(number), places.tolist(), columns), row_type)
 
-    def places(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """Yield each part's number with the sorted positions of its live rows."""
+    def places(
+        self, positions: Sequence[int] | NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Yield each part's number with the rows there, sorted, of all or some positions of the index."""
         parts, rows = self._places
-        for number in np.unique(parts):
-            yield int(number), np.sort(rows[parts == number])
+        order = self.order() if positions is None else np.asarray(positions, dtype=np.int64)
+        order = order[np.lexsort((rows[order], parts[order]))]
+        for number in np.unique(parts[order]):
+            yield int(number), rows[order[parts[order] == number]]
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all live rows, one table per part."""

@@ -28,7 +28,7 @@ from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
-INPUT = "seq BIGINT, source_key VARCHAR, key VARCHAR, part INTEGER, row INTEGER"
+ENDS = ("ok", "dropped", "failed", "pending")
 BATCH_ROWS = 20_000
 READERS = 32
 """Parts of an object store read at once."""
@@ -59,7 +59,7 @@ class Counts:
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as ``pairwright status --json`` prints them."""
-        names = ("stage", "fingerprint", "ok", "dropped", "failed", "pending", "rows", "reasons")
+        names = ("stage", "fingerprint", *ENDS, "rows", "reasons")
         return {"in": self.of, **{name: getattr(self, name) for name in names}}
 
 
@@ -116,21 +116,19 @@ class Ledger:
 
     def load(self, planned: Planned, *, removals: bool = False) -> None:
         """Read the keys of parts added since the last call; ``removals``: whether anything was ever removed."""
-        self._load(planned.stage.name, planned.table)
+        self._load(planned.stage.name, planned.table, only=None if planned.stage.is_on else ())
         if removals and "items" in planned.stage.reads:
             self._leave_out(planned.stage.name)
 
     def _leave_out(self, name: str) -> None:
         """Forget the parts of a sources table that hold anything of a removed image.
 
-        Their inputs are owed again, without the removed images; so is an item after its image is taken back.
+        Their inputs are owed again, without the removed images.
         """
         marked = "(SELECT mark FROM removed)"
         stone = f"status = 'dropped' AND reason = '{REMOVED}'"
         about = " OR ".join(f"md5('removed ' || {column}) IN {marked}" for column in NAMES)
         hit = f"status = 'ok' AND ({about})"
-        back = f"SELECT (part, source_key) FROM rows_{name} WHERE {stone} AND subject NOT IN {marked}"
-        self.run(f"DELETE FROM rows_{name} WHERE (part, source_key) IN ({back})")
         self.run(
             f"INSERT INTO removed SELECT md5('removed ' || key) FROM rows_{name} WHERE {hit} "
             f"UNION SELECT key FROM rows_{name} WHERE {stone}"
@@ -152,55 +150,44 @@ class Ledger:
 
     def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
         if name not in self._loaded:
-            self._begin(name)
+            self.run(
+                f"CREATE OR REPLACE TEMP TABLE rows_{name} ({PLACED}); "
+                f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
+            )
+            self._loaded[name] = {}
         known = self._loaded[name]
-        again = self._forget_failed(name) if known else set[str]()
+        # Parts in which every row failed are read again, since a retry of all of them replaces the part.
+        failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
+        again = {part for (part,) in self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")}
+        self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         names = self.folder.names(table, ".parquet") if only is None else only
         new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
         known.update(new)
         if new:
             self.run(f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)", list(new.values()), list(new))
-        batch: list[pa.Table] = []
         for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
-            batch.append(keys)
-            if sum(map(len, batch)) >= BATCH_ROWS:
-                self._insert(name, batch)
-                batch = []
-        self._insert(name, batch)
-
-    def _begin(self, name: str) -> None:
-        self.run(
-            f"CREATE OR REPLACE TEMP TABLE rows_{name} ({PLACED}); "
-            f"CREATE OR REPLACE TEMP TABLE parts_{name} (part INTEGER, name VARCHAR)"
-        )
-        self._loaded[name] = {}
+            self._database.register("new_rows", keys)
+            self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
+            self._database.unregister("new_rows")
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
-        """Yield the keys of each part; many in parallel on an object store, where each costs round trips."""
+        """Yield the keys of parts, some thousand rows at once; on an object store many parts are read in parallel."""
 
         def read(item: tuple[str, int]) -> pa.Table:
             name, number = item
             return _keys(Part(self.folder, f"{table}/{name}"), number)
 
-        if self.folder.is_local:
-            yield from map(read, parts.items())
-            return
+        batch: list[pa.Table] = []
         with ThreadPoolExecutor(READERS) as threads:
             for start in range(0, len(parts), 2 * READERS):  # so that few wait in memory
-                yield from threads.map(read, islice(parts.items(), start, start + 2 * READERS))
-
-    def _forget_failed(self, name: str) -> set[str]:
-        """Forget the rows of parts in which every row failed, since a retry of all of them replaces the part."""
-        failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
-        parts = self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
-        self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
-        return {part for (part,) in parts}
-
-    def _insert(self, name: str, tables: Sequence[pa.Table]) -> None:
-        if tables:
-            self._database.register("new_rows", pa.concat_tables(tables))
-            self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
-            self._database.unregister("new_rows")
+                some = islice(parts.items(), start, start + 2 * READERS)
+                for keys in map(read, some) if self.folder.is_local else threads.map(read, some):
+                    batch.append(keys)
+                    if sum(map(len, batch)) >= BATCH_ROWS:
+                        yield pa.concat_tables(batch)
+                        batch = []
+        if batch:
+            yield pa.concat_tables(batch)
 
     def settle(self, stage: Stage) -> None:
         """Compute the stage's present input and its live rows from the live tables of earlier stages."""
@@ -233,19 +220,10 @@ class Ledger:
                 FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
                 USING (source_key)""")
 
-    def settle_off(self, planned: Planned) -> Counts:
-        """Make the empty tables of a stage that is off; return its counts."""
-        name = planned.stage.name
-        self._begin(name)
-        outcome = f"{INPUT}, outcome VARCHAR, reason VARCHAR"
-        made = {"read": f"seq BIGINT, {PLACED}", "live": f"seq BIGINT, {PLACED}", "input": INPUT, "outcome": outcome}
-        self.run("; ".join(f"CREATE OR REPLACE TEMP TABLE {one}_{name} ({columns})" for one, columns in made.items()))
-        return Counts(stage=name, fingerprint=planned.fingerprint)
-
     def _unite(self, stage: Stage) -> None:
         """Make ``read_S``, the live rows of all tables that the stage reads; for a key in several, the first table's.
 
-        Parts are numbered consecutively, in the order of ``read_names``.
+        Parts are numbered consecutively, in the order of the tables.
         """
         name = stage.name
         if len(stage.reads) == 1:
@@ -261,10 +239,6 @@ class Ledger:
             SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, part, {columns} FROM (
                 {" UNION ALL ".join(parts)} QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
 
-    def read_names(self, stage: Stage) -> list[tuple[str, str]]:
-        """Return table and file of each part with input rows of a settled stage, by number."""
-        return [(table, name) for table in stage.reads for name in self.part_names(table)]
-
     def _make_input(self, stage: Stage) -> None:
         """Give each input row the name by which its results are recognised.
 
@@ -273,8 +247,9 @@ class Ledger:
         """
         parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
-            about = "l.subject" if use.on == "subject" and not use.of else "l.key"
-            joins += f" LEFT JOIN ({_used(stage, use)}) u{number} ON u{number}.about = {about}"
+            used = f"({links_of(stage, use)}) m JOIN live_{use.table} u ON u.subject = m.link"
+            keys = f"SELECT m.key AS about, string_agg(u.key, ' ' ORDER BY u.key) AS keys FROM {used} GROUP BY ALL"
+            joins += f" LEFT JOIN ({keys}) u{number} ON u{number}.about = l.key"
             parts.append(f"coalesce(u{number}.keys, '')")
         if stage.whole:
             parts.append(f"'{self.collection(stage)}'")
@@ -298,11 +273,16 @@ class Ledger:
     def count(self, planned: Planned) -> Counts:
         """Count a settled stage; ``ValidationError`` if the counts, taken independently, do not add up."""
         name = planned.stage.name
-        (_, _, total), (_, _, rows), *ended = self.run(
-            f"SELECT '', '', count(*) FROM input_{name} UNION ALL SELECT '', '', count(*) FROM live_{name} "
-            f"UNION ALL SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL"
-        )
-        numbers = {one: sum(n for what, _, n in ended if what == one) for one in ("ok", "dropped", "failed", "pending")}
+        ((total, rows),) = self.run(f"SELECT (SELECT count(*) FROM input_{name}), (SELECT count(*) FROM live_{name})")
+        numbers, reasons, failures = dict.fromkeys(ENDS, 0), Counter[str](), Counter[str]()
+        for end, reason, number in self.run(
+            f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL ORDER BY 2"
+        ):
+            numbers[end] += number
+            if reason and end != "pending":
+                reasons[reason] += number
+            if end == "failed":
+                failures[reason] += number
         if sum(numbers.values()) != total:
             raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}; report this bug")
         return Counts(
@@ -310,8 +290,8 @@ class Ledger:
             fingerprint=planned.fingerprint,
             of=total,
             rows=rows,
-            reasons=_most_frequent((why, n) for what, why, n in ended if what != "pending" and why),
-            failures=_most_frequent((why, n) for what, why, n in ended if what == "failed"),
+            reasons=dict(reasons.most_common()),
+            failures=dict(failures.most_common()),
             **numbers,
         )
 
@@ -398,17 +378,6 @@ class Ledger:
         return dict(self.run(query))
 
 
-def _used(stage: Stage, use: Uses) -> str:
-    """Return the query that lists, per input row, the keys of the rows used with it."""
-    keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
-    if use.on == "subject" and not use.of:
-        return f"SELECT u.subject AS about, {keys} FROM live_{use.table} u GROUP BY ALL"
-    return (
-        f"SELECT m.key AS about, {keys} FROM ({links_of(stage, use)}) m "
-        f"JOIN live_{use.table} u ON u.subject = m.link GROUP BY ALL"
-    )
-
-
 def _first_of_its_key(table: str, which: str, order: str) -> str:
     """Return the condition that a row ``r`` of a table is the first, by ``order``, of the rows with its key.
 
@@ -430,13 +399,6 @@ def links_of(stage: Stage, use: Uses) -> str:
         f"SELECT v.of AS key, {link} AS link FROM (SELECT key AS of, link AS about FROM ({links_of(stage, other)})) v "
         f"JOIN live_{other.table} o ON o.subject = v.about"
     )
-
-
-def _most_frequent(reasons: Iterable[tuple[str, int]]) -> dict[str, int]:
-    counts = Counter[str]()
-    for reason, number in sorted(reasons):
-        counts[reason] += number
-    return dict(counts.most_common())
 
 
 def _keys(part: Part, number: int) -> pa.Table:

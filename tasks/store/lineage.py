@@ -4,24 +4,17 @@ A row is made from its stage's input row, from the rows that were looked up for 
 and from the images that it names. Tables that a stage got as a whole are not followed: through them every row would
 come from every other. Rows and inputs of two versions are compared by key.
 
-Reads the settled ledgers' key columns; DuckDB compares within its memory limit.
+Reads the settled ledgers' key columns.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Literal
 
-import duckdb
-import pyarrow as pa
-
-from pairwright.schemas.arrow import no_rows
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import Ledger, links_of
-from pairwright.tasks.store.part import Part, read_rows
 from pairwright.tasks.store.stage import Planned, Stage
 
 Way = Literal["made of it", "made from"]
@@ -100,22 +93,13 @@ def read_cells(
     build: Build, planned: Planned, keys: Sequence[str], columns: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """Return some columns of live rows by key; missing keys are left out."""
-    found: dict[str, dict[str, Any]] = {}
     name = planned.stage.name
     places = build.ledger.run(
         f"SELECT p.name, l.row, l.key FROM live_{name} l JOIN parts_{name} p USING (part) "
         "WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2",
         list(keys),
     )
-    for part, group in groupby(places, key=itemgetter(0)):
-        _, rows, chosen = zip(*group, strict=True)
-        table = read_rows(Part(build.folder, f"{planned.table}/{part}"), rows, columns)
-        found |= dict(zip(chosen, table.to_pylist(), strict=True))
-    return found
-
-
-KEYS = no_rows(pa.schema({"key": pa.string()}))
-OUTCOMES = no_rows(pa.schema(dict.fromkeys(("key", "outcome", "reason"), pa.string())))
+    return {key: row for (_, _, key), row in build.cells(planned, places, columns)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,41 +129,32 @@ class StageDiff:
 
 
 def diff_stage(before: Build, after: Build, stage: str, *, listed: bool = False) -> StageDiff:
-    """Compare one stage of two settled versions."""
-    marks = [
-        next((planned.fingerprint for planned in build.planned if planned.stage.name == stage), "")
-        for build in (before, after)
-    ]
-    with duckdb.connect() as database:
-        for name, build, mark in zip(("before", "after"), (before, after), marks, strict=True):
-            query = f"SELECT key, outcome, coalesce(reason, '') AS reason FROM outcome_{stage}"
-            keys = build.ledger.columns(f"SELECT key FROM live_{stage}") if mark else KEYS
-            database.register(f"{name}_keys", keys)
-            database.register(f"{name}_outcomes", build.ledger.columns(query) if mark else OUTCOMES)
-
-        def only(one: str, other: str) -> list[str]:
-            query = f"SELECT key FROM {one}_keys ANTI JOIN {other}_keys USING (key) ORDER BY key"
-            return [key for (key,) in database.sql(query).fetchall()]
-
-        came, went = only("after", "before"), only("before", "after")
-        counts = "SELECT (SELECT count(*) FROM before_keys), (SELECT count(*) FROM after_keys)"
-        ((old, new),) = database.sql(counts).fetchall()
-        return StageDiff(
-            stage=stage,
-            fingerprints=(marks[0], marks[1]),
-            rows=(old, new),
-            came=len(came),
-            went=len(went),
-            turned=tuple(_turned(database)),
-            came_keys=tuple(came) if listed else (),
-            went_keys=tuple(went) if listed else (),
-        )
+    """Compare one stage of two settled versions; ``listed``: with the keys that came and went."""
+    (old_mark, old, ended), (mark, new, ends) = (_state_of(build, stage) for build in (before, after))
+    came, went = sorted(new - old), sorted(old - new)
+    turned = Counter((ended[key], ends[key]) for key in ended.keys() & ends.keys() if ended[key] != ends[key])
+    return StageDiff(
+        stage=stage,
+        fingerprints=(old_mark, mark),
+        rows=(len(old), len(new)),
+        came=len(came),
+        went=len(went),
+        turned=tuple(
+            Turned(before=one, after=other, count=count)
+            for (one, other), count in sorted(turned.items(), key=lambda item: (-item[1], item[0]))
+        ),
+        came_keys=tuple(came) if listed else (),
+        went_keys=tuple(went) if listed else (),
+    )
 
 
-def _turned(database: duckdb.DuckDBPyConnection) -> Sequence[Turned]:
-    told = "CASE WHEN {0}.reason = '' THEN {0}.outcome ELSE {0}.outcome || ': ' || {0}.reason END"
-    found = database.sql(
-        f"SELECT {told.format('b')}, {told.format('a')}, count(*) FROM before_outcomes b JOIN after_outcomes a "
-        "USING (key) WHERE b.outcome != a.outcome OR b.reason != a.reason GROUP BY ALL ORDER BY 3 DESC, 1, 2"
-    ).fetchall()
-    return [Turned(before=before, after=after, count=count) for before, after, count in found]
+def _state_of(build: Build, stage: str) -> tuple[str, set[str], dict[str, str]]:
+    """Return a table's fingerprint, the keys of its live rows, and the outcome of each input with its reason."""
+    planned = next((planned for planned in build.planned if planned.stage.name == stage), None)
+    if planned is None:
+        return "", set(), {}
+    ended = build.ledger.run(
+        f"SELECT key, CASE WHEN coalesce(reason, '') = '' THEN outcome ELSE outcome || ': ' || reason END "
+        f"FROM outcome_{stage}"
+    )
+    return planned.fingerprint, {key for (key,) in build.ledger.run(f"SELECT key FROM live_{stage}")}, dict(ended)

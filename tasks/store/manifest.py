@@ -74,8 +74,14 @@ def find_damage(folder: Path, manifest: str = MANIFEST) -> str:
         return f"{folder / manifest}: cannot be read: {str(error).partition(chr(10))[0]}"
     if not listed:
         return f"{folder}: has no manifest ({manifest}): it was deleted, or an earlier release wrote the folder"
-    found = ((folder / name, _compare(folder / name, one)) for name, one in listed.items())
-    return next((f"{path}: {why}" for path, why in found if why), "")
+    for path, wanted in ((folder / name, one) for name, one in listed.items()):
+        try:
+            if _list(path) != wanted:
+                found = f"its {path.stat().st_size:,} bytes are not the {wanted.size_bytes:,} bytes written"
+                return f"{path}: is damaged: {found}"
+        except OSError as error:
+            return f"{path}: {'is missing' if isinstance(error, FileNotFoundError) else 'cannot be read'}"
+    return ""
 
 
 def refuse_damage(folder: Path, *, field: str) -> None:
@@ -85,11 +91,3 @@ def refuse_damage(folder: Path, *, field: str) -> None:
             f"{field}: {damage}. Restore it from a copy, or train it again; if you changed it on purpose, delete "
             f"{folder / MANIFEST}"
         )
-
-
-def _compare(path: Path, wanted: Listed) -> str:
-    try:
-        size, sound = path.stat().st_size, _list(path) == wanted
-        return "" if sound else f"is damaged: its {size:,} bytes are not the {wanted.size_bytes:,} bytes written"
-    except OSError as error:
-        return "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"

@@ -96,11 +96,6 @@ def overlap_of(first: Runs, second: Runs) -> float:
     return shared / max(first.area + second.area - shared, 1)
 
 
-def overlap_at_most(first: Runs, second: Runs) -> float:
-    """Return an upper bound of the intersection over union, from the areas alone."""
-    return min(first.area, second.area) / max(first.area, second.area, 1)
-
-
 def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:
     """Return the ``(h, w)`` pixels of a mask in a window of the image, decoding only the window's columns."""
     x0, y0, x1, y1 = window

@@ -1,7 +1,7 @@
 """Run shards in the workers of a Dask cluster: an existing one, or one started on this machine for the build.
 
-Workers run one shard at a time and keep loaded models. Those that declare resources ("--resources GPU=1,MEMORY=64e9")
-get the stages that need them. A worker with other code, or without access to a folder of this machine's disk, fails its
+Workers run one shard at a time and keep loaded models. Where some declare a GPU ("--resources GPU=1"), these get the
+stages that load models. A worker with other code, or without access to a folder of this machine's disk, fails its
 shards with a message. When a worker dies, its shard is run again elsewhere.
 """
 
@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, cast
@@ -30,12 +29,13 @@ from pairwright.tasks.store.pool import (
     PLACE,
     Outcome,
     Run,
+    Workers,
     attempt_apart,
     count_cores,
+    count_own,
     deaf,
     failed,
     limit_threads,
-    loads_models,
     spread,
 )
 from pairwright.tasks.store.shard import ShardRef, run_shard
@@ -43,8 +43,8 @@ from pairwright.tasks.store.stage import Planned
 
 log, NANNY = logging.getLogger(__name__), logging.getLogger("distributed.nanny")
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
-CONNECT_S, LOOK_S, FETCH_S, NOBODY_S = 30, 5.0, 120.0, 600.0
-"""Maximum wait for the scheduler; interval of checks for workers; maximum time to fetch a result, to have no worker."""
+CONNECT_S = 30
+"""Maximum wait for the scheduler, and for workers."""
 ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
@@ -52,32 +52,6 @@ _ALONE = threading.Lock()
 """Lock of the running shard: a worker with several threads runs one at a time, since its models hold the device."""
 _LOADED: list[str] = []
 """Stage of the models that this process has loaded, if any."""
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """Requirements on a worker, so that its rows equal those of this machine's workers."""
-
-    code: str
-    """Hash of the code; empty: the worker runs on this machine."""
-    paths: tuple[str, ...]
-    """Files and folders of a disk that all machines share."""
-
-    def lack(self) -> str:
-        """Return the unmet requirements of this process; empty: none."""
-        host = socket.gethostname()
-        if self.code and self.code != code_mark():
-            return (
-                f"worker on {host}: has another version of Pairwright's code than the building machine: install the "
-                "same commit there, and restart the worker"
-            )
-        missing = next((path for path in self.paths if not Path(path).exists()), "")
-        if missing:
-            return (
-                f"worker on {host}: cannot access {missing}: put it on a disk that all machines share, or on an "
-                "object store"
-            )
-        return ""
 
 
 class DaskWorkers:
@@ -93,8 +67,8 @@ class DaskWorkers:
         logging.getLogger("distributed").setLevel(logging.ERROR)
         NANNY.setLevel(logging.INFO)
         NANNY.addFilter(_is_death)
-        seen = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
-        self._needs = Needs(code_mark() if config.address else "", seen)
+        paths = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
+        self._needs = {"code": code_mark() if config.address else "", "paths": paths}
         self._started = 0 if config.address else config.workers or count_cores()
         self._cluster: Any = _start(self._started, gpus) if self._started else None
         self._client = _connect(config.address or self._cluster, self._started or 1)
@@ -130,7 +104,19 @@ class DaskWorkers:
         """Run one shard in a worker and wait for it; may be called from many threads."""
         start = time.monotonic()
         try:
-            return self._result(self._submit(planned, shard)).logged()
+            with self._changing:
+                if self._stopped:
+                    raise CancelledError
+                workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+                on_gpu = count_own(planned) is not None and any("GPU" in one["resources"] for one in workers.values())
+                how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": {"GPU": 1.0} if on_gpu else None}
+                future = self._client.submit(run_here, run_shard, planned, shard, pure=False, **self._needs, **how)
+                self._under_way.add(future)
+            try:
+                return future.result().logged()
+            finally:
+                with self._changing:
+                    self._under_way.discard(future)
         except self._dask.KilledWorker:
             error = DIED
         except CancelledError:
@@ -140,44 +126,16 @@ class DaskWorkers:
             error = f"{type(fault).__name__}: {fault}"
         return failed(shard, error, time.monotonic() - start)
 
-    def _submit(self, planned: Planned, shard: ShardRef) -> Any:
-        with self._changing:
-            if self._stopped:
-                raise CancelledError
-            how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": self._wanted(planned) or None}
-            future = self._client.submit(run_here, run_shard, planned, shard, self._needs, pure=False, **how)
-            self._under_way.add(future)
-        return future
-
-    def _wanted(self, planned: Planned) -> dict[str, float]:
-        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        offered = {name for worker in workers.values() for name in worker["resources"]}
-        wanted = {"GPU": 1.0} if loads_models(planned) else {}
-        if planned.stage.name in self._config.memory_gb_of:
-            wanted["MEMORY"] = self._config.memory_gb_of[planned.stage.name] * 1e9
-        return {name: amount for name, amount in wanted.items() if name in offered}
-
-    def _result(self, future: Any) -> Outcome:
-        ended, seen = threading.Event(), time.monotonic()
-        future.add_done_callback(lambda _: ended.set())
-        try:
-            while not ended.wait(LOOK_S):
-                if self._client.nthreads():
-                    seen = time.monotonic()
-                elif time.monotonic() - seen > NOBODY_S:
-                    future.cancel()
-                    raise CancelledError
-            return future.result(timeout=FETCH_S)  # of a worker that died, fetching takes longer than LOOK_S
-        finally:
-            with self._changing:
-                self._under_way.discard(future)
-
     def _stop(self) -> None:
         """Cancel waiting shards; on a shared cluster a running shard continues to its end, and its part counts."""
         with self._changing:
             self._stopped = True
             with suppress(Exception):  # as above
                 self._client.cancel(list(self._under_way), force=True)
+
+
+Runner = Workers | DaskWorkers
+"""Runner of shards, in processes of this machine or in the workers of a cluster."""
 
 
 def _start(count: int, gpus: int) -> Any:
@@ -197,10 +155,7 @@ def _start(count: int, gpus: int) -> Any:
         root: BaseException = error
         while root.__cause__:
             root = root.__cause__
-        raise ConfigError(
-            f"run.runner dask: its cluster does not start on this machine ({' '.join(str(root).split())}): check "
-            "that processes may listen on 127.0.0.1, or set run.runner=processes"
-        ) from error
+        raise ConfigError(f"run.runner dask: its cluster does not start: {' '.join(str(root).split())}") from error
 
 
 def _is_death(record: logging.LogRecord) -> bool:
@@ -241,14 +196,23 @@ def code_mark() -> str:
     return hashed.hexdigest()[:16]
 
 
-def run_here(run: Run, planned: Planned, shard: ShardRef, needs: Needs) -> Outcome:
-    """Run one shard in this process, one at a time; an error becomes a record."""
+def run_here(run: Run, planned: Planned, shard: ShardRef, *, code: str = "", paths: Sequence[str] = ()) -> Outcome:
+    """Run one shard in this process, one at a time; an error becomes a record.
+
+    Its rows equal those of the building machine's workers: with a hash of the code (empty: this is the same machine),
+    the code is compared, and the paths, of a disk that all machines share, must exist.
+    """
     with _ALONE:
         limit_threads()
         os.environ.setdefault(PLACE, "0")
-        if lack := needs.lack():
-            return failed(shard, lack)
-        if loads_models(planned) and [planned.stage.name] != _LOADED:  # a device holds the models of one stage
+        host = f"worker on {socket.gethostname()}"
+        if code and code != code_mark():
+            other = "has another version of Pairwright's code than the building machine"
+            return failed(shard, f"{host}: {other}: install the same commit there, and restart the worker")
+        if missing := next((path for path in paths if not Path(path).exists()), ""):
+            where = "put it on a disk that all machines share, or on an object store"
+            return failed(shard, f"{host}: cannot access {missing}: {where}")
+        if count_own(planned) is not None and [planned.stage.name] != _LOADED:  # a device holds one stage's models
             if _LOADED:
                 forget_models()
             _LOADED[:] = [planned.stage.name]

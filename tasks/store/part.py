@@ -8,7 +8,6 @@ checksums leave out the page headers. The bytes depend only on the rows.
 
 import hashlib
 import mmap
-import re
 import shlex
 import struct
 from collections.abc import Generator, Sequence
@@ -19,7 +18,6 @@ from itertools import pairwise
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
@@ -41,7 +39,6 @@ SUM_DIGITS = 16
 CHUNKS_KEY = b"pairwright.chunks"
 CHECK_KEY = b"pairwright.check"
 BLANK = b"0" * (2 * DIGEST_BYTES)
-DIGEST = re.compile(re.escape(CHECK_KEY) + rb".{1,8}?([0-9a-f]{%d})" % len(BLANK), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,12 @@ class Part:
 
 def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
     """Return the bytes of a part that holds the table, with the metadata ``about``."""
-    images = {field.name for field in table.schema if _holds_images(field.type)}
+    large = pa.types.is_large_binary
+    images = {
+        field.name
+        for field in table.schema
+        if large(field.type) or (pa.types.is_list(field.type) and large(field.type.value_type))
+    }
     leaves = _leaf_paths(table.schema)
     options: dict[str, Any] = {
         "compression": {path: "none" if path.split(".")[0] in images else "zstd" for path in leaves},
@@ -80,12 +82,16 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
         blanks = {CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks), CHECK_KEY.decode(): BLANK.decode()}
         writer.add_key_value_metadata({**about, **blanks})
     data = room[: sink.tell()]
-    _seal(data)
+    # The blanks are overwritten in place, with the chunks' hashes and then the footer's digest.
+    start = _footer_start(data)
+    ends = _chunk_ends(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))), start)
+    sums = b"".join(_sum(data[begin:end]) for begin, end in pairwise(ends))
+    footer = bytes(data[start:])
+    place = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
+    data[place : place + len(sums)] = sums
+    place = start + _find_digest(footer)
+    data[place : place + len(BLANK)] = _digest(data[start:])
     return data
-
-
-def _holds_images(kind: pa.DataType) -> bool:
-    return pa.types.is_large_binary(kind) or (pa.types.is_list(kind) and pa.types.is_large_binary(kind.value_type))
 
 
 @cache
@@ -95,18 +101,6 @@ def _leaf_paths(schema: pa.Schema) -> list[str]:
     pq.write_table(schema.empty_table(), sink)
     parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
     return [parquet.column(index).path for index in range(len(parquet))]
-
-
-def _seal(data: memoryview) -> None:
-    """Overwrite the blanks with the chunks' hashes and the footer's digest, in place."""
-    start = _footer_start(data)
-    footer = bytes(data[start:])
-    ends = _chunk_ends(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))), start)
-    sums = b"".join(_sum(data[begin:end]) for begin, end in pairwise(ends))
-    place = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
-    data[place : place + len(sums)] = sums
-    place = start + _find_digest(footer)
-    data[place : place + len(BLANK)] = _digest(data[start:])
 
 
 def _chunk_ends(metadata: pq.FileMetaData, footer_start: int) -> list[int]:
@@ -129,11 +123,11 @@ def _digest(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _find_digest(footer: bytes | bytearray) -> int:
-    """Return the position of the digest in a footer; other metadata may imitate it, but precede it."""
-    found = list(DIGEST.finditer(footer))
-    if not found:
+    """Return the position of the digest in a footer; other metadata may imitate its key, but precede it."""
+    place = footer.rfind(CHECK_KEY)
+    if place < 0:
         raise ValueError("its footer has no digest")
-    return found[-1].start(1)
+    return place + len(CHECK_KEY) + 2  # Thrift's header of the value, and its length
 
 
 def _footer_start(data: bytes | bytearray | memoryview) -> int:
@@ -148,34 +142,27 @@ class OpenPart:
         """Read and check the footer."""
         self._file = file
         size = file.seek(0, 2)
-        tail = _read_tail(file, size)
+        file.seek(max(0, size - TAIL_BYTES))
+        tail = file.read()
+        if len(tail) >= 12 and _footer_start(tail) < 0:
+            file.seek(max(0, size - len(tail) + _footer_start(tail)))
+            tail = file.read()
         start = _check_footer(tail)
         self._metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(tail))
         self._ends = _chunk_ends(self._metadata, size - len(tail) + start)
         self._sums: bytes = self._metadata.metadata[CHUNKS_KEY]
         schema = self._metadata.schema
         self._names = [schema.column(number).path.split(".")[0] for number in range(self._metadata.num_columns)]
-        self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
-
-    @property
-    def about(self) -> dict[str, str]:
-        """Return the metadata of the part (stage, fingerprint, counts, versions)."""
+        self.names = list(dict.fromkeys(self._names))
         pairs: dict[bytes, bytes] = self._metadata.metadata
         own = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
-        return {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
+        self.about = {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
+        """Metadata of the part (stage, fingerprint, counts, versions)."""
+        self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
 
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the columns."""
-        return list(dict.fromkeys(self._names))
-
-    @property
-    def groups(self) -> range:
-        """Return the numbers of the row groups."""
-        return range(self._metadata.num_row_groups)
-
-    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        """Return some row groups, with all or some of their columns."""
+    def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
+        """Return all or some row groups, with all or some of their columns."""
+        groups = range(self._metadata.num_row_groups) if groups is None else groups
         for group in groups:
             for number, name in enumerate(self._names):
                 if columns is None or name in columns:
@@ -201,15 +188,6 @@ class OpenPart:
             raise ValueError(f"bytes {start} to {end} do not match the hash in its footer")
 
 
-def _read_tail(file: BinaryIO, size: int) -> bytes:
-    file.seek(max(0, size - TAIL_BYTES))
-    tail = file.read()
-    if len(tail) >= 12 and _footer_start(tail) < 0:
-        file.seek(max(0, size - len(tail) + _footer_start(tail)))
-        tail = file.read()
-    return tail
-
-
 def _check_footer(tail: bytes) -> int:
     """Return the start of the footer in the tail of a file."""
     if len(tail) < 12 or tail[-4:] != MAGIC:
@@ -230,13 +208,13 @@ def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the table of a part, or some of its columns; ``StoreError`` if a byte of the file has changed."""
     with open_part(part) as file:
         file.check()
-        return file.read(file.groups, columns)
+        return file.read(columns)
 
 
 def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
     """Return those of the columns that the part has, reading little else, and its metadata."""
     with open_part(part) as file:
-        return file.read(file.groups, [name for name in columns if name in file.names]), file.about
+        return file.read([name for name in columns if name in file.names]), file.about
 
 
 def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
@@ -244,7 +222,7 @@ def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = N
     with open_part(part) as file:
         groups = sorted({row // ROWS_PER_GROUP for row in rows})
         starts = {group: index * ROWS_PER_GROUP for index, group in enumerate(groups)}
-        table = file.read(groups, columns)
+        table = file.read(columns, groups)
         places = [starts[row // ROWS_PER_GROUP] + row % ROWS_PER_GROUP for row in rows]
         return table.take(pa.array(places, pa.int64()))
 
@@ -288,9 +266,3 @@ def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]
 def count_statuses(table: pa.Table) -> dict[str, int]:
     """Return the number of rows by status, for the part's metadata."""
     return {item["values"]: item["counts"] for item in table.column("status").value_counts().to_pylist()}
-
-
-def count_failures(table: pa.Table) -> dict[str, int]:
-    """Return the number of failed rows by reason."""
-    reasons = table.filter(pc.field("status") == "failed").column("reason")
-    return {item["values"]: item["counts"] for item in reasons.value_counts().to_pylist()}

@@ -21,7 +21,7 @@ from functools import lru_cache
 from logging.handlers import QueueHandler
 from multiprocessing.util import Finalize
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.shard import ShardDone, ShardRef, run_shard
@@ -66,23 +66,6 @@ class Outcome:
         return self
 
 
-class Runner(Protocol):
-    """Runner of shards, in processes of this machine or in the workers of a cluster."""
-
-    @property
-    def count(self) -> int:
-        """Return how many shards run at once."""
-        ...
-
-    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Yield the outcome of each shard as it ends, in no certain order."""
-        ...
-
-    def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
-        """Run one shard and wait for it; may be called from many threads."""
-        ...
-
-
 class Workers:
     """Worker processes of a build; with one worker, shards that use no GPU run in this process."""
 
@@ -108,7 +91,7 @@ class Workers:
 
     def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         """Yield the outcome of each shard as it ends, in any order; then the stage's own processes end."""
-        if self._runs_here(planned):
+        if self.count == 1 and not count_own(planned):  # not in a thread: Ctrl-C ends it
             yield from (attempt(self._run, planned, shard) for shard in shards)
             return
         yield from spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
@@ -119,9 +102,14 @@ class Workers:
 
     def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
         """Run one shard in a worker process and wait for it; may be called from many threads."""
-        if self._runs_here(planned):
+        own = count_own(planned)
+        if self.count == 1 and not own:
             return attempt(self._run, planned, shard)
-        name, pool = self._pool_for(planned)
+        name, size = ("", self.count) if own is None else (planned.stage.name, min(own or self.count, self.count))
+        with self._changing:
+            if name not in self._pools:
+                self._pools[name] = _new_pool(size, helpers=self.count // size - 1)
+            pool = self._pools[name]
         try:
             with deaf():
                 future = pool.submit(attempt_apart, self._run, planned, shard)
@@ -138,18 +126,6 @@ class Workers:
                 return alone.submit(attempt_apart, self._run, planned, shard).result().logged()
             except BrokenProcessPool:
                 return failed(shard, DIED)
-
-    def _runs_here(self, planned: Planned) -> bool:
-        return self.count == 1 and not _count_own(planned)
-
-    def _pool_for(self, planned: Planned) -> tuple[str, ProcessPoolExecutor]:
-        """Return the pool that runs the stage."""
-        most = _count_own(planned)
-        name, size = ("", self.count) if most is None else (planned.stage.name, min(most or self.count, self.count))
-        with self._changing:
-            if name not in self._pools:
-                self._pools[name] = _new_pool(size, helpers=self.count // size - 1)
-            return name, self._pools[name]
 
     def _stop(self) -> None:
         """Kill the workers: their shards stay owed, and a half-written part has no final name."""
@@ -186,12 +162,8 @@ def spread(
             raise
 
 
-def loads_models(planned: Planned) -> bool:
-    """Return whether a stage loads models, which a worker then holds for this stage only."""
-    return _count_own(planned) is not None
-
-
-def _count_own(planned: Planned) -> int | None:
+def count_own(planned: Planned) -> int | None:
+    """Return the number of a stage's own processes, for models that they hold for it only; ``None``: it loads none."""
     return planned.stage.processes(planned.config) if planned.stage.processes else None
 
 
@@ -260,9 +232,6 @@ def deaf() -> Generator[None]:
 
     Otherwise each process that is still importing would show a traceback.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -276,8 +245,7 @@ def _begin(parent: int, places: "Synchronized[int]", helpers: int) -> None:
         os.environ[PLACE], os.environ[HELPERS] = str(places.value), str(helpers)
         places.value += 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def end_with_parent() -> None:
         while os.getppid() == parent:

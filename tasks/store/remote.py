@@ -5,11 +5,10 @@ The file systems' own retries are off, since those of several layers multiply.
 """
 
 import errno
-import io
 import random
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import fsspec
 from fsspec.config import conf
@@ -20,18 +19,11 @@ TRIES = 7
 FIRST_PAUSE_S = 0.25
 AHEAD_BYTES = 256 << 10
 """Bytes per request of random access reading: key columns and footers lie close together."""
-PASSING = frozenset(
-    {
-        *("ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"),  # botocore
-        *("ClientConnectionError", "ClientPayloadError", "ServerDisconnectedError"),  # aiohttp
-        *("ServiceRequestError", "ServiceResponseError", "TransportError", "RetryError"),  # Azure, Google
-    }
-)
-"""Names of temporary errors other than ``OSError``."""
 LASTING = frozenset(
-    getattr(errno, name)
-    for name in ("EACCES", "EINVAL", "EMSGSIZE", "ENAMETOOLONG", "ENOSPC", "ENOSYS", "EPERM", "EREMCHG")
-    if hasattr(errno, name)
+    {
+        *(errno.EACCES, errno.EINVAL, errno.EMSGSIZE, errno.ENAMETOOLONG),
+        *(errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EREMCHG),
+    }
 )
 T = TypeVar("T")
 
@@ -77,58 +69,26 @@ def ask(call: Callable[[], T], *, place: str, what: str) -> T:
 
 
 def may_pass(error: Exception) -> bool:
-    """Return whether an error is temporary, so that a retry may succeed."""
+    """Return whether an error may be temporary, so that a retry may succeed."""
     if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
         error = error.__context__  # s3fs 2026.9 reads the errno of a time-out, which has none
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError | ValueError | TypeError | ImportError):
         return False
-    if isinstance(error, OSError | EOFError):
-        return getattr(error, "errno", None) not in LASTING
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & PASSING) or getattr(error, "code", 0) in (408, 429, 500, 502, 503, 504)
+    return getattr(error, "errno", None) not in LASTING and "Credential" not in type(error).__name__
 
 
 def open_file(system: Any, path: str, place: str) -> BinaryIO:
-    """Open a file for random access reading."""
+    """Open a file for random access reading; each request for a range of it is retried after temporary faults."""
     file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), place=place, what="opened")
-    return cast("BinaryIO", _RemoteFile(file, place))
+    cache: Any = getattr(file, "cache", None)
+    if cache is not None:  # a file in memory has none
+        fetch = cache.fetcher
 
-
-class _RemoteFile(io.RawIOBase):
-    """Open file of an object store; reads are retried after temporary faults."""
-
-    def __init__(self, file: Any, place: str) -> None:
-        self._file, self._place = file, place
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._file.seek(offset, whence))
-
-    def readinto(self, buffer: Any) -> int:
-        room = memoryview(buffer).cast("B")
-        start = self.tell()
-        wanted = max(0, min(len(room), int(self._file.size) - start)) if hasattr(self._file, "size") else None
-
-        def read() -> bytes:
-            self._file.seek(start)
-            data: bytes = self._file.read(len(room))
-            if wanted is not None and len(data) != wanted:
-                raise EOFError(f"got {len(data)} bytes instead of {wanted}")
+        def fetch_whole(start: int, end: int) -> bytes:
+            data: bytes = fetch(start, end)
+            if len(data) != end - start:
+                raise EOFError(f"got {len(data)} bytes instead of {end - start}")
             return data
 
-        data = ask(read, place=self._place, what="read")
-        room[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+        cache.fetcher = lambda start, end: ask(lambda: fetch_whole(start, end), place=place, what="read")
+    return file

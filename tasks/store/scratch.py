@@ -1,26 +1,31 @@
-"""Scratch folders of one process, and folders that are replaced as a whole.
+"""Scratch folders of one process, copies for all processes of a machine, and folders that are replaced as a whole.
 
 A scratch folder is deleted when its process ends, or by the next process if it was killed. A replacement is written
 beside the old folder under a hidden name and renamed into its place; if the process is killed between the two renames,
 the next call restores the old folder first.
+
+Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). If the dataset is on an object
+store, each machine has copies: the first process that needs one makes it, the others wait and map the same file. The
+build deletes its copies at its end; after a kill, and on other machines, they go after a day without use.
 """
 
 import contextlib
 import os
 import shutil
 import tempfile
+import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.files import naming
+from pairwright.tasks.store.files import Folder, naming
 
 ENDING = ".lock"
-USER = os.getuid() if hasattr(os, "getuid") else 0  # elsewhere the temporary folder is the user's own
+UNUSED_S = 24 * 3600.0
 
 
 @contextlib.contextmanager
@@ -49,16 +54,10 @@ def scratch_folder(parent: Path) -> Generator[Path]:
 
 
 def own_temporary_folder() -> Path:
-    """Return this user's folder for scratch folders, below the system's temporary folder.
-
-    If another user has taken its name, a new name is used each time, and nothing is cleaned up after a kill.
-    """
-    path = Path(tempfile.gettempdir()) / f"pairwright-{USER}"
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    if not path.is_symlink() and path.is_dir() and (path.stat().st_uid == USER or os.name == "nt"):
-        return path
-    return Path(tempfile.mkdtemp(prefix="pairwright-"))
+    """Return this user's folder for scratch folders, below the system's temporary folder."""
+    path = Path(tempfile.gettempdir()) / f"pairwright-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
 
 
 @contextlib.contextmanager
@@ -69,11 +68,15 @@ def replacing(target: Path) -> Generator[Path]:
     """
     target = target.resolve()
     new, old = (target.with_name(f".{target.name}.{kind}") for kind in ("new", "old"))
-    with _alone(target), naming(str(target), "replaced"):
+    # The lock lies elsewhere, so that nothing is left beside the target.
+    lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), os.getuid())}.lock"
+    busy = f"{target}: another process is writing it; wait until it ends and run this again"
+    with holding(lock, fault=busy), naming(str(target), "replaced"):
         target.parent.mkdir(parents=True, exist_ok=True)
         if old.exists() and not target.exists():
             old.rename(target)
-        _delete(old, new)
+        for left in (old, new):
+            shutil.rmtree(left, ignore_errors=True)
         new.mkdir()
         try:
             yield new
@@ -85,33 +88,62 @@ def replacing(target: Path) -> Generator[Path]:
                 old.rename(target)
             raise
         finally:
-            _delete(old, new)
-
-
-def _delete(*folders: Path) -> None:
-    for folder in folders:
-        if folder.exists():
-            shutil.rmtree(folder)
+            for left in (old, new):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _alone(target: Path) -> Generator[None]:
-    """Target's lock, which ends with its process; it lies elsewhere, so that nothing is left beside the target."""
-    lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), USER)}.lock"
-    with holding(lock, f"{target}: another process is writing it; wait until it ends and run this again"):
-        yield
+def holding(path: Path, *, fault: str = "", on_wait: Callable[[], None] | None = None) -> Generator[None]:
+    """Hold a lock, which ends with its process.
 
-
-@contextlib.contextmanager
-def holding(path: Path, fault: str) -> Generator[None]:
-    """Lock, which ends with its process; ``StoreError`` with the fault if another process has it."""
+    If another process has it: raise ``StoreError`` with the fault; without one, call ``on_wait`` and wait.
+    """
     lock = FileLock(path)
     with naming(str(path), "locked"):
         try:
             lock.acquire(timeout=0.05)
         except Timeout as error:
-            raise StoreError(fault) from error
+            if fault:
+                raise StoreError(fault) from error
+            if on_wait:
+                on_wait()
+            lock.acquire(poll_interval=0.2)
     try:
         yield
     finally:
         lock.release()
+
+
+def copy_of(folder: Folder, name: str) -> Path:
+    """Return this machine's copy of a file of the dataset, made now if missing."""
+    if folder.is_local:
+        return Path(folder.path(name))
+    return made(folder, name, Path(name).name, lambda new: new.write_bytes(folder.read(name)))
+
+
+def made(folder: Folder, name: str, label: str, make: Callable[[Path], object]) -> Path:
+    """Return this machine's file that is derived from a file of the dataset, made now if missing."""
+    copies = copies_of(folder, str(Path(name).parent))
+    path, new = copies / label, copies / f"{label}.new"
+    with naming(str(path), "written"):
+        if not path.exists():
+            if not folder.is_local:
+                copies.mkdir(parents=True, exist_ok=True)
+                for other in copies.parent.iterdir():
+                    with contextlib.suppress(FileNotFoundError):  # another process may drop it first
+                        if other.stat().st_mtime < time.time() - UNUSED_S:
+                            shutil.rmtree(other, ignore_errors=True)
+            with FileLock(copies / f"{label}.lock"):
+                if not path.exists():
+                    shutil.rmtree(new, ignore_errors=True)  # of a killed process; a file is overwritten
+                    make(new)
+                    new.rename(path)
+        os.utime(copies)
+    return path
+
+
+def copies_of(folder: Folder, workspace: str) -> Path:
+    """Return this machine's folder of a build's workspace: the workspace itself, or the folder of its copies."""
+    if folder.is_local:
+        return Path(folder.path(workspace))
+    return own_temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]

@@ -5,39 +5,42 @@ so a shard that runs twice writes the same file.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
-from pairwright.tasks.store.copies import copy_of
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, columns_without, open_index
 from pairwright.tasks.store.part import (
     Part,
-    count_failures,
     count_statuses,
     describe_part,
     encode_part,
-    read_columns,
+    read_about,
     read_rows,
 )
+from pairwright.tasks.store.scratch import copy_of
 from pairwright.tasks.store.stage import Planned, Uses, table_of
 from pairwright.tasks.store.takedowns import bury
 from pairwright.tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
+ABOUT, REMOVED = b"about", b"removed"
+"""Metadata of a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +59,8 @@ class ShardRef:
     """Per argument: its name, the index file, the table's folder."""
     journals: str
     """Local folder for journals."""
-    about: tuple[tuple[str, str], ...] = ()
-    """Metadata of its part beside the counts."""
-    removed: str = ""
-    """File, below the dataset's folder, with the marks of removed images, if the shard reads the source."""
     takedowns: int = 0
-    """Number of the last removal that it takes into account; another number gives another part."""
+    """Number of the last removal that it takes into account, if it reads the source; another gives another part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,63 +81,66 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     sources: dict[str, str] = dict(
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
     )
-    salt = [f"removed {shard.takedowns}"] if shard.removed else []
+    salt = [f"removed {shard.takedowns}"] if shard.takedowns else []
     name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
-    with _open_kept(planned, Path(shard.journals) / Path(name).stem) as kept:
-        if done := _done_before(shard, name, set(sources.values())):  # perhaps while this waited for the file
+    file = Path(shard.journals) / Path(name).with_suffix(".journal" if planned.stage.journal else ".answers").name
+    with Answers(file) if planned.stage.journal or planned.stage.remembers else nullcontext() as kept:
+        if done := _done_before(shard, name):  # perhaps while this waited for the file
             if kept is not None:
                 kept.delete()
             return done
         table = _results(planned, shard, list(_input_rows(planned, shard, plan)), kept)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(f"{shard.name}: the stage's results name inputs outside the shard: {min(unknown)}")
-        table = _rename_sources(_in_order(table, list(sources), planned.stage.writes), sources)
-        if shard.removed:
-            table = bury(table, frozenset(json.loads(shard.folder.read(shard.removed))))
-        about = describe_part(name, table, version=planned.stage.version) | dict(shard.about)
+        table = _in_order(table, list(sources), planned.stage.writes)
+        names = pa.array([sources[key] for key in table.column("source_key").to_pylist()], pa.string())
+        table = table.set_column(table.schema.get_field_index("source_key"), "source_key", names).combine_chunks()
+        table = bury(table, frozenset(json.loads(plan.schema.metadata[REMOVED])))
+        about = describe_part(name, table, version=planned.stage.version) | json.loads(plan.schema.metadata[ABOUT])
         if kept is not None and planned.stage.remembers:
             about |= describe_asked(kept)
         shard.folder.write(name, encode_part(table, about))
         if kept is not None:
             kept.delete()
-    return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=count_failures(table))
+    reasons = table.filter(pc.field("status") == "failed").column("reason").to_pylist()
+    return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=dict(Counter(reasons)))
 
 
-def _done_before(shard: ShardRef, name: str, sources: AbstractSet[str]) -> ShardDone | None:
-    """Return the counts of an existing part with exactly these inputs, none of them failed; ``None``: there is none.
+def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
+    """Return the counts of an existing part of these inputs, unless one has failed; ``None``: there is none.
 
     A cluster may repeat a shard after its worker died, although it was done, and on an object store another build may
     have written the part meanwhile.
     """
     if not shard.folder.exists(name):
         return None
-    table, _ = read_columns(Part(shard.folder, name), ["source_key", "status", "reason"])
-    counts = count_statuses(table)
-    if "failed" in counts or set(table.column("source_key").to_pylist()) != sources:
-        return None
-    return ShardDone(name=shard.name, part=name, counts=counts)
+    about = read_about(Part(shard.folder, name))
+    counts = {status: int(about[status]) for status in ("ok", "dropped", "failed") if about[status] != "0"}
+    return None if "failed" in counts else ShardDone(name=shard.name, part=name, counts=counts)
 
 
-def write_plan(path: Path, owed: pa.RecordBatchReader, names: Sequence[str]) -> list[tuple[int, int, int]]:
+def write_plan(
+    path: Path,
+    owed: pa.RecordBatchReader,
+    names: Sequence[str],
+    *,
+    about: Mapping[str, str] = MappingProxyType({}),
+    removed: Sequence[str] = (),
+) -> list[tuple[int, int, int]]:
     """Write a plan file; return number, first and last row (exclusive) of each shard with owed rows.
 
-    ``names`` are the parts of the input below the dataset's folder, by number.
+    ``names`` are the parts of the input below the dataset's folder, by number; ``about`` is metadata of the shards'
+    parts beside the counts; ``removed`` has the marks of removed images.
     """
-    fields = [field for field in owed.schema if field.name != "shard"]
-    schema = pa.schema(fields, metadata={PARTS: "\n".join(names).encode()})
-    slices: list[tuple[int, int, int]] = []
-    row = 0
+    metadata = {PARTS: "\n".join(names), ABOUT: json.dumps(dict(about)), REMOVED: json.dumps(removed)}
+    schema = pa.schema([field for field in owed.schema if field.name != "shard"], metadata=metadata)
+    rows = Counter[int]()
     with pa.ipc.new_file(str(path), schema) as writer:
         for batch in owed:
             writer.write_batch(batch.select(schema.names).replace_schema_metadata(schema.metadata))
-            for number, group in groupby(batch.column("shard").to_pylist()):
-                count = sum(1 for _ in group)
-                if slices and slices[-1][0] == number:
-                    slices[-1] = (number, slices[-1][1], row + count)
-                else:
-                    slices.append((number, row, row + count))
-                row += count
-    return slices
+            rows.update(batch.column("shard").to_pylist())
+    ends = accumulate(rows.values())
+    return [(number, end - rows[number], end) for number, end in zip(rows, ends, strict=True)]
 
 
 def read_plan(shard: ShardRef) -> pa.Table:
@@ -159,12 +161,6 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
         found |= {row.key: row for row in from_table(table, kind)}
     for key in plan.column("key").to_pylist():
         yield found[key]
-
-
-def _open_kept(planned: Planned, place: Path) -> AbstractContextManager[Answers | None]:
-    if planned.stage.journal:
-        return Answers(place.with_suffix(".journal"))
-    return Answers(place.with_suffix(".answers")) if planned.stage.remembers else nullcontext()
 
 
 def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None) -> pa.Table:
@@ -213,13 +209,6 @@ def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.T
     return pa.concat_tables([table, to_table(silent, row_type)]).take(chosen)
 
 
-def _rename_sources(table: pa.Table, sources: Mapping[str, str]) -> pa.Table:
-    """Replace the inputs' keys by their names in the ledger."""
-    names = [sources[key] for key in table.column("source_key").to_pylist()]
-    column = table.schema.get_field_index("source_key")
-    return table.set_column(column, "source_key", pa.array(names, pa.string())).combine_chunks()
-
-
 def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
     """Yield each used table in the form that the stage declares, with the rows that this shard needs."""
     opened: dict[str, Sequence[Row]] = {"": rows}
@@ -230,7 +219,7 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
             yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder))
         elif use.kind == "all":
             most = getattr(planned.config, use.most) if use.most else None
-            opened[use.argument] = _all_rows(shard.folder, file, folder, use=use, most=most)
+            opened[use.argument] = _all_rows(shard.folder, file, folder, use, most)
             yield use.argument, opened[use.argument]
         elif use.kind == "table":
             yield use.argument, _whole_table(shard.folder, file, folder, use)
@@ -262,7 +251,7 @@ def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Seq
 
 
 @lru_cache(maxsize=1)
-def _all_rows(folder: Folder, file: str, table: str, *, use: Uses, most: int | None) -> list[Row]:
+def _all_rows(folder: Folder, file: str, table: str, use: Uses, most: int | None) -> list[Row]:
     """Read a whole table, or the first ``most`` rows by subject, once per process; in the order of their keys."""
     index = open_index(folder, file, table)
     count = len(index) if most is None else min(most, len(index))

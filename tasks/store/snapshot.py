@@ -16,10 +16,9 @@ from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.dataset import Build, Snapshot
-from pairwright.tasks.store.files import Folder, numbered
+from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.sealed import read_sealed, seal
 from pairwright.tasks.store.stage import Planned, table_folder
 
 FOLDER = "snapshots"
@@ -48,12 +47,8 @@ def snapshot_file(number: int) -> str:
 def read_snapshot(folder: Folder, number: int) -> Snapshot:
     """Return one version, whose files are all below the dataset's folder."""
     snapshot = Snapshot(number, read_sealed(folder, snapshot_file(number), mend=MEND_SNAPSHOT))
-    try:
-        strange = [name for name in part_files(snapshot) if not PART.fullmatch(name)]
-    except (AttributeError, KeyError, TypeError) as error:
-        strange = [f"{type(error).__name__}: {error}"]
-    if strange:
-        raise StoreError(f"{folder.path(snapshot_file(number))}: names no part: {strange[0]}. {MEND_SNAPSHOT}")
+    if strange := next((name for name in part_files(snapshot) if not PART.fullmatch(name)), ""):
+        raise StoreError(f"{folder.path(snapshot_file(number))}: names no part: {strange}. {MEND_SNAPSHOT}")
     return snapshot
 
 
@@ -115,46 +110,30 @@ def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, reco
         before = latest_snapshot(build.folder)
         if before and {name: before.content.get(name) for name in content} == content:
             return before
-        number = before.number + 1 if before else 1
-        about = {
-            "parent": before.number if before else None,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        whole = {"version": number, **about, **content}
+        number, parent = (before.number + 1, before.number) if before else (1, None)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        whole = {"version": number, "parent": parent, "created": created, **content}
         if build.folder.create(snapshot_file(number), seal(whole)):
             return Snapshot(number, whole)
 
 
-def describe_version(build: Build, planned: Sequence[Planned]) -> str:
-    """Return which version the settled stages are, in words: the newest snapshot, or a change of it."""
-    if build.pinned:
-        return f"version {build.pinned.number}"
-    snapshot = latest_snapshot(build.folder)
-    if snapshot is None:
-        return "not yet a version"
-    for stage in planned:
-        stated = snapshot.content["stages"].get(stage.stage.name, {})
-        parts = build.ledger.live_parts(stage.stage.name)
-        if stated.get("fingerprint") != stage.fingerprint or stated.get("parts") != parts:
-            return f"version {snapshot.number}, changed since"
-    return f"version {snapshot.number}"
-
-
-def read_live(build: Build, planned: Planned, row_type: type[R], *, without: Sequence[str] = ()) -> Iterator[R]:
-    """Yield the live rows of a settled stage in the order of their subjects, with a few hundred in memory."""
-    index = live_index(build, planned)
-    columns = columns_without(row_type, without)
-    for start in range(0, len(index), 256):
-        rows = index.rows(range(start, min(start + 256, len(index))), row_type, columns)
-        yield from sorted(rows, key=lambda row: (row.subject, row.key))
+def describe_version(build: Build) -> str:
+    """Return which version is read, in words."""
+    return f"version {build.pinned.number}" if build.pinned else "not yet a version"
 
 
 def find_live(
-    build: Build, planned: Planned, row_type: type[R], *, subjects: Iterable[str], without: Sequence[str] = ()
+    build: Build,
+    planned: Planned,
+    row_type: type[R],
+    *,
+    subjects: Iterable[str] | None = None,
+    without: Sequence[str] = (),
 ) -> list[R]:
-    """Return the live rows of a settled stage that are about the subjects, ordered by subject and key."""
+    """Return the live rows of a settled stage, all or those about the subjects, ordered by subject and key."""
     index = live_index(build, planned)
-    rows = index.rows(index.find(subjects), row_type, columns_without(row_type, without))
+    positions = range(len(index)) if subjects is None else index.find(subjects)
+    rows = index.rows(positions, row_type, columns_without(row_type, without))
     return sorted(rows, key=lambda row: (row.subject, row.key))
 
 

@@ -1,11 +1,10 @@
 """Images that were removed on request: a list that every build reads.
 
-DIR/takedowns/000001.json    time, images, reason; or that the removal was undone. Files are added, never changed.
+DIR/takedowns/000001.json    time, images, reason. Files are added, never changed.
 
 The next build leaves out every part that holds anything of a removed image and makes its other rows again, so that its
 version names none of these parts; ``gc`` then deletes them. An item of the source that gave a removed image is finished
-by a *tombstone*: a dropped row that holds only marks (hashes of keys), by which the item is owed again when the removal
-is undone.
+by a *tombstone*: a dropped row that holds only marks (hashes of keys).
 """
 
 import hashlib
@@ -14,16 +13,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.files import Folder, numbered
-from pairwright.tasks.store.sealed import read_sealed, seal
+from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
 
 FOLDER = "takedowns"
 SWEPT = f"{FOLDER}/swept.json"
 """File with the number of the last entry that is gone from the tables completely."""
-MEND = "Restore it from a copy, or write it by hand without a digest: it lists removed images"
+MEND = "It lists removed images: restore it from a copy, or delete it and remove them again (`pairwright remove`)"
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
 NAMES = ("key", "subject", "first", "second")
@@ -39,29 +36,21 @@ class Takedown:
     keys: tuple[str, ...]
     """Keys of images."""
     reason: str
-    undo: bool = False
-    """Whether the removal is undone."""
 
 
 def read_takedowns(folder: Folder) -> list[Takedown]:
     """Return the list in order; a damaged entry is an error, since a removed image could come back."""
-    found: list[Takedown] = []
-    for name in numbered(folder, FOLDER).values():
-        content = read_sealed(folder, name, mend=MEND)
-        try:
-            found.append(TypeAdapter(Takedown).validate_python(content))
-        except ValidationError as error:
-            raise StoreError(f"{folder.path(name)}: is damaged: {' '.join(str(error).split())}. {MEND}") from error
-    return found
+    entries = (read_sealed(folder, name, mend=MEND) for name in numbered(folder, FOLDER).values())
+    return [TypeAdapter(Takedown).validate_python(content) for content in entries]
 
 
-def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str, undo: bool = False) -> Takedown:
+def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str) -> Takedown:
     """Add an entry to the list; it takes effect with the next build."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
     while True:
         before = read_takedowns(folder)
         number = before[-1].number + 1 if before else 1
-        entry = Takedown(number=number, when=when, keys=tuple(keys), reason=reason, undo=undo)
+        entry = Takedown(number=number, when=when, keys=tuple(keys), reason=reason)
         if folder.create(f"{FOLDER}/{number:06d}.json", seal(asdict(entry))):
             return entry
 
@@ -74,17 +63,12 @@ def write_swept(folder: Folder, number: int) -> None:
 def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
     """Return the number of the last entry that may have left rows in the tables; 0: none."""
     swept = int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"]) if entries and folder.exists(SWEPT) else 0
-    removed = removed_by(entries)
-    open_ones = (one for one in entries if not one.undo and removed.intersection(one.keys))
-    return max((one.number for one in open_ones if one.number > swept), default=0)
+    return entries[-1].number if entries and entries[-1].number > swept else 0
 
 
 def removed_by(entries: Iterable[Takedown]) -> frozenset[str]:
     """Return the images that these entries remove."""
-    found: set[str] = set()
-    for entry in entries:
-        found = found - set(entry.keys) if entry.undo else found | set(entry.keys)
-    return frozenset(found)
+    return frozenset(key for entry in entries for key in entry.keys)
 
 
 def mark_of(key: str) -> str:

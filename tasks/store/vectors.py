@@ -15,9 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import EmbeddingRow
-from pairwright.tasks.store.copies import made
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index
+from pairwright.tasks.store.scratch import made
 
 KEY_TYPE = "S32"
 ORDER = "embedders.txt"
@@ -107,23 +107,16 @@ def place_vectors(folder: Folder, name: str, *, table: str) -> Path:
 def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """Map a new array's file; its disk space is allocated now: a full disk kills a process that writes to a map."""
     array = np.lib.format.open_memmap(path, "w+", dtype=kind, shape=shape)
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
 
 
 def open_vectors(folder: Path) -> dict[str, Vectors]:
     """Map every embedder's matrix in the folder into memory, in the order of the embedding stage's configuration."""
-    names = (folder / ORDER).read_text().splitlines()
-    return {
-        name: Vectors(
-            *(_map(folder / f"{name}.{what}.npy") for what in ("keys", "matrix", "norms")),
-            index=folder / f"{name}.index",
-        )
-        for name in names
-    }
-
-
-def _map(path: Path) -> NDArray[Any]:
-    return np.load(path, mmap_mode=None if path.stat().st_size <= 4096 else "r")
+    found: dict[str, Vectors] = {}
+    for name in (folder / ORDER).read_text().splitlines():
+        files = (folder / f"{name}.{what}.npy" for what in ("keys", "matrix", "norms"))
+        arrays = (np.load(file, mmap_mode=None if file.stat().st_size <= 4096 else "r") for file in files)
+        found[name] = Vectors(*arrays, index=folder / f"{name}.index")
+    return found

@@ -1,23 +1,21 @@
 """Find missing or changed files of a dataset: files have digests of themselves, and versions name their parts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import evaluations, gates, takedowns
 from pairwright.tasks.store.dataset import MEND_RECORD, RECORD
 from pairwright.tasks.store.decisions import FOLDER as DECISIONS
-from pairwright.tasks.store.files import Folder, numbered
+from pairwright.tasks.store.files import Folder, numbered, read_sealed
 from pairwright.tasks.store.part import Part, read_part
-from pairwright.tasks.store.sealed import read_sealed
 from pairwright.tasks.store.snapshot import (
     DELETED,
     MEND_DELETED,
-    MEND_SNAPSHOT,
     deleted_versions,
     part_files,
     read_snapshot,
-    snapshot_file,
     snapshot_numbers,
 )
 
@@ -27,48 +25,41 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
 
     These are the files that versions name, all parts in ``tables``, and ``parts``, which must exist.
     """
-    versions = snapshot_numbers(folder)
-    beside = (DECISIONS, *(f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER)))
-    wanted = {*parts} | {f"{table}/{name}" for table in (*tables, *beside) for name in folder.names(table, ".parquet")}
-    told = [fault for name, mend in _records(folder, versions) for fault in _look(folder, name, mend)]
-    for number in versions:
-        try:
-            wanted.update(part_files(read_snapshot(folder, number)))
-        except StoreError as error:
-            told += [str(error)] if str(error) not in told else []
-    yield from told
+    runs = (f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER))
+    folders = (*tables, DECISIONS, *runs)
+    wanted = {*parts} | {f"{place}/{name}" for place in folders for name in folder.names(place, ".parquet")}
+    for name, mend in _records(folder):
+        yield from _fault(partial(read_sealed, folder, name, mend=mend))
+    for number in _due_versions(folder):
+        yield from _fault(lambda number=number: wanted.update(part_files(read_snapshot(folder, number))))
     for name in sorted(wanted):
-        try:
-            read_part(Part(folder, name))
-        except StoreError as error:
-            yield str(error)
+        yield from _fault(partial(read_part, Part(folder, name)))
 
 
-def _records(folder: Folder, versions: list[int]) -> Iterator[tuple[str, str]]:
-    """Yield the required JSON files, each with its remedy."""
+def _fault(read: Callable[[], object]) -> Iterator[str]:
+    try:
+        read()
+    except StoreError as error:
+        yield str(error)
+
+
+def _records(folder: Folder) -> Iterator[tuple[str, str]]:
+    """Yield the required JSON files other than versions, each with its remedy."""
     yield RECORD, MEND_RECORD
-    published = versions[-1] if versions else 0
-    if versions or folder.exists(gates.FILE):
+    if snapshot_numbers(folder) or folder.exists(gates.FILE):
         yield gates.FILE, gates.MEND
-        with suppress(StoreError):
-            verdict = gates.read_verdict(folder)
-            published = max(published, verdict.version if verdict else 0)
-    deleted: list[int] = []
     if folder.exists(DELETED):
         yield DELETED, MEND_DELETED
-        with suppress(StoreError):
-            deleted = deleted_versions(folder)
-    for number in range(1, published + 1):
-        if number in versions or number not in deleted:
-            yield snapshot_file(number), MEND_SNAPSHOT
     for name in numbered(folder, takedowns.FOLDER).values():
         yield name, takedowns.MEND
 
 
-def _look(folder: Folder, name: str, mend: str) -> Iterator[str]:
-    try:
-        if not folder.exists(name):
-            raise StoreError(f"{folder.path(name)}: is missing. {mend}")
-        read_sealed(folder, name, mend=mend, strictly=True)
-    except StoreError as error:
-        yield str(error)
+def _due_versions(folder: Folder) -> Iterator[int]:
+    """Yield the numbers of all versions that were published and not deleted on purpose."""
+    there = snapshot_numbers(folder)
+    published, deleted = {0, *there}, list[int]()
+    with suppress(StoreError):  # told as a record
+        published |= {verdict.version} if (verdict := gates.read_verdict(folder)) else set()
+    with suppress(StoreError):
+        deleted = deleted_versions(folder)
+    yield from (number for number in range(1, max(published) + 1) if number in there or number not in deleted)

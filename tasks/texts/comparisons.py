@@ -68,6 +68,7 @@ LABEL_LINE = re.compile(
     rf"^{MARKUP}(?P<label>[^\n:.!?*_#|]{{3,60}}?)[ \t]*+[*_#]*+[ \t]*+:?+[*_#]*+[ \t]*+$", re.MULTILINE
 )
 MAX_LABEL_WORDS = 8
+NAMED_IMAGE = re.compile(r"\bimage", re.IGNORECASE)
 FENCE = re.compile(r"^[ \t]*+```\w*+[ \t]*+$\n?", re.MULTILINE)
 RULE = re.compile(r"[ \t]*+(?:-{3,}+|\*{3,}+|_{3,}+)?+[ \t]*+")
 YES = r"(?:sure|certainly|of course|absolutely|okay|ok|great|yes)"
@@ -101,28 +102,25 @@ class Block:
 
 
 def _strip_frame(text: str) -> str:
-    """Return the summary without fences, rules and the model's closing words to the reader."""
+    """Return the summary without fences, rules, and the model's farewell or, after a list, conclusion."""
     lines = FENCE.sub("", re.sub(r"\r\n?", "\n", text)).strip().split("\n")
     is_list = any(LISTED.match(line) for line in lines)
-    while lines and _is_closing(lines, is_list=is_list):
+    while lines:
+        last, apart = lines[-1], len(lines) > 1 and not lines[-2].strip()
+        farewell = len(lines) > 1 and GOODBYE.match(last)
+        if not (RULE.fullmatch(last) or farewell or (is_list and apart and SUMMING_UP.match(last))):
+            break
         lines.pop()
     return "\n".join(lines).rstrip()
 
 
-def _is_closing(lines: Sequence[str], *, is_list: bool) -> bool:
-    """Return whether the last line is empty, a rule, a farewell or, after a list and an empty line, a conclusion."""
-    last = lines[-1]
-    apart = len(lines) > 1 and not lines[-2].strip()
-    return bool(
-        RULE.fullmatch(last)
-        or (len(lines) > 1 and GOODBYE.match(last))
-        or (is_list and apart and SUMMING_UP.match(last))
-    )
-
-
 def _find_blocks(text: str) -> tuple[str, list[Block]]:
     """Return the text from its first heading on, and its blocks in order; no blocks without a heading."""
-    heads = _find_heads(text)
+    lines = [match for match in LINE_HEADING.finditer(text) if match["colon"] or not CLAUSE.search(match["tail"])]
+    heads: list[re.Match[str]] = []
+    for match in sorted([*lines, *INLINE_HEADING.finditer(text)], key=lambda match: (match.end(), match.start())):
+        if not heads or match.start() >= heads[-1].end():
+            heads.append(match)
     if not heads:
         return text, []
     closing = LAST_HEADING.search(text, heads[-1].end())
@@ -141,17 +139,7 @@ def _find_blocks(text: str) -> tuple[str, list[Block]]:
 
 def _is_label(line: re.Match[str]) -> bool:
     label = line["label"]
-    return len(label.split()) <= MAX_LABEL_WORDS and bool(read_axes(label)) and not _names_image(label)
-
-
-def _find_heads(text: str) -> list[re.Match[str]]:
-    found: list[re.Match[str]] = []
-    lines = [match for match in LINE_HEADING.finditer(text) if match["colon"] or not CLAUSE.search(match["tail"])]
-    candidates = [*lines, *INLINE_HEADING.finditer(text)]
-    for match in sorted(candidates, key=lambda match: (match.end(), match.start())):
-        if not found or match.start() >= found[-1].end():
-            found.append(match)
-    return found
+    return len(label.split()) <= MAX_LABEL_WORDS and bool(read_axes(label)) and not NAMED_IMAGE.search(label)
 
 
 def _label_before(text: str, end: int, start: int) -> tuple[int, str]:
@@ -192,7 +180,7 @@ def _read_item(text: str, label: str = "") -> Item:
     """Return an item without its label; an unlabelled one gets the axes of the block's ``label``."""
     for pattern, max_words in ((COLON, MAX_WORDS), (DASH, MAX_WORDS_BEFORE_DASH)):
         match = pattern.match(text)
-        if match and len(match[1].split()) <= max_words and not _names_image(match[1]):
+        if match and len(match[1].split()) <= max_words and not NAMED_IMAGE.search(match[1]):
             axes = read_axes(match[1])
             return Item(axes, match[2].strip()) if axes else Item(read_axes(label), text)
     lead = LEAD.match(text)
@@ -203,14 +191,23 @@ def _split_items(block: Block) -> tuple[str, ...]:
     text = block.text.strip("\n").rstrip()
     if not text.startswith((" ", "\t")) or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]:
         text = text.lstrip()
-    parts = [_clean_item(part) for part in _parts(text, is_one=bool(block.label))]
-    return tuple(part for part in _join_items(parts) if re.search(r"\w", part) and not part.endswith(":"))
+    found: list[str] = []
+    is_open = False
+    for part in map(_clean_item, _parts(text, is_one=bool(block.label))):
+        if is_open and ONE_IMAGE.match(part):
+            found[-1] = f"{found[-1]} {part}"
+        else:
+            found.append(part)
+            is_open = part.endswith(":") and bool(read_axes(part)) and not NAMED_IMAGE.search(part)
+    return tuple(part for part in found if re.search(r"\w", part) and not part.endswith(":"))
 
 
 def _parts(text: str, *, is_one: bool) -> Sequence[str]:
     """Cut a block at labels, numbers, bullets or lines; ``is_one``: else keep it whole, not cut at sentences."""
     marks = list(MARK.finditer(text))
-    if labels := _find_labels(text, marks):
+    marked = {match.start() for match in marks}
+    labels = [line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked]
+    if labels and not text[: labels[0].start()].strip():  # it begins with a line that only names an axis
         return _cut(text, [(match.start(), match.start()) for match in labels])
     if starts := _find_items(text, marks):
         return _cut(text, [match.span() for match in starts])
@@ -218,13 +215,6 @@ def _parts(text: str, *, is_one: bool) -> Sequence[str]:
         return [text]
     lines = list(_lines(text))
     return lines if len(lines) > 1 else split_by_rules(text)
-
-
-def _find_labels(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Return the lines that only name an axis, if the block begins with one and they are no list items."""
-    marked = {match.start() for match in marks}
-    found = [line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked]
-    return found if found and not text[: found[0].start()].strip() else []
 
 
 def _find_items(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
@@ -283,24 +273,7 @@ def _clean_item(part: str) -> str:
     return " ".join(spoken.split())
 
 
-def _join_items(parts: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    is_open = False
-    for part in parts:
-        if is_open and ONE_IMAGE.match(part):
-            found[-1] = f"{found[-1]} {part}"
-        else:
-            found.append(part)
-            is_open = part.endswith(":") and bool(read_axes(part)) and not _names_image(part)
-    return found
-
-
-def _names_image(label: str) -> bool:
-    return re.search(r"\bimage", label, re.IGNORECASE) is not None
-
-
-END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
-"""A full stop, also within quotation marks; not "..."."""
+END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")  # a full stop, also within quotation marks; not "...".
 SHARED = re.compile(
     r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike|same|each of the)\b",
     re.IGNORECASE,
@@ -322,8 +295,7 @@ class Comparison:
 
     commonalities: tuple[str, ...]
     differences: tuple[Item, ...]
-    text: str = field(default="", compare=False)
-    """The whole summary, without greeting and farewell."""
+    text: str = field(default="", compare=False)  # the whole summary, without greeting and farewell
 
 
 def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | RefusedText:
@@ -335,21 +307,18 @@ def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | R
         return RefusedText("declined", text[:60])
     if repeats_itself(text):
         return RefusedText("repeats itself", text[-60:])
-    body, blocks = _find_blocks(text)
-    if not END.search(body):
-        return RefusedText("cut off", body[-40:])
-    return _read_blocks(body, blocks) if blocks else _read_prose(text)
-
-
-def _read_blocks(text: str, blocks: Sequence[Block]) -> Comparison | RefusedText:
+    text, blocks = _find_blocks(text)
+    if not END.search(text):
+        return RefusedText("cut off", text[-40:])
+    if not blocks:
+        return _read_prose(text)
     if not blocks[0].is_common:
         return RefusedText("off the layout", text[:60])
-    if all(block.is_common for block in blocks):
+    shared = [item for block in blocks if block.is_common for item in _split_items(block)]
+    others = [block for block in blocks if not block.is_common]
+    if not others:
         return RefusedText("no differences", text[-60:])
-    shared = tuple(item for block in blocks if block.is_common for item in _split_items(block))
-    apart = tuple(
-        _read_item(item, block.label) for block in blocks if not block.is_common for item in _split_items(block)
-    )
+    apart = [_read_item(item, block.label) for block in others for item in _split_items(block)]
     return _make_comparison(shared, apart, text)
 
 
@@ -367,10 +336,10 @@ def _read_prose(text: str) -> Comparison | RefusedText:
             current = shared
         if current is not None:
             current.append(sentence)
-    return _make_comparison(tuple(shared), tuple(_read_item(sentence) for sentence in apart), text)
+    return _make_comparison(shared, [_read_item(sentence) for sentence in apart], text)
 
 
-def _make_comparison(shared: tuple[str, ...], apart: tuple[Item, ...], text: str) -> Comparison | RefusedText:
+def _make_comparison(shared: Sequence[str], apart: Sequence[Item], text: str) -> Comparison | RefusedText:
     if not shared:
         return RefusedText("no commonalities", text[:60])
-    return Comparison(shared, apart, text) if apart else RefusedText("no differences", text[-60:])
+    return Comparison(tuple(shared), tuple(apart), text) if apart else RefusedText("no differences", text[-60:])

@@ -7,21 +7,11 @@ from collections.abc import Sequence
 from random import Random
 
 from pairwright.prompts import load, load_wordings
-from pairwright.schemas.rows import (
-    CaptionRow,
-    ComparisonRow,
-    DifferenceRow,
-    ImageRow,
-    PairRow,
-    PreferenceRow,
-    QuestionRow,
-    SplitRow,
-    Turn,
-)
+from pairwright.schemas import rows
+from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
 
-TellingRow = CaptionRow | ComparisonRow | DifferenceRow | QuestionRow
-SHOWN = "Image 1: <image>\nImage 2: <image>\n"
-"""Prefix of a CaD-QA question, as published."""
+TellingRow = rows.CaptionRow | rows.ComparisonRow | rows.DifferenceRow | rows.QuestionRow
+SHOWN = "Image 1: <image>\nImage 2: <image>\n"  # prefix of a CaD-QA question, as published
 ASK, DESCRIBE = "ask_difference", "describe_image"
 
 
@@ -30,14 +20,14 @@ def turns_of(row: TellingRow | PreferenceRow) -> tuple[Turn, ...]:
     match row:
         case PreferenceRow():
             return *row.prompt, Turn(role="assistant", text=row.chosen)
-        case ComparisonRow():
+        case rows.ComparisonRow():
             last = max(n for n, turn in enumerate(row.conversation) if turn.role == "assistant")
             return row.conversation[: last + 1]
-        case QuestionRow():
+        case rows.QuestionRow():
             asked, answer = SHOWN + row.question, row.answer
-        case CaptionRow():
+        case rows.CaptionRow():
             asked, answer = load(DESCRIBE).render(), row.text
-        case DifferenceRow():
+        case rows.DifferenceRow():
             asked = load_wordings(ASK).say("given" if row.is_given else "ask", Random(row.key))
             answer = row.text
     return Turn(role="user", text=asked), Turn(role="assistant", text=answer)

@@ -8,23 +8,16 @@ off the template, and the order of the reasons.
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from pairwright.prompts.differences import UNCHANGED
 from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.texts.words import WORD
 
-Reason = Literal[
-    "cut off",
-    "off the template",
-    "empty half",
-    "negation or auxiliary only",
-    "verb not in the list",
-    "halves are equal",
-    "placeholder kept",
-    "too long",
-    "too short",
-]
+REASONS = (
+    *("cut off", "off the template", "empty half", "negation or auxiliary only", "verb not in the list"),
+    *("halves are equal", "placeholder kept", "too long", "too short"),
+)
+"""Reasons of refused answers; pairs dropped for other reasons had none."""
 START = re.compile(r"the difference between (?:the )?two images is that (?:the )?first image(?=\s|,)", re.IGNORECASE)
 # Descriptions contain commas and "while", so nothing shorter may split.
 MIDDLE = re.compile(r", while the second image(?=\s|$)", re.IGNORECASE)
@@ -34,8 +27,7 @@ SECOND_SENTENCE = re.compile(
     r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However|Also|An?)\b"
 )
 PLACEHOLDER = re.compile(r"\[object description\]|\{descriptive verb\}", re.IGNORECASE)
-MIN_WORDS = 2
-"""Of each half, where length is checked."""
+MIN_WORDS = 2  # of each half, where length is checked
 AUXILIARIES = (
     "am is are was were be been being do does did doing done has have had having will would shall should can could may "
     "might must"
@@ -72,10 +64,8 @@ class Difference:
 
     first_half: str
     second_half: str
-    verbs: tuple[str, ...]
-    """As in the text, in lower case; none where nothing has changed."""
-    text: str
-    """The whole description on one line, unquoted."""
+    verbs: tuple[str, ...]  # as in the text, in lower case; none where nothing has changed
+    text: str  # the whole description on one line, unquoted
 
 
 def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "stop") -> Difference | RefusedText:
@@ -88,14 +78,21 @@ def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "
     if finish_reason == "length" or not FULL_STOP.search(text):
         return RefusedText("cut off", finish_reason if finish_reason == "length" else text[-40:])
     start = START.match(text)
-    parts = MIDDLE.split(text[start.end() :]) if start else []
-    if len(parts) != 2:
-        return RefusedText("off the template", text[:60] if not start else f"{len(parts)} halves")
+    halves = MIDDLE.split(text[start.end() :]) if start else []
+    if len(halves) != 2:
+        return RefusedText("off the template", text[:60] if not start else f"{len(halves)} halves")
     if SECOND_SENTENCE.search(text):
         return RefusedText("off the template", "more than one sentence")
     if PLACEHOLDER.search(text):
         return RefusedText("placeholder kept", text[-80:])
-    return _read_halves(text, (parts[0].strip(), parts[1].strip().removesuffix(".")), _forms(known))
+    first, second = (_split_half(half, known) for half in (halves[0].strip(), halves[1].strip().removesuffix(".")))
+    if isinstance(first, RefusedText):
+        return first
+    if isinstance(second, RefusedText):
+        return second
+    if WORD.findall(first[1].lower()) == WORD.findall(second[1].lower()):
+        return RefusedText("halves are equal", first[1])
+    return Difference(first[1], second[1], (first[0], second[0]), text)
 
 
 def read_plain(text: str, *, finish_reason: str = "stop") -> Difference | RefusedText:
@@ -130,24 +127,13 @@ def refuse_length(read: Difference, max_words: int, setting: str = "words") -> R
     return RefusedText("too short", shortest) if len(shortest.split()) < MIN_WORDS else None
 
 
-def _read_halves(text: str, halves: tuple[str, str], forms: re.Pattern[str]) -> Difference | RefusedText:
-    first, second = (_split_half(half, forms) for half in halves)
-    if isinstance(first, RefusedText):
-        return first
-    if isinstance(second, RefusedText):
-        return second
-    if WORD.findall(first[1].lower()) == WORD.findall(second[1].lower()):
-        return RefusedText("halves are equal", first[1])
-    return Difference(first[1], second[1], (first[0], second[0]), text)
-
-
-def _split_half(half: str, forms: re.Pattern[str]) -> tuple[str, str] | RefusedText:
+def _split_half(half: str, known: tuple[str, ...]) -> tuple[str, str] | RefusedText:
     words = [word.lower().replace("’", "'") for word in WORD.findall(half)]
     if not words:
         return RefusedText("empty half")
     if HOLLOW.issuperset(words):
         return RefusedText("negation or auxiliary only", half)
-    verb = forms.match(half)
+    verb = _forms(known).match(half)
     if not verb:
         return RefusedText("verb not in the list", half)
     description = half[verb.end() :].strip()

@@ -27,9 +27,7 @@ PLACED = ("rests_on", "column", "depth")
 Phrased = Literal["place", "light", "viewpoint"]
 VIEWS: tuple[Phrased, ...] = ("light", "viewpoint")
 LIGHT = re.compile(r"(dim|bright) (\w+) light (from .+)")
-VERSUS_SHARE = 0.12
-"""Share of changes worded as a contrast of the two images."""
-Pair = tuple[Claim | None, Claim | None]
+VERSUS_SHARE = 0.12  # share of changes worded as a contrast of the two images
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,11 @@ class Teller:
         """Return the claims about the things of one photograph."""
         return [a for a in self.claims if a.side == side and a.kind in MENTIONING and a.selector != Selector()]
 
+    def totals(self, side: int) -> list[str]:
+        """Return the phrases of the numbers of all things of one photograph."""
+        found = (a for a in self.claims if a.side == side and a.kind == "count" and a.selector == Selector())
+        return [phrases.some(claim.selector, claim.count) for claim in found]
+
     def of_kind(self, kind: Phrased) -> dict[int, str]:
         """Return the light, the viewpoint or the place by side."""
         return {claim.side: claim.value for claim in self.claims if claim.kind == kind}
@@ -64,10 +67,10 @@ class Teller:
             return phrases.some(claim.selector, 0)
         count = claim.count if claim.count > 1 else None
         if not definite:
-            return phrases.some(claim.selector, claim.count if claim.kind == "count" else count) + self.beside(claim)
-        return (
-            phrases.the(claim.selector) if count is None else f"the {phrases.some(claim.selector, count)}"
-        ) + self.beside(claim)
+            words = phrases.some(claim.selector, claim.count if claim.kind == "count" else count)
+        else:
+            words = f"the {phrases.some(claim.selector, count)}" if count else phrases.the(claim.selector)
+        return words + self.beside(claim)
 
     def beside(self, claim: Claim) -> str:
         """Return the claimed relation of a thing, as in " to the left of the blue lamp"; empty: none."""
@@ -122,7 +125,7 @@ def _say_image(teller: Teller, side: int) -> str:
     said = teller.mentions(side)
     there = [teller.phrase(claim) for claim in said if claim.kind != "absent"]
     missing = [teller.phrase(claim) for claim in said if claim.kind == "absent"]
-    there += [phrases.some(claim.selector, claim.count) + " in all" for claim in _totals(teller, side)]
+    there += [f"{things} in all" for things in teller.totals(side)]
     things = " but ".join(filter(None, [phrases.joined(there), phrases.joined(missing, "or").replace("or no ", "or ")]))
     place = "" if side == 1 and teller.place else teller.of_kind("place").get(side, "")
     return teller.say(
@@ -132,48 +135,46 @@ def _say_image(teller: Teller, side: int) -> str:
     )
 
 
-def _totals(teller: Teller, side: int) -> list[Claim]:
-    return [a for a in teller.claims if a.side == side and a.kind == "count" and a.selector == Selector()]
-
-
 def _say_changes(teller: Teller) -> Iterator[str]:
     """Yield one clause per change, then the numbers of all objects, and places that differ."""
     for pair in zip_longest(teller.mentions(0), teller.mentions(1)):
-        yield _say_change(pair, teller)
+        yield _say_change(*pair, teller)
     for side in (0, 1):
-        for claim in _totals(teller, side):
-            yield teller.say("total", ordinal=ORDINALS[side], things=phrases.some(claim.selector, claim.count))
+        for things in teller.totals(side):
+            yield teller.say("total", ordinal=ORDINALS[side], things=things)
     places = teller.of_kind("place")
     if places and not teller.place:
         yield teller.say("places", first=places[0], second=places[1])
 
 
-def _say_change(pair: Pair, teller: Teller) -> str:
-    before, after = pair
+def _say_change(before: Claim | None, after: Claim | None, teller: Teller) -> str:
     if before is None or after is None:
         only = before or after
         assert only is not None
         return teller.say("single", ordinal=ORDINALS[only.side], things=teller.phrase(only))
     if after.kind == "absent" and _denies(before, after):
-        return _say_gone(before, teller)
+        values, carrier = _wording_values(before, teller), before.selector.rests_on
+        if carrier is None:
+            return teller.say("gone", **values)
+        where = f" {phrases.surface('rests_on', carrier)}"  # it was taken off the thing that it rested on
+        values = {name: words.replace(where, "") for name, words in values.items()}
+        return teller.say("taken", carrier=phrases.with_article(carrier), **values)
     if before.kind == "absent" and _denies(after, before):
         return teller.say("new", **_wording_values(after, teller))
-    plain = teller.rng.random() < VERSUS_SHARE
-    if not plain and before.selector == after.selector and {before.kind, after.kind} == {"count"}:
-        return _say_numbers(before, after, teller)
-    if not plain and {before.kind, after.kind} == {"exists"} and before.selector != after.selector:
+    plain, kinds, selector = teller.rng.random() < VERSUS_SHARE, {before.kind, after.kind}, before.selector
+    if not plain and selector == after.selector and kinds == {"count"}:
+        return teller.say(
+            "numbers",
+            things=phrases.noun(selector, 2) + phrases.tail(selector, 2),
+            first=phrases.number(before.count),
+            second=phrases.number(after.count),
+            first_things=phrases.some(selector, before.count),
+            second_things=phrases.some(selector, after.count),
+            is_="is" if after.count == 1 else "are",
+        )
+    if not plain and kinds == {"exists"} and selector != after.selector:
         return _say_became(before, after, teller)
     return teller.say("versus", first=teller.phrase(before), second=teller.phrase(after))
-
-
-def _say_gone(claim: Claim, teller: Teller) -> str:
-    """State that a thing is gone, or was taken off the thing that it rested on."""
-    carrier = claim.selector.rests_on
-    if carrier is None:
-        return teller.say("gone", **_wording_values(claim, teller))
-    where = f" {phrases.surface('rests_on', carrier)}"
-    values = {name: words.replace(where, "") for name, words in _wording_values(claim, teller).items()}
-    return teller.say("taken", carrier=phrases.with_article(carrier), **values)
 
 
 def _denies(thing: Claim, absent: Claim) -> bool:
@@ -192,19 +193,6 @@ def _wording_values(claim: Claim, teller: Teller) -> dict[str, str]:
         "has": "have" if many else "has",
         "was": "were" if many else "was",
     }
-
-
-def _say_numbers(before: Claim, after: Claim, teller: Teller) -> str:
-    selector = before.selector
-    return teller.say(
-        "numbers",
-        things=phrases.noun(selector, 2) + phrases.tail(selector, 2),
-        first=phrases.number(before.count),
-        second=phrases.number(after.count),
-        first_things=phrases.some(selector, before.count),
-        second_things=phrases.some(selector, after.count),
-        is_="is" if after.count == 1 else "are",
-    )
 
 
 def _say_became(before: Claim, after: Claim, teller: Teller) -> str:
@@ -240,18 +228,14 @@ def _say_views(teller: Teller) -> list[str]:
     views = {name: teller.of_kind(name) for name in VIEWS}
     differ = {name: (both[0], both[1]) for name, both in views.items() if len(set(both.values())) > 1}
     values: dict[str, str] = {}
-    if "light" in differ:
-        values["light"] = _say_light(*differ["light"])
     if "viewpoint" in differ:
         values["first_viewpoint"], values["second_viewpoint"] = differ["viewpoint"]
+    if "light" in differ:
+        first, second = differ["light"]
+        values["light"] = f"differs, {first} in the first image and {second} in the second"
+        old, new = LIGHT.fullmatch(first), LIGHT.fullmatch(second)
+        if old and new:  # "is dimmer and comes from the left"
+            said = ["is dimmer" if new[1] == "dim" else "is brighter"] if old[1] != new[1] else []
+            said += [f"is {new[2]} instead of {old[2]}"] if old[2] != new[2] else []
+            values["light"] = phrases.joined([*said, f"comes {new[3]}"] if old[3] != new[3] else said)
     return [teller.say("view_both" if len(differ) > 1 else f"view_{next(iter(differ))}", **values)] if differ else []
-
-
-def _say_light(first: str, second: str) -> str:
-    """Return the predicate of "the light": "is dimmer and comes from the left"."""
-    old, new = LIGHT.fullmatch(first), LIGHT.fullmatch(second)
-    if old is None or new is None:
-        return f"differs, {first} in the first image and {second} in the second"
-    said = ["is dimmer" if new[1] == "dim" else "is brighter"] if old[1] != new[1] else []
-    said += [f"is {new[2]} instead of {old[2]}"] if old[2] != new[2] else []
-    return phrases.joined([*said, f"comes {new[3]}"] if old[3] != new[3] else said)

@@ -12,22 +12,17 @@ ENDINGS = re.compile(r"(?:ing|ed|ly|e)$")
 
 
 def read_sentences(answer: str, text: str, *, least_known: float = LEAST_KNOWN) -> tuple[str, ...]:
-    """Return the sentences of a model's answer; none where they add to the text or omit some of it."""
-    sentences = _listed(answer)
-    told, said = _stems(text), _stems(" ".join(sentences))
-    is_known = all(_share(_stems(sentence), told) >= least_known for sentence in sentences)
-    is_kept = all(_share(_stems(sentence), said, empty=1.0) >= LEAST_KEPT for sentence in split_by_rules(text))
-    return sentences if is_known and is_kept else ()
-
-
-def _listed(answer: str) -> tuple[str, ...]:
-    """Return the different texts of a JSON list, also one in an object; none without a list."""
+    """Return the different sentences of a model's JSON; none where they add to the text or omit some of it."""
     found = find_json(answer)
     if isinstance(found, dict):
         found = found.get("sentences")
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         return ()
-    return tuple(dict.fromkeys(" ".join(one.split()) for one in found))
+    sentences = tuple(dict.fromkeys(" ".join(one.split()) for one in found))
+    told, said = _stems(text), _stems(" ".join(sentences))
+    is_known = all(_share(_stems(sentence), told) >= least_known for sentence in sentences)
+    is_kept = all(_share(_stems(sentence), said, empty=1.0) >= LEAST_KEPT for sentence in split_by_rules(text))
+    return sentences if is_known and is_kept else ()
 
 
 def _stems(text: str) -> set[str]:

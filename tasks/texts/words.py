@@ -20,16 +20,13 @@ EMPTY = frozenset(f"{PICTURE} {SMALL}".split())
 
 def content_words(text: str) -> list[str]:
     """Return the content words of a text in order, in lower case and the singular; a negation is "no"."""
-    found = (_normalise(word.lower().replace("’", "'")) for word in WORD.findall(text))
+    found: list[str] = []
+    for word in (word.lower().replace("’", "'") for word in WORD.findall(text)):
+        singular = word.removesuffix("'s")
+        if len(singular) > 3 and not singular.endswith(("ss", "us", "is")):
+            singular = singular.removesuffix("s")
+        found.append("no" if word in NEGATIONS or word.endswith("n't") else singular)
     return [word for word in found if word not in EMPTY]
-
-
-def _normalise(word: str) -> str:
-    if word in NEGATIONS or word.endswith("n't"):
-        return "no"
-    word = word.removesuffix("'s")
-    is_plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    return word.removesuffix("s") if is_plural else word
 
 
 SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?= [\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ])")
@@ -42,8 +39,7 @@ TITLES = "mr mrs ms dr prof gen col capt lt sgt rev fig figs vs approx cf al e.g
 SHORTENED = "st mt ave blvd rd sq jr sr co inc ltd corp etc dept est min max p.m a.m"
 NEVER_LAST, SOMETIMES_LAST = frozenset(TITLES.split()), frozenset(SHORTENED.split())
 """Abbreviations that never end a sentence, and those that may."""
-LETTERS = re.compile(r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+")
-"""An initial ("J."), or letters with full stops ("U.S.")."""
+LETTERS = re.compile(r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+")  # an initial ("J."), or letters with full stops ("U.S.").
 ENUMERATED = re.compile(r"\(?(?:\d{1,2}|[a-z])[.)]+", re.IGNORECASE)
 
 
@@ -78,10 +74,8 @@ def ends_short(text: str) -> bool:
 
 
 LETTERS_ONLY = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-LONGEST_ROUND = 60
-"""Most words of a repeated piece."""
-LEAST_REPEATED = 24
-"""Least words that repetitions fill: "a dog, a dog, a dog" is no loop yet."""
+LONGEST_ROUND = 60  # most words of a repeated piece
+LEAST_REPEATED = 24  # least words that repetitions fill: "a dog, a dog, a dog" is no loop yet
 TIMES = 4
 RUN = re.compile(r"([^\w]{1,4}?)\1{60,}")
 """Runs of punctuation: a run of dashes is a rule of Markdown, an endless one is not."""
@@ -141,16 +135,13 @@ def repeats_itself(text: str) -> bool:
     if RUN.search(text):
         return True
     words = [word.lower() for word in LETTERS_ONLY.findall(text)]
-    return any(_longest_echo(words, size) >= max(TIMES * size, LEAST_REPEATED) for size in range(1, LONGEST_ROUND + 1))
-
-
-def _longest_echo(words: list[str], size: int) -> int:
-    """Return the length of the longest run in which each word equals the one ``size`` words earlier."""
-    longest = run = 0
-    for word, earlier in zip(words[size:], words, strict=False):
-        run = run + 1 if word == earlier else 0
-        longest = max(longest, run)
-    return longest + size if longest else 0
+    for size in range(1, LONGEST_ROUND + 1):
+        run = 0  # words that equal the one ``size`` words earlier
+        for word, earlier in zip(words[size:], words, strict=False):
+            run = run + 1 if word == earlier else 0
+            if run and run + size >= max(TIMES * size, LEAST_REPEATED):
+                return True
+    return False
 
 
 CLAUSE = re.compile(
@@ -179,22 +170,18 @@ def affirmed(half: str) -> str:
     """
     if not denies(half):
         return half if content_words(half) else ""
-    kept = (_strip_denial(clause) for clause in CLAUSE.split(half))
-    return ", ".join(clause for clause in kept if content_words(clause))
+    kept: list[str] = []
+    for clause in CLAUSE.split(half):
+        told = "" if ALL_DENIED.search(clause) else REST_DENIED.split(clause, maxsplit=1)[0].strip()
+        while (shorter := JOINING.sub("", told)) != told:
+            told = shorter
+        kept += [told] if content_words(told) else []
+    return ", ".join(kept)
 
 
 def denies(half: str) -> bool:
     """Return whether a half denies anything."""
     return bool(REST_DENIED.search(half) or ALL_DENIED.search(half))
-
-
-def _strip_denial(clause: str) -> str:
-    if ALL_DENIED.search(clause):
-        return ""
-    kept = REST_DENIED.split(clause, maxsplit=1)[0].strip()
-    while (shorter := JOINING.sub("", kept)) != kept:
-        kept = shorter
-    return kept
 
 
 ALIKE = frozenset(("same", "identical", "unchanged", "unaltered", "unmodified"))

@@ -154,7 +154,11 @@ def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, 
     loaded, replies = list[tuple[str, str, Loaded]](), list[Reply]()
     for key, name, question in owed:
         try:
-            loaded.append((key, name, _load(question, local)))
+            for text, ids in local.chat.tokenise(question.text.split(PLACE)).items():
+                local.chat.check(text, ids)
+            turns = (Turn(role="user", text=question.text),)
+            example = Example(key="", turns=turns, images=question.images, chosen="")
+            loaded.append((key, name, load_example(example, local.max_pixels, pairs=local.pairs)))
         except RefusedRowError as error:
             state = "no image" if error.reason == UNDECODED else "refused"
             replies.append(Reply(name=name, state=state, detail=str(error)))
@@ -165,15 +169,6 @@ def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, 
             answers.put(key, CUT * said.cut + said.text.encode())
             replies.append(Reply(name=name, text=said.text, cut=said.cut))
     return replies
-
-
-def _load(question: Question, local: LocalModel) -> Loaded:
-    """Decode a question's images; ``RefusedRowError`` for an unreadable image or a control token in the text."""
-    for tokens in local.chat.tokenise(question.text.split(PLACE)).values():
-        tokens.checked()
-    turns = (Turn(role="user", text=question.text),)
-    example = Example(key="", turns=turns, images=question.images, chosen="")
-    return load_example(example, local.max_pixels, pairs=local.pairs)
 
 
 def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Generated | Exception]:
@@ -196,14 +191,7 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
 
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
-    """Write the model's answers to held-out rows; nothing where weights are sharded over ranks.
-
-    Raises:
-        KeyboardInterrupt: the training is to stop.
-    """
-    if trainer.is_sharded:
-        log.info("no samples: the weights are sharded over several processes")
-        return
+    """Write the model's answers to held-out rows."""
     every = trainer.setting.config.output.write_answers
     samples = answer_held_out(trainer, most=None if every else COUNT)
     write_samples(run, samples[:COUNT])
@@ -215,16 +203,16 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
     """Return the share of answers to some held-out rows that are empty, cut off, or off the chosen text's template."""
 
     def is_unreadable(sample: Sample) -> bool:
-        reference, answer = (read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer))
-        off_template = isinstance(reference, Difference) and not isinstance(answer, Difference)
-        return sample.cut or not sample.answer or off_template
+        texts = (read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer))
+        is_difference, stays_one = (isinstance(text, Difference) for text in texts)
+        return sample.cut or not sample.answer or (is_difference and not stays_one)
 
-    samples = [] if trainer.is_sharded else answer_held_out(trainer, most=COUNT)
+    samples = answer_held_out(trainer, most=COUNT)
     return {UNREADABLE: sum(map(is_unreadable, samples)) / len(samples)} if samples else {}
 
 
 def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[Sample]:
-    """Return what the model says to the first held-out rows, or to all.
+    """Return what the model says to the first held-out rows, or to all; nothing where its weights are sharded.
 
     Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
     ``KeyboardInterrupt``: the training is to stop.
@@ -232,7 +220,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
     held_out, config = cast("Any", trainer.eval_dataset), trainer.setting.config
     collate = cast("Any", trainer.data_collator)
     lengths: dict[int, int] = {}
-    for place in range(len(held_out))[:most]:
+    for place in range(0 if trainer.is_fsdp_enabled else len(held_out))[:most]:
         item = held_out[place]
         answers = collate([item])["batch"].answers if isinstance(item, Loaded) else []
         lengths[place] = max((len(answer.ids) for own in answers for answer in own), default=0)
@@ -246,20 +234,19 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
         items = [held_out[place] for place in some]
         with computing(trainer.args.device, choose_precision(config)):
             found = generate_answers(model, trainer.processing_class, items, most_tokens=tokens)
-        return [_make_sample(item.example, said) for item, said in zip(items, found, strict=True)]
+        return [
+            Sample(
+                key=item.example.key,
+                prompt="\n".join(turn.text for turn in item.example.turns),
+                images=item.example.images,
+                reference=item.example.chosen,
+                answer=said.text,
+                rejected=next(iter(item.example.rejected), ""),
+                cut=said.cut,
+            )
+            for item, said in zip(items, found, strict=True)
+        ]
 
     batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
     asked = [place for place, length in lengths.items() if length]
     return [one for some in batches.pieces(answer, asked) for one in some]
-
-
-def _make_sample(example: Example, said: Generated) -> Sample:
-    return Sample(
-        key=example.key,
-        prompt="\n".join(turn.text for turn in example.turns),
-        images=example.images,
-        reference=example.chosen,
-        answer=said.text,
-        rejected=next(iter(example.rejected), ""),
-        cut=said.cut,
-    )

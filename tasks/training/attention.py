@@ -2,111 +2,57 @@
 
 One mask of all tokens against all would be correct (SDPA, eager), but computes masked scores and rules out the fastest
 kernels. So prompts attend causally without a mask, and the few answer tokens attend to prompt and answer with a small
-mask: the same sums. FlashAttention, where installed, computes the parts without a mask; it takes no mask, so answers
-stay with SDPA. transformers' Qwen models call SDPA once per window or image (16 images of 448 x 448 pixels: 7,200 calls
-per pass); here windows of equal length are one call, with the same numbers (ours).
+mask: the same sums. transformers' Qwen models call SDPA once per window or image (16 images of 448 x 448 pixels: 7,200
+calls per pass); here windows of equal length are one call, with the same numbers (ours).
 """
 
-import importlib
 import inspect
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.utils.import_utils import is_flash_attn_2_available, is_flash_attn_3_available
-
-from pairwright.schemas.errors import ConfigError
 
 SPLIT = "packed_sdpa"  # name of two-part SDPA; transformers looks for "sdpa" in it
-PACKAGES = {"flash_attention_3": "flash_attn_interface", "flash_attention_2": "flash_attn"}
-SHORT = (torch.float16, torch.bfloat16)  # precisions of FlashAttention
 WINDOWS = "windows_flash"  # transformers passes windows unsplit to functions with "flash" in their name
 
 
-def choose_attention(wanted: str) -> Any:
-    """Return ``attn_implementation`` of ``from_pretrained`` for a value of ``model.attn_implementation``."""
-    if wanted == "eager":
-        return wanted
+def choose_attention() -> dict[str, str]:
+    """Return ``attn_implementation`` of ``from_pretrained``."""
     from transformers.masking_utils import sdpa_mask
 
-    flash = _find_flash(wanted)
-    name = f"{SPLIT}_{flash[-1]}" if flash else SPLIT
-    kernel = importlib.import_module(PACKAGES[flash]).flash_attn_func if flash else None
-    AttentionInterface.register(name, partial(attend_in_parts, flash=kernel))
-    AttentionMaskInterface.register(name, sdpa_mask)
-    return {"text_config": name, "vision_config": "sdpa"}
-
-
-def _find_flash(wanted: str) -> str:
-    """Return the FlashAttention to use, or an empty string; ``ConfigError`` where a required one is missing."""
-    there = {"flash_attention_3": is_flash_attn_3_available(), "flash_attention_2": is_flash_attn_2_available()}
-    hopper = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
-    if wanted == "auto":
-        return next((name for name, found in there.items() if found and (hopper or name[-1] == "2")), "")
-    if wanted == "sdpa":
-        return ""
-    if not there[wanted]:
-        raise ConfigError(
-            f"model.attn_implementation: {wanted} needs a GPU and the package {PACKAGES[wanted]}. Install it, or use "
-            "auto, which falls back to SDPA"
-        )
-    return wanted
+    AttentionInterface.register(SPLIT, attend_in_parts)
+    AttentionMaskInterface.register(SPLIT, sdpa_mask)
+    return {"text_config": SPLIT, "vision_config": "sdpa"}
 
 
 def attend_in_parts(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    flash: Callable[..., Tensor] | None = None,
-    **words: Any,
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **words: Any
 ) -> tuple[Tensor, None]:
     """Return (P, T, heads, size) as transformers' SDPA does, with a mask for the last queries alone.
 
     Queries are (P, heads, T, size), keys and values (P, key heads, T, size). The mask is (P, 1, A, T) for the last A
-    queries, with the earlier ones causal; (P, 1, T, T) for all; or ``None``. ``flash`` computes the unmasked parts.
+    queries, with the earlier ones causal; (P, 1, T, T) for all; or ``None``.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward as attend
 
-    plain = partial(_attend_unmasked, flash) if flash and value.dtype in SHORT and not words.get("dropout") else attend
-    if attention_mask is None:
-        return plain(module, query, key, value, None, **words)
-    first = query.shape[2] - attention_mask.shape[2]
+    first = 0 if attention_mask is None else query.shape[2] - attention_mask.shape[2]
     if not first:
         return attend(module, query, key, value, attention_mask, **words)
-    prompts, _ = plain(module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words)
+    prompts, _ = attend(module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words)
     answers, _ = attend(module, query[:, :, first:], key, value, attention_mask, **words)
     return torch.cat([prompts, answers], dim=1), None
-
-
-def _attend_unmasked(
-    flash: Callable[..., Any], module: Any, query: Tensor, key: Tensor, value: Tensor, _: None, **words: Any
-) -> tuple[Tensor, None]:
-    """Run FlashAttention without a mask; queries after rotation may be float32, values are not."""
-    flat = (one.to(value.dtype).transpose(1, 2) for one in (query, key, value))
-    found = flash(*flat, softmax_scale=words.get("scaling"), causal=getattr(module, "is_causal", True))
-    return (found[0] if isinstance(found, tuple) else found), None
 
 
 def join_windows(model: Any) -> bool:
     """Batch a vision tower's attention over windows of equal length; return whether it has windows."""
     AttentionInterface.register(WINDOWS, attend_windows)
-    configs = {id(module.config): module.config for module in model.modules() if _has_windows(module)}
-    for config in configs.values():
-        config._attn_implementation = WINDOWS
-    return bool(configs)
-
-
-def _has_windows(module: Any) -> bool:
-    config = getattr(module, "config", None)
-    if getattr(config, "_attn_implementation", None) != "sdpa" or not hasattr(module, "qkv"):
-        return False
-    return "cu_seqlens" in inspect.signature(module.forward).parameters
+    seeing = [one for one in model.modules() if hasattr(one, "qkv") and hasattr(one, "config")]
+    windowed = [one.config for one in seeing if "cu_seqlens" in inspect.signature(one.forward).parameters]
+    for config in windowed:
+        if config._attn_implementation == "sdpa":
+            config._attn_implementation = WINDOWS
+    return bool(windowed)
 
 
 def attend_windows(

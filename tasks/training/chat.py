@@ -27,20 +27,6 @@ class Frame:
     end: tuple[int, ...]  # end tokens of an answer: those of ``behind`` up to its first control token
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Tokenised text."""
-
-    ids: tuple[int, ...]
-    control: str  # control token in the text; empty: none
-
-    def checked(self) -> tuple[int, ...]:
-        """Return the tokens; ``RefusedRowError`` for a control token."""
-        if self.control:
-            raise RefusedRowError("a control token in a text", self.control)
-        return self.ids
-
-
 @dataclass(frozen=True)
 class Chat:
     """Chat format of a processor from ``AutoProcessor``."""
@@ -72,15 +58,20 @@ class Chat:
         ids, end = longer[len(known) :] if longer[: len(known)] == known else alone, frame.end
         return ids[len(end) :] if ids[: len(end)] == end else ids
 
-    def tokenise(self, texts: Iterable[str]) -> dict[str, Tokens]:
+    def tokenise(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Return the tokens of each text as an answer to a prompt, in one call of the tokenizer."""
         texts, frame = list(dict.fromkeys(texts)), self.frame
         cut = len(frame.tail_ids)
         behind = self._tokens([frame.tail + frame.lead + text for text in texts])
         own = [text for text, ids in zip(texts, behind, strict=True) if ids[:cut] != frame.tail_ids]
         alone = dict(zip(own, self._tokens([frame.lead + text for text in own]), strict=True))
-        found = {text: alone.get(text, ids[cut:]) for text, ids in zip(texts, behind, strict=True)}
-        return {text: Tokens(ids, self._control_in(text, ids)) for text, ids in found.items()}
+        return {text: alone.get(text, ids[cut:]) for text, ids in zip(texts, behind, strict=True)}
+
+    def check(self, text: str, ids: Sequence[int]) -> None:
+        """Refuse a text with a control token; an unknown character is not the token that stands for one."""
+        found = [self._control[token] for token in self._control.keys() & set(ids)]
+        if mark := next((mark for mark in (*found, *self._marks) if mark in text), ""):
+            raise RefusedRowError("a control token in a text", mark)
 
     @cached_property
     def frame(self) -> Frame:
@@ -104,11 +95,6 @@ class Chat:
         if not texts:
             return []
         return [tuple(ids) for ids in self.processor.tokenizer(texts, add_special_tokens=False)["input_ids"]]
-
-    def _control_in(self, text: str, ids: Sequence[int]) -> str:
-        """Return a control token of a text; an unknown character is not the token that stands for one."""
-        found = [self._control[token] for token in self._control.keys() & set(ids)]
-        return next((mark for mark in (*found, *self._marks) if mark in text), "")
 
     @cached_property
     def _control(self) -> dict[int, str]:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from PIL import Image
 
-from pairwright.schemas.errors import PairwrightError, StoreError, TrainingError
-from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.training.chat import Chat, Tokens, encoding_options, make_messages
+from pairwright.tasks.training.chat import Chat, encoding_options, make_messages
 from pairwright.tasks.training.freeze_rows import (
     PAIR,
     PLACE,
@@ -31,7 +30,7 @@ from pairwright.tasks.training.freeze_rows import (
 from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 
 if TYPE_CHECKING:
-    from torch import Tensor, device
+    from torch import Tensor
 
 TOO_LONG = "too long"
 PER_TOKEN = ("mm_token_type_ids", "token_type_ids")  # per-token outputs of processors; answers are of type 0
@@ -74,23 +73,10 @@ class Batch:
     """The processor's other tensors (pixels, grids, sizes) for all prompts."""
     refused: list[Refused] = field(default_factory=list[Refused])  # refused rows of the batch
 
-    def to(self, device: "device | str", **how: Any) -> Self:
-        """Move the pixels; sizes stay on the CPU until positions are computed from them."""
-        large = {name: tensor.to(device, **how) for name, tensor in self.extras.items() if tensor.is_floating_point()}
-        self.extras = self.extras | large
-        return self
-
     def pin_memory(self) -> Self:
         """Pin the tensors for asynchronous copies to the GPU."""
         self.extras = {name: tensor.pin_memory() for name, tensor in self.extras.items()}
         return self
-
-
-class UnreadableRowError(TrainingError):
-    """Row of an unreadable part; in a loading process PyTorch prepends a traceback to the message."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message.rpartition(f"{UnreadableRowError.__name__}: ")[2].strip())
 
 
 @dataclass(frozen=True)
@@ -105,21 +91,11 @@ class ExampleRows:
         return len(self.rows)
 
     def __getitem__(self, place: int) -> Loaded | Refused:
+        row = self.rows.read(place)
         try:
-            return load_row(self.rows.read(place), self.needs, self.max_pixels)
-        except StoreError as error:
-            raise UnreadableRowError(
-                f"{error}. Restore the part (a build with the same settings writes the same bytes) and repeat the "
-                "command, or start over with another --name"
-            ) from error
-
-
-def load_row(row: PreferenceRow, needs: Needs, max_pixels: int) -> Loaded | Refused:
-    """Return a row's example with decoded images, or the reason why it cannot be used."""
-    try:
-        return load_example(make_example(row, needs), max_pixels, pairs=needs.pairs)
-    except RefusedRowError as error:
-        return error.about(row.key)
+            return load_example(make_example(row, self.needs), self.max_pixels, pairs=self.needs.pairs)
+        except RefusedRowError as error:
+            return error.about(row.key)
 
 
 def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:
@@ -138,10 +114,7 @@ def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> L
 
 
 def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
-    """Return images of which each pair has one size, so that a processor gives both the same grid.
-
-    The common size is the geometric mean of widths by that of heights: equal distortion of both, no more pixels.
-    """
+    """Return images with each pair in one size, for one grid: the geometric means of their widths and heights."""
     found: list[Image.Image] = []
     for one, other in zip(images[::2], images[1::2], strict=True):
         size = isqrt(one.width * other.width), isqrt(one.height * other.height)
@@ -159,16 +132,9 @@ def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    """Rendered prompt of an example, with its images and answers."""
-
-    text: str
-    images: tuple[Image.Image, ...]
-    answers: tuple[Answer, ...]
-
-
+_Prompt = tuple[str, tuple[Image.Image, ...], tuple[Answer, ...]]  # rendered text, images, answers
 _RowPrompts = tuple[str, list[_Prompt]]  # a row's key and its prompts
+_Texts = Mapping[str, tuple[int, ...]]  # texts and their tokens
 
 
 @dataclass(frozen=True)
@@ -213,23 +179,21 @@ class Collator:
         tokens = self.chat.tokenise(texts)
         return [self._answer(text, column, tokens) for text in texts]
 
-    def _make_prompts(self, item: Loaded, tokens: Mapping[str, Tokens]) -> list[_Prompt]:
+    def _make_prompts(self, item: Loaded, tokens: _Texts) -> list[_Prompt]:
         example = item.example
         for text in _texts(example):
-            tokens[text].checked()
+            self.chat.check(text, tokens[text])
         messages = make_messages(example.conversation, len(item.images))
         answers = [self._conversation(example, messages, tokens)]
         answers += [self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)]
         prompt = self.chat.render(messages[: len(example.turns)], add_generation_prompt=True)
         groups = [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
-        prompts = [_Prompt(prompt, item.images, group) for group in groups]
+        prompts: list[_Prompt] = [(prompt, item.images, group) for group in groups]
         if item.rejected_images:
-            prompts.append(_Prompt(prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),)))
+            prompts.append((prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),)))
         return prompts
 
-    def _conversation(
-        self, example: Example, messages: Sequence[dict[str, Any]], tokens: Mapping[str, Tokens]
-    ) -> Answer:
+    def _conversation(self, example: Example, messages: Sequence[dict[str, Any]], tokens: _Texts) -> Answer:
         """Return all answers of a conversation as one, the turns between them silent."""
         found = self._answer(example.chosen, CHOSEN, tokens)
         for place, turn in enumerate(example.then[1::2]):
@@ -239,10 +203,11 @@ class Collator:
             found = Answer(CHOSEN, ids, found.silent | {*range(start, start + len(between))})
         return found
 
-    def _answer(self, text: str, column: int, tokens: Mapping[str, Tokens]) -> Answer:
+    def _answer(self, text: str, column: int, tokens: _Texts) -> Answer:
         if PLACE in text:
             raise RefusedRowError("a control token in a text", PLACE)
-        return Answer(column, (*tokens[text].checked(), *self.chat.frame.end))
+        self.chat.check(text, tokens[text])
+        return Answer(column, (*tokens[text], *self.chat.frame.end))
 
     def _encode_good(self, kept: list[_RowPrompts], refused: list[Refused]) -> tuple[Batch, list[_RowPrompts]]:
         """Encode the examples together; on an error one by one, to find those that the processor refuses."""
@@ -263,17 +228,17 @@ class Collator:
         prompts = [(n, ask) for n, (_, own) in enumerate(kept) for ask in own]
         if not prompts:
             return batch
-        images = [list(ask.images) for _, ask in prompts]
+        texts, images = [text for _, (text, _, _) in prompts], [list(images) for _, (_, images, _) in prompts]
         given = self.processor(
-            text=[ask.text for _, ask in prompts],
+            text=texts,
             images=images if any(images) else None,
             padding=True,
             return_tensors="pt",
-            **encoding_options(self.processor, prompts[0][1].text),
+            **encoding_options(self.processor, texts[0]),
         )
         real = given.pop("attention_mask").bool()
         batch.owners = [n for n, _ in prompts]
-        batch.answers = [ask.answers for _, ask in prompts]
+        batch.answers = [answers for _, (_, _, answers) in prompts]
         batch.prompts = _ragged(given.pop("input_ids"), real)
         batch.types = {name: _ragged(given.pop(name), real) for name in PER_TOKEN if name in given}
         batch.extras = dict(given)

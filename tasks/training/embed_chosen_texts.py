@@ -11,6 +11,7 @@ Encoders:
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow, make_key
 from pairwright.schemas.training import WORDS, TextVectorsConfig
-from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.devices import count_processes
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts
@@ -90,21 +91,11 @@ def name_encoder(config: TextVectorsConfig) -> str:
     return f"{WORDS} {WORDS_VERSION} {config.dimension}"
 
 
-def name_models(config: TextVectorsConfig) -> tuple[str, ...]:
-    """Return the encoder with its version, for the table's fingerprint."""
-    return (name_encoder(config),)
-
-
 def pin_texts(config: TextVectorsConfig) -> TextVectorsConfig:
     """Return the configuration with the revision of the local weights."""
     if config.encoder != "clip":
         return config
     return config.model_copy(update={"clip": pin_clip(config.clip, download=False)})
-
-
-def count_processes(config: TextVectorsConfig) -> int | None:
-    """Return how many processes load the tower: one per GPU, else one per worker."""
-    return count_gpus() if config.encoder == "clip" else None
 
 
 STAGE = Stage(
@@ -115,9 +106,9 @@ STAGE = Stage(
     writes=EmbeddingRow,
     function=embed_chosen_texts,
     config="text_vectors",
-    models=name_models,
+    models=lambda config: (name_encoder(config),),
     pin=pin_texts,
-    processes=count_processes,
+    processes=partial(count_processes, lambda config: config.encoder == "clip"),
     without=("images", "rejected_images", "removal_scores", "negatives"),
     rows_per_shard=2000,
 )

@@ -5,8 +5,6 @@ Reads file names, JSON and, of local files, bytes for a hash. Loads and fetches 
 
 import importlib.util
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,61 +74,44 @@ def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
     return found
 
 
-class _FolderError(Exception):
-    """Fault of a model folder, as the end of a sentence that starts with the folder's name."""
-
-
 def _find(name: str, revision: str, field: str) -> Found:
-    local = is_local(name)
-    folder = Path(name).expanduser().absolute() if local else _snapshot(name, revision, field)
-    with _model_errors(folder, field, advice="" if local else f". Fetch it with: hf download {name}"):
-        if local:
-            refuse_damage(folder, field=field)
-        return _inspect_folder(folder, commit="" if local else folder.name)
-
-
-@contextmanager
-def _model_errors(folder: Path, field: str, *, advice: str = "") -> Generator[None]:
-    try:
-        yield
-    except _FolderError as lacks:
-        raise ModelError(f"{field}: {folder} {lacks}{advice}") from lacks
-
-
-def _snapshot(name: str, revision: str, field: str) -> Path:
+    if is_local(name):
+        folder = Path(name).expanduser().absolute()
+        refuse_damage(folder, field=field)
+        return _inspect_folder(folder, field)
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+    advice = f"Fetch it with: hf download {name}{f' --revision {revision}' if revision else ''}"
     try:
-        return Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+        folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+        return _inspect_folder(folder, field, commit=folder.name)
     except (HFValidationError, LocalEntryNotFoundError) as error:
         where = f"{constants.HF_HUB_CACHE}/models--{name.replace('/', '--')}"
-        at = f" at revision {revision}" if revision else ""
         raise ModelError(
-            f"{field}: {name} is neither a folder nor on this machine: looked in {where}{at}. "
-            f"Fetch it with: hf download {name}{f' --revision {revision}' if revision else ''}"
+            f"{field}: {name} is neither a folder nor on this machine: looked in {where}. {advice}"
         ) from error
+    except ModelError as error:
+        raise ModelError(f"{error}. {advice}") from error
 
 
-def _inspect_folder(folder: Path, *, commit: str) -> Found:
-    if not folder.is_dir():
-        raise _FolderError("is not a folder")
-    adapters = _has(folder, ADAPTERS)
-    base = _read_base(folder) if adapters else ("", "")
-    weights = [folder / ADAPTER_WEIGHTS] if adapters else _list_weights(folder)
-    beside = [folder / name for name in (TUNED, SIZES, WEIGHTS) if _has(folder, name)]
-    own = [folder / (ADAPTERS if adapters else CONFIG), *weights, *beside]
-    for path in own:
-        if not path.is_file():
-            others = sorted(one.name for one in folder.iterdir() if one.suffix in (".bin", ".pt", ".pth", ".gguf"))
-            only = f" (only {others[0]}; convert it to safetensors)" if others else ""
-            raise _FolderError(f"holds no {path.name}{only}")
+def _inspect_folder(folder: Path, field: str, *, commit: str = "") -> Found:
+    if adapters := _has(folder, ADAPTERS):
+        weights, base = [folder / ADAPTERS, folder / ADAPTER_WEIGHTS], _read_base(folder)
+    else:
+        index = read_json(folder / INDEX).get("weight_map") if _has(folder, INDEX) else None
+        shards = [folder / name for name in sorted(set(map(str, index.values())))] if isinstance(index, dict) else []
+        weights, base = [folder / CONFIG, *([folder / INDEX, *shards] if shards else [folder / WHOLE])], ("", "")
+    own = [*weights, *(folder / name for name in (TUNED, SIZES, WEIGHTS) if _has(folder, name))]
+    if missing := next((path.name for path in own if not path.is_file()), ""):
+        pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt*"))
+        only = ", only pickled weights: convert them to safetensors" if pickled else ""
+        raise ModelError(f"{field}: {folder} holds no {missing}{only}")
     if not adapters and not any(_has(folder, name) for name in PROCESSOR):
-        raise _FolderError(f"holds no image processor ({' or '.join(PROCESSOR)})")
-    read = sorted(
-        path for path in folder.iterdir() if path.suffix in READ and path.is_file() and path.name not in NOT_READ
-    )
-    revision = commit or identify_files(list(dict.fromkeys([*own, *read])))
+        raise ModelError(f"{field}: {folder} holds no image processor ({' or '.join(PROCESSOR)})")
+    read = sorted(path for path in folder.iterdir() if path.suffix in READ and path.is_file())
+    beside = [path for path in read if path.name not in NOT_READ]
+    revision = commit or identify_files(list(dict.fromkeys([*own, *beside])))
     return Found(folder=folder, revision=revision, identity=revision, base=base)
 
 
@@ -138,45 +119,32 @@ def _has(folder: Path, name: str) -> bool:
     return (folder / name).is_file()
 
 
-def _list_weights(folder: Path) -> list[Path]:
-    if not _has(folder, INDEX):
-        return [folder / WHOLE]
-    shards = _read_json(folder / INDEX).get("weight_map")
-    names = set(shards.values()) if isinstance(shards, dict) else set[Any]()
-    if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
-        raise _FolderError(f"has an {INDEX} without the names of its weight files")
-    return [folder / INDEX, *(folder / name for name in sorted(names))]
-
-
 def _read_base(folder: Path) -> tuple[str, str]:
     if _has(folder, CONFIG):
-        raise _FolderError(f"holds a model ({CONFIG}) and adapters ({ADAPTERS}): put one of them into another folder")
-    content = _read_json(folder / ADAPTERS)
+        raise ModelError(f"{NAME}: {folder} holds a model ({CONFIG}) and adapters ({ADAPTERS}): move one of them")
+    content = read_json(folder / ADAPTERS)
     base, revision = content.get("base_model_name_or_path"), content.get("revision") or ""
     if not isinstance(base, str) or not base or not isinstance(revision, str):
-        raise _FolderError(f"has an {ADAPTERS} without the name of its base model")
+        raise ModelError(f"{NAME}: {folder / ADAPTERS} does not name the base model")
     return base, "" if is_local(base) else revision
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a model's JSON file."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError("too large")
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _FolderError(f"has a {path.name} that cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise _FolderError(f"has a {path.name} that is not a JSON object")
+        if not isinstance(content, dict):
+            raise TypeError("not a JSON object")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise ModelError(f"{NAME}: {path} cannot be read: {error}") from error
     return content
 
 
 def find_base(folder: Path) -> Found | None:
     """Return the base model of the adapters in a folder; ``None`` for a whole model."""
-    if not _has(folder, ADAPTERS):
-        return None
-    with _model_errors(folder, NAME):
-        base = _read_base(folder)
-    return _find(*base, NAME)
+    return _find(*_read_base(folder), NAME) if _has(folder, ADAPTERS) else None
 
 
 def find_module(folder: Path) -> Path | None:
@@ -189,15 +157,9 @@ def find_module(folder: Path) -> Path | None:
 
 def read_module(folder: Path) -> DifferentialConfig:
     """Return the settings of a folder's differential perception module."""
+    content = read_json(folder / SIZES)
     try:
-        content = _read_json(folder / SIZES)
         own = {name: content[name] for name in DifferentialConfig.model_fields if name != "enabled"}
         return DifferentialConfig.model_validate({"enabled": True} | own)
-    except (_FolderError, KeyError, ValueError) as error:
-        raise ModelError(f"{NAME}: {folder / SIZES}: cannot be read as a module's settings: {error}") from error
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Return a model's ``config.json``."""
-    with _model_errors(folder, NAME):
-        return _read_json(folder / CONFIG)
+    except (KeyError, ValueError) as error:
+        raise ModelError(f"{NAME}: {folder / SIZES}: invalid settings of a module: {error}") from error

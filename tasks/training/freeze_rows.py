@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -131,19 +131,15 @@ def check_row(row: PreferenceRow, needs: Needs) -> None:
     places = sum(turn.text.count(PLACE) for turn in row.prompt)
     if places and places != images:
         raise RefusedRowError("images do not match the prompt", f"{places} places for {images} images")
-    if needs.every_answer:
-        _check_turns(row.prompt[_first_answer(row) :])
-    if needs.rejected_side and not rejected_texts(row) and not row.rejected_image_maker:
-        raise RefusedRowError("no rejected side")
-
-
-def _check_turns(turns: Sequence[Turn]) -> None:
+    turns = row.prompt[_first_answer(row) :] if needs.every_answer else ()
     if [turn.role for turn in turns] != ["assistant", "user"] * (len(turns) // 2):
         raise RefusedRowError("its turns do not alternate", " ".join(turn.role for turn in turns))
     if not all(turn.text.strip() for turn in turns):
         raise RefusedRowError("an empty turn")
     if any(PLACE in turn.text for turn in turns):
         raise RefusedRowError("an image behind the first answer")
+    if needs.rejected_side and not rejected_texts(row) and not row.rejected_image_maker:
+        raise RefusedRowError("no rejected side")
 
 
 def rejected_texts(row: PreferenceRow) -> tuple[str, ...]:
@@ -198,13 +194,6 @@ class FrozenRows:
             yield edits.edit(row)
 
 
-class Frozen(NamedTuple):
-    """Rows left out of a run, and decisions about its rows."""
-
-    refused: list[Refused]
-    decided: Counter[str]  # how many rows people accepted, edited and rejected
-
-
 def freeze_rows(
     build: Build,
     planned: Planned,
@@ -213,8 +202,11 @@ def freeze_rows(
     needs: Needs,
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
-) -> Frozen:
-    """Write the trainable rows of the splits of a settled ``PreferenceRow`` table; return the others."""
+) -> tuple[list[Refused], Counter[str]]:
+    """Write the trainable rows of the splits of a settled ``PreferenceRow`` table.
+
+    Returns the others, and how many rows people accepted, edited and rejected.
+    """
     refused, decided = list[Refused](), Counter[str]()
     index, columns = live_index(build, planned), columns_without(PreferenceRow, IMAGES)
     edits = EDITS.dump_json(decisions.edits())
@@ -232,7 +224,7 @@ def freeze_rows(
                 entries = [{"part": number, "row": place, "key": row.key, "split": row.split} for place, row in kept]
                 writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     _clear_caches()
-    return Frozen(refused, decided)
+    return refused, decided
 
 
 def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused | None:
@@ -283,7 +275,17 @@ def write_rows(
 ) -> list[Refused]:
     """Write the first ``most`` trainable rows as parts beside a file, and the file; return the refused ones."""
     refused, entries, names = list[Refused](), list[dict[str, Any]](), list[str]()
-    good, folder = islice(_keep_trainable(rows, needs, refused), most), Folder(str(file.parent))
+
+    def trainable() -> Iterator[PreferenceRow]:
+        for row in rows:
+            if isinstance(row, Dropped):
+                refused.append(Refused(key=row.source_key, reason=row.reason, detail=row.detail))
+            elif why := _refuse(row, needs, UNDECIDED):
+                refused.append(why)
+            else:
+                yield row
+
+    good, folder = islice(trainable(), most), Folder(str(file.parent))
     while some := list(islice(good, ROWS_PER_PART)):
         entries += [{"part": len(names), "row": n, "key": row.key, "split": split} for n, row in enumerate(some)]
         names.append(f"{file.stem}-{len(names):05}.parquet")
@@ -291,18 +293,6 @@ def write_rows(
     schema = SCHEMA.with_metadata({"table": str(file.parent.absolute()), "parts": "\n".join(names)})
     _write(file, pa.Table.from_pylist(entries, schema=schema))
     return refused
-
-
-def _keep_trainable(
-    rows: Iterable[PreferenceRow | Dropped], needs: Needs, refused: list[Refused]
-) -> Iterator[PreferenceRow]:
-    for row in rows:
-        if isinstance(row, Dropped):
-            refused.append(Refused(key=row.source_key, reason=row.reason, detail=row.detail))
-        elif why := _refuse(row, needs, UNDECIDED):
-            refused.append(why)
-        else:
-            yield row
 
 
 def mix_rows(file: Path, other: Path, folder: Folder, *, rows: int, seed: int) -> int:
@@ -314,11 +304,12 @@ def mix_rows(file: Path, other: Path, folder: Folder, *, rows: int, seed: int) -
     drawn = np.resize(np.random.default_rng(seed).permutation(len(found)), rows)
     parts = pa.array(found["part"].to_numpy() + len(_part_paths(own)), pa.int32())
     added = found.set_column(0, SCHEMA.field("part"), parts).take(pa.array(drawn))
-    told = [{name.decode(): value for name, value in (one.schema.metadata or {}).items()} for one in (own, found)]
-    paths = [f"{folder.url}/{path}" if _is_relative(path) else path for path in _part_paths(found)]
-    edits = [edit for one in told for edit in EDITS.validate_json(one.get("edits", "[]"))]
-    mixed = {"mixed": json.dumps([*json.loads(told[0].get("mixed", "[]")), *paths]), "edits": EDITS.dump_json(edits)}
-    _write(file, pa.concat_tables([own, added]).replace_schema_metadata(told[0] | mixed))
+    metadata, paths = own.schema.metadata, _part_paths(found)
+    paths = [f"{folder.url}/{path}" if _is_relative(path) else path for path in paths]
+    edits = [edit for one in (own, found) for edit in EDITS.validate_json(one.schema.metadata.get(b"edits", b"[]"))]
+    mixed = json.dumps([*json.loads(metadata.get(b"mixed", b"[]")), *paths]).encode()
+    told = metadata | {b"mixed": mixed, b"edits": EDITS.dump_json(edits)}
+    _write(file, pa.concat_tables([own, added]).replace_schema_metadata(told))
     return min(rows, len(found))
 
 
@@ -338,7 +329,7 @@ def _open(file: str, split: str | None = None) -> pa.Table:
 
 @lru_cache(maxsize=8)
 def _read_edits(file: str) -> Decisions:
-    return latest(EDITS.validate_json((_open(file).schema.metadata or {}).get(b"edits", b"[]")))
+    return latest(EDITS.validate_json(_open(file).schema.metadata.get(b"edits", b"[]")))
 
 
 def _clear_caches() -> None:
@@ -356,7 +347,7 @@ def _write(file: Path, entries: pa.Table) -> None:
 
 def _part_paths(entries: pa.Table) -> list[str]:
     """Return the parts by number: the dataset's own by relative paths, then others by absolute ones."""
-    metadata = entries.schema.metadata or {}
+    metadata = entries.schema.metadata
     own = [f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")]
     return [*own, *json.loads(metadata.get(b"mixed", b"[]"))]
 

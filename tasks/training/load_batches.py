@@ -1,8 +1,7 @@
 """Load batches ahead of the training, in processes beside it, in an order that follows from the seed.
 
 The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked off a server process
-with the libraries loaded (``forkserver``, where available), not off the training, whose threads may hold locks; those
-of later epochs start at once.
+(``forkserver``, where available), not off the training, whose threads may hold locks; they stay for later epochs.
 """
 
 import multiprocessing
@@ -14,20 +13,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader
 
 from pairwright.schemas.errors import TrainingError
-from pairwright.tasks.texts.conversations import turns_of
 from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate
 from pairwright.tasks.training.freeze_rows import Refused, count_reasons
 from pairwright.tasks.training.losses import CHOSEN
 
-LIBRARIES = ("torch", "transformers", "pyarrow", "pairwright.tasks.training.load_batches")
-"""Preloaded by the server process, beside the modules of the model's processor."""
 MOST = 4  # default maximum of processes per GPU
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-GROUPED = 50  # steps among which rows are sorted by length, as in transformers
 TRIED = 1000  # rows tried before a run without a usable row is given up
 
 
@@ -41,7 +35,6 @@ class Order:
     ranks: int = 1
     rank: int = 0
     epoch: int = 0
-    lengths: NDArray[np.int64] | None = None  # row lengths, where steps group rows of similar length
 
     def __len__(self) -> int:
         return -(-self.rows // (self.batch * self.ranks))
@@ -52,22 +45,8 @@ class Order:
         if self.seed is not None:
             np.random.default_rng([self.seed, self.epoch]).shuffle(order)
         step = self.batch * self.ranks
-        if self.lengths is not None and self.seed is not None:
-            for start in range(0, self.rows, step * GROUPED):  # some steps' rows are sorted, then all steps shuffled
-                some = order[start : start + step * GROUPED]
-                some[:] = some[np.argsort(-self.lengths[some], kind="stable")]
-            whole = order[: self.rows - self.rows % step].reshape(-1, step)
-            np.random.default_rng([self.seed, self.epoch, step]).shuffle(whole)
         for start in range(0, self.rows, step):
             yield np.array_split(order[start : start + step], self.ranks)[self.rank].tolist()
-
-
-def text_lengths(rows: Any) -> NDArray[np.int64]:
-    """Return the number of text characters of each row of ``ExampleRows`` or a subset; reads no images."""
-    if isinstance(rows, Subset):
-        return text_lengths(rows.dataset)[list(rows.indices)]
-    texts = (len(row.rejected) + sum(len(turn.text) for turn in turns_of(row)) for row in rows.rows.read_texts())
-    return np.fromiter(texts, dtype=np.int64, count=len(rows))
 
 
 def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":
@@ -93,20 +72,6 @@ def count_workers(wanted: int | str) -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(MOST, cores // (2 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
-
-
-def start_server(processor: Any) -> None:
-    """Preload the libraries in the server process while the model loads.
-
-    Includes the processor's modules: otherwise each process would import 2,000 modules (torchvision, scipy) at each
-    evaluation.
-    """
-    if METHOD == "forkserver":
-        from multiprocessing import forkserver
-
-        parts = [processor, *(getattr(processor, name, None) for name in ("image_processor", "tokenizer"))]
-        forkserver.set_forkserver_preload([*LIBRARIES, *sorted({type(part).__module__ for part in parts if part})])
-        forkserver.ensure_running()
 
 
 def _begin_worker(number: int) -> None:

@@ -11,7 +11,7 @@ Weights trained in full beside adapters go into ``tuned.safetensors``, since pef
 import importlib
 import logging
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +24,23 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import NAME as MODULE
-from pairwright.schemas.training import ModelConfig, Number, TrainConfig
+from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.models.checkpoints import load_pretrained, name_some, read_checkpoint
 from pairwright.tasks.models.differential import attach, find_tower, load_differential, save_differential
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
 from pairwright.tasks.training.find_model import (
     ADAPTER_WEIGHTS,
+    CONFIG,
     NAME,
     TUNED,
     find_base,
     find_module,
-    read_settings,
+    read_json,
     require_bits,
 )
 
 log = logging.getLogger(__name__)
-PRECISIONS: dict[Number, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 ADAPTER = "lora_"
 OF_MODULE = f"{MODULE}."  # prefix of the weights of differential perception
 OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
@@ -48,12 +48,9 @@ OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
     """Return the compute precision."""
-    wanted, gpu = config.optimiser.precision, torch.cuda.is_available()
-    if wanted == "auto":
-        wanted = "bf16" if gpu and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    if wanted == "fp16" and not gpu:
-        raise ConfigError("optimiser.precision: fp16 needs a GPU; use fp32 or bf16")
-    return PRECISIONS[wanted]
+    wanted = config.optimiser.precision
+    fast = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if wanted == "bf16" or (wanted == "auto" and fast) else torch.float32
 
 
 def choose_storage(config: TrainConfig) -> torch.dtype:
@@ -84,8 +81,8 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     model = load_plain(folder, config, dtype=dtype)
     if config.load_in_4bit:
         keep_in_4bit(model, dtype)
-    if (place := find_module(folder)) and load_differential(model, place):
-        _check_finite(place, getattr(model, MODULE).named_parameters())
+    if place := find_module(folder):
+        load_differential(model, place)
     return model
 
 
@@ -103,7 +100,7 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     """Return a model as ``load_model`` does, without differential perception."""
     if base := find_base(folder):
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
-    kind = (settings := read_settings(folder)).get("model_type")
+    kind = (settings := read_json(folder / CONFIG)).get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         own = " Code in a checkpoint is never run." if "auto_map" in settings else ""
         raise ModelError(f"{NAME}: {folder}: unsupported vision-language model type {str(kind)[:80]!r}.{own}")
@@ -114,9 +111,8 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
         trust_remote_code=False,
         use_safetensors=True,
         dtype=dtype,
-        attn_implementation=choose_attention(config.attn_implementation),
+        attn_implementation=choose_attention(),
     )
-    _check_finite(folder, model.named_parameters())
     join_windows(model)
     return model
 
@@ -153,17 +149,13 @@ def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch
     return [(name, layer) for name, layer in named if layer is not head and f"{name}.".startswith(inside)]
 
 
-def _check_finite(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
-    for name, tensor in tensors:
-        if not torch.isfinite(tensor.sum(dtype=torch.float32)):
-            raise ModelError(f"{NAME}: {path}: {name} holds NaN or infinite values")
-
-
 # ---- what is trained
 
 
 def prepare_model(model: Any, config: TrainConfig) -> Any:
     """Return the model with adapters or trainable weights switched on."""
+    import peft
+
     inside, own = _language_prefixes(model), config.model
     in_full = own.train_vision and (own.tuning == "full" or own.vision_tuning == "full")
 
@@ -172,7 +164,16 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
 
     if own.tuning == "lora":
         beside = [weight for name, weight in model.named_parameters() if is_full(name)]
-        model = _with_adapters(model, config)
+        layers = _linear_layers(model, ("",) if own.train_vision and own.vision_tuning == "same" else inside)
+        targets, lora = [name for name, _ in layers if not name.startswith(OF_MODULE)], own.lora
+        adapters = peft.LoraConfig(
+            r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets
+        )
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
+            # peft uses a deprecated name of transformers.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            torch.manual_seed(config.seed)
+            model = peft.get_peft_model(model, adapters)
         for weight in beside:  # in float32, as adapters are: small steps add up
             weight.data = weight.data.float()
             weight.requires_grad = True
@@ -206,36 +207,6 @@ def _language_prefixes(model: Any) -> tuple[str, ...]:
         return ("",)
     inner = {id(decoder), id(model.get_output_embeddings())}
     return tuple(f"{name}." for name, module in model.named_modules() if id(module) in inner)
-
-
-def _with_adapters(model: Any, config: TrainConfig) -> Any:
-    import peft
-
-    lora, targets = config.model.lora, _lora_targets(model, config)
-    own = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
-        # peft uses a deprecated name of transformers.
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-        torch.manual_seed(config.seed)
-        return peft.get_peft_model(model, own)
-
-
-def _lora_targets(model: Any, config: TrainConfig) -> list[str]:
-    named, head = config.model.lora.target_modules, model.get_output_embeddings()
-    vision = config.model.train_vision and config.model.vision_tuning == "same"
-    inside = ("",) if vision else _language_prefixes(model)
-    found: list[str] = []
-    for name, layer in model.named_modules():
-        called = any(f".{name}".endswith(f".{one}") for one in named) if named else layer is not head
-        if not (isinstance(layer, torch.nn.Linear) and called and f"{name}.".startswith(inside)):
-            continue
-        if layer is head and head.weight is model.get_input_embeddings().weight:
-            raise ConfigError(f"model.lora.target_modules: {name} shares its weights with the input embedding")
-        if not name.startswith(OF_MODULE):
-            found.append(name)
-    if not found:
-        raise ConfigError(f"model.lora.target_modules {list(named)}: no trainable linear layer matches")
-    return found
 
 
 def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
@@ -272,7 +243,6 @@ def merge_adapters(model: Any, folder: Path) -> Any:
     missing = sorted(name for name in report.missing_keys if ADAPTER in name)
     if strange := [*missing, *report.unexpected_keys]:
         raise ModelError(f"{NAME}: {folder}: belongs to another model: {name_some(strange)}")
-    _check_finite(folder, tensors.items())
     merged = tuned.merge_and_unload()
     if (folder / TUNED).is_file():
         _copy_weights(dict(merged.named_parameters()), folder / TUNED)
@@ -290,7 +260,7 @@ def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 def save_beside(model: Any, folder: Path, *, finished: bool, weights: Mapping[str, Any] | None = None) -> None:
     """Write weights trained beside adapters, and when ``finished`` the differential perception module.
 
-    ``weights``: the model's gathered weights, at least the trained ones, where FSDP or DeepSpeed shards them.
+    ``weights``: the model's gathered weights, at least the trained ones, where FSDP shards them.
     """
     own = {name.removeprefix(OF_PEFT): weight for name, weight in (weights or model.state_dict()).items()}
     tuned = {name: own[name] for name in trained_beside(model)}
@@ -321,18 +291,13 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
 def restore_beside(model: Any, folder: Path) -> None:
     """Restore a checkpoint's weights of ``trained_beside``, all of them."""
     if tuned := trained_beside(model):
-        placed = _copy_weights(tuned, folder / TUNED)
-        if lacking := sorted(tuned.keys() - placed):
-            raise ModelError(f"{NAME}: {folder / TUNED}: has no {name_some(lacking)}")
+        _copy_weights(tuned, folder / TUNED)
 
 
-def _copy_weights(weights: dict[str, Tensor], path: Path) -> set[str]:
-    """Copy a file's tensors into weights of the same names; return the names."""
-    tensors = read_checkpoint(path, field=NAME)
-    _check_finite(path, tensors.items())
-    for name, tensor in tensors.items():
+def _copy_weights(weights: dict[str, Tensor], path: Path) -> None:
+    """Copy a file's tensors into weights of the same names."""
+    for name, tensor in read_checkpoint(path, field=NAME).items():
         own = weights.get(name)
         if own is None or own.shape != tensor.shape:
             raise ModelError(f"{NAME}: {path}: belongs to another model: {name_some([name])}")
         own.detach().copy_(tensor)
-    return set(tensors)

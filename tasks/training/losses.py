@@ -1,6 +1,6 @@
 """Losses as plain functions of tensors, and the parts of a row that each objective needs.
 
-SFT; DPO (Rafailov et al. 2023) with IPO, smoothed labels and several ranked negatives; mDPO (Wang et al. 2024,
+SFT; DPO (Rafailov et al. 2023) with one or several negatives; mDPO (Wang et al. 2024,
 "Conditional Preference Optimization for Multimodal Large Language Models"), a baseline; AdaViP (paper 004, section
 3.3); ADPO (paper 000, section 4), the policy's loss and the retriever's.
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pairwright.schemas import training as settings
-from pairwright.schemas.training import NAMC, DpoConfig, TrainConfig
+from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.training.freeze_rows import Needs
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ Logged = Mapping[str, tuple["Tensor", "Tensor"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewards:
-    """beta (log pi - log pi_ref) of answers, summed or averaged over tokens; 0 where absent; K >= 1 rejected texts."""
+    """beta (log pi - log pi_ref) of answers; 0 where absent; K >= 1 rejected texts."""
 
     chosen: "Tensor"  # (B,)
     image: "Tensor"  # (B,): chosen text, given the rejected images
@@ -65,25 +65,15 @@ class Rewards:
     logps: "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
 
 
-def rewards_of(
-    policy: Scored, reference: Scored | None, *, beta: float, texts: int | None = 1, per_token: bool = False
-) -> Rewards:
+def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | None = 1) -> Rewards:
     """Return the rewards of the chosen text, with rejected images, and of the first ``texts`` rejected texts (or all).
 
     These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
     The reference gets no gradient.
     """
-    if reference is None:
-        raise ValueError("the reference's log-probabilities are missing")
-    if reference.logps.shape != policy.logps.shape:
-        shapes = tuple(policy.logps.shape), tuple(reference.logps.shape)
-        raise ValueError(f"policy and reference differ in shape: {shapes[0]} and {shapes[1]}")
     policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
     present = policy.present
-    ratios = (policy.logps - reference.logps.detach()).where(present, 0)
-    if per_token:
-        ratios = ratios / policy.tokens.clamp(min=1)
-    values, chosen = beta * ratios, present[:, CHOSEN]
+    values, chosen = beta * (policy.logps - reference.logps.detach()).where(present, 0), present[:, CHOSEN]
     return Rewards(
         chosen=values[:, CHOSEN],
         image=values[:, IMAGE],
@@ -111,22 +101,18 @@ def surprise(margins: "Tensor") -> "Tensor":
     return -logsigmoid(margins)
 
 
-def rank_losses(rewards: "Tensor", present: "Tensor") -> "Tensor":
-    """Return (B, K): for answers (B, K), best first, -log of the probability that each beats all later ones.
+def rank_losses(chosen: "Tensor", rivals: "Tensor", present: "Tensor") -> "Tensor":
+    """Return (B,): -log of the probability that the chosen answer, (B,), beats all present rivals, (B, K).
 
-    The sum over an example's answers is the Plackett-Luce loss of the order; the first alone is the cross-entropy of
-    the first against all others (S-DPO; paper 004, Eq. 11). Both are -log sigmoid(-log sum_l exp(r_l - r_k)) over later
-    answers l, taken by logsumexp, which cannot overflow. Absent answers give 0 and beat nobody.
+    It is the cross-entropy of the chosen one against them (S-DPO; paper 004, Eq. 11), -log sigmoid(-log sum_l
+    exp(r_l - r)), taken by logsumexp, which cannot overflow; 0 without rivals.
     """
     import torch
 
-    ahead = rewards[:, :, None]
-    behind = torch.ones(rewards.shape[1:] * 2, dtype=torch.bool, device=rewards.device).triu(1)
-    rivals = behind & present[:, None, :]
     # Not -inf: without rivals the gradient of logsumexp would be NaN.
-    lowest = torch.finfo(rewards.dtype).min
-    lead = -(rewards[:, None, :] - ahead).masked_fill(~rivals, lowest).logsumexp(2)
-    return surprise(lead).where(present & rivals.any(2), 0)
+    lowest = torch.finfo(rivals.dtype).min
+    lead = -(rivals - chosen[:, None]).masked_fill(~present, lowest).logsumexp(1)
+    return surprise(lead).where(present.any(1), 0)
 
 
 def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
@@ -154,82 +140,60 @@ def log_preferences(rewards: Rewards) -> Logged:
     has_texts, has_image = rewards.has_texts, rewards.has_image
     has_text = has_texts.any(1)
     counts = has_text | has_image
-    rejected = _mean_of(rewards.texts, has_texts)
+
+    def mean_of(values: "Tensor") -> "Tensor":  # over an example's rejected texts; 0 without any
+        return values.where(has_texts, 0).sum(1) / has_texts.sum(1).clamp(min=1)
+
+    def wins(leads: "Tensor") -> "Tensor":
+        return (leads.sign() + 1) / 2
+
+    rejected, ahead = mean_of(rewards.texts), rewards.chosen - rewards.image
     best = rewards.texts.where(has_texts, -float("inf")).amax(1)
-    ahead = rewards.chosen - rewards.image
     return {
         "reward/chosen": (rewards.chosen, counts),
         "reward/rejected": (rejected, has_text),
         "reward/image": (rewards.image, has_image),
         "margin": (rewards.chosen - rejected, has_text),
         "margin/image": (ahead, has_image),
-        "accuracy": (_wins(rewards.chosen - best), has_text),
-        "accuracy/image": (_wins(ahead), has_image),
+        "accuracy": (wins(rewards.chosen - best), has_text),
+        "accuracy/image": (wins(ahead), has_image),
         "logp/chosen": (rewards.logps[:, CHOSEN], counts),
-        "logp/rejected": (_mean_of(rewards.logps[:, TEXTS:], has_texts), has_text),
+        "logp/rejected": (mean_of(rewards.logps[:, TEXTS:]), has_text),
     }
 
 
-def _wins(leads: "Tensor") -> "Tensor":
-    """Return 1 for positive leads, 0 for negative ones, 0.5 for ties."""
-    return (leads.sign() + 1) / 2
-
-
-def _mean_of(values: "Tensor", having: "Tensor") -> "Tensor":
-    """Return (B,): the mean over an example's present columns; 0 without any."""
-    return values.where(having, 0).sum(1) / having.sum(1).clamp(min=1)
-
-
-def sft(policy: Scored, reference: Scored | None, config: settings.SftConfig) -> Loss:
+def sft(policy: Scored, *, by_example: bool = False) -> Loss:
     """Return the mean of -log pi(chosen) over the batch's tokens, or over the means of its examples.
 
     Of a conversation, the chosen text is all of its answers. Logs ``nll``, per token in both cases, and
-    ``logp/chosen``. The reference is unused.
+    ``logp/chosen``.
     """
-    del reference
     counts, logps, tokens = policy.present[:, CHOSEN], policy.logps[:, CHOSEN], policy.tokens[:, CHOSEN]
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
-    per_example = -logps / tokens.clamp(min=1) if config.average_over == "examples" else per_batch
+    per_example = -logps / tokens.clamp(min=1) if by_example else per_batch
     loss = loss_of(per_example, counts, {"nll": (per_batch, counts), "logp/chosen": (logps, counts)})
     return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})
 
 
-def dpo(policy: Scored, reference: Scored | None, config: DpoConfig) -> Loss:
+def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
     """Return the mean loss of ranking the chosen text above the rejected ones.
 
-    With K rejected texts, hardest first, it is -log of the probability that the chosen one is first (``ranking:
-    first``; S-DPO, Chen et al. 2024) or that the order is the given one (``full``; Plackett-Luce, Rafailov et al. 2023,
-    App. A.3); for K = 1 both are -log sigmoid(margin). Without a rejected text, the chosen text is ranked above itself
-    given the rejected images; an example without either does not count.
+    With K rejected texts it is -log of the probability that the chosen one is first (S-DPO, Chen et al. 2024); for K =
+    1, -log sigmoid(margin). Without a rejected text, the chosen text is ranked above itself given the rejected images;
+    an example without either does not count.
     """
     from torch import cat
 
-    per_token, most = config.length_normalised, config.max_negatives
-    rewards = rewards_of(policy, reference, beta=config.beta, texts=most, per_token=per_token)
-    has_texts = rewards.has_texts
-    alone = rewards.has_image & ~has_texts.any(1)
-    counts = alone | has_texts.any(1)
-    ranked = cat([rewards.chosen[:, None], rewards.image[:, None], rewards.texts], 1)
-    present = cat([counts[:, None], alone[:, None], has_texts], 1)
-    return loss_of(_rank(ranked, present, config), counts, log_preferences(rewards))
+    rewards = rewards_of(policy, reference, beta=config.beta, texts=config.max_negatives)
+    alone = rewards.has_image & ~rewards.has_texts.any(1)
+    rivals = cat([rewards.image[:, None], rewards.texts], 1)
+    present = cat([alone[:, None], rewards.has_texts], 1)
+    return loss_of(rank_losses(rewards.chosen, rivals, present), present.any(1), log_preferences(rewards))
 
 
-def _rank(rewards: "Tensor", present: "Tensor", config: DpoConfig) -> "Tensor":
-    """Return (B,): the loss of the order of each example's answers (B, K), the chosen one first."""
-    if config.loss_type == "sigmoid" and not config.label_smoothing:
-        losses = rank_losses(rewards, present)
-        return losses.sum(1) if config.ranking == "full" else losses[:, 0]
-    margins = rewards[:, 0] - rewards[:, 1:].where(present[:, 1:], 0).sum(1)
-    wrong = config.label_smoothing  # probability of a reversed preference
-    if config.loss_type == "ipo":  # distance of the margin without beta from 1 / (2 beta) (Azar et al. 2023, Eq. 17)
-        plain, aim = margins / config.beta, 1 / (2 * config.beta)
-        return (1 - wrong) * (plain - aim).square() + wrong * (plain + aim).square()
-    return (1 - wrong) * surprise(margins) + wrong * surprise(-margins)
-
-
-def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) -> Loss:
-    """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++ - delta).
+def mdpo(policy: Scored, reference: Scored, config: settings.MdpoConfig) -> Loss:
+    """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++).
 
     An example with one rejected side only has plain DPO on it, without the anchor (ours), as in the other objectives;
     one with none does not count. Further rejected texts are ignored.
@@ -238,13 +202,11 @@ def mdpo(policy: Scored, reference: Scored | None, config: settings.MdpoConfig) 
     has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
     per_text = surprise(rewards.chosen - rewards.texts[:, 0]).where(has_text, 0)
     per_image = surprise(rewards.chosen - rewards.image).where(has_image, 0)
-    per_example = per_text + per_image
-    if config.anchor_enabled:
-        per_example = per_example + surprise(rewards.chosen - config.delta).where(has_text & has_image, 0)
-    return loss_of(per_example, has_text | has_image, log_preferences(rewards))
+    anchor = surprise(rewards.chosen).where(has_text & has_image, 0)
+    return loss_of(per_text + per_image + anchor, has_text | has_image, log_preferences(rewards))
 
 
-def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConfig) -> Loss:
+def adavip(policy: Scored, reference: Scored, config: settings.AdavipConfig) -> Loss:
     """Return the mean cross-entropy of the chosen text against the rejected text and against the rejected images.
 
     With rewards r++, r+- (rejected text) and r-+ (chosen text, given the rejected images) it is Eq. 11, -log
@@ -255,16 +217,16 @@ def adavip(policy: Scored, reference: Scored | None, config: settings.AdavipConf
 
     rewards = rewards_of(policy, reference, beta=config.beta)
     has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
-    counts = has_text | has_image
-    ranked = cat([rewards.chosen[:, None], rewards.texts, rewards.image[:, None]], 1)
-    present = stack([counts, has_text, has_image], 1)
+    rivals = cat([rewards.texts, rewards.image[:, None]], 1)
+    present = stack([has_text, has_image], 1)
     # Eq. 13: the shares of the two rejected sides in the gradient.
     lead, both = rewards.texts[:, 0] - rewards.image, has_text & has_image
     weights = {"weight/text": (lead.sigmoid(), both), "weight/image": ((-lead).sigmoid(), both)}
-    return loss_of(rank_losses(ranked, present)[:, 0], counts, {**log_preferences(rewards), **weights})
+    losses = rank_losses(rewards.chosen, rivals, present)
+    return loss_of(losses, present.any(1), {**log_preferences(rewards), **weights})
 
 
-def adpo(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) -> Loss:
+def adpo(policy: Scored, reference: Scored, config: settings.AdpoConfig) -> Loss:
     """Return the mean of -log sigmoid(M) over the m sampled negatives, all columns from ``TEXTS`` on (Eq. 5).
 
     Rejected images are ignored. An example without a negative does not count.
@@ -277,7 +239,7 @@ def adpo(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) 
     return loss_of(per_example, having.any(1), logged)
 
 
-def negative_rewards(policy: Scored, reference: Scored | None, config: settings.AdpoConfig) -> "Tensor":
+def negative_rewards(policy: Scored, reference: Scored, config: settings.AdpoConfig) -> "Tensor":
     """Return (B, m) detached: R = -log sigmoid(M), the retriever's reward of each negative; NaN where absent."""
     rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
     losses = surprise(rewards.chosen[:, None] - rewards.texts)  # M of Eq. 4
@@ -302,23 +264,16 @@ def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tens
     return per_pair.sum() / having.any(1).sum().clamp(min=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """Loss of an objective, and its needs of a row."""
-
-    loss: Callable[[Scored, Scored | None, Any], Loss]  # ``loss(policy, reference, section of the settings)``
-    needs: Needs
-    needs_reference: bool = True  # whether the policy is compared with a reference
-
-
-OBJECTIVES: dict[settings.Objective, Goal] = {
-    "sft": Goal(loss=sft, needs=Needs(every_answer=True), needs_reference=False),
-    "dpo": Goal(loss=dpo, needs=Needs(texts=1, images=True, beside=False, rejected_side=True)),
-    "mdpo": Goal(loss=mdpo, needs=Needs(texts=1, images=True, rejected_side=True)),
-    "adavip": Goal(loss=adavip, needs=Needs(texts=1, images=True, rejected_side=True)),
-    "adpo": Goal(loss=adpo, needs=Needs()),
+LOSSES: dict[str, Callable[[Scored, Scored, Any], Loss]] = {"dpo": dpo, "mdpo": mdpo, "adavip": adavip, "adpo": adpo}
+"""Preference losses: of the policy, the reference, and the objective's section of the settings."""
+NEEDS: dict[str, Needs] = {
+    "sft": Needs(every_answer=True),
+    "dpo": Needs(texts=1, images=True, beside=False, rejected_side=True),
+    "mdpo": Needs(texts=1, images=True, rejected_side=True),
+    "adavip": Needs(texts=1, images=True, rejected_side=True),
+    "adpo": Needs(),  # its retriever draws the negatives
+    "namc": Needs(),
 }
-"""ADPO's retriever draws its negatives: of a row it needs the chosen text alone. NAMC has losses of its own."""
 
 
 def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
@@ -327,11 +282,12 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
     A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token, averaged over
     examples (RPO; Pang et al. 2024, "Iterative Reasoning Preference Optimization", Eq. 1); ``nll`` is always logged.
     """
-    goal = OBJECTIVES[config.objective]
-    loss = goal.loss(policy, reference, getattr(config, config.objective))
-    if not goal.needs_reference:
-        return loss
-    likelihood = sft(policy, None, settings.SftConfig(average_over="examples"))
+    compare = LOSSES.get(config.objective)
+    if compare is None:
+        return sft(policy)
+    assert reference is not None
+    loss = compare(policy, reference, getattr(config, config.objective))
+    likelihood = sft(policy, by_example=True)
     return Loss(
         value=loss.value + config.sft_weight * likelihood.value if config.sft_weight else loss.value,
         metrics={**likelihood.metrics, **loss.metrics},
@@ -342,10 +298,7 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
 def needs_of(config: TrainConfig) -> Needs:
     """Return a run's needs of each row."""
     accepted = config.data.split if config.data.only_accepted else ""
-    if config.objective == NAMC:
-        return Needs(accepted=accepted)
-    needs = OBJECTIVES[config.objective].needs
-    needs = replace(needs, pairs=config.model.differential.enabled, accepted=accepted)
+    needs = replace(NEEDS[config.objective], pairs=config.model.differential.enabled, accepted=accepted)
     return replace(needs, texts=config.dpo.max_negatives) if config.objective == "dpo" else needs
 
 

@@ -7,15 +7,13 @@ keeps of a packed batch, checked by a test. Needs no PyTorch.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.section import with_field
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.serving.memory import GB, MARGIN, UNCHECKED, gpu_memory, read_model
 from pairwright.tasks.training.find_model import find_base
 
@@ -32,8 +30,6 @@ NF4 = (1 / 2, 1 / 64, 4 / (64 * 256))
 """Bytes per 4-bit weight: itself, an 8-bit scale for 64, and a float32 scale for 256 of those (QLoRA)."""
 MEANS = {"schedule_free": 2, "sgd": 0, "adafactor": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
 """Numbers that optimisers keep per trained weight, by a part of their names; AdamW and the others: two."""
-FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"
-"""Set by accelerate's launcher where weights are sharded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,25 +121,20 @@ def _count_vision(sizes: Sizes, config: TrainConfig) -> int:
     return (sizes.whole - sizes.language) * (own.train_vision and own.vision_tuning == "full")
 
 
-def _count_states(optim: str) -> int:
-    """Return an optimiser's bytes per trained weight; paged ones are swapped out under pressure."""
-    numbers = next((count for name, count in MEANS.items() if name in optim), 2)
-    return 0 if "paged" in optim else numbers * (1 if "8bit" in optim else 4)
-
-
 def demand_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Demand:
     """Return the demand of each GPU; ``gpus`` share the weights by FSDP."""
     full = config.model.tuning == "full"
     trained, number = count_trained(sizes, config), 4 if config.optimiser.precision == "fp32" else 2
-    method, adpo = config.reference.method, config.objective == "adpo"
-    copy = config.objective != "sft" and (method == "copy" or (method == "auto" and adpo and full))
+    copy, optim = full and config.objective == "adpo", config.optimiser.optim
+    means = next((count for name, count in MEANS.items() if name in optim), 2) * (1 if "8bit" in optim else 4)
+    states = 4 + (0 if "paged" in optim else means)  # paged ones are swapped out under pressure
     # With gradient accumulation, autocast keeps rounded copies of trained weights.
     rounded = 2 * trained if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1 else 0
     linear = sizes.layers * sizes.layer * config.model.load_in_4bit
     frozen = number * (sizes.whole - linear - _count_vision(sizes, config)) + int(sum(NF4) * linear)
     return Demand(
         weights=(4 * sizes.whole if full else frozen + 4 * trained) // gpus + rounded,
-        states=(4 + _count_states(config.optimiser.optim)) * trained // gpus,
+        states=states * trained // gpus,
         gathered=2 * (2 * sizes.layer + 2 * sizes.table + sizes.whole - sizes.language) if gpus > 1 else 0,
         reference=number * sizes.whole + (4 - number) * 2 * sizes.table if copy else 0,
         activations=_activations(sizes, config) * number // 2
@@ -164,12 +155,12 @@ def _activations(sizes: Sizes, config: TrainConfig) -> int:
 
 
 def is_spread() -> bool:
-    """Return whether FSDP or DeepSpeed shards the weights over processes."""
-    return any(os.environ.get(name, "").lower() == "true" for name in (FSDP, DEEPSPEED))
+    """Return whether accelerate's launcher shards the weights over processes."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
 
 
 def check_memory(folder: Path, config: TrainConfig) -> None:
-    """Log the memory that a training needs of each GPU; warn, with settings that fit, where it exceeds the GPU's.
+    """Log the memory that a training needs of each GPU; warn, with settings that need less, where it exceeds the GPU's.
 
     Raises ``ConfigError`` where it does not fit with any batch size.
     """
@@ -189,40 +180,24 @@ def check_memory(folder: Path, config: TrainConfig) -> None:
     if need.total <= card:
         log.info("%s, of %.1f", said, card / GB)
         return
-    advice = "; or ".join(_settings_that_fit(sizes, config, gpus, cards))
-    said = f"{said}, and the smallest has {card / GB:.1f}. Use one of: {advice}"
+    said = f"{said}, and the smallest has {card / GB:.1f}. Try {need_less(config)}"
     if need.total - need.activations > card:
         raise ConfigError(f"model.name: {said}")
     log.warning("%s", said)
 
 
-def _settings_that_fit(sizes: Sizes, config: TrainConfig, gpus: int, cards: Sequence[int]) -> list[str]:
-    """Return the smallest sets of changes that fit; over all GPUs where nothing else does."""
-    optimiser = config.optimiser
-    batch = optimiser.per_device_train_batch_size * optimiser.gradient_accumulation_steps
-    ways: list[dict[str, Any]] = [
-        {"optimiser.gradient_checkpointing": True},
-        {"optimiser.per_device_train_batch_size": 1, "optimiser.gradient_accumulation_steps": batch},
-        {"model.tuning": "lora"},
-        {"model.load_in_4bit": True},
-    ]
-    ways = [way for way in ways if _with_changes(config, way) != config]
-    for spread in dict.fromkeys((gpus, len(cards))):
-        start = [f"FSDP over {spread} GPUs (accelerate launch --use_fsdp, as in the README)"] if spread > gpus else []
-        for count in range(len(ways) + 1):
-            if fitting := [
-                " ".join([*start, *(f"--set {name}={str(value).lower()}" for name, value in change.items())])
-                for some in combinations(ways, count)
-                if (change := {name: value for way in some for name, value in way.items()}) or start
-                if "model.load_in_4bit" not in change
-                or (spread, _with_changes(config, change).model.tuning) == (1, "lora")
-                if demand_of(sizes, _with_changes(config, change), gpus=spread).total <= min(cards)
-            ]:
-                return fitting
-    return ["a smaller model"]
-
-
-def _with_changes(config: TrainConfig, change: Mapping[str, Any]) -> TrainConfig:
-    for name, value in change.items():
-        config = with_field(config, name.split("."), value)
-    return config
+def need_less(config: TrainConfig) -> str:
+    """Return settings that need less memory, first those without effect on results."""
+    optimiser, model, found = config.optimiser, config.model, list[str]()
+    if half := optimiser.per_device_train_batch_size // 2:
+        twice = 2 * optimiser.gradient_accumulation_steps
+        found.append(
+            f"--set optimiser.per_device_train_batch_size={half} --set optimiser.gradient_accumulation_steps={twice}"
+        )
+    if config.objective != NAMC:
+        found += [] if optimiser.gradient_checkpointing else ["--set optimiser.gradient_checkpointing=true"]
+        found += [] if is_spread() or len(gpu_memory()) < 2 else ["FSDP (accelerate launch --use_fsdp)"]
+        found += [] if model.tuning == "lora" else ["--set model.tuning=lora"]
+        found += [] if model.load_in_4bit else ["--set model.load_in_4bit=true (with LoRA)"]
+        found.append(f"--set model.max_pixels={model.max_pixels // 2}")
+    return ", or ".join(found) or "a smaller model"

@@ -6,17 +6,18 @@ answers, where no token sees it.
 """
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from pairwright.tasks.training.attention import SPLIT
-from pairwright.tasks.training.collate import Answer, Batch
+from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.losses import TEXTS
 
+PACKED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava_onevision", "idefics3", "smolvlm")
 PADDING = -1  # segment number of padding; the prompt is 0, answers count from 1
 ALIGNED = 8  # multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer
 
@@ -35,8 +36,7 @@ class Packed:
     width: int  # A, the number of columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(NamedTuple):
     """Sequences of P prompts, on the CPU."""
 
     ids: Tensor  # (P, T) tokens
@@ -57,10 +57,11 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     weight = next(model.parameters())
     device = weight.device
     packed = any(len(own) > 1 for own in batch.answers)
-    in_parts = packed and model.config.get_text_config()._attn_implementation.startswith(SPLIT)
+    in_parts = packed and model.config.get_text_config()._attn_implementation == SPLIT
     start = max(map(len, batch.prompts)) if in_parts else 0
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
-    known = inspect.signature(_base_model(model).forward).parameters
+    base = next(module for module in model.modules() if isinstance(module, PreTrainedModel))
+    known = inspect.signature(base.forward).parameters
     length = layout.ids.shape[1]
     types = {
         name: torch.tensor([[*values, *[0] * (length - len(values))] for values in given])
@@ -71,7 +72,7 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     positions = _positions(model, batch, layout, types)
     if packed or positions.ndim == 3:
         inputs["position_ids"] = positions
-    if not packed and why_not_packed(model):  # else attention is causal and padding unseen
+    if not packed and not can_pack(model):  # else attention is causal and padding unseen
         inputs["attention_mask"] = (layout.segments != PADDING).long()
     moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
     if packed and length > start:  # else all answers are of one token, predicted by the prompt
@@ -84,46 +85,30 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
     )
 
 
-def why_not_packed(model: Any) -> str:
-    """Return the setting of a model that forbids a shared prompt; empty: none known.
-
-    ``packs_well`` tests it in practice; this catches what short texts do not show.
-    """
-    config = model.config.get_text_config()
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
-    if kinds:
-        return f"it has layers of {', '.join(sorted(kinds))}"
-    if getattr(config, "sliding_window", None):
-        return f"its layers see the last {config.sliding_window} tokens only"
-    if not getattr(config, "is_causal", True) or getattr(config, "use_bidirectional_attention", None):
-        return "its tokens see what comes after them"
-    if "token_type_ids" in inspect.signature(_base_model(model).forward).parameters:  # Gemma 3, PaliGemma
-        return "the tokens of an image see each other"
-    return ""
+def can_pack(model: Any) -> bool:
+    """Return whether a model scores answers with a shared prompt as it scores them separately (a test compares)."""
+    return model.config.model_type in PACKED and not getattr(model.config.get_text_config(), "sliding_window", None)
 
 
 def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
     """Return the token positions; answers start at ``start`` (0: at each prompt's end), T is a multiple."""
-    rows = [_make_sequence(prompt, own, start) for prompt, own in zip(batch.prompts, batch.answers, strict=True)]
+    rows: list[tuple[list[Any], ...]] = []
+    for prompt, own in zip(batch.prompts, batch.answers, strict=True):
+        size, gap = len(prompt), max(0, start - len(prompt))
+        ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
+        keep = [False] * (size - 1) + [bool(own)] + [False] * gap
+        for number, answer in enumerate(own, 1):
+            seen = len(answer.ids) - 1
+            ids += answer.ids[:-1]
+            segments += [number] * seen
+            steps += range(1, seen + 1)
+            keep += [place not in answer.silent for place in range(1, seen + 1)]
+        rows.append((ids, segments, steps, keep))
     length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
-    ids, segments, steps, keep = (
-        torch.tensor([given + [filler] * (length - len(given)) for given in column])
-        for column, filler in zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
+    columns = zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
+    return Layout(
+        *(torch.tensor([given + [filler] * (length - len(given)) for given in column]) for column, filler in columns)
     )
-    return Layout(ids=ids, segments=segments, steps=steps, keep=keep)
-
-
-def _make_sequence(prompt: Sequence[int], own: Sequence[Answer], start: int) -> tuple[list[Any], ...]:
-    size, gap = len(prompt), max(0, start - len(prompt))
-    ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
-    keep = [False] * (size - 1) + [bool(own)] + [False] * gap
-    for number, answer in enumerate(own, 1):
-        seen = len(answer.ids) - 1
-        ids += answer.ids[:-1]
-        segments += [number] * seen
-        steps += range(1, seen + 1)
-        keep += [place not in answer.silent for place in range(1, seen + 1)]
-    return ids, segments, steps, keep
 
 
 def _index_answers(batch: Batch) -> dict[str, Tensor]:
@@ -167,12 +152,6 @@ def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor
     last = torch.where(real, found, 0).amax(dim=(0, 2))  # (P,)
     whole = torch.where(real, found, last[:, None] + layout.steps)
     return whole if find else whole[0]
-
-
-def _base_model(model: Any) -> Any:
-    from transformers import PreTrainedModel
-
-    return next(module for module in model.modules() if isinstance(module, PreTrainedModel))
 
 
 def _mask(segments: Tensor, *, start: int, dtype: torch.dtype) -> Tensor:

@@ -1,7 +1,7 @@
 """Train on preferences with transformers' Trainer: objective, reference, adversary, atomic checkpoints.
 
 Differences to the Trainer: the loader (``load_batches``), means over all rows of a step across ranks and accumulation,
-and atomic checkpoints (``save_checkpoints``). Four private methods of the Trainer are overridden; a test checks them
+and atomic checkpoints (``save_checkpoints``). Three private methods of the Trainer are overridden; a test checks them
 against the installed release.
 """
 
@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,28 +17,27 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainerState
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
 from typing_extensions import override
 
-from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
+from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import DpoConfig, TrainConfig
-from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.training import load_batches, runs
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_model import restore_beside, save_beside, save_spread, split_rates, without_module
-from pairwright.tasks.training.losses import CHOSEN, Loss, compute_loss, negative_rewards
-from pairwright.tasks.training.pack_answers import pack_answers
+from pairwright.tasks.training.losses import CHOSEN, TEXTS, Loss, compute_loss, measures_of, negative_rewards
+from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_rank
 from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
-from pairwright.tasks.training.save_checkpoints import UNREADABLE, Saving, first_line, is_finite, reading
-from pairwright.tasks.training.score_answers import Copy, Reference, reach_whole, score_answers, sharing_features
+from pairwright.tasks.training.save_checkpoints import Saving
+from pairwright.tasks.training.score_answers import Copy, Reference, Table, reach_whole, score_answers, sharing_features
 
 log = logging.getLogger(__name__)
-WINDOW, STATE = "window.json", "trainer_state.json"
+WINDOW = "window.json"  # metrics since the last log entry, in a checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,6 @@ class PreferenceTrainer(Trainer):
         self.stopping = False  # set to end after this step, with a checkpoint
         self.alarm: Alarm | None = None  # which stopped the training
         self.order = load_batches.Order(0, 1, None)
-        self.begun = False  # whether a checkpoint, if any, has been read
         self._agreed_to_stop, self._total = False, 0.0
         self._keys: list[str] = []
         self._refused: list[Refused] = []
@@ -76,19 +74,12 @@ class PreferenceTrainer(Trainer):
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from a checkpoint where there is one."""
         if checkpoint:
-            self._restore(checkpoint)
-        try:
-            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        except UNREADABLE as error:
-            if self.begun or is_out_of_memory(error):
-                raise
-            if self.is_deepspeed_enabled and isinstance(error, ValueError):
-                raise ConfigError(f"DeepSpeed: {error}") from error
-            if not checkpoint:
-                raise
-            raise ModelError(
-                f"{checkpoint}: damaged, or of another model: {first_line(error)}. {runs.advise(checkpoint)}"
-            ) from error
+            if self.is_world_process_zero():
+                self.window.join([json.loads((checkpoint / WINDOW).read_text())])
+            if self.setting.adversary:
+                self.setting.adversary.load(checkpoint)
+            restore_beside(self.model, checkpoint)
+        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     # ---- rows
 
@@ -101,10 +92,14 @@ class PreferenceTrainer(Trainer):
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
-        lengths = load_batches.text_lengths(rows) if config.data.group_by_length and seed is not None else None
-        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
+        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
         return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
+
+    @cached_property
+    def _held_out(self) -> Any:
+        """Return the loader of held-out rows, whose processes stay for the next evaluation."""
+        return self._loader(self.eval_dataset, None)
 
     @override
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:
@@ -129,15 +124,9 @@ class PreferenceTrainer(Trainer):
         """Return whether the training ends after this step; all ranks agree."""
         return self._agreed_to_stop or (self.stopping and count_ranks() == 1)
 
-    @property
-    def is_sharded(self) -> bool:
-        """Return whether weights or optimiser states are sharded over the ranks."""
-        return self.is_fsdp_enabled or self.is_deepspeed_enabled
-
     def _weight(self, batch: Batch) -> float:
         """Return the denominator of a batch's mean loss: its examples, or for SFT their tokens."""
-        config = self.setting.config
-        if config.objective != "sft" or config.sft.average_over == "examples":
+        if self.setting.config.objective != "sft":
             return len(batch.keys)
         return sum(len(answer.targets) for own in batch.answers for answer in own if answer.column == CHOSEN)
 
@@ -149,10 +138,7 @@ class PreferenceTrainer(Trainer):
     @override
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Create the optimiser, with groups for the vision tower where it has its own learning rate."""
-        try:
-            optimizer = super().create_optimizer(model)
-        except (ImportError, ValueError, NotImplementedError) as error:
-            raise ConfigError(f"optimiser.optim: {self.setting.config.optimiser.optim}: {error}") from error
+        optimizer = super().create_optimizer(model)
         if rate := self.setting.config.optimiser.vision_learning_rate:
             split_rates(optimizer, self.accelerator.unwrap_model(self.model), rate)
         return optimizer
@@ -191,20 +177,22 @@ class PreferenceTrainer(Trainer):
         if adversary:
             batch = load_batches.with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
         self._tokens += sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
-        dtype = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
-        packed = pack_answers(batch, self.accelerator.unwrap_model(model), dtype=dtype)
+        packed = self._pack(model, batch)
         reference = self.setting.reference
         with sharing_features(model, *([reference.model] if isinstance(reference, Copy) else [])):
             compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
         loss = compute_loss(policy, compared, config)
-        return loss, negative_rewards(policy, compared, config.adpo) if adversary else None
+        return loss, negative_rewards(policy, compared, config.adpo) if adversary and compared else None
+
+    def _pack(self, model: Any, batch: Batch, *, width: int = 0) -> Packed:
+        dtype = torch.bfloat16 if self.args.bf16 else None
+        return pack_answers(batch, self.accelerator.unwrap_model(model), width=width, dtype=dtype)
 
     @override
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
-        scaled = getattr(self.accelerator, "scaler", None)  # fp16: skips such a step and lowers its scale
-        if norm is not None and not scaled and not math.isfinite(value := float(norm)):
+        if norm is not None and not math.isfinite(value := float(norm)):
             raise TrainingError(self._not_finite(f"the norm of the gradients is {value}", self._keys))
         return norm
 
@@ -220,39 +208,71 @@ class PreferenceTrainer(Trainer):
 
     # ---- measuring and logging
 
+    def _batches(self, rows: Any) -> Iterator[tuple[Batch, bool]]:
+        """Yield this rank's batches for passes in evaluation mode; False: only run, as all ranks must, equally often.
+
+        ``KeyboardInterrupt``: the training is to stop.
+        """
+        cast("Any", self.model).eval()
+        for inputs in self._held_out if rows is self.eval_dataset else self._loader(rows, None):
+            if self.stopping and count_ranks() == 1:
+                raise KeyboardInterrupt
+            batch: Batch = inputs["batch"]
+            self._refused += batch.refused
+            if batch.prompts or self.is_fsdp_enabled:
+                yield (batch, True) if batch.prompts else (replace(self._spare), False)
+
+    def score_reference(self) -> None:
+        """Write the initial model's log-probabilities of all rows' answers, where they are the reference."""
+        table, found = self.setting.reference, list[tuple[str, list[float], list[int]]]()
+        if not isinstance(table, Table) or any(gather(table.path.exists())):
+            return
+        log.info("the initial model scores all answers once, for the reference")
+        width, model = TEXTS + measures_of(self.setting.config).texts, self.model
+        for rows in (self.train_dataset, self.eval_dataset):
+            for batch, counts in self._batches(rows):
+                with torch.no_grad():
+                    scored = score_answers(model, self._pack(model, batch, width=width))
+                if counts:
+                    found += zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True)
+        every = [row for own in gather(found) for row in own]
+        if self.is_world_process_zero():
+            if not every:
+                _ = self._spare  # raises, with the reasons
+            table.write(every)
+        gather(None)  # the others read the file when it is there
+        self._since = time.monotonic()
+
     def measure(self) -> None:
         """Evaluate on the held-out rows, once per step.
 
         ADPO, which draws its negatives, is evaluated as DPO on the rows' own rejected texts.
         """
         config, metrics, began = self.setting.config, self.setting.metrics, time.monotonic()
-        rows, model = cast("Any", self.eval_dataset), cast("Any", self.model)
+        rows = cast("Any", self.eval_dataset)
         if not len(rows) or any(gather(metrics.has(self.state.global_step, runs.HELD_OUT))):
             return
         if self.setting.adversary:
             config = config.model_copy(update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)})
         window, tokens = runs.Window(), self._tokens
-        model.eval()
-        with torch.no_grad():
-            for inputs in self._loader(rows, None):
-                if self.stopping and count_ranks() == 1:
-                    return
-                self._measure_batch(inputs["batch"], config, window)
-        window.join(gather(window.empty()))
-        ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
-        if (found := window.take()) and self.is_world_process_zero():
-            try:
+        try:
+            with torch.no_grad():
+                for batch, counts in self._batches(rows):
+                    loss, _ = self._loss(self.model, batch, config)
+                    if counts:
+                        window.add(_to_numbers(loss), self._weight(batch), loss.counts)
+            window.join(gather(window.empty()))
+            ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
+            found = window.take()
+            if found and self.is_world_process_zero():
                 found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
-            except KeyboardInterrupt:
-                if not self.stopping:
-                    raise
-                return
+        except KeyboardInterrupt:
+            if not self.stopping:
+                raise
+            return
+        if found and self.is_world_process_zero():
             self._add(runs.HELD_OUT, found)
-            due = self.control.should_log  # report to trackers without marking the step as logged
-            named = {f"eval_{name}": value for name, value in found.items()}
-            self.callback_handler.on_log(self.args, self.state, self.control, named)
-            self.control.should_log = due
-        model.train()
+        cast("Any", self.model).train()
         self._tokens = tokens
         self._since += time.monotonic() - began
 
@@ -263,14 +283,6 @@ class PreferenceTrainer(Trainer):
             log.warning("step %d: %s. %s", self.state.global_step, *found)
         if found and self.setting.config.output.alarms == "stop":
             self.alarm, self.stopping = found, True
-
-    def _measure_batch(self, batch: Batch, config: TrainConfig, window: runs.Window) -> None:
-        self._refused += batch.refused
-        if batch.prompts:
-            loss, _ = self._loss(self.model, batch, config)
-            window.add(_to_numbers(loss), self._weight(batch), loss.counts)
-        elif self.is_sharded:
-            self._loss(self.model, replace(self._spare), config)
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -312,38 +324,27 @@ class PreferenceTrainer(Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint under a temporary name and rename it, with all metrics so far."""
         began, first, save = time.monotonic(), self.is_world_process_zero(), super()._save_checkpoint
-        if not all(gather(is_finite(model))):
-            raise TrainingError(self._not_finite("weights are no longer finite", self._keys))
         self._collect_ranks()
         saving = Saving(self.setting.run, f"{runs.STEP}{self.state.global_step}")
         saving.agree(lambda: saving.begin() if first else None)
         saving.agree(lambda: save(model, trial))
-        saving.agree(lambda: self._complete(saving) if first else None)
+
+        def complete() -> None:
+            (saving.staged / WINDOW).write_text(json.dumps(self.window.sums))
+            if self.setting.adversary:
+                self.setting.adversary.save(saving.staged)
+            self.setting.metrics.write()
+            saving.publish(self.setting.config.output.save_total_limit)
+
+        saving.agree(complete if first else lambda: None)
         self._since += time.monotonic() - began
-
-    def _complete(self, saving: Saving) -> None:
-        (saving.staged / WINDOW).write_text(json.dumps(self.window.sums))
-        if self.setting.adversary:
-            self.setting.adversary.save(saving.staged)
-        self.setting.metrics.write()
-        saving.publish(self.setting.config.output.save_total_limit)
-
-    def _restore(self, folder: Path) -> None:
-        with reading(folder / WINDOW):
-            if self.is_world_process_zero():
-                self.window.join([json.loads((folder / WINDOW).read_text())])
-        with reading(folder / STATE):
-            TrainerState.load_from_json(str(folder / STATE))
-        if self.setting.adversary:
-            self.setting.adversary.load(folder)
-        restore_beside(self.model, folder)
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the finished model, or a checkpoint's; FSDP and DeepSpeed write checkpoints themselves."""
-        if not (_internal_call and self.is_sharded):
+        """Write the finished model, or a checkpoint's; FSDP writes checkpoints itself."""
+        if not (_internal_call and self.is_fsdp_enabled):
             super().save_model(output_dir, _internal_call)
-        elif self.is_fsdp_enabled:
+        else:
             save_spread(self.model, Path(str(output_dir)), first=self.args.should_save)
 
     @override
@@ -369,15 +370,6 @@ class PreferenceTrainer(Trainer):
         if self.args.should_save:
             save_beside(model, Path(str(output_dir)), finished=finished, weights=weights)
 
-    @override
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Refuse a checkpoint of another model, where the Trainer would only warn."""
-        weights, missing = cast("Any", self.model).state_dict(), set(load_result.missing_keys)
-        loaded = {weights[key].data_ptr() for key in weights.keys() - missing}
-        lacking = [key for key in load_result.missing_keys if weights[key].data_ptr() not in loaded]
-        if odd := [*lacking, *load_result.unexpected_keys]:
-            raise ValueError(f"{odd[0]} is not in both")
-
 
 class _Events(TrainerCallback):
     """Actions at the start of the training, and after each step."""
@@ -398,11 +390,8 @@ class _Events(TrainerCallback):
         if state.global_step >= state.max_steps:
             control.should_training_stop = True
         elif not state.global_step:
+            self.trainer.score_reference()
             self.trainer.measure()
-
-    @override
-    def on_step_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
-        self.trainer.begun = True
 
     @override
     def on_step_end(self, args: Any, state: Any, control: Any, **words: Any) -> None:

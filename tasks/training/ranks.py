@@ -68,14 +68,6 @@ def spread(value: T | None) -> T:
     return value
 
 
-def add_gradients(model: torch.nn.Module) -> None:
-    """Sum the gradients over the processes."""
-    if count_ranks() > 1:
-        for weight in model.parameters():
-            if weight.grad is not None:
-                dist.all_reduce(weight.grad)
-
-
 @lru_cache(maxsize=1)
 def _group() -> Any:
     return dist.new_group(backend="gloo", timeout=PATIENCE)

@@ -26,11 +26,11 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,7 +39,6 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from pairwright.schemas.errors import ConfigError, ModelError
-from pairwright.schemas.section import Section, say_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.evaluations import FOLDER as EVALUATIONS
 from pairwright.tasks.store.files import Folder, flush, naming
@@ -70,11 +69,8 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rows = folder / FILE
-        self.checkpoints = folder / "checkpoints"
-        self.model = folder / "checkpoint"
-        self.answers = folder / "answers"
-        self.metrics = folder / "metrics.parquet"
+        self.rows, self.checkpoints, self.model = folder / FILE, folder / "checkpoints", folder / "checkpoint"
+        self.answers, self.metrics = folder / "answers", folder / "metrics.parquet"
         self.refused = folder / "refused.jsonl"
 
     @property
@@ -99,13 +95,15 @@ class Run:
     def check_latest(self) -> None:
         """Raise ``ModelError`` where a file of the latest checkpoint is missing or changed."""
         if (latest := self.latest()) and (damage := find_damage(latest)):
-            raise ModelError(f"{damage}. {advise(latest)}")
+            rest = "resume from the previous one" if self.steps()[1:] else "start over: there is no previous one"
+            raise ModelError(f"{damage}. Delete {latest} to {rest}, or give another --name")
 
     def config(self) -> TrainConfig | None:
         """Return its settings; ``None`` before it begins."""
         path = self.folder / "config.yaml"
         try:
-            return TrainConfig.model_validate(yaml.safe_load(path.read_text()))
+            # Settings of earlier versions are passed over, so that their finished runs are still read.
+            return TrainConfig.model_validate(yaml.safe_load(path.read_text()), extra="ignore")
         except FileNotFoundError:
             return None
         except (ValidationError, yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -192,14 +190,6 @@ def publish_folder(staged: Path, final: Path) -> None:
     flush(final.parent)
 
 
-def advise(checkpoint: Path) -> str:
-    """Return advice about a damaged checkpoint."""
-    run = Run(checkpoint.parent.parent)
-    others = [step for step in run.steps() if run.checkpoint(step) != checkpoint]
-    then = "resume from the previous one" if others else "start over: there is no previous one"
-    return f"Delete {checkpoint} to {then}, or give another --name"
-
-
 def drop_folder(path: Path) -> None:
     """Delete a folder so that it never exists in part under its name."""
     aside = path.with_name(f".{path.name}.old")
@@ -223,11 +213,6 @@ def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
 
 def _write(path: Path, text: str) -> None:
     Folder(str(path.parent)).write(path.name, text.encode())
-
-
-def differences(old: Section, new: Section) -> Iterator[str]:
-    """Yield the differences of two settings in words, except those without effect on results."""
-    return say_changes(old.model_dump(mode="json"), new.model_dump(mode="json"), free=FREE)
 
 
 @dataclass
@@ -265,16 +250,14 @@ class MetricsFile:
     path: Path
     entries: list[Entry] = field(default_factory=list[Entry])
 
-    def resume(self, step: int) -> None:
-        """Read the entries up to a step; later ones will be logged again."""
+    def resume(self, step: int = sys.maxsize) -> Self:
+        """Read the entries up to a step, if there are any; later ones will be logged again."""
         try:
-            table = pq.read_table(self.path)
-        except FileNotFoundError:
-            return
+            rows = pq.read_table(self.path).to_pylist() if self.path.exists() else []
+            self.entries = [tuple(row.values()) for row in rows if row["step"] <= step]
         except (OSError, pa.ArrowInvalid) as error:
             log.warning("%s: cannot be read: %s. Earlier metrics are lost", self.path, error)
-            return
-        self.entries = [tuple(row.values()) for row in table.to_pylist() if row["step"] <= step]
+        return self
 
     def has(self, step: int, split: str) -> bool:
         """Return whether a step was logged."""
@@ -291,14 +274,12 @@ class MetricsFile:
 
     def write(self) -> None:
         """Write the file."""
-        table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in self.entries], SCHEMA)
         whole = pa.BufferOutputStream()
-        pq.write_table(table, whole)
+        rows = [dict(zip(SCHEMA.names, entry, strict=True)) for entry in self.entries]
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), whole)
         Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())
 
 
 def read_metrics(path: Path) -> MetricsFile:
     """Return a run's metrics; none where the file is missing."""
-    metrics = MetricsFile(path)
-    metrics.resume(sys.maxsize)
-    return metrics
+    return MetricsFile(path).resume()

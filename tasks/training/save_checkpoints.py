@@ -7,14 +7,12 @@ without ``output.merge_adapters`` adapters alone are written, except those train
 
 import contextlib
 import json
-import pickle
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
@@ -23,15 +21,10 @@ from pairwright.tasks.store.manifest import README
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
 from pairwright.tasks.training.load_model import choose_storage, load_plain, merge_adapters, round_to_4bit
 from pairwright.tasks.training.ranks import gather
-from pairwright.tasks.training.runs import FINISHING, SAVING, Run, advise, drop_folder, publish_folder
+from pairwright.tasks.training.runs import FINISHING, SAVING, Run, drop_folder, publish_folder
 
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
 """Errors of a full disk: PyTorch and safetensors do not raise OSError."""
-UNREADABLE = (
-    *(OSError, EOFError, pickle.UnpicklingError, SafetensorError),
-    *(RuntimeError, ValueError, LookupError, TypeError, AttributeError),
-)
-"""Errors of reading a damaged file."""
 FOLDER = "adapters"
 CACHE = "models--"  # prefix of a model's folder in the Hub cache; its commit is a folder in ``snapshots``
 OWN = (ADAPTERS, ADAPTER_WEIGHTS, TUNED)  # files of peft, and weights trained beside adapters
@@ -80,36 +73,23 @@ class Saving:
                 drop_folder(self.run.checkpoint(step))
 
 
-def is_finite(model: Any) -> bool:
-    """Return whether all trained weights, or this rank's shard under FSDP or ZeRO-3, are finite."""
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    own = [getattr(one.detach(), "_local_tensor", getattr(one, "ds_tensor", one.detach())) for one in trained]
-    return bool(torch.stack([torch.isfinite(one).all() for one in own]).all()) if own else True
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Generator[None]:
-    """Turn errors of reading a checkpoint into ``ModelError`` with advice."""
-    try:
-        yield
-    except UNREADABLE as error:
-        folder = path if path.is_dir() else path.parent
-        raise ModelError(f"{path}: cannot be read: {first_line(error)}. {advise(folder)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error; PyTorch appends frames and weights."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
 def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
-    """Complete the Trainer's files of a run from ``start``; one process calls it."""
+    """Complete the Trainer's files of a run from ``start``; one process calls it.
+
+    Adapters get the Hub's name of their base model, not its local path, only here: peft would ask the Hub about it at
+    each checkpoint. The base of adapters on adapters is those.
+    """
     for name in (NOT_NEEDED, README):  # peft's, which is left to be filled in
         (saved / name).unlink(missing_ok=True)
     if config.model.tuning != "lora":
         return
     below = find_base(start)
-    _name_base(saved / ADAPTERS, start, of_adapters=below is not None)
+    cached, own = start.parent.parent.name, json.loads((saved / ADAPTERS).read_text())
+    if below:
+        own |= {"base_model_name_or_path": str(start)}
+    elif start.parent.name == "snapshots" and cached.startswith(CACHE):
+        own |= {"base_model_name_or_path": cached.removeprefix(CACHE).replace("--", "/"), "revision": start.name}
+    (saved / ADAPTERS).write_text(json.dumps(own, indent=2))
     if not (config.output.merge_adapters or below):  # adapters on adapters have no base on the disk
         return
     aside = saved / FOLDER
@@ -123,16 +103,3 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     if config.model.load_in_4bit:
         round_to_4bit(model)  # the adapters' base
     merge_adapters(model, aside).save_pretrained(saved)
-
-
-def _name_base(path: Path, start: Path, *, of_adapters: bool) -> None:
-    """Name the base model of adapters by its Hub name, not by its local path; of adapters on adapters, those.
-
-    Only at the end: peft would ask the Hub about it at each checkpoint.
-    """
-    cached, own = start.parent.parent.name, json.loads(path.read_text())
-    if of_adapters:
-        own |= {"base_model_name_or_path": str(start)}
-    elif start.parent.name == "snapshots" and cached.startswith(CACHE):
-        own |= {"base_model_name_or_path": cached.removeprefix(CACHE).replace("--", "/"), "revision": start.name}
-    path.write_text(json.dumps(own, indent=2))

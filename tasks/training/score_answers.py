@@ -1,17 +1,18 @@
 """Score answers: a model's log-probability of each, from the logits of their tokens alone.
 
-The reference is the model as the run began, in one of three forms: the policy with adapters switched off, a frozen copy
-(2 bytes per parameter in bfloat16, else 4), or a precomputed table (some 40 bytes per row). Where no vision weight is
-trained, policy and reference share the features of a batch's images (``sharing_features``), which saves a pass and its
-memory. Whether a model scores answers with a shared prompt as it scores them separately is tried on a few rows.
+The reference is the model as the run began, in one of three forms: with LoRA the policy with adapters switched off;
+else a table of all rows' scores, computed by the Trainer before the first step (some 40 bytes per row); for ADPO a
+frozen copy (2 bytes per parameter in bfloat16, else 4). Where no vision weight is trained, policy and reference share
+the features of a batch's images (``sharing_features``), which saves a pass and its memory.
 """
 
 import io
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,27 +22,16 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
-from pairwright.schemas.rows import Dropped, ReferenceRow
+from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
-from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import live_index
-from pairwright.tasks.store.stage import Planned
-from pairwright.tasks.training.collate import Collator, Loaded
-from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_model import choose_precision, choose_storage, computing, freeze_model, load_model
-from pairwright.tasks.training.losses import OBJECTIVES, Scored
-from pairwright.tasks.training.pack_answers import Packed, pack_answers, why_not_packed
+from pairwright.tasks.training.losses import LOSSES, Scored
+from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.runs import REFERENCE
 
 CHUNK = 2**23  # logits in float32 at once: 32 MiB; more are slower on a CPU
-ROWS = 2
-TOLERANCES = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
-"""Allowed difference of scores in nats per square root of tokens (ours): rounding errors add up as the root. Models of
-two layers differ by 3e-6, 7e-4 and 3e-3, deep ones by more; Gemma 3, packed, by 0.5.
-"""
 KEY = "S16"
 FIND = "get_image_features"  # method of transformers' models from pixels to image features
 
@@ -50,8 +40,6 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     """Return the summed log-probabilities of answers, (B, A); the model may be wrapped (DDP, FSDP, PEFT)."""
     logits, keep = model(**packed.inputs).logits, packed.inputs["logits_to_keep"]
     if logits.ndim == 3:  # the model ignores logits_to_keep: (K, V) expected
-        if logits.shape[:2] != keep.shape:
-            raise TrainingError(f"the model gives logits of shape {tuple(logits.shape)} for tokens {tuple(keep.shape)}")
         logits = logits[keep]
     chosen = target_log_probabilities(logits, packed.places, packed.targets)
     answers = len(packed.owners)
@@ -122,45 +110,6 @@ def _chunk_rows(logits: Tensor) -> int:
     return max(1, CHUNK // logits.shape[-1])
 
 
-def packs_well(
-    model: Any, collator: Collator, items: Iterable[Loaded | Refused], *, dtype: torch.dtype | None = None
-) -> str:
-    """Return why answers cannot share a prompt, by packed and separate scores of two rows; empty: they agree.
-
-    Costs the forward passes of two rows; the unwrapped model stays unchanged. ``dtype`` is the compute precision, by
-    default the weights'.
-    """
-    if why := why_not_packed(model):
-        return why
-    rows = [item for item in items if isinstance(item, Loaded) and item.example.rejected][:ROWS]
-    kind = dtype or next(model.parameters()).dtype
-    together, alone = (_try(model, replace(collator, apart=apart, late=0), rows, kind) for apart in (False, True))
-    if together is None or alone is None:
-        return ""
-    away = (together.logps - alone.logps).abs() / alone.tokens.clamp(min=1).sqrt()
-    worst, allowed = float(away.max()), TOLERANCES.get(kind, TOLERANCES[torch.bfloat16])
-    if worst <= allowed:
-        return ""
-    return (
-        f"log-probabilities with a shared prompt differ from separate ones by {worst:.3g} nats per root of tokens "
-        f"({str(kind).removeprefix('torch.')} rounding: up to {allowed:g})"
-    )
-
-
-def _try(model: Any, collator: Collator, rows: list[Loaded], dtype: torch.dtype) -> Scored | None:
-    batch = collator(rows)["batch"]
-    if not batch.prompts:
-        return None
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            return score_answers(model, pack_answers(batch, model, dtype=dtype))
-    finally:
-        for module in training:
-            module.training = True
-
-
 # ---- the reference
 
 
@@ -194,99 +143,56 @@ class Copy:
 
 @dataclass(frozen=True)
 class Table:
-    """Precomputed log-probabilities by row key."""
+    """Log-probabilities computed before the first step, in a file of the run."""
 
-    keys: NDArray[np.bytes_]  # (R,) of 16 bytes, ascending
-    logps: NDArray[np.float32]  # (R, C) per column
-    tokens: NDArray[np.int32]  # (R, C)
+    path: Path
+
+    @cached_property
+    def scores(self) -> dict[str, NDArray[Any]]:
+        """Return ``keys``, (R,) of 16 bytes, ascending, and per column the ``logps`` and ``tokens``, (R, A)."""
+        try:
+            with np.load(self.path) as file:
+                return dict(file)
+        except (OSError, EOFError, ValueError, BadZipFile) as error:
+            raise StoreError(f"{self.path}: cannot be read: {error}. Start over with another --name") from error
+
+    def write(self, rows: Iterable[tuple[str, Sequence[float], Sequence[int]]]) -> None:
+        """Write keys, log-probabilities and token numbers of rows, each key once."""
+        keys, logps, tokens = zip(*sorted({row[0]: row for row in rows}.values()), strict=True)
+        names, file = [bytes.fromhex(key) for key in keys], io.BytesIO()
+        np.savez(file, keys=np.array(names, KEY), logps=np.array(logps, "f4"), tokens=np.array(tokens, "i4"))
+        Folder(str(self.path.parent)).write(self.path.name, file.getbuffer())
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
         """Look up a batch's rows; ``TrainingError`` for a missing row or other numbers of tokens."""
         del policy
-        tokens = count_tokens(packed)
-        places = [self._find(key) for key in keys]
-        width = min(tokens.shape[1], self.tokens.shape[1])
-        stored = np.zeros(tuple(tokens.shape), dtype=np.int32)
-        logps = np.zeros(tuple(tokens.shape), dtype=np.float32)
-        stored[:, :width], logps[:, :width] = self.tokens[places, :width], self.logps[places, :width]
-        asked = tokens.cpu().numpy()
-        if (wrong := (asked > 0) & (stored != asked)).any():
-            row, column = np.argwhere(wrong)[0].tolist()
+        tokens, wanted = count_tokens(packed), np.array([bytes.fromhex(key) for key in keys], KEY)
+        places = np.searchsorted(self.scores["keys"], wanted).clip(max=len(self.scores["keys"]) - 1)
+        logps, known = (torch.from_numpy(self.scores[name][places, : packed.width]) for name in ("logps", "tokens"))
+        asked = tokens.cpu()
+        wrong = ((asked > 0) & (asked != known)).any(1).numpy() | (self.scores["keys"][places] != wanted)
+        if wrong.any():
             raise TrainingError(
-                f"row {keys[row]}: answer {column} has {asked[row, column]} tokens, in the reference table "
-                f"{stored[row, column]}: tokenizer or rows have changed"
+                f"row {keys[wrong.argmax()]}: is not, or with another text, in {self.path}. Start over with another "
+                "--name"
             )
-        found = torch.from_numpy(logps).to(tokens.device)
-        return Scored(logps=found.where(tokens > 0, 0.0), tokens=tokens)
-
-    def _find(self, key: str) -> int:
-        wanted = np.array(bytes.fromhex(key), dtype=KEY)
-        place = int(np.searchsorted(self.keys, wanted))
-        if place == len(self.keys) or self.keys[place] != wanted:
-            raise TrainingError(f"the reference table has no row {key}: start over with another --name")
-        return place
+        return Scored(logps=logps.to(tokens.device).where(tokens > 0, 0.0), tokens=tokens)
 
 
 Reference = Adapters | Copy | Table  # each scores the answers of the rows with these keys, (B, A), without gradients
 
 
-def choose_reference(config: TrainConfig) -> Literal["nothing", "adapters", "table", "copy"]:
-    """Return the form of a run's reference; ``ConfigError`` for an impossible one."""
-    by, tuning = config.reference.method, config.model.tuning
-    if not OBJECTIVES[config.objective].needs_reference:
-        return "nothing"
-    if by == "auto":
-        return "adapters" if tuning == "lora" else "copy" if config.objective == "adpo" else "table"
-    if by == "adapters" and tuning != "lora":
-        raise ConfigError("reference.method: adapters needs model.tuning=lora; use table or copy")
-    if by == "table" and config.objective == "adpo":
-        raise ConfigError(
-            "reference.method: table is impossible with ADPO, whose negatives are drawn at each step; use copy, or "
-            "adapters with LoRA"
-        )
-    return by
-
-
 def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
-    """Return a run's reference: its start model, or the table in its folder."""
-    kind, dtype = choose_reference(config), choose_precision(config)
-    if kind == "copy":
-        model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
-        return Copy(model.to("cuda" if torch.cuda.is_available() else "cpu"), dtype)
-    if kind == "table":
-        return open_table(run / REFERENCE)
-    return Adapters() if kind == "adapters" else None
-
-
-def write_table(build: Build, planned: Planned, path: Path, *, anew: Mapping[str, ReferenceRow | Dropped]) -> None:
-    """Write a settled table of ``ReferenceRow`` as one file, sorted by key; ``anew``: rows scored after edits."""
-    tables = live_index(build, planned).tables(["subject", "logps", "tokens"])
-    held = (row for table in tables for row in zip(*table.to_pydict().values(), strict=True) if row[0] not in anew)
-    write_scores(
-        [*held, *((key, row.logps, row.tokens) for key, row in anew.items() if isinstance(row, ReferenceRow))], path
-    )
-
-
-def write_scores(rows: Iterable[tuple[str, Sequence[float], Sequence[int]]], path: Path) -> None:
-    """Write a reference's scores: keys, log-probabilities and token numbers of answers."""
-    rows = sorted(rows)
-    file = io.BytesIO()
-    np.savez(
-        file,
-        keys=np.array([bytes.fromhex(key) for key, _, _ in rows], dtype=KEY),
-        logps=np.array([logps for _, logps, _ in rows], dtype=np.float32, ndmin=2),
-        tokens=np.array([tokens for _, _, tokens in rows], dtype=np.int32, ndmin=2),
-    )
-    Folder(str(path.parent)).write(path.name, file.getbuffer())
-
-
-def open_table(path: Path) -> Table:
-    """Open a run's table."""
-    try:
-        with np.load(path) as file:
-            return Table(**file)
-    except (OSError, EOFError, ValueError, BadZipFile) as error:
-        raise StoreError(f"{path}: cannot be read: {error}. Delete it and repeat the command") from error
+    """Return a run's reference; ADPO, whose negatives are drawn at each step, cannot have a table."""
+    if config.objective not in LOSSES:
+        return None
+    if config.model.tuning == "lora":
+        return Adapters()
+    if config.objective != "adpo":
+        return Table(run / REFERENCE)
+    dtype = choose_precision(config)
+    model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
+    return Copy(model.to("cuda" if torch.cuda.is_available() else "cpu"), dtype)
 
 
 # ---- shared image features
@@ -304,18 +210,14 @@ def sharing_features(*models: Any) -> Generator[None]:
         for model in models:
             # The innermost module with the method is used.
             found = [module for module in model.modules() if hasattr(type(module), FIND) and FIND not in vars(module)]
-            perceives = any(isinstance(one, DifferentialPerception) for one in model.modules())
-            if found and not perceives and not _trains_vision(found[-1]):
+            if not found or any(isinstance(one, DifferentialPerception) for one in model.modules()):
+                continue
+            decoder = found[-1].get_decoder()
+            language = {id(weight) for weight in decoder.parameters()} if decoder is not found[-1] else set[int]()
+            if all(id(weight) in language for weight in found[-1].parameters() if weight.requires_grad):
                 setattr(found[-1], FIND, _caching(found[-1], seen))
                 after.callback(delattr, found[-1], FIND)
         yield
-
-
-def _trains_vision(eye: Any) -> bool:
-    """Return whether anything but the language model is trained, or cannot be told apart."""
-    decoder = eye.get_decoder()
-    language = {id(parameter) for parameter in decoder.parameters()} if decoder is not eye else set[int]()
-    return any(parameter.requires_grad and id(parameter) not in language for parameter in eye.parameters())
 
 
 def _caching(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:

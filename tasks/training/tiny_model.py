@@ -87,7 +87,14 @@ def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=folder) as scratch:
                 new = Path(scratch) / "model"
-                _write_checkpoint(new, train_tokenizer(corpus, SIZES[size].vocabulary), SIZES[size], seed=seed)
+                tokenizer = train_tokenizer(corpus, SIZES[size].vocabulary)
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(seed)
+                    model = transformers.Qwen2VLForConditionalGeneration(qwen_config(tokenizer, SIZES[size]))
+                model.generation_config = transformers.GenerationConfig(**end_tokens(tokenizer), do_sample=False)
+                transformers.logging.disable_progress_bar()
+                model.save_pretrained(new)
+                save_processor(new, tokenizer, SIZES[size], template=TEMPLATE)
                 try:
                     new.rename(target)
                 except OSError:
@@ -105,20 +112,6 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
     trained.eos_token, trained.pad_token = "<|im_end|>", "<|endoftext|>"
     trained.model_max_length = LONGEST
     return trained
-
-
-def _write_checkpoint(folder: Path, tokenizer: Any, size: Size, *, seed: int) -> None:
-    import torch
-    from transformers import GenerationConfig, Qwen2VLForConditionalGeneration, logging
-
-    logging.disable_progress_bar()
-    config = qwen_config(tokenizer, size)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen2VLForConditionalGeneration(config)
-    model.generation_config = GenerationConfig(**end_tokens(tokenizer), do_sample=False)
-    model.save_pretrained(folder)
-    save_processor(folder, tokenizer, size, template=TEMPLATE)
 
 
 def qwen_config(tokenizer: Any, size: Size) -> Any:

@@ -6,26 +6,22 @@ Needs PyTorch, transformers, peft.
 """
 
 import contextlib
-import difflib
-import importlib
-import importlib.util
 import logging
 import os
 import re
 import shutil
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch.utils.data import Subset
 from transformers import TrainingArguments
-from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.training_args import OptimizerNames
 from transformers.utils.logging import disable_progress_bar
 
-from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
 from pairwright.schemas.training import NAMC, TrainConfig
 from pairwright.tasks.models.batches import is_out_of_memory
 from pairwright.tasks.store.files import Folder
@@ -35,19 +31,18 @@ from pairwright.tasks.training.answer_questions import measure_unreadable, sampl
 from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.find_model import require_bits
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
-from pairwright.tasks.training.load_batches import count_workers, start_server
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
-from pairwright.tasks.training.memory import FSDP, is_spread
+from pairwright.tasks.training.memory import is_spread, need_less
+from pairwright.tasks.training.pack_answers import can_pack
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
-from pairwright.tasks.training.ranks import Watcher, gather, own_rank, spread, stoppable
+from pairwright.tasks.training.ranks import Watcher, gather, own_rank, stoppable
 from pairwright.tasks.training.retriever.adversary import open_adversary
 from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, SAVING, MetricsFile, Run, publish_folder
-from pairwright.tasks.training.save_checkpoints import Saving, finish_model, first_line
-from pairwright.tasks.training.score_answers import open_reference, packs_well
+from pairwright.tasks.training.save_checkpoints import Saving, finish_model
+from pairwright.tasks.training.score_answers import open_reference
 from pairwright.tasks.training.write_model_card import write_model_card
 
 log = logging.getLogger(__name__)
-TRIED_ROWS = 8  # rows on which packing is tried; two with a rejected text are enough
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
 """For full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes none."""
 LORA_RATE = 1e-4
@@ -78,12 +73,6 @@ class Ended:
 def train_model(job: Job) -> Ended:
     """Train to the end, or until a signal."""
     trainer = make_trainer(job)
-    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
-    if plugin is not None and plugin.zero_stage == 3 and not plugin.zero3_save_16bit_model:
-        raise ConfigError(
-            "DeepSpeed: zero_optimization.stage3_gather_16bit_weights_on_model_save must be true, so that the finished "
-            "model can be written (accelerate: zero3_save_16bit_model)"
-        )
 
     def is_stopped() -> bool:
         return any(gather(trainer.stopping or trainer.is_stopping))
@@ -91,7 +80,7 @@ def train_model(job: Job) -> Ended:
     with stoppable(trainer):
         try:
             trainer.fit(job.run.latest())
-        except (TrainingError, RuntimeError, MemoryError):
+        except (PairwrightError, RuntimeError, MemoryError):
             # For the run page; a resumed run reads metrics up to its checkpoint only.
             if trainer.is_world_process_zero():
                 with contextlib.suppress(StoreError):
@@ -119,14 +108,16 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     disable_progress_bar()  # of file reads and writes
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it logs each file of a checkpoint
     processor = load_model.load_processor(job.start)
-    if count_workers(data.dataloader_num_workers):
-        start_server(processor)
     model = _place_model(load_model.prepare_model(load_model.load_to_train(job.start, config), config))
     metrics = MetricsFile(run.metrics)
     if steps := run.steps():
         metrics.resume(steps[-1])
-    collator, adversary = _make_collator(job, model, processor), None
-    if config.objective == "adpo":
+    shared, adversary = config.model.shared_prompt, None
+    if unknown := shared == "auto" and not can_pack(model):
+        log.info("answers do not share their prompt: %s models may score them otherwise", model.config.model_type)
+    apart, is_adpo = shared == "never" or unknown, config.objective == "adpo"
+    collator = Collator(processor, config.model.max_length, apart=apart, late=config.adpo.samples * is_adpo)
+    if is_adpo:
         adversary = open_adversary(
             run.folder / RETRIEVER,
             config,
@@ -147,7 +138,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         setting,
         model=model,
         args=make_arguments(run, config, load_model.choose_precision(config)),
-        train_dataset=train_rows(job),
+        train_dataset=_rows(job, data.split, needs_of(config), data.max_train_rows),
         eval_dataset=_rows(job, data.eval_split, measures_of(config), data.max_eval_rows),
         data_collator=collator,
         processing_class=processor,
@@ -155,7 +146,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
 
 
 def _place_model(model: Any) -> Any:
-    """Move a model to its process's GPU, unless FSDP or DeepSpeed shards it."""
+    """Move a model to its process's GPU, unless FSDP shards it."""
     if is_spread():
         # Shard language layers only: a rank without images skips the vision tower, and SigLIP lists text layers that
         # accelerate would not find.
@@ -164,11 +155,6 @@ def _place_model(model: Any) -> Any:
     if is_spread() or not torch.cuda.is_available():
         return model
     return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
-
-
-def train_rows(job: Job) -> Any:
-    """Return the training rows."""
-    return _rows(job, job.config.data.split, needs_of(job.config), job.config.data.max_train_rows)
 
 
 def find_rows(job: Job, split: str) -> FrozenRows:
@@ -185,25 +171,6 @@ def _rows(job: Job, split: str, needs: Needs, count: int = 0) -> Any:
     return Subset(cast("Any", rows), torch.randperm(len(rows), generator=generator)[:count].tolist())
 
 
-def _make_collator(job: Job, model: Any, processor: Any) -> Collator:
-    """Return the collator; answers share their prompt where the model scores them the same."""
-    config, why = job.config, ""
-    collator = Collator(processor, config.model.max_length, late=config.adpo.samples * (config.objective == "adpo"))
-    if config.model.shared_prompt == "never":
-        return replace(collator, apart=True)
-    if own_rank() == 0:
-        dtype = load_model.choose_precision(config)
-        rows = _rows(job, config.data.split, measures_of(config))
-        first = [rows[n] for n in range(min(len(rows), TRIED_ROWS))]
-        with load_model.computing(model.device, dtype):
-            why = packs_well(model, collator, first, dtype=dtype)
-    if (why := spread(why)) and config.model.shared_prompt == "always":
-        raise ConfigError(f"model.shared_prompt always: {why}. Use auto")
-    if why:
-        log.info("answers are not packed: %s", why)
-    return replace(collator, apart=bool(why))
-
-
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:
     run, first = job.run, trainer.is_world_process_zero()
     if plugin := trainer.accelerator.state.fsdp_plugin if trainer.is_fsdp_enabled else None:
@@ -212,8 +179,6 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
     if first:
         shutil.rmtree(staged, ignore_errors=True)
     trainer.save_model(str(staged))
-    if trainer.is_deepspeed_enabled:
-        unset_hf_deepspeed_config()  # else all ranks would load the merged model in parts
     if first:
         if trainer.setting.adversary:
             trainer.setting.adversary.publish(run.folder / RETRIEVER)
@@ -236,38 +201,17 @@ def fitting(config: TrainConfig, run: Run) -> Generator[None]:
         if not is_out_of_memory(error):
             raise
         kept = f"; {run.folder} has a checkpoint and keeps its settings: give another --name" if run.latest() else ""
-        raise TrainingError(f"out of memory: {first_line(error)}. Try {_advise(config)}{kept}") from error
-
-
-def _advise(config: TrainConfig) -> str:
-    """Return settings that need less memory, first those without effect on results."""
-    optimiser, found = config.optimiser, list[str]()
-    if half := optimiser.per_device_train_batch_size // 2:
-        twice = 2 * optimiser.gradient_accumulation_steps
-        found.append(
-            f"--set optimiser.per_device_train_batch_size={half} --set optimiser.gradient_accumulation_steps={twice}"
-        )
-    if config.objective != NAMC:
-        found += [] if optimiser.gradient_checkpointing else ["--set optimiser.gradient_checkpointing=true"]
-        found += [] if config.model.tuning == "lora" else ["--set model.tuning=lora"]
-        found.append(f"--set model.max_pixels={config.model.max_pixels // 2}")
-    return ", or ".join(found) or "a smaller model (one row at a time already)"
+        said = str(error).strip().partition("\n")[0]  # PyTorch appends frames
+        raise TrainingError(f"out of memory: {said}. Try {need_less(config)}{kept}") from error
 
 
 def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
     """Return the Trainer's settings; logging, evaluation and checkpoint rotation are ours."""
     optimiser, output, gpu = config.optimiser, config.output, torch.cuda.is_available()
     schedule = optimiser.lr_scheduler_type
-    if "tensorboard" in output.report_to:
-        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(run.folder / "tensorboard"))
-    if "wandb" in output.report_to:
-        os.environ.setdefault("WANDB_DIR", str(run.folder))
-        os.environ.setdefault("WANDB_PROJECT", "pairwright")
     arguments: Any = TrainingArguments(
         output_dir=str(run.folder / SAVING),
-        run_name=run.folder.name,
         per_device_train_batch_size=optimiser.per_device_train_batch_size,
-        per_device_eval_batch_size=optimiser.per_device_train_batch_size,
         gradient_accumulation_steps=optimiser.gradient_accumulation_steps,
         num_train_epochs=optimiser.num_train_epochs,
         max_steps=optimiser.max_steps or -1,
@@ -280,7 +224,6 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         seed=config.seed,
         data_seed=config.seed,
         bf16=dtype is torch.bfloat16,
-        fp16=dtype is torch.float16,
         use_cpu=not gpu,
         activation_checkpointing=optimiser.gradient_checkpointing,
         activation_checkpointing_kwargs={"use_reentrant": False} if optimiser.gradient_checkpointing else None,
@@ -289,7 +232,7 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         logging_nan_inf_filter=False,
         save_steps=output.save_steps,
         eval_strategy="no",
-        report_to=list(output.report_to) or "none",
+        report_to="none",
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=[],
@@ -310,65 +253,33 @@ def rate_of(config: TrainConfig) -> float:
     return config.optimiser.learning_rate or own
 
 
-def check_trackers(config: TrainConfig) -> None:
-    """Refuse trackers that are not installed or not logged in."""
-    for name in config.output.report_to:
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(f"output.report_to: {name} is not installed here: python -m pip install {name}")
-    if "wandb" in config.output.report_to:
-        wandb: Any = importlib.import_module("wandb")
-        try:
-            wandb.login()
-        except wandb.errors.Error as error:
-            raise ConfigError(
-                f"output.report_to: wandb: {error} Log in with: wandb login; or stay local with WANDB_MODE=offline"
-            ) from error
-
-
 def check_optimiser(config: TrainConfig) -> None:
     """Refuse optimisers that transformers does not know, or whose library is missing."""
     name = config.optimiser.optim
     if name not in (known := [one.value for one in OptimizerNames]):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
-        raise ConfigError(f"optimiser.optim: unknown optimiser {name!r}; {hint}")
+        raise ConfigError(f"optimiser.optim: unknown optimiser {name!r}; choose from {', '.join(known)}")
     if BITS.search(name):
         require_bits(f"optimiser.optim: {name}")
 
 
 def check_launcher(config: TrainConfig) -> None:
     """Check how the processes were launched; call after ``join_ranks``."""
+    whole = "start it with: torchrun --nproc-per-node 2 -m pairwright train ..."
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+        raise ConfigError(f"accelerate: DeepSpeed is not supported; use FSDP (--use_fsdp --fsdp_version 2), or {whole}")
     if not is_spread():
         return
-    fsdp, model = os.environ.get(FSDP, "").lower() == "true", config.model
-    if config.objective == NAMC:
-        raise ConfigError(
-            "accelerate: NAMC does not support FSDP and DeepSpeed; start it with: torchrun -m pairwright train ..."
-        )
-    if fsdp and (version := os.environ.get("FSDP_VERSION", "1")) != "2":
+    if config.objective == NAMC or config.model.load_in_4bit or BITS.search(config.optimiser.optim):
+        raise ConfigError(f"accelerate: FSDP does not support NAMC, 4-bit weights, bitsandbytes' optimisers; {whole}")
+    if (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
-    if fsdp and os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and model.tuning == "lora":
+    if os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and config.model.tuning == "lora":
         raise ConfigError(
             "accelerate: fsdp_state_dict_type FULL_STATE_DICT loses some adapters; give --fsdp_state_dict_type "
             "SHARDED_STATE_DICT"
-        )
-    if model.load_in_4bit or BITS.search(config.optimiser.optim):
-        raise ConfigError(
-            "accelerate: FSDP and DeepSpeed do not support 4-bit weights and bitsandbytes' optimisers; start it with: "
-            "torchrun -m pairwright train ..."
-        )
-    beside = model.tuning == "lora" and model.train_vision and model.vision_tuning == "full"
-    if not fsdp and (model.differential.enabled or beside or config.optimiser.vision_learning_rate):
-        raise ConfigError(
-            "accelerate: DeepSpeed does not support differential perception, weights trained in full beside adapters, "
-            "and optimiser.vision_learning_rate; use FSDP (--use_fsdp --fsdp_version 2), or start it with: torchrun "
-            "-m pairwright train ..."
         )
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 
     if PartialState().distributed_type in (DistributedType.MULTI_CPU, DistributedType.NO):
-        raise ConfigError(
-            f"accelerate: {'use_fsdp' if fsdp else 'use_deepspeed'} needs several GPUs and processes. Start it "
-            "without that option; on CPUs with: torchrun --nproc-per-node 2 -m pairwright train ..."
-        )
+        raise ConfigError(f"accelerate: use_fsdp needs several GPUs and processes; {whole}")

@@ -19,7 +19,7 @@ from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.store.manifest import README
 from pairwright.tasks.training.find_model import ADAPTERS
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.report.draw_run import Metrics, arrange
+from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import held_out_accuracy, say_proportion
 from pairwright.tasks.training.report.write_run_page import list_totals
 from pairwright.tasks.training.runs import MetricsFile, Run
@@ -45,6 +45,15 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
     if base == RANDOM and not licence and len(licences) == 1 and UNSTATED not in licences:
         licence = {"license": "other", "license_name": next(iter(licences)).lower()}
     licence.setdefault("license", "unknown")
+    ranked = held_out_accuracy(logged)
+    result = EvalResult(
+        task_type=TASK,
+        dataset_type="pairwright",
+        dataset_name=dataset,
+        metric_type="accuracy",
+        metric_value=ranked.value if ranked else None,
+        metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}" if ranked else "",
+    )
     told = ModelCardData(
         **licence,
         base_model=base if is_named else None,
@@ -53,7 +62,7 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         pipeline_tag=TASK,
         tags=["image-difference", config.objective, "pairwright"],
         model_name=name,
-        eval_results=list(_list_results(logged, dataset)) or None,
+        eval_results=[result] if ranked else None,
     )
     card = ModelCard.from_template(
         told,
@@ -79,18 +88,6 @@ def _read_licence(start: Path) -> dict[str, Any]:
         card = {}
     known = {name: card[name] for name in LICENCE if isinstance(card.get(name), str)}
     return {} if known.get("license") == "unknown" else known
-
-
-def _list_results(metrics: Metrics, dataset: str) -> Iterator[EvalResult]:
-    if ranked := held_out_accuracy(metrics):
-        yield EvalResult(
-            task_type=TASK,
-            dataset_type="pairwright",
-            dataset_name=dataset,
-            metric_type="accuracy",
-            metric_value=ranked.value,
-            metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}",
-        )
 
 
 def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str]]:

@@ -1,15 +1,13 @@
-"""Measure embedding: decoding and preparing images per core, and whole vectors, against the libraries' own pipelines.
+"""Measure embedding: from files to the vectors of two encoders, against the libraries' own pipelines.
 
 Run with ``make bench BENCH=embed``, or ``python -m tests.bench.bench_embed``; takes three minutes and 3 GB. Needs the
-extra ``models``; checkpoints are random. The sides of a ratio are measured in turns and the least times divided.
+extra ``models``; checkpoints are random, in the laptop profile's sizes. The sides take turns on all cores.
 
-1. Decode and prepare JPEG files of 512 x 384 pixels for two encoders, on one core. A user of the libraries runs one
-   pipeline per encoder, so the baseline opens each file twice (Pillow), and transforms it as open_clip's
-   ``preprocess_val`` and as DINOv2's published torchvision transform do. Both sides end with normalised batches.
-2. From the files' bytes to vectors of both encoders, in the laptop profile's sizes, on all cores. The baseline is one
-   loop in inference mode that decodes each file once for both transforms, at the better of two batch sizes. Ours is the
-   stage itself in as many processes as there are cores; its rows (float16 vectors, perceptual hashes) are made, too.
-   With a GPU both use one, in bfloat16, and ours prepares images in other processes meanwhile, as a build does.
+The baseline is one loop in inference mode that decodes each JPEG file of 512 x 384 pixels once (Pillow) for both
+transforms, open_clip's ``preprocess_val`` and DINOv2's published torchvision transform, at the better of two batch
+sizes. Ours is the stage itself in as many processes as there are cores; its rows (float16 vectors, perceptual hashes)
+are made, too. With a GPU both use one, in bfloat16, and ours prepares images in other processes meanwhile, as a build
+does.
 """
 
 import io
@@ -28,14 +26,13 @@ from PIL import Image
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.tasks.mining.embed_images import embed_images
 from pairwright.tasks.models.devices import choose_device, count_gpus
-from pairwright.tasks.store.images import decode_rgb
 from tests.bench.turns import CORES, begin_worker, count_workers, name_machine, print_rates, take_turns
-from tests.fixtures.checkpoints import CLIP_PREPROCESS, DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
+from tests.fixtures.checkpoints import DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
 from tests.fixtures.pictures import photograph
 from tests.tasks.models.samples import FILES
 
 SIZE = (512, 384)
-PREPARED, TURNS = 64, 3
+TURNS = 3
 EMBEDDED, BATCHES = (2048, (64, 256)) if count_gpus() else (32, (4, 16))
 CLIP: dict[str, Any] = {
     "embed_dim": 512,
@@ -80,32 +77,6 @@ def prepare_theirs(files: Sequence[bytes], steps: Sequence[Callable[[Image.Image
 
     images = [Image.open(io.BytesIO(data)).convert("RGB") for data in files]
     return [torch.stack([step(image) for image in images]) for step in steps]
-
-
-def prepare_ours(files: Sequence[bytes]) -> list[Any]:
-    """Do what the stage does before the networks."""
-    import torch
-
-    from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
-
-    steps = [open_clip_embedder.transform_of({**CLIP_PREPROCESS, "size": 224}), dinov2_embedder.transform_of(PROCESSOR)]
-    crops = [[step(pixels) for step in steps] for pixels in map(decode_rgb, files)]
-    return [step.numbers(torch.from_numpy(np.stack([crop[n] for crop in crops]))) for n, step in enumerate(steps)]
-
-
-def measure_preparing(files: Sequence[bytes]) -> None:
-    """Print images per second and their ratio, on one thread."""
-    import cv2
-    import torch
-
-    torch.set_num_threads(1)
-    cv2.setNumThreads(1)
-    sides: dict[str, Callable[[], object]] = {
-        "ours": partial(prepare_ours, files),
-        "one pipeline per encoder": lambda: [prepare_theirs(files, [transform]) for transform in transforms()],
-    }
-    title = f"decode and prepare {SIZE[0]} x {SIZE[1]} JPEG for CLIP and DINOv2, on one thread (target 2x)"
-    print_rates(title, take_turns(sides, TURNS), len(files), "images")
 
 
 LOADED: list[Any] = []
@@ -166,11 +137,9 @@ def measure_vectors(files: Sequence[bytes]) -> None:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the table."""
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
-    files = make_files(max(PREPARED, EMBEDDED))
-    measure_preparing(files[:PREPARED])
-    measure_vectors(files[:EMBEDDED])
+    measure_vectors(make_files(EMBEDDED))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of, to_table
 from pairwright.schemas.rows import ImageRow, ItemRow, make_key
-from pairwright.tasks.store import part as part_file
 from pairwright.tasks.store.dataset import ITEMS, ITEMS_PER_PART, Build
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
+from pairwright.tasks.store.part import describe_part, encode_part
 from tests.bench.turns import take_turns
 from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import STAGES, ToyConfig, plan_toy
@@ -102,27 +101,6 @@ def bench_writing(folder: Folder) -> None:
         say(f"  {what}", ours=found[ours].clock, other=found[other].clock, target=target)
 
 
-def bench_reading(folder: Folder) -> None:
-    """Compare reading one row of a part with row groups of 100 and of 1,000 rows."""
-    images = make_images(2_000, size_bytes=20_000)
-    table = to_table(images, ImageRow)
-    wanted = [(number * 7919) % len(images) for number in range(30)]
-
-    def read_all(size: int, part: Part) -> None:
-        part_file.ROWS_PER_GROUP = size
-        for row in wanted:
-            assert read_rows(part, [row])["key"][0].as_py() == images[row].key
-
-    sides: dict[str, Callable[[], object]] = {}
-    for size in (1_000, 100):
-        part_file.ROWS_PER_GROUP = size
-        part = Part(folder, f"read/part-{size}.parquet")
-        folder.write(part.name, encode_part(table, {}))
-        sides[str(size)] = partial(read_all, size, part)
-    large, small = (took.clock / len(wanted) for took in take_turns(sides, REPEATS).values())
-    say("read one row: row groups of 100 | of 1,000", ours=small, other=large, target="at least 5")
-
-
 def write_planned(folder: Folder, parts: int) -> tuple[str, ...]:
     """Write a finished first table of many parts, and its listing, without flushing; return the listing's parts."""
     planned = plan_toy(ToyConfig(), STAGES[:1])[0]
@@ -169,7 +147,6 @@ def main() -> None:
         folder = Folder(path)
         Path(folder.path("written")).mkdir()
         bench_writing(folder)
-        bench_reading(folder)
         bench_planning(Folder(f"{path}/planned"))
 
 

@@ -1,4 +1,4 @@
-"""Measure the training: our DPO against TRL's ``DPOTrainer``, and our ADPO against our DPO.
+"""Measure the training: our DPO against TRL's ``DPOTrainer``.
 
 Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some twelve minutes and 2 GB, on
 CPUs. Needs the extra ``train`` and trl.
@@ -25,15 +25,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from tests.bench.train_models import write_model
-from tests.bench.train_rows import ANSWER, LONG_ANSWER, make_rows, write_rows
-from tests.bench.train_sides import ADPO, OURS, TRL, Measured, Task, run_side
+from tests.bench.train_rows import ANSWER, LONG_ANSWER, make_rows
+from tests.bench.train_sides import OURS, TRL, Measured, Task, run_side
 from tests.bench.turns import CORES, name_machine
 
 SHAPES = {"large images, short answers": (392, ANSWER), "small images, long answers": (112, LONG_ANSWER)}
 """Pixels of an image's sides, and words of an answer."""
-SIDES = (OURS, ADPO, TRL)
+SIDES = (OURS, TRL)
 BATCH, RANK, WARM, TIMED, TURNS = 4, 8, 2, 6, 5
 """Rows of a step, rank of the adapters; steps that are not timed, and that are."""
 CONFIG = TrainConfig.model_validate(
@@ -41,7 +42,6 @@ CONFIG = TrainConfig.model_validate(
         "objective": "dpo",
         "sft_weight": 0,
         "model": {"tuning": "lora", "lora": {"rank": RANK, "alpha": 2 * RANK}},
-        "reference": {"method": "adapters"},
         "optimiser": {
             "max_steps": WARM + TIMED + 1,
             "per_device_train_batch_size": BATCH,
@@ -57,12 +57,12 @@ CONFIG = TrainConfig.model_validate(
 """Settings of both sides."""
 
 
-def prepare(folder: Path, side: int, answer: tuple[int, int]) -> None:
-    """Write rows and model."""
+def prepare(folder: Path, side: int, answer: tuple[int, int]) -> list[PreferenceRow]:
+    """Write the model; return the rows."""
     rows = make_rows(BATCH * (WARM + TIMED + 1), side=side, answer=answer)
-    write_rows(folder, rows)
     texts = [text for row in rows for text in (row.prompt[0].text, row.chosen, row.rejected)]
     alone(write_model, folder / "model", texts)
+    return rows
 
 
 def alone(work: Any, *words: Any, **named: Any) -> Any:
@@ -71,12 +71,12 @@ def alone(work: Any, *words: Any, **named: Any) -> Any:
         return process.submit(work, *words, **named).result()
 
 
-def run_turns(folder: Path, answer: tuple[int, int], turns: int) -> dict[str, list[Measured]]:
+def run_turns(folder: Path, rows: list[PreferenceRow], turns: int) -> dict[str, list[Measured]]:
     """Return what each side gave in each turn; every second turn goes backwards."""
     found: dict[str, list[Measured]] = {side: [] for side in SIDES}
     for turn in range(turns):
         for side in SIDES if turn % 2 == 0 else reversed(SIDES):
-            task = Task(side=side, folder=folder, answer=answer, config=CONFIG, warm=WARM, timed=TIMED, threads=CORES)
+            task = Task(side=side, folder=folder, rows=rows, config=CONFIG, warm=WARM, timed=TIMED, threads=CORES)
             found[side].append(alone(run_side, task))
     return found
 
@@ -116,14 +116,12 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     for name, (side, answer) in SHAPES.items():
         with tempfile.TemporaryDirectory() as place:
-            prepare(Path(place), side, answer)
-            found = run_turns(Path(place), answer, given.turns)
+            rows = prepare(Path(place), side, answer)
+            found = run_turns(Path(place), rows, given.turns)
         print(f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, float32")
         print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
         show({side: found[side] for side in (TRL, OURS)})
         show_likeness(found[OURS][0], found[TRL][0])
-        print(" ADPO against DPO (target: 0.97 times the samples per second, 1.02 times the memory)")
-        show({side: found[side] for side in (OURS, ADPO)})
 
 
 if __name__ == "__main__":

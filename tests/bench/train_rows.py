@@ -1,24 +1,14 @@
-"""Make preferences about two images each, and lay them down as a run's frozen rows.
-
-Writes one part and ``rows.arrow``, which a run trains on; needs no dataset around them.
-"""
+"""Make preferences about two images each."""
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from PIL import Image
 
-from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.rows import PreferenceRow, Turn, make_key
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, encode_part, read_part
-from pairwright.tasks.training.freeze_rows import FILE, SCHEMA
 from tests.fixtures.rows import row_of
 
-TABLE, PART = "tables/preferences/bench", "part-0.parquet"
 SPLIT = "train"
 WORDS = 300
 ANSWER, LONG_ANSWER = (25, 55), (150, 250)
@@ -48,13 +38,6 @@ def make_rows(count: int, *, side: int, answer: tuple[int, int] = ANSWER, seed: 
     ]
 
 
-def make_texts(count: int, *, answer: tuple[int, int] = ANSWER, seed: int = 1) -> list[str]:
-    """Return more answers of the same kind."""
-    rng = np.random.default_rng(seed)
-    words = make_words(np.random.default_rng(0))
-    return [_sentence(words, int(rng.integers(*answer)), rng) for _ in range(count)]
-
-
 def make_words(rng: np.random.Generator) -> list[str]:
     """Return words that can be read out, all different."""
     parts = ["ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "zy"]
@@ -72,20 +55,3 @@ def make_picture(size: tuple[int, int], rng: np.random.Generator, *, kind: str =
     sink = io.BytesIO()
     Image.fromarray(small).resize(size[::-1], Image.Resampling.NEAREST).save(sink, kind)
     return sink.getvalue()
-
-
-def write_rows(dataset: Path, rows: Sequence[PreferenceRow]) -> None:
-    """Write the part below ``dataset``, and the list of its rows beside."""
-    folder = dataset / TABLE
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / PART).write_bytes(encode_part(to_table(rows, PreferenceRow), {}))
-    entries = [{"part": 0, "row": place, "key": row.key, "split": row.split} for place, row in enumerate(rows)]
-    metadata = {"table": TABLE, "parts": PART}
-    table = pa.Table.from_pylist(entries, schema=SCHEMA).replace_schema_metadata(metadata)
-    with pa.ipc.new_file(str(dataset / FILE), table.schema) as writer:
-        writer.write_table(table)
-
-
-def read_all(dataset: Path) -> list[PreferenceRow]:
-    """Return what ``write_rows`` wrote."""
-    return list(from_table(read_part(Part(Folder(str(dataset)), f"{TABLE}/{PART}")), PreferenceRow))

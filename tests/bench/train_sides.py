@@ -6,27 +6,19 @@ Each runs in a process of its own (``bench_train``), on the same checkpoint, row
 import ctypes
 import gc
 import os
-import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.training.retriever.adversary import make_adversary
-from pairwright.tasks.training.retriever.material import Features, Material
-from pairwright.tasks.training.retriever.pool import Entry, make_pool
-from tests.bench.train_rows import make_texts, read_all
+from tests.fixtures.runs_to_train import write_run
 
-OURS, ADPO, TRL = "ours, DPO", "ours, ADPO", "TRL, DPO"
-POOL, NUMBERS = 5000, 768
-"""Texts beside the rows' that ADPO chooses from, and the length of their random vectors, as CLIP's."""
+OURS, TRL = "ours, DPO", "TRL, DPO"
 MARGINS = ("margin", "rewards/margins")
 """What ours and TRL call it."""
 
@@ -37,9 +29,8 @@ class Task:
 
     side: str
     folder: Path
-    """With ``model`` and what ``write_rows`` writes."""
-    answer: tuple[int, int]
-    """Words of an answer, from and up to."""
+    """With ``model``."""
+    rows: list[PreferenceRow]
     config: TrainConfig
     warm: int
     """Steps that are not timed."""
@@ -140,20 +131,11 @@ def run_side(task: Task) -> Measured:
 
 def _ours(task: Task) -> Any:
     """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are frozen."""
-    from pairwright.tasks.store.files import Folder
-    from pairwright.tasks.training.runs import Run
-    from pairwright.tasks.training.train_model import Job, make_trainer, train_rows
+    from pairwright.tasks.training.train_model import make_trainer
 
-    run = Run(task.folder / "runs" / f"bench-{os.getpid()}")
-    run.checkpoints.mkdir(parents=True)
-    shutil.copy(task.folder / run.rows.name, run.rows)
-    job = Job(run=run, config=task.config, dataset=Folder(str(task.folder)), start=task.folder / "model")
-    trainer = make_trainer(job)
-    if task.side == ADPO:
-        config = task.config.model_copy(update={"objective": "adpo"})
-        trainer.train_dataset = train_rows(replace(job, config=config))
-        give_adversary(trainer, read_all(task.folder), config, make_texts(POOL, answer=task.answer))
-    return trainer
+    job = write_run(task.folder, task.config, rows=task.rows, name=f"bench-{os.getpid()}")
+    job.run.checkpoints.mkdir(parents=True, exist_ok=True)
+    return make_trainer(replace(job, start=task.folder / "model"))
 
 
 def _trl(task: Task) -> Any:
@@ -161,40 +143,6 @@ def _trl(task: Task) -> Any:
     from pairwright.tasks.training.load_batches import Order
     from tests.bench.train_trl import dpo_trainer, settings_of
 
-    rows, config = read_all(task.folder), task.config
-    order = Order(len(rows), config.optimiser.per_device_train_batch_size, config.seed)
-    same = [rows[place] for batch in order for place in batch]
-    return dpo_trainer(task.folder / "model", same, config, **settings_of(config))
-
-
-def give_adversary(trainer: Any, rows: list[PreferenceRow], config: TrainConfig, texts: list[str]) -> None:
-    """Make a DPO training one of ADPO: its loss, and negatives that a learning retriever takes from rows and texts."""
-    others = [_entry(f"other {place}", text) for place, text in enumerate(texts)]
-    entries = (*(_entry(row.key, row.chosen) for row in rows), *others)
-    pool = make_pool(entries)
-    rng = np.random.default_rng(0)
-    shown = np.arange(2 * len(entries)).reshape(-1, 2)
-    features = Features(
-        images=(_vectors(2 * len(entries), rng),),
-        shown=shown,
-        texts=_vectors(len(pool.texts), rng),
-        of_texts=np.arange(len(pool.texts)),
-        made_by="chance",
-    )
-    places = {entry.key: place for place, entry in enumerate(entries)}
-    material = Material(entries=entries, pool=pool, places=places, features=features, truth=None)
-
-    def tokenize(text: str) -> tuple[int, ...]:
-        return trainer.data_collator.answers([text], 0)[0].ids
-
-    adversary = make_adversary(material, config, tokenize=tokenize, device=choose_device())
-    trainer.setting = replace(trainer.setting, config=config, adversary=adversary)
-
-
-def _entry(key: str, text: str) -> Entry:
-    return Entry(key=key, pair=key, chosen=text, images=(f"{key} a", f"{key} b"), in_pool=True, no_change=False)
-
-
-def _vectors(count: int, rng: np.random.Generator) -> Any:
-    found = rng.standard_normal((count, NUMBERS), dtype=np.float32)
-    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float16)
+    order = Order(len(task.rows), task.config.optimiser.per_device_train_batch_size, task.config.seed)
+    same = [task.rows[place] for batch in order for place in batch]
+    return dpo_trainer(task.folder / "model", same, task.config, **settings_of(task.config))

@@ -16,7 +16,7 @@ from pairwright.flows.find_models import left_out, profile_to_fetch
 from pairwright.flows.load_profile import load_profile
 from pairwright.tasks.models.weights import CACHE, weights_folder
 from pairwright.tasks.serving.launch import vllm_command
-from pairwright.tasks.serving.memory import Needs
+from pairwright.tasks.serving.memory import MARGIN
 from tests.docker.dockerfiles import FILES, FOLDER, instructions, pip_installs
 
 ROOT = FOLDER.parent
@@ -40,13 +40,6 @@ def tool(name: str, *words: str) -> subprocess.CompletedProcess[str]:
 def test_hadolint_finds_nothing(file: Path) -> None:
     done = tool("hadolint", str(file))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_hadolint_would_find_something(tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text("FROM python\nRUN pip install torch\nUSER root\n")
-    done = tool("hadolint", str(tmp_path / "Dockerfile"))
-    assert done.returncode == 1
-    assert {"DL3006", "DL3013", "DL3002"} <= set(re.findall(r"DL\d{4}", done.stdout))
 
 
 @each_file
@@ -78,8 +71,7 @@ def test_each_deployment_goes_to_a_pool_whose_image_can_do_it(services: dict[str
     pools = {one["command"][4]: extras_of(one) for one in services.values() if "worker" in one.get("command", [])}
     assert set(pools) == {"pairwright", "pairwright-gpu"}
     needed = {"gpu", "models", "nouns", "s3", "dask", "train"}
-    needs = dict.fromkeys(("build", "resume", "update", "train", "iterate", "evaluate-model"), needed)
-    needs |= {"export": {"s3"}, "evaluate": {"s3", "evaluation"}}
+    needs = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), needed) | {"export": {"s3"}}
     for one in yaml.safe_load((FOLDER / "prefect.yaml").read_text())["deployments"]:
         assert needs[one["name"]] <= pools[one["work_pool"]["name"]], one["name"]
     assert services["gpu-worker"]["environment"]["PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"] == "pairwright-gpu"
@@ -133,7 +125,7 @@ def test_both_servers_and_the_builds_own_models_fit_on_one_card(services: dict[s
         said = dict(flag.split("=", 1) for flag in flags if "=" in flag)
         (known,) = (one for one in published if one.get("model") == model)
         share = float(said["--gpu-memory-utilization"]) * 80e9
-        assert Needs.of(known["config"], known["total_size"]).on_each(int(said["--max-model-len"])) < share
+        assert known["total_size"] + MARGIN < share
         left -= share
     assert left >= 20e9 - 1
 
@@ -158,16 +150,6 @@ def test_the_services_are_what_compose_allows(tmp_path: Path) -> None:
 def test_only_this_machine_reaches_what_is_published(services: dict[str, Any]) -> None:
     published = [port for service in services.values() for port in service.get("ports", [])]
     assert published == ["127.0.0.1:4200:4200"]
-
-
-def test_each_service_says_whether_it_is_well(services: dict[str, Any]) -> None:
-    """By a check of its own, or by that of its image."""
-    lacking: list[str] = []
-    for name, service in services.items():
-        if "healthcheck" not in service:
-            file = ROOT / service["build"]["dockerfile"]
-            lacking += [] if any(word == "HEALTHCHECK" for word, _ in instructions(file)) else [name]
-    assert lacking == []
 
 
 def test_a_service_is_built_of_a_file_that_is_there_and_waits_for_services_that_are(services: dict[str, Any]) -> None:

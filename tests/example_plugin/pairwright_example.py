@@ -14,9 +14,8 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PreferenceRow, Row, make_key
 from pairwright.schemas.section import Section, Share
 from pairwright.tasks.captioning.validators import Validator
-from pairwright.tasks.export.form import Form, Setting, rejected_text
+from pairwright.tasks.export.form import Form, Setting, check_answer, rejected_text
 from pairwright.tasks.export.lines import MediaFolder, open_lines, read_lines
-from pairwright.tasks.export.sample import Sample
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import Stage
@@ -135,12 +134,10 @@ def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iter
     yield row.split, {"prompt": row.prompt[-1].text, "chosen": row.chosen, "rejected": rejected_text(row)}
 
 
-def read_back(folder: Path, processor: object) -> Iterator[Sample]:
-    """Yield the rows as a trainer sees them."""
-    for path in sorted((folder / "data").iterdir()):
-        for where, record in read_lines(path.parent, path.name):
-            messages = [{"role": "user", "content": [{"type": "text", "text": record["prompt"]}]}]
-            yield Sample(where=where, messages=messages, images=(), answers=(record["chosen"], record["rejected"]))
+def check(folder: Path, record: dict) -> None:
+    """Refuse a row that would not train."""
+    for side in ("chosen", "rejected"):
+        check_answer(record[side], side)
 
 
 LINES = Form(
@@ -148,7 +145,7 @@ LINES = Form(
     about="JSON Lines of texts: prompt, chosen, rejected",
     cannot="It has no images.",
     opens=open_lines(to_records),
-    check=read_back,
+    check=read_lines(check),
     use="Read `FOLDER/data/train.jsonl`.",
     owns=frozenset({"data"}),
 )

@@ -74,33 +74,6 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
     assert done.stderr.count(owed) == 1
 
 
-@pytest.mark.slow
-def test_a_deployed_build_is_named_and_tagged_as_one_of_the_command_line(
-    prefect: PrefectServer, tmp_path: Path
-) -> None:
-    photographs = write_photographs(tmp_path / "photographs", 6)
-    out = tmp_path / "album"
-    words = {"source": str(photographs), "until": "embeddings"}
-    settings = ["run.workers=1", "run.rows_per_shard_of={images: 3}"]
-    entrypoint = "pairwright.flows.build_dataset.build_dataset"
-    done = prefect.run_deployed("build-dataset", entrypoint, out=str(out), settings=settings, **words)
-    assert done.returncode == 0, done.stderr
-    (flow_run,) = prefect.flow_runs(f"build-{out}")
-    (step,) = prefect.subflows(flow_run)
-    assert flow_run["deployment_id"]
-    assert {run["state_type"] for run in (flow_run, step)} == {"COMPLETED"}
-    assert set(flow_run["tags"]) == set(step["tags"]) == {"album", "scenes"}
-    shards = ["embeddings-00000", "images-00000", "images-00001", "images-00002"]
-    task_runs = prefect.task_runs(step, len(shards))
-    assert sorted(run["name"] for run in task_runs) == shards
-    assert all({"album", "scenes", run["name"].split("-")[0]} < set(run["tags"]) for run in task_runs)
-    assert "empty file" in str(table_of(prefect, "build-album"))
-    lines = prefect.our_lines(flow_run, step)
-    assert sorted(line.split(":")[0] for in_task, line in lines if in_task) == shards
-    assert all(done.stderr.count(line) == 1 for _, line in lines), "shown once where the worker runs"
-    assert len(set(lines)) == len(lines) > len(shards)
-
-
 def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
     out = shutil.copytree(rendered, tmp_path / "demo")
     steps: dict[str, list[str]] = {}
@@ -114,15 +87,6 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
         report = run_build(request, Work(run_shards=workers.run, run_step=run_step, watcher=LineWatcher()))
     assert list(steps) == ["mine-pairs", "write-texts", "reject-images", "build-preferences"]
     assert [stage for stages in steps.values() for stage in stages] == [count.stage for count in report.counts]
-
-
-@pytest.mark.slow
-def test_a_failing_build_says_why_and_not_how(prefect: PrefectServer, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    done = prefect.run("pairwright", "build", tmp_path / "empty", "--out", tmp_path / "out")
-    assert done.returncode == 2, done.stderr
-    assert f"error: {tmp_path / 'empty'}" in done.stderr
-    assert "HTTP Request" not in done.stderr
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ OUT = "s3://data/photographs"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, mined: Path) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("s3")
-    with s3_server(folder), pytest.MonkeyPatch.context() as patches:
+    with s3_server(), pytest.MonkeyPatch.context() as patches:
         patches.setenv("TMPDIR", str(folder))
         settings = ["run.rows_per_shard=4"]
         assert build_here(OUT, mined.parent / "in", until="mining", settings=settings, workers=2).is_complete

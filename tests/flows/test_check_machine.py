@@ -1,22 +1,17 @@
 """The doctor as a user meets it: what a profile lacks, what mends it, and exit codes."""
 
 import json
-import sys
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from httpx import Request, Response
 
 from pairwright.flows import check_machine
-from pairwright.flows.check_machine import check_profile, memory_bytes
+from pairwright.flows.check_machine import check_profile
 from pairwright.flows.find_models import profile_to_fetch
-from pairwright.tasks.models.check_packages import Check, ok
-from pairwright.tasks.serving import memory
-from tests.fixtures.command import run, words_of
+from pairwright.tasks.models.check_packages import Check
+from tests.fixtures.command import run
 
 NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"
 
@@ -56,58 +51,27 @@ def test_what_a_profile_lacks_is_named_with_what_mends_it(capsys: pytest.Capture
     assert "nowhere: " in capsys.readouterr().err
 
 
-def test_a_model_that_no_gpu_holds_ends_a_build_before_anything_is_done(tmp_path, monkeypatch, capsys) -> None:
-    published = json.loads((Path(__file__).parents[1] / "fixtures/published/mixtral-8x7b.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(published["config"]))
-    (tmp_path / memory.INDEX).write_text(json.dumps({"metadata": {"total_size": published["total_size"]}}))
-    (tmp_path / "said").write_text("0, GPU-5f, 81559\n")
-    monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
-    launch = f"{{enabled: true, command: [{sys.executable}]}}"
-    served = words_of(["differences.writer=served", f"models.chat={{model: {tmp_path}, launch: {launch}}}"])
-    assert run("doctor", "--profile", "scenes", *served, "--json") == 1
-    found = json.loads(capsys.readouterr().out)["profiles"]["scenes"]["checks"]
-    ((state, words),) = [(check["state"], check["found"]) for check in found if check["area"] == "memory"]
-    assert state == "missing"
-    assert run("build", "--out", tmp_path / "out", *served) == 2
-    assert words in capsys.readouterr().err
-    assert "needs 97.5 GB" in words
-    assert not (tmp_path / "out").exists()
-
-
 def test_only_what_comes_until_a_stage_counts() -> None:
     profile = profile_to_fetch("laptop", [])
     assert {check.area for check in check_profile(profile, "mining")} == {"packages", "weights"}
     assert {check.name for check in check_profile(profile, "sources")} == set()
 
 
-def test_a_look_that_fails_is_said() -> None:
-    def broken() -> Iterator[Check]:
-        yield ok("machine", "first", "here")
-        raise OSError("strange machine")
-
-    first, failed = check_machine._look("machine", "second", broken)
-    assert (first.state, failed.state, failed.found) == ("ok", "missing", "strange machine")
-    assert memory_bytes() > 10**8
-
-
-def look_at(place: Path | str) -> list[Check]:
-    return list(check_machine._look("disk", "dataset", lambda: check_machine._check_place("dataset", str(place))))
-
-
 def test_a_folder_that_is_to_be_made_is_tried_above_it(tmp_path: Path) -> None:
-    (check,) = look_at(tmp_path / "not" / "yet")
+    check = check_machine._check_place("dataset", str(tmp_path / "not" / "yet"))
     assert check.state != "missing"
     assert str(tmp_path) in check.found
     assert not list(tmp_path.iterdir()), "nothing is left behind"
-    (check,) = look_at("memory://doctor/out")
-    assert (check.state, "memory://doctor/out" in check.found) == ("ok", True)
-
-
-@pytest.mark.skipif(not Path("/proc/self/fdinfo").exists(), reason="needs Linux")
-def test_what_takes_no_files_is_no_place_for_a_dataset(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file" / "out", Path("/proc")):
-        assert look_at(place)[-1].state == "missing"
+    assert check_machine._check_place("dataset", str(tmp_path / "file" / "out")).state == "missing"
+
+
+def test_a_look_that_fails_is_said() -> None:
+    def broken() -> Check:
+        raise OSError("strange machine")
+
+    failed = check_machine._look("machine", "second", broken)
+    assert (failed.state, failed.found) == ("missing", "strange machine")
 
 
 def test_prefect_is_needed_only_where_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,22 +83,3 @@ def test_prefect_is_needed_only_where_it_is_configured(monkeypatch: pytest.Monke
         answer = Response(200, json=said, request=Request("GET", "http://here"))
         monkeypatch.setattr("httpx.get", lambda *_, answer=answer, **__: answer)
         assert check_machine._check_prefect("http://here/api").state == state
-
-
-def test_a_prefect_server_that_wants_a_password_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Guarded(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.headers["Authorization"] == "Basic YWRtaW46YTpi" else 401)  # admin:a:b
-            self.end_headers()
-            self.wfile.write(json.dumps(version("prefect")).encode())
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/api"
-        for words, state in (("", "missing"), ("admin:other", "missing"), ("admin:a:b", "ok")):
-            monkeypatch.setenv("PREFECT_API_AUTH_STRING", words)
-            assert check_machine._check_prefect(url).state == state
-        server.shutdown()

@@ -2,14 +2,11 @@
 
 import json
 import logging
-import os
 import pkgutil
 import re
-import signal
+import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -22,17 +19,17 @@ from pairwright.flows import verbs
 from pairwright.flows.cli import app
 from pairwright.flows.verbs import VERBS
 from pairwright.flows.verbs.options import app as registered
-from tests.fixtures.command import run, words_of
+from tests.fixtures.command import run
 from tests.fixtures.pictures import write_pictures
-from tests.fixtures.terminal import HEARS
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
 
 
-@pytest.fixture
-def photographs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write eight pictures, two of them alike, and three files that are no pictures."""
-    folder = write_pictures(tmp_path / "photographs", [f"picture-{number}" for number in range(8)], seed=7)
+    folder = tmp_path_factory.mktemp("in") / "photographs"
+    write_pictures(folder, [f"picture-{number}" for number in range(8)], seed=7)
     (folder / "deeper").mkdir()
     alike = Image.open(folder / "picture-7.png")
     alike.paste((255, 255, 255), (0, 0, 32, 32))
@@ -46,19 +43,25 @@ def photographs(tmp_path: Path) -> Path:
 BUILD = ("--until", "mining", "--set", "run.workers=1")
 
 
+@pytest.fixture(scope="module")
+def built(photographs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Build a dataset of them; return it, and what was printed."""
+    out = tmp_path_factory.mktemp("built") / "out"
+    done = subprocess.run([PAIRWRIGHT, "build", photographs, "--out", out, *BUILD], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
 @pytest.fixture
-def out(photographs: Path, tmp_path: Path) -> Path:
-    """Build a dataset of them."""
-    assert run("build", photographs, "--out", tmp_path / "out", *BUILD) == 0
-    return tmp_path / "out"
+def out(built: tuple[Path, str], tmp_path: Path) -> Path:
+    """Return a copy of it."""
+    return Path(shutil.copytree(built[0], tmp_path / "out"))
 
 
 def test_a_build_ends_with_a_table_and_status_agrees(
-    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
-    assert run("build", photographs, "--out", out, *BUILD) == 0
-    printed = capsys.readouterr().out
+    out, printed = built
     assert all(word in printed for word in ("stage", "dropped", "failed", "pending", "seconds", "pairs"))
     assert f"{out} as version 1" in printed
     assert run("status", out, "--json") == 0
@@ -109,7 +112,7 @@ def test_verify_names_a_part_that_nothing_else_would_read(out: Path, capsys: pyt
     assert str(part) in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["null", "{", '{"items": 5}'])
+@pytest.mark.parametrize("text", ["null", "{"])
 def test_a_damaged_record_is_named_and_replaced_by_a_build(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
@@ -125,12 +128,13 @@ def test_a_damaged_record_is_named_and_replaced_by_a_build(
     assert run("status", out) == 0
 
 
-@pytest.mark.parametrize("name", ["file", "file/deeper", "photographs/inside", "bad\udcff"])
+@pytest.mark.parametrize("name", ["file", "file/deeper", "photographs/inside"])
 def test_a_place_that_can_hold_no_dataset_is_refused(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert run("build", photographs, "--out", f"{tmp_path}/{name}") == 2
+    inside = name.startswith("photographs")
+    assert run("build", photographs, "--out", f"{photographs.parent if inside else tmp_path}/{name}") == 2
     assert "--out" in capsys.readouterr().err
 
 
@@ -176,41 +180,12 @@ def test_a_damaged_part_is_named_and_made_again(out: Path, capsys: pytest.Captur
     assert part.read_bytes() == good
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)])
-def test_interrupted_builds_say_how_to_go_on_and_do(
-    tmp_path: Path, number: int, send: Callable[[int, int], None]
-) -> None:
-    out = tmp_path / "out"
-    settings = ["scenes.worlds=8", "scenes.samples_per_pixel=1", "scenes.width=64", "scenes.height=64", "run.workers=2"]
-    command = [*HEARS, PAIRWRIGHT, "build", "--out", str(out), "--until", "sources", *words_of(settings)]
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        if any(journal.stat().st_size for journal in out.glob("journals/*/*.journal")):
-            break
-        time.sleep(0.05)
-    send(process.pid, number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "pairwright resume" in errors
-    assert "Traceback" not in errors
-    assert run("resume", out) == 0
-    assert not list(out.rglob("*.tmp-*"))
-
-
 def test_a_source_that_gives_no_image_ends_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jpg").write_text("no image")
     out = tmp_path / "out"
     assert run("build", tmp_path / "in", "--out", out, "--until", "mining") == 2
     assert "(1 x not an image)" in capsys.readouterr().err
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--version") == 0
-    assert capsys.readouterr().out.startswith("pairwright ")
 
 
 COMMAND = typer.main.get_command(app)
@@ -243,20 +218,12 @@ def test_help_has_a_panel_of_each_kind_with_all_verbs() -> None:
     assert sorted(typer.main.get_group(registered).commands) == sorted(verb.name for verb in VERBS)
 
 
-def test_help_loads_no_verb() -> None:
-    code = "import sys; from pairwright.flows.cli import app; app(['--help'], standalone_mode=False)\n"
-    code += "print([n for n in sys.modules if n.startswith('pairwright.flows.verbs.')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = {name.rsplit(".", 1)[1] for name in eval(done.stdout.splitlines()[-1])}
-    assert loaded == {"options"}
-
-
 @pytest.mark.parametrize("verb", [*(verb.name for verb in VERBS), "evaluate captions", "evaluate model"])
 def test_values_are_named_in_words(verb: str) -> None:
     said = CliRunner().invoke(app, [*verb.split(), "--help"])
     assert said.exit_code == 0
     assert not re.search(r"<\w|\bTEXT\b|\bINTEGER\b|\bstr\b|list\[", said.output)
-    assert verb == "evaluate" or ("-q, --quiet" in said.output and "-v, --verbose" in said.output)
+    assert verb == "evaluate" or ("-q, --quiet" in said.output)
 
 
 @pytest.mark.parametrize("words", ["build --out", "plan --out", "doctor --out", "export demo --to", "status", "report"])
@@ -266,12 +233,10 @@ def test_a_place_without_a_name_is_refused(words: str) -> None:
 
 
 @pytest.mark.usefixtures("_levels")
-@pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.parametrize(("option", "level"), [("-q", logging.WARNING), ("-v", logging.DEBUG)])
-def test_loudness_is_given_before_or_after_the_verb(place: str, option: str, level: int) -> None:
-    words = [option, "formats"] if place == "before" else ["formats", option]
+@pytest.mark.parametrize("words", [["-q", "formats"], ["formats", "-q"]])
+def test_quiet_is_said_before_or_after_the_verb(words: list[str]) -> None:
     assert CliRunner().invoke(app, words).exit_code == 0
-    assert logging.getLogger("pairwright.tasks").getEffectiveLevel() == level
+    assert logging.getLogger("pairwright.tasks").getEffectiveLevel() == logging.WARNING
 
 
 def test_the_log_comes_as_json_objects_on_request(

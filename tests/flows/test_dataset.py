@@ -10,7 +10,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.sealed import seal
+from pairwright.tasks.store.files import seal
 from tests.flows.conftest import SMALL, WIDE, build
 
 

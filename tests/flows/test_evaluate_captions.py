@@ -1,19 +1,13 @@
 import json
-import math
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pairwright.flows.evaluate_captions import Evaluation
-from pairwright.tasks.evaluation.measured import conclude, measure_mean
 from pairwright.tasks.evaluation.ptb_rules import tokenise
-from pairwright.tasks.evaluation.read_captions import Matched
-from pairwright.tasks.evaluation.score_captions import CaptionScores, ScoringConfig
 from tests.fixtures import command
 
 PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
@@ -78,24 +72,3 @@ def test_what_was_asked_for_and_skipped_is_told(files, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["scores"]["BLEU-4"]["score"] == pytest.approx(expected()["BLEU-4"])
     assert "get_stanford_models" in found["skipped"]["spice"]
-
-
-def test_files_that_do_not_fit_are_named(files, tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, *files, "--metric", "bleurt") == 2
-    assert "bleu, meteor" in capsys.readouterr().err
-    assert run(monkeypatch, *files, "--protocol", "x") == 2
-    assert "coco, spot-the-diff" in capsys.readouterr().err
-    predictions, references = files
-    predictions.write_text('{"id": "1", "text": "a"}\n{"id": "7", "text": "b"}\n')
-    assert run(monkeypatch, predictions, references) == 2
-    assert f"{predictions} line 2: ids '7' " in capsys.readouterr().err
-    assert run(monkeypatch, Path(tmp_path, "none.json"), references) == 2
-    assert "none.json: " in capsys.readouterr().err
-
-
-def test_a_score_that_is_undefined_is_null_for_scripts():
-    """SPICE calls a caption without propositions undefined, and JSON has no NaN."""
-    spice = conclude([measure_mean("SPICE", [math.nan, 1.0])], resamples=10, seed=0)
-    found = CaptionScores(scores=spice, skipped={}, references=1)
-    evaluation = Evaluation("coco", ScoringConfig(), Matched([], 0, 0, 0, 0), found)
-    assert evaluation.as_json()["scores"] == {"SPICE": {"score": None, "low": None, "high": None}}

@@ -63,18 +63,15 @@ def test_from_the_published_layout_to_published_scores(
     assert {name: value for (of, name), value in scores_of(to).items() if not of} == published(said, references)
     held = json.loads(to.read_text())
     assert {one["category"]: one["items"] for one in held["scores"] if one["category"]} == GROUPS[kind]
-    assert any("; blank ones, 1, count (--blank keep)" in note for note in held["notes"])
+    assert any("; blank ones, 1, count. " in note for note in held["notes"])
     assert any("meteor was skipped" in note for note in held["notes"])
-    assert evaluate(*words, "--blank", "drop") == 0
-    kept = {name: [text for text in texts if text.strip()] for name, texts in references.items()}
-    assert {name: value for (of, name), value in scores_of(to).items() if not of} == published(said, kept)
     capsys.readouterr()
     assert run("runs", out, "--json") == 0
     (listed,) = json.loads(capsys.readouterr().out)
-    assert {one["asked"] for one in listed["evaluations"]} == {"", "blank drop"}
-    assert len(listed["evaluations"]) == 2 * len(held["scores"])
+    assert len(listed["evaluations"]) == len(held["scores"])
 
 
+@pytest.mark.slow
 def test_eight_pairs_that_people_described_train_sft_and_adpo(tmp_path: Path) -> None:
     lines = [{"image1": f"{n}a.png", "image2": f"{n}b.png", "difference": f"thing {n} is gone"} for n in range(8)]
     for number in range(8):

@@ -33,16 +33,16 @@ def test_a_checkpoint_with_adapters_is_asked_once_for_each_question(
     to, adapters = tmp_path / "scores.json", write_adapters(qwen, tmp_path / "adapters")
     words = ("--benchmark", "cola", "--data", cola, "--to", to)
     assert evaluate(adapters, *words, "--limit", 1, "--batch", 3) == 0
-    assert counts_of(to) == {"items": 1, "scored_items": 1, "questions": 4, "answered": 4, "not_read": 4}
+    assert counts_of(to) == {"items": 1, "scored_items": 1, "questions": 2, "answered": 2, "not_read": 2}
     first, kept = rows_of(to), to.with_suffix(".answers").stat().st_size
     assert evaluate(adapters, *words) == 0
     rows, grown = rows_of(to), to.with_suffix(".answers").stat().st_size
-    assert len(rows) == 4 * PAIRS
+    assert len(rows) == 2 * PAIRS
     assert {name: rows[name] for name in first} == first
     assert evaluate(adapters, *words) == 0
     assert to.with_suffix(".answers").stat().st_size == grown > kept
-    assert scores_of(to) == {("", "image"): 0, ("", "text"): 0, ("", "group"): 0, ("", "image (exact)"): 0}
-    assert "16 answers" in capsys.readouterr().out.replace("\n", " ")
+    assert scores_of(to) == {("", "image"): 0, ("", "image (exact)"): 0}
+    assert "8 answers" in capsys.readouterr().out.replace("\n", " ")
     assert evaluate(qwen, *words, "--limit", 1) == 0
     assert {name: row["answer"] for name, row in rows_of(to).items()} != {n: row["answer"] for n, row in first.items()}
 
@@ -69,18 +69,15 @@ def write_adapters(model: Path, folder: Path) -> Path:
 
 
 def answerer(folder: Path) -> Callable[[Asked], str | Fault]:
-    """Return who answers: right of pairs 0 and 1, only the images of pair 2, in words that are no option of pair 3."""
+    """Return who answers: right of pairs 0 to 2, in words that are no option of pair 3."""
     names = {path.read_bytes(): path.stem for path in (folder / "images").iterdir()}
 
     def answer(asked: Asked) -> str | Fault:
         if "suits" not in asked.text:  # whoever asks finds out first what the model sees
             return "a square"
-        (pair, *_), sides = [*{names[image][:-1] for image in asked.images}], [names[one][-1] for one in asked.images]
-        if pair == "3":
+        if {names[image] for image in asked.images} == {"3a", "3b"}:
             return "The first one, A."
-        if len(sides) == 2:
-            return "A" if '"red' in asked.text else "(B)"
-        return "A." if sides == ["a"] or pair == "2" else f"B. blue {pair}"
+        return "A" if '"red' in asked.text else "(B)"
 
     return answer
 
@@ -91,10 +88,9 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path) -> None:
         words = ("tiny", "--server", server.url, "--benchmark", "cola", "--data", cola, "--to", to)
         assert evaluate(*words) == 0
         asked = len(server.asked)
-        expected = {("", "image"): 0.75, ("", "text"): 0.5, ("", "group"): 0.5}
-        assert scores_of(to) == expected | {("", "image (exact)"): 0}  # "(B)" is read, and is not B
+        assert scores_of(to) == {("", "image"): 0.75, ("", "image (exact)"): 0}  # "(B)" is read, and is not B
         assert counts_of(to) == {
-            "items": PAIRS, "scored_items": PAIRS, "questions": 16, "answered": 16, "not_read": 4,
+            "items": PAIRS, "scored_items": PAIRS, "questions": 8, "answered": 8, "not_read": 2,
         }  # fmt: skip
         held = json.loads(to.read_text())["scores"][0]
         assert 0.25 <= held["low"] < 0.75 < held["high"] == 1
@@ -105,35 +101,19 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path) -> None:
 
 def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> None:
     to, answer = tmp_path / "scores.json", answerer(cola)
-    with chat_server(lambda asked: Status(503) if asked.number > 12 else answer(asked)) as server:
+    with chat_server(lambda asked: Status(503) if asked.number > 5 else answer(asked)) as server:
         config = config_of(server, structured_output="none", patience_seconds=0.2, max_attempts=2, max_concurrency=1)
         wanted = EvaluationConfig(model="tiny", benchmark="cola", data=cola, to=to, server=config)
         with pytest.raises(ServerError):
             evaluate_model(wanted, watch=show_steps)
         assert not to.exists()
         start, server.answer = len(server.asked), answer
-        answered = {(one.text, one.images) for one in server.asked[:12] if one.body["max_tokens"] == SHORT}
+        answered = {(one.text, one.images) for one in server.asked[:5] if one.body["max_tokens"] == SHORT}
         found = evaluate_model(wanted, watch=show_steps)
         asked = [(one.text, one.images) for one in server.asked[start:] if one.body["max_tokens"] == SHORT]
-    assert len(answered) >= 4
+    assert len(answered) >= 2
     assert not answered & {*asked}
-    assert found.results.counts["answered"] == 4 * PAIRS
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([["0a.png", "red", "0b.png"]], "record 1: "),
-        ([["0a.png", "red", "..", "blue"]], "'..' "),
-        ('[["a",\n1,', "line 2: "),
-    ],
-)
-def test_a_wrong_file_is_named(cola: Path, rows: object, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (cola / OWN).write_text(rows if isinstance(rows, str) else json.dumps(rows))
-    assert evaluate("tiny", "--server", "http://127.0.0.1:9/v1", "-b", "cola", "--data", cola) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert OWN in error
+    assert found.results.counts["answered"] == 2 * PAIRS
 
 
 def test_items_without_an_image_are_left_out(qwen: Path, cola: Path, tmp_path: Path) -> None:
@@ -142,7 +122,7 @@ def test_items_without_an_image_are_left_out(qwen: Path, cola: Path, tmp_path: P
     to = tmp_path / "scores.json"
     assert evaluate(qwen, "-b", "cola", "--data", cola, "--to", to) == 0
     assert counts_of(to) == {
-        "items": PAIRS, "scored_items": 2, "questions": 16, "answered": 10, "not_read": 8, "without_image": 6,
+        "items": PAIRS, "scored_items": 2, "questions": 8, "answered": 4, "not_read": 4, "without_image": 4,
     }  # fmt: skip
     details = {row["detail"] for row in rows_of(to).values() if row["state"] == "no image"}
     assert any("1a.png" in detail for detail in details)

@@ -58,37 +58,6 @@ def pixels(data: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
-@pytest.mark.slow
-def test_random_crops_where_nothing_can_be_removed(
-    source: str, settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The tagger of rendered scenes names nothing here."""
-    out = tmp_path / "out"
-    words = ["build", source, "--out", out, *settings, "--set", "rejections.fallback=crop"]
-    assert run(*words, "--until", "rejected") == 0
-    assert "preferences" not in counts_of(out, capsys)
-    assert run(*words) == 0
-    counts = counts_of(out, capsys)
-    assert {counts[name]["rows"] for name in ("given_preferences", "preferences", "rejections")} == {4}
-    assert counts["tags"]["reasons"] == {"no tags": 3}
-    assert counts["rejections"]["reasons"] == {"no element can be removed: a crop instead": 4}
-    rows = {row["chosen"]: row for row in ok_rows(out, "preferences")}
-    assert set(rows) == set(CHOSEN)
-    for row in rows.values():
-        (shown,), (rejected,) = row["images"], row["rejected_images"]
-        assert row["rejected_image_maker"] == "crop"
-        assert pixels(rejected).shape == pixels(shown).shape
-        assert np.abs(pixels(rejected).astype(int) - pixels(shown)).mean() > 1
-    assert rows[CHOSEN[0]]["rejected_images"] != rows[CHOSEN[1]]["rejected_images"], "each has a crop of its own"
-    pw.open(out).report(pairs=4)
-    assert "Each is about one image." in (out / "report/index.html").read_text()
-    tally = pw.open(out).export("hf", str(tmp_path / "hf"))
-    assert (tally.rows, tally.rejected_images, tally.crops) == (4, 4, 4)
-    assert run("resume", out) == 0
-    assert run("status", out, "--refused", "tags") == 0
-    assert "no tags" in capsys.readouterr().out
-
-
 @pytest.fixture(scope="module")
 def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return words of the command line for all models of photographs, tiny and random, in the true formats."""
@@ -109,6 +78,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return words_of(fields)
 
 
+@pytest.mark.slow
 def test_images_are_rejected_by_models(
     source: str, settings: list[str], seeing: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

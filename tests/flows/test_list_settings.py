@@ -1,18 +1,14 @@
 """Tests of the list of settings: it has each field of the models, and says what the models hold."""
 
-import json
 import re
 import runpy
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from pairwright.flows.cli import app
 from pairwright.flows.list_settings import list_profiles, list_settings
 from pairwright.flows.load_profile import load_profile, profile_names
 from pairwright.schemas.config import Profile
@@ -65,13 +61,6 @@ def test_the_list_says_what_the_models_hold() -> None:
         list_settings("minin")
     assert [one["name"] for one in list_profiles()] == profile_names()
     assert all(one["about"] for one in list_profiles())
-
-
-def test_the_verbs_print_what_is_listed() -> None:
-    run = CliRunner().invoke(app, ["settings", "mining", "--profile", "laptop", "--json"])
-    assert json.loads(run.output) == [asdict(one) for one in list_settings("mining", profile="laptop")]
-    assert "mining.gamma" in CliRunner().invoke(app, ["settings", "mining.gamma"]).output
-    assert json.loads(CliRunner().invoke(app, ["profiles", "--json"]).output)[0]["name"] == "containers"
 
 
 @pytest.mark.parametrize("script", ["write_pages.py", "write_reference.py"])

@@ -1,8 +1,5 @@
 """The whole line against a real vLLM: rendered scenes, described by models of random weights, up to preferences."""
 
-import re
-import urllib.request
-
 import pytest
 
 import pairwright as pw
@@ -11,13 +8,6 @@ from tests.flows.conftest import SMALL, WIDE
 
 pytestmark = pytest.mark.live
 TABLES = ("captions", "described", "differences", "comparisons", "sampled", "preferences")
-
-
-def finished(server) -> int:
-    """Return how many requests a server has answered to the end."""
-    with urllib.request.urlopen(f"{server.address}/metrics") as answer:
-        text = answer.read().decode()
-    return sum(int(float(n)) for n in re.findall(r"^vllm:request_success_total\{.*\} (\S+)$", text, re.MULTILINE))
 
 
 def settings_of(qwen_server, mixtral_server) -> list[str]:
@@ -56,13 +46,3 @@ def test_every_row_is_accounted_for_and_keeps_what_was_asked(built, qwen_server,
             assert {asked.model for asked in row.served} == {server.model}
             assert row.served[-1].finish_reason == "stop"
             assert all(asked.prompt_tokens > 0 and asked.completion_tokens > 0 for asked in row.served)
-
-
-def test_a_second_build_asks_no_more_than_what_is_served(built, qwen_server, mixtral_server) -> None:
-    out, report, settings = built
-    before = finished(qwen_server), finished(mixtral_server)
-    again = build_here(out, settings=settings)
-    assert again.counts == report.counts
-    assert again.snapshot.number == report.snapshot.number
-    probes = finished(qwen_server) - before[0], finished(mixtral_server) - before[1]
-    assert probes == (2, 1)  # whether it holds to a grammar, and sees images

@@ -84,16 +84,15 @@ def test_a_wrong_setting_is_quoted(settings: list[str]) -> None:
         load_profile("scenes", settings)
 
 
-@pytest.mark.parametrize("value", ["sk-SECRET-991", "secret key", "lower_case", "block:", 7])
+@pytest.mark.parametrize("value", ["sk-SECRET-991", "secret key", "lower_case", "block:mine", 7])
 def test_a_key_itself_is_refused_and_never_repeated(value) -> None:
     with pytest.raises(ConfigError, match=r"models\.chat\.key: ") as caught:
         load_profile("scenes", [f"models.chat.key={value}"])
-    assert str(value) not in str(caught.value).replace("block:NAME", "")
+    assert str(value) not in str(caught.value)
 
 
-def test_a_key_is_named_by_its_variable_or_block_and_nothing_is_no_text() -> None:
+def test_a_key_is_named_by_its_variable_and_nothing_is_no_text() -> None:
     assert load_profile("scenes", ["models.chat.key=OPENAI_API_KEY"]).models["chat"].key == "OPENAI_API_KEY"
-    assert load_profile("scenes", ["models.chat.key=block:my-server"]).models["chat"].key == "block:my-server"
     assert load_profile("gpu", ["models.chat.model="]).models["chat"].model == ""
     with pytest.raises(ConfigError, match=r"--set mining\.gamma=: mining\.gamma: "):
         load_profile("gpu", ["mining.gamma="])
@@ -101,7 +100,7 @@ def test_a_key_is_named_by_its_variable_or_block_and_nothing_is_no_text() -> Non
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: " + "[" * 100_000, "nested too deep"), ("mining: {k: 1}\nmining: {k: 2}", "mining is set twice")],
+    [("a: " + "[" * 5_000, "nested too deep"), ("mining: {k: 1}\nmining: {k: 2}", "mining is set twice")],
 )
 def test_yaml_that_python_or_a_reader_would_stumble_over_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "own.yaml"

@@ -1,18 +1,17 @@
 """What a run starts from: a model by name, a stand-in, another run's; and what it goes on with after a stop."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pairwright.flows.make_train_config import Start, find_run, find_start, make_config
+from pairwright.flows.make_train_config import find_run, find_start, make_config
 from pairwright.flows.prepare_training import namc_defaults
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import OptimiserConfig, TrainConfig
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.find_model import Found, find_model
 from pairwright.tasks.training.runs import Run
 
 
@@ -35,10 +34,10 @@ def run_of(dataset: Folder, name: str = "new") -> Run:
     return Run(Path(dataset.path(f"runs/{name}")))
 
 
-def begun(dataset: Folder, start: Start, name: str = "new") -> Run:
+def begun(dataset: Folder, start: tuple[Found, TrainConfig], name: str = "new") -> Run:
     """Return a run that has begun from a start."""
-    run = run_of(dataset, name)
-    run.begin(start.config, {"start": start.describe()}, [])
+    run, (found, config) = run_of(dataset, name), start
+    run.begin(config, {"start": {"folder": str(found.folder), "revision": found.revision}}, [])
     return run
 
 
@@ -55,10 +54,10 @@ def test_a_run_writes_down_which_model_it_began_with(
 ) -> None:
     monkeypatch.chdir(model.parent)
     start = find_start(dataset, settings(name="./qwen"), run_of(dataset))
-    assert start.found.folder == model
-    assert (start.config.model.name, start.config.model.revision) == (str(model), find_model(str(model)).revision)
+    assert start[0].folder == model
+    assert (start[1].model.name, start[1].model.revision) == (str(model), find_model(str(model)).revision)
     again = find_start(dataset, settings(name="./qwen"), begun(dataset, start))
-    assert again.config == start.config
+    assert again[1] == start[1]
 
 
 def test_a_run_does_not_go_on_with_a_model_that_has_changed(dataset: Folder, model: Path) -> None:
@@ -66,12 +65,6 @@ def test_a_run_does_not_go_on_with_a_model_that_has_changed(dataset: Folder, mod
     (model / "chat_template.jinja").write_text("{{ messages }}")
     with pytest.raises(ModelError, match="--name"):
         find_start(dataset, settings(name=str(model)), run)
-
-
-def test_a_run_does_not_go_on_with_another_model_of_the_hub(dataset: Folder, model: Path) -> None:
-    run = begun(dataset, find_start(dataset, settings(name=str(model)), run_of(dataset)))
-    with pytest.raises(ConfigError, match=rf"began with the model {model}, not owner/name: give another --name"):
-        find_start(dataset, settings(name="owner/name"), run)
 
 
 def test_a_run_goes_on_with_its_commit_when_the_hub_has_moved_on(
@@ -85,23 +78,23 @@ def test_a_run_goes_on_with_its_commit_when_the_hub_has_moved_on(
         shutil.copytree(qwen, place / "snapshots" / commit)
         (place / "refs" / "main").write_text(commit)
         start = find_start(dataset, settings(name="owner/name"), run)
-        assert (start.config.model.name, start.config.model.revision) == ("owner/name", "a" * 40)
+        assert (start[1].model.name, start[1].model.revision) == ("owner/name", "a" * 40)
         if not run.config():
             begun(dataset, start)
     fresh = find_start(dataset, settings(name="owner/name"), run_of(dataset, "other"))
-    assert fresh.config.model.revision == "b" * 40
+    assert fresh[1].model.revision == "b" * 40
 
 
 def test_another_runs_model_is_what_is_trained_and_compared_with(dataset: Folder, model: Path) -> None:
     sft = finished(dataset, model, "sft")
     for name in ("sft", str(sft.folder)):
         start = find_start(dataset, settings(start=name), run_of(dataset))
-        assert start.found.folder == sft.model
-        assert start.config.model.name == str(model)
-        assert start.config.model.revision == find_model(str(model)).revision != start.found.revision
-    assert find_start(dataset, settings(start="sft", name=str(model)), run_of(dataset)).found.folder == sft.model
+        assert start[0].folder == sft.model
+        assert start[1].model.name == str(model)
+        assert start[1].model.revision == find_model(str(model)).revision != start[0].revision
+    assert find_start(dataset, settings(start="sft", name=str(model)), run_of(dataset))[0].folder == sft.model
     elsewhere = Folder(dataset.path("elsewhere"))
-    assert find_start(elsewhere, settings(start=str(sft.folder)), run_of(elsewhere)).found.folder == sft.model
+    assert find_start(elsewhere, settings(start=str(sft.folder)), run_of(elsewhere))[0].folder == sft.model
 
 
 def test_runs_that_cannot_be_started_from(dataset: Folder, model: Path) -> None:
@@ -129,12 +122,12 @@ def test_the_stand_in_learns_its_tokens_from_the_dataset_and_stays(rendered: Pat
     out = Path(shutil.copytree(rendered, tmp_path / "demo"))
     dataset = Folder(str(out))
     start = find_start(dataset, settings(), run_of(dataset))
-    assert start.found.folder.parent == out / "models"
-    assert start.config.model.name == "tiny"
-    assert start.config.model.revision == start.found.revision
+    assert start[0].folder.parent == out / "models"
+    assert start[1].model.name == "tiny"
+    assert start[1].model.revision == start[0].revision
     run = begun(dataset, start)
-    assert find_start(dataset, settings(), run).found == start.found
-    (start.found.folder / "chat_template.json").write_text("{}")
+    assert find_start(dataset, settings(), run)[0] == start[0]
+    (start[0].folder / "chat_template.json").write_text("{}")
     with pytest.raises(ModelError, match="--name"):
         find_start(dataset, settings(), run)
 
@@ -143,7 +136,7 @@ def test_the_defaults_are_those_of_the_model_that_is_started_from(dataset: Folde
     """Stand-ins are trained in full at high rates, which would ruin a model that has learnt something."""
     finished(dataset, model, "sft")
     start = find_start(dataset, settings(name=str(model)), run_of(dataset))
-    stand_in = begun(dataset, replace(start, config=settings()))
+    stand_in = begun(dataset, (start[0], settings()))
     shutil.copytree(model, stand_in.model)
     own, small = (make_config("dpo", [], start=name, dataset=dataset.url) for name in ("sft", "new"))
     assert (own.model.tuning, own.optimiser) == ("lora", OptimiserConfig())

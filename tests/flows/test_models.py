@@ -10,20 +10,14 @@ from huggingface_hub import constants
 
 from pairwright.flows.find_models import pin_served, run_served, servers_of
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.run_build import Request, make_request, record_of, resume_request
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.captioning import describe_differences
-from pairwright.tasks.serving import memory
-from pairwright.tasks.store.dataset import write_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.stage import Planned
 from tests.fixtures import stand_in_vllm
-from tests.fixtures.chat_server import chat_server
 from tests.fixtures.checkpoints import write_dinov2_folder
 from tests.fixtures.command import run, words_of
 from tests.fixtures.photographs import write_photographs
-
-PUBLISHED = Path(__file__).parents[1] / "fixtures" / "published"
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +68,6 @@ def test_a_missing_server_ends_with_two_before_anything_is_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_gpu_profile_is_the_papers() -> None:
-    profile = load_profile("gpu")
-    assert (profile.embedding.clip.model, profile.embedding.clip.pretrained) == ("ViT-L-14-quickgelu", "openai")
-    assert profile.embedding.dinov2.model == "facebook/dinov2-large"
-    assert (profile.mining.weights, profile.mining.min_best_similarity) == ((0.4, 0.6), 0.80)
-    assert (profile.mining.min_similarity, profile.mining.max_similarity) == (0.78, 0.95)
-    assert profile.tagging.taggers == ("nouns", "ram")
-    assert profile.detection.detector == "grounding-dino"
-    assert profile.detection.model == "IDEA-Research/grounding-dino-base"
-    assert (profile.segmentation.segmenter, profile.segmentation.model) == ("sam", "vit_h")
-    assert (profile.removals.inpainter, 2 * profile.removals.dilate_pixels + 1) == ("lama", 15)
-    assert profile.rejections.scorer == "clip"
-
-
 def test_weights_that_changed_are_not_mixed_with_the_old_ones(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,17 +85,6 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
     assert len(list((tmp_path / "out" / "tables" / "embeddings").iterdir())) == 2
 
 
-def test_what_checks_or_samples_the_writer_asks_the_model_that_writes():
-    settings = ["differences.writer=served", "controls.enabled=true", "sampled_texts.enabled=true"]
-    with chat_server(str, models=("general",)) as one, chat_server(str, models=("own",)) as other:
-        described = f"models.own={{endpoint: '{other.url}', structured_output: 'none'}}"
-        for name, own in (("general", []), ("own", [described, "differences.model=own"])):
-            given = [f"models.chat.endpoint={one.url}", "models.chat.structured_output='none'"]
-            found = pin_served(load_profile("scenes", [*settings, *given, *own]), "")
-            sections = map(found.section, ("differences", "controls", "sampled_texts"))
-            assert {section.model_dump()["chat"]["model"] for section in sections} == {name}
-
-
 def launched(command: str, model: str) -> list[str]:
     """Return settings by which a build starts a server of a model of its own."""
     described = f"models.own={{model: '{model}', launch: {{enabled: true, command: {command}}}}}"
@@ -131,23 +100,3 @@ def test_a_server_that_cannot_be_started_names_its_model(tmp_path: Path) -> None
         pytest.raises(ConfigError, match=r"^models\.own\.launch\.command: "),
     ):
         list(run_served(lambda *_: iter(()), servers, profile, "", planned, [None]))
-
-
-def test_a_resumed_build_compares_its_models_with_the_gpus_that_are_here_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    published = json.loads((PUBLISHED / "qwen2-vl-7b.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(published["config"]))
-    index = {"metadata": {"total_size": published["total_size"]}, "weight_map": {}}
-    (tmp_path / memory.INDEX).write_text(json.dumps(index))
-    vllm = json.dumps([sys.executable, str(stand_in_vllm.__file__)])
-    for mebibytes in (81_559, 16_380):
-        (tmp_path / "said").write_text(f"0, GPU-0, {mebibytes}\n")
-        monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
-        if mebibytes == 81_559:
-            words = {"profile": "scenes", "settings": launched(vllm, str(tmp_path)), "limit": None, "until": ""}
-            request: Request = make_request(str(tmp_path / "out"), None, **words)
-            write_record(request.folder, record_of(request, ()))
-    with pytest.raises(ConfigError, match=r"^models\.own: .*needs 20\.1 GB of each of 1 GPU"):
-        resume_request(str(tmp_path / "out"), stage="", reason="")
-    assert resume_request(str(tmp_path / "out"), stage="images", reason="").only_stage == "images"

@@ -52,18 +52,3 @@ def test_captions_become_pairs(tmp_path: Path) -> None:
     again = build_through_mining(tmp_path / "out", source, *words)
     assert again == {**found, "shards": 0}
     assert sorted((tmp_path / "out/tables").rglob("part-*")) == parts
-
-
-def test_an_image_more_pairs_anew_but_only_its_captions_are_tagged(tmp_path: Path) -> None:
-    words = ("pairing=nouns", f"nouns.model={REAL}", "noun_pairs.levels=[1,2]")
-    source = write_source(tmp_path / "in", [1, 2, 3, 4])
-    build_through_mining(tmp_path / "grown", source, *words)
-    source = write_source(tmp_path / "in", [1, 2, 3, 4, 7])
-    grown = build_through_mining(tmp_path / "grown", source, *words)
-    shards = "run.rows_per_shard_of={images: 2, noun_pairs: 2, pairs: 2}"
-    whole = build_through_mining(tmp_path / "whole", source, *words, shards)
-    for table in ("nouns", "noun_pairs", "pairs"):
-        assert grown[table] == whole[table]
-    assert len(ok_rows(tmp_path / "grown", "nouns")) == 5
-    assert set(pairs(tmp_path / "whole")) <= set(pairs(tmp_path / "grown"))  # where those of before lie, too
-    assert any(7 in pair for pair in pairs(tmp_path / "whole"))

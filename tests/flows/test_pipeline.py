@@ -166,7 +166,7 @@ def test_a_table_is_the_same_however_far_a_build_goes(source: str) -> None:
     for name in profile_names():
         chosen = load_profile(name).model_copy(update={"source": source})
         whole, running = fingerprints(chosen), set(on(chosen))
-        for until in (*GROUPS, *TABLES):
+        for until in (*GROUPS, "embeddings", "described", "boxes"):
             found = Pipeline(chosen, until).plan()
             assert all(one.fingerprint == whole[one.stage.name] for one in found if one.stage.name in running)
 

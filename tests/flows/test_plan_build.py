@@ -12,7 +12,6 @@ from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.stages import TABLES
 from tests.fixtures.command import run
-from tests.flows.conftest import SMALL
 
 FIRST = ("images", "embeddings", "admitted", "neighbours", "similar_pairs", "pairs")
 """Those that are on up to mining."""
@@ -49,7 +48,6 @@ def test_a_trial_foresees_the_build_of_all_and_leaves_nothing(
     assert (plan["items"], plan["new_items"], plan["dataset"]) == (12, 12, "")
     found = stages(plan)
     assert tuple(found) == TABLES[: TABLES.index("captions")]
-    assert {name for name, stage in found.items() if stage["known_from"] == "trial"} == {*FIRST}
     assert {stage["rows"] for name, stage in found.items() if name not in FIRST} == {0}
     assert (found["images"]["inputs"], found["images"]["rows"]) == (12, 12)
     assert found["embeddings"]["rows"] == 36, "two descriptors and a hash for each image"
@@ -82,14 +80,12 @@ def test_of_a_dataset_only_what_is_owed_is_planned(
     more = planned(capsys, pictures, "--out", out)
     assert (more["items"], more["new_items"]) == (13, 1)
     images = stages(more)["images"]
-    assert (images["inputs"], images["rows"], images["known_from"], images["seconds"]) == (1, 1, "dataset", None)
+    assert (images["inputs"], images["rows"], images["seconds"]) == (1, None, None)
     assert more["total"]["seconds"] is None
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.*")} == files, "a plan writes nothing"
 
 
-def test_what_nobody_has_measured_or_the_budget_forbids_is_said(
-    pictures: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_nobody_has_measured_is_said(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
     served = "models.chat.endpoint=http://127.0.0.1:9/v1"
     assert run("plan", pictures, "--profile", "laptop", "--set", served) == 0
     printed = capsys.readouterr().out
@@ -99,9 +95,6 @@ def test_what_nobody_has_measured_or_the_budget_forbids_is_said(
     assert list(takewhile("Note:".__ne__, table[table.index("stage") + 1 :])) == [*on, "total"], "none that is off"
     assert f"{', '.join(FIRST)} and {len(on) - 6} more" in printed
     assert "`--trial 50`" in printed
-    words = ["--until", "sources", "--trial", "4", "--set", "run.workers=1", "--set", "run.budget.max_disk_gb=0.000001"]
-    assert run("plan", pictures, *words) == 0
-    assert "run.budget.max_disk_gb 1e-06 is not enough" in capsys.readouterr().out
 
 
 def test_what_descriptors_cannot_do_is_said_of_photographs(
@@ -118,14 +111,3 @@ def test_what_descriptors_cannot_do_is_said_of_photographs(
     assert said in capsys.readouterr().err
     assert run("report", out) == 0
     assert said in (out / "report" / "index.html").read_text()
-
-
-def test_scenes_are_tried_in_every_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [word for setting in [*SMALL, "scenes.worlds=6"] for word in ("--set", setting)]
-    plan = planned(capsys, *words, "--trial", 8)
-    found = stages(plan)
-    assert plan["items"] == 6
-    assert 12 <= found["images"]["rows"] <= 18
-    assert all(found[name]["rows"] is not None for name in FIRST)
-    on = {stage.name for stage in Pipeline(load_profile("scenes")).running}
-    assert {name for name, stage in found.items() if stage["known_from"]} <= on

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import pairwright as pw
 from pairwright.flows.cli import app
+from pairwright.flows.stages import BY_NAME
 from pairwright.schemas import plugins
 from pairwright.schemas.errors import ConfigError
 from tests.flows.conftest import SMALL, WIDE, build, with_images_of
@@ -76,8 +77,8 @@ def test_an_installed_package_adds_source_embedder_and_stage(installed, tmp_path
 def test_what_is_installed_is_listed(installed):
     assert "palette:COLOURS.txt" in run("sources")
     assert "lines\n" in run("formats")
-    tables = {one["name"]: one for one in json.loads(run("settings", "--tables", "--json"))}
-    assert (tables["brightness"]["reads"], tables["brightness"]["row"]) == (["images"], "BrightnessRow")
+    stage = BY_NAME["brightness"]
+    assert (list(stage.reads), stage.writes.__name__) == (["images"], "BrightnessRow")
     (setting,) = json.loads(run("settings", "stages.brightness", "--json"))
     assert (setting["name"], setting["default"]) == ("stages.brightness.min_brightness", 0.1)
 

@@ -1,28 +1,24 @@
-"""From a real dataset to a retriever that proposes, goes on after a reload, and mines a table."""
+"""From a real dataset to a retriever that proposes and goes on after a reload."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from pairwright.flows.prepare_training import choose_text_vectors, mine_table, prepare_retriever
+from pairwright.flows.prepare_training import choose_text_vectors, prepare_retriever
 from pairwright.flows.version import open_present, open_version
-from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plain_text import plain_text
-from pairwright.schemas.rows import DifferenceRow, ImageRow, PreferenceRow
+from pairwright.schemas.rows import DifferenceRow, PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import read_live
+from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
-from pairwright.tasks.training.losses import TEXTS, needs_of
-from pairwright.tasks.training.retriever.adversary import NETWORK, PAGE, open_adversary
-from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, WRONG, open_material
+from pairwright.tasks.training.losses import needs_of
+from pairwright.tasks.training.retriever.adversary import open_adversary
+from pairwright.tasks.training.retriever.material import open_material
 
 CONFIG = TrainConfig.model_validate(
     {"objective": "adpo", "adpo": {"projection_dim": 16, "candidates": 8, "samples": 2, "warmup_steps": 20}}
@@ -37,7 +33,7 @@ def folder(dataset: Path) -> Folder:
 def rows_of(folder: Folder, table: str, kind: type) -> list:
     with open_present(folder).settled() as (build, stages):
         planned = next(one for one, _ in stages if one.stage.name == table)
-        return list(read_live(build, planned, kind, without=("image", "images", "rejected_images")))
+        return find_live(build, planned, kind, without=("image", "images", "rejected_images"))
 
 
 @pytest.fixture(scope="module")
@@ -75,19 +71,6 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
         assert entry.no_change == differences[row.subject].no_change
     train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"} - held
     assert {plain_text(text) for text in material.pool.texts} == train
-    material = open_material(run / "retriever")
-    assert material.truth is not None
-    images = {row.key: row for row in rows_of(folder, "images", ImageRow)}
-    claims = {row.chosen: CLAIMS.validate_json(row.claims) for row in rows_of(folder, "preferences", PreferenceRow)}
-    ids = np.arange(len(material.pool.texts))
-    everything = np.broadcast_to(ids, (len(material.entries), len(ids)))
-    found = material.truth.of(np.arange(len(material.entries)), everything)
-    assert (found != UNKNOWN).all()
-    for place, entry in enumerate(material.entries):
-        graphs = tuple(images[key].graph for key in entry.images)
-        assert [bool(one) for one in found[place] == TRUE] == [
-            all_hold(claims[text], graphs) for text in material.pool.texts
-        ]
 
 
 def batches(keys: list[str]) -> Iterator[list[str]]:
@@ -103,93 +86,6 @@ def work(adversary, some: list[list[str]]) -> list:
         rewards = torch.tensor([[len(one.ids) % 7 / 10 for one in own] or [torch.nan] * 2 for own in answers])
         seen.append((answers, adversary.learn(rewards, step=step % 2 == 1)))
     return seen
-
-
-def test_it_goes_on_as_if_it_had_not_been_stopped(run: Path, folder: Folder, tmp_path: Path) -> None:
-    keys = [entry.key for entry in open_material(run / "retriever").entries]
-    some = list(batches(keys))
-    whole, first = opened(run, folder), opened(run, folder)
-    expected = work(whole, some)
-    found = work(first, some[:4])
-    first.save(tmp_path)
-    second = opened(run, folder)
-    second.load(tmp_path)
-    found += work(second, some[4:])
-    assert found == expected
-    for name, weight in whole.retriever.encoder.network.state_dict().items():
-        assert torch.equal(weight, second.retriever.encoder.network.state_dict()[name])
-    answers, said = expected[-1]
-    assert {answer.column for own in answers for answer in own} == {TEXTS, TEXTS + 1}
-    assert all(tokenize(text) for text in whole.retriever.pool.texts)
-    wanted = ("entropy", "entropy share", "effective", "candidates", "tau", "scale", "reward", "loss", "true share")
-    assert {f"retriever/{name}" for name in wanted} <= said.keys()
-
-
-@pytest.fixture(scope="module")
-def trained(run: Path, folder: Folder) -> Path:
-    adversary = opened(run, folder)
-    keys = [entry.key for entry in open_material(run / "retriever").entries]
-    work(adversary, list(batches(keys)))
-    adversary.publish(run / "retriever")
-    assert (run / "retriever" / PAGE).exists()
-    return run / "retriever" / NETWORK
-
-
-def mined_rows(folder: Folder, beside: list) -> dict[str, PreferenceRow]:
-    with open_version(folder).settled(beside) as (build, _):
-        return {row.subject: row for row in read_live(build, beside[-1], PreferenceRow, without=())}
-
-
-def test_mined_negatives_are_of_the_pool_and_not_true(run: Path, folder: Folder, trained: Path) -> None:
-    beside = mine_table(open_version(folder), trained)
-    mined, material = mined_rows(folder, beside), open_material(run / "retriever")
-    before, checked = {row.subject: row for row in rows_of(folder, "preferences", PreferenceRow)}, 0
-    assert material.truth is not None
-    assert mined.keys() == before.keys()
-    for pair, row in mined.items():
-        old = before[pair]
-        assert (row.rejected_maker, row.chosen, row.split) == ("mined", old.chosen, old.split)
-        assert len(row.images) == len(row.image_keys)
-        assert all(row.images)
-        if plain_text(old.rejected) != plain_text(row.rejected):
-            assert row.negatives[0].text == old.rejected
-            assert row.negatives[0].maker == old.rejected_maker
-        assert all(plain_text(one.text) != plain_text(row.rejected) for one in row.negatives)
-        if old.key in material.places:
-            place, number = np.array([material.places[old.key]]), np.array([[material.pool.texts.index(row.rejected)]])
-            assert not material.pool.excluded(place, number).any()
-            assert material.truth.of(place, number)[0, 0] == WRONG
-            assert "unchecked" not in row.rejected_note
-            checked += 1
-    assert checked > 3
-    assert mine_table(open_version(folder), trained)[-1] == beside[-1]
-
-
-def test_another_retriever_s_table_is_another(folder: Folder, trained: Path, tmp_path: Path) -> None:
-    beside = mine_table(open_version(folder), trained)
-    moved = Path(shutil.copy(trained, tmp_path / "copy.safetensors"))
-    assert mine_table(open_version(folder), moved)[-1].table == beside[-1].table, "the hash counts, not the place"
-    with pytest.raises(ModelError, match=r"mined\.retriever"):
-        mine_table(open_version(folder), tmp_path / "none")
-
-
-def test_clip4idc_is_told_which_weights_and_sees_the_frozen_images(run: Path, folder: Folder, tmp_path: Path) -> None:
-    from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
-
-    clip = ClipConfig(checkpoint=str(write_clip_folder(tmp_path / "clip", architecture=READING_CLIP)))
-    frozen = tmp_path / "retriever"
-    shutil.copytree(run / "retriever", frozen)
-    (frozen / "clip.json").write_text(clip.model_dump_json())
-    config = CONFIG.model_copy(
-        update={"adpo": CONFIG.adpo.model_copy(update={"encoder": "clip4idc", "warmup_steps": 0, "candidates": 3})}
-    )
-    adversary = open_adversary(frozen, config, rows=run / FILE, dataset=folder, tokenize=tokenize)
-    keys = [entry.key for entry in open_material(frozen).entries][:3]
-    seen = work(adversary, [keys])
-    assert seen[0][1]["retriever/entropy"] >= 0
-    adversary.publish(tmp_path)
-    with pytest.raises(ModelError, match="clip4idc"):
-        mine_table(open_version(folder), tmp_path / NETWORK)
 
 
 def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:

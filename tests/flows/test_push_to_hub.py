@@ -3,11 +3,6 @@
 import hashlib
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +11,7 @@ import huggingface_hub
 import pytest
 
 from tests.fixtures.command import run, words_of
-from tests.fixtures.file_server import Fault, use_as_hub
+from tests.fixtures.file_server import use_as_hub
 from tests.fixtures.hub_server import LARGE, READER, TOKEN, Repository, serving_hub
 
 NAME = "owner/pairs"
@@ -93,14 +88,6 @@ def test_pushed_again_only_what_changed_goes_out(hub, push, tmp_path):
     assert hub.repositories[NAME].files == now | {"LICENSE": b"by hand"}
 
 
-def test_cut_and_broken_answers_are_survived(hub, push, tmp_path):
-    hub.next_answers = [Fault(cut=1_000), Fault(status=500), Fault(cut=0)]
-    assert push()[0] == 0
-    assert hub.repositories[NAME].files == files_of(tmp_path / "out")
-    assert hub.received == once(files_of(tmp_path / "out"))
-    assert hub.begun.total() == hub.received.total() + 3
-
-
 def test_a_hub_that_goes_away_is_gone_on_with(hub, push, tmp_path, monkeypatch):
     answers, put = [], hub._put
 
@@ -121,27 +108,6 @@ def test_a_hub_that_goes_away_is_gone_on_with(hub, push, tmp_path, monkeypatch):
     assert set(hub.received.values()) == {1}
     hub.dead = True
     assert push()[0] == 1
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_the_same_command_goes_on(hub, push, rendered, tmp_path):
-    stall = threading.Event()
-    hub.next_answers = [Fault(), Fault(), *[Fault(cut=10, stall=stall) for _ in range(5)]]
-    words = [rendered, "--format", "llamafactory", "--to", tmp_path / "out", "--push-to-hub", NAME]
-    command = [sys.executable, "-m", "pairwright", "export", *map(str, words)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 120
-        while hub.begun.total() < 7 or hub.received.total() < 2:
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    stall.set()
-    before = Counter(hub.received)
-    assert before.total() == 2
-    assert push("--format", "llamafactory")[0] == 0
-    assert hub.repositories[NAME].files == files_of(tmp_path / "out")
-    assert set(hub.received.values()) == {1}
 
 
 def test_a_branch_of_its_own(hub, push, tmp_path):

@@ -12,7 +12,6 @@ from pairwright.flows.progress import LineWatcher
 from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
 from pairwright.flows.run_build import Request, Work
 from pairwright.flows.version import open_present
-from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
@@ -72,19 +71,6 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
     assert report.is_complete
     assert report.snapshot.number == 2
     assert refilter(dataset, TIGHTER).gained == refilter(dataset, TIGHTER).lost == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ([], "--set mining"),
-        (["search.k=9"], r"mining\.\*"),
-        (["mining.min_similarity=2"], "mining.min_similarity"),
-    ],
-)
-def test_wrong_settings_are_refused(dataset: Folder, settings: list[str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        refilter(dataset, settings)
 
 
 def test_pairs_that_come_are_named(dataset: Folder) -> None:

@@ -1,9 +1,6 @@
 """Exports, trainings and evaluations as flow runs of a real Prefect server: states, tags, logs and tables."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +12,6 @@ from tests.fixtures.command import words_of
 from tests.fixtures.prefect_server import PrefectServer
 from tests.flows.test_train_model import FAST, write_dataset
 
-CAPTIONS = """
-import sys
-from pairwright.flows.run_in_prefect import evaluate_captions
-evaluate_captions(sys.argv[1], sys.argv[2], metrics=["bleu", "cider-d"])
-"""
 MODEL = """
 import sys
 from pairwright.flows.run_in_prefect import evaluate_model
@@ -30,32 +22,6 @@ import sys
 from pairwright.flows.run_in_prefect import export_dataset
 export_dataset(sys.argv[1], sys.argv[2], form="trl")
 """
-
-
-def write_captions(folder: Path) -> list[Path]:
-    texts = [{"id": str(number), "text": f"a {word} cup is gone"} for number, word in enumerate(["red", "blue"])]
-    paths = [folder / name for name in ("predictions.jsonl", "references.jsonl")]
-    for path in paths:
-        path.write_text("".join(json.dumps(text) + "\n" for text in texts))
-    return paths
-
-
-@pytest.mark.slow
-def test_scores_of_captions_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    paths = write_captions(tmp_path)
-    done = prefect.run("python", "-c", CAPTIONS, *paths)
-    assert done.returncode == 0, done.stderr
-    (run,) = prefect.flow_runs(f"evaluate-{paths[0]}")
-    assert (run["state_type"], run["tags"]) == ("COMPLETED", ["coco"])
-    assert "BLEU-4 100.0" in run["state"]["message"]
-    (artifact,) = prefect.ask("artifacts", artifacts={"flow_run_id": {"any_": [run["id"]]}})
-    assert "2 items, 2 references; protocol coco" in artifact["description"]
-    scores = {row["name"]: row["value"] for row in json.loads(artifact["data"])}
-    assert abs(scores["BLEU-1"] - 1) < 1e-9
-    asked = CAPTIONS.replace('"cider-d"', '"spice"')  # CoreNLP's files are fetched by nobody unasked
-    prefect.run("python", "-c", asked, *paths, PATH="")
-    _, skipped = prefect.flow_runs(f"evaluate-{paths[0]}")
-    assert (skipped["state_type"], "spice " in skipped["state"]["message"]) == ("FAILED", True)
 
 
 @pytest.mark.slow
@@ -105,14 +71,3 @@ def test_a_training_shows_up_in_prefect(prefect: PrefectServer, qwen: Path, tmp_
     assert wrong.returncode == 2
     assert "error: " in wrong.stderr
     assert "dpo.beta was 0.1, is 0.7" in wrong.stderr
-
-
-def test_without_a_server_nothing_of_prefect_is_loaded() -> None:
-    code = (
-        "import sys, pairwright.flows.run_build, pairwright.flows.train_model, pairwright.flows.show_training\n"
-        "import pairwright.flows.run_build, pairwright.tasks.training.train_model\n"
-        "print([name for name in sys.modules if name.split('.')[0] == 'prefect'])"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[]"

@@ -2,20 +2,14 @@
 
 import hashlib
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
-import time
-from collections import Counter
 
 import pytest
 
 import pairwright as pw
 from tests.fixtures.builds import build_here
-from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
+from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Status, chat_server
 from tests.flows.conftest import WIDE
 from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
@@ -139,26 +133,6 @@ def telling(gone: threading.Event):
     return answer
 
 
-@pytest.mark.slow
-def test_a_server_that_comes_back_in_time_costs_nothing(out, clean) -> None:
-    rows, *_ = clean
-    gone = threading.Event()
-    with chat_server(telling(gone)) as server:
-
-        def restart() -> None:
-            gone.wait()
-            server.stop()
-            time.sleep(1)
-            server.start()
-
-        thread = threading.Thread(target=restart)
-        thread.start()
-        report = build(out, server)
-        thread.join()
-    assert report.is_complete
-    assert rows_of(out) == rows
-
-
 def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(out, clean) -> None:
     rows, *_ = clean
     gone = threading.Event()
@@ -194,43 +168,3 @@ def test_pairs_wait_for_captions_that_could_not_be_asked_for(out, clean) -> None
         assert build(out, server, "models.chat.patience_seconds=1").is_complete
         assert sorted(names_of(server)) == sorted(asked)
     assert rows_of(out) == rows
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_a_killed_build_asks_no_finished_question_again(out, clean) -> None:
-    rows, _, asked = clean
-    kills = [10, 35, 55]
-    sent: Counter[str] = Counter()
-    reached = threading.Event()
-
-    def answer(one: Asked):
-        name = name_of(one)
-        if kind_of(one) == "probe":
-            return sound(one)
-        if sum(sent.values()) >= kills[0]:
-            reached.set()
-            return Hang()  # killed while these are under way: they are not finished
-        sent[name] += 1
-        return Reply(sound(one), after=0.01)
-
-    with chat_server(answer) as server:
-        words = [*SETTINGS, f"models.chat.endpoint={server.url}", "models.chat.timeout_seconds=60"]
-        command = [sys.executable, "-c", "from pairwright.flows.cli import main; main()", "build", "--out", str(out)]
-        command += [part for word in words for part in ("--set", word)]
-        while kills:
-            reached.clear()
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ)
-            assert reached.wait(120)
-            time.sleep(0.3)  # what was answered before is on its way
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            kills.pop(0)
-        done = len(sent)
-        kills.append(10**9)
-        report = build(out, server)
-    assert report.is_complete
-    assert rows_of(out) == rows
-    assert set(sent) == set(asked)
-    assert max(sent.values()) == 1, [n for n in sent.values() if n > 1]
-    assert done == 55

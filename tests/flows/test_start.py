@@ -48,21 +48,17 @@ def test_what_is_refused_or_explained_loads_no_store(words: list[str], code: int
     assert loaded_by(RUN.format(words=words, names=f"{HEAVY} {STORE}")) == [str(code), ""]
 
 
-@pytest.mark.parametrize("options", [[], ["--json"], ["--verify"]], ids=" ".join)
+@pytest.mark.parametrize("options", [["--json"], ["--verify"]], ids=" ".join)
 def test_status_loads_nothing_heavy(mined: Path, options: list[str]) -> None:
     heavy = HEAVY.removeprefix("pandas ") if "--verify" in options else HEAVY  # DuckDB 1.5 loads it to read Arrow
     assert loaded_by(RUN.format(words=["status", str(mined), *options], names=heavy))[-1] == ""
 
 
-@pytest.mark.parametrize("words", [["--help"], ["status"], ["build", "--out", "demo", "--set", "mining.nope=1"]])
+@pytest.mark.parametrize("words", [["status"], ["build", "--out", "demo", "--set", "mining.nope=1"]])
 def test_plugins_are_not_looked_for_before_one_is_named(words: list[str], mined: Path) -> None:
     refuse = "import importlib.metadata as m\nm.entry_points = lambda group: [] if group == 'pydantic' else 1 / 0\n"
     said = loaded_by(refuse + RUN.format(words=[*words, *([str(mined)] if words == ["status"] else [])], names=""))
     assert said[0] == ("2" if "--set" in words else "0")
-
-
-def test_the_heavy_are_seen_where_they_are_loaded() -> None:
-    assert "pandas" in loaded_by("import pandas\n" + RUN.format(words=["--version"], names=HEAVY))[-1]
 
 
 def test_a_build_without_faiss_ends_with_one_line(tmp_path: Path) -> None:
@@ -106,13 +102,14 @@ def hears_interrupts() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hears_interrupts")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc for when signals are heard")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("words", [["status", "DIR"], ["plan", "--profile", "laptop"]])
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGINT, ["status", "DIR"]), (signal.SIGTERM, ["plan", "--profile", "laptop"])]
+)
 def test_a_signal_while_starting_ends_with_one_line(number: signal.Signals, words: list[str], tmp_path: Path) -> None:
     (tmp_path / "build.json").write_bytes(b"{}")
     command = [sys.executable, "-m", "pairwright", *(str(tmp_path) if word == "DIR" else word for word in words)]
     ended = 0
-    for after_s in (0, 0.02, 0.1, 0.25, 0.5):
+    for after_s in (0, 0.1, 0.4):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         caught = Path(f"/proc/{process.pid}/status")
         while not int(caught.read_text().partition("SigCgt:")[2].split()[0], 16) & 1 << signal.SIGTERM - 1:

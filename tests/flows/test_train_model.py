@@ -233,15 +233,11 @@ def test_what_is_refused_leaves_nothing(trainer: Trainer, monkeypatch: pytest.Mo
         ({"optimiser__learning_rat": 1}, "learning_rate"),
         ({"optimiser__max_steps": "[1"}, "optimiser.max_steps=[1"),
         ({"objective": "cheese"}, "objective: "),
-        ({"output__report_to": "[tensorboard]"}, "python -m pip install tensorboard"),
         ({"data__split": "nowhere"}, "split 'nowhere'"),
         ({"model__name": "nowhere/nothing"}, "model.name: nowhere/nothing"),
     ],
 )
-def test_wrong_settings(settings: dict[str, Any], message: str, trainer: Trainer, monkeypatch: Any) -> None:
-    from pairwright.tasks.training import train_model
-
-    monkeypatch.setattr(train_model.importlib.util, "find_spec", lambda name: None if name == "tensorboard" else 1)
+def test_wrong_settings(settings: dict[str, Any], message: str, trainer: Trainer) -> None:
     settings = dict(settings)
     if "model__name" in settings:
         trainer.model = settings.pop("model__name")
@@ -304,24 +300,12 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
 
 def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are about one image each: it says so before models look at the images, and leaves no run."""
-    monkeypatch.setattr("pairwright.flows.train_model.pin_models", lambda config, *_, **__: config)
+    monkeypatch.setattr("pairwright.flows.prepare_training.pin_models", lambda config, *_, **__: config)
     for size in ("small", "paper"):
         assert run("train", trainer.dataset, "--objective", "namc", "--size", size, "--name", trainer.name) == 2
         said = f"not about two images ({ROWS})"
         assert said in trainer.capsys.readouterr().err
         assert not (trainer.run.folder / "config.yaml").exists()
-
-
-def test_a_part_that_is_gone(trainer: Trainer, qwen: Path, tmp_path: Path) -> None:
-    out = write_dataset(tmp_path / "lost")
-    lost = Trainer(out, qwen, "lost", trainer.capsys)
-    with pytest.raises(KeyboardInterrupt):
-        train(str(out), _config(lost.words(output__save_steps=1)), name="lost", watcher=interrupt(2))
-    (part, *_) = (out / "tables/preferences").rglob("part-*.parquet")
-    part.unlink()
-    code, _, err = lost(output__save_steps=1)
-    assert code == 1
-    assert f"{part}: " in err
 
 
 @pytest.mark.slow

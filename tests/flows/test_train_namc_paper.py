@@ -135,7 +135,7 @@ def test_a_missing_model_is_named(dataset: Path, models: list[str], monkeypatch:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for lacks, said in (
         ("namc.clip.checkpoint=", r"namc\.clip\.pretrained|namc\.clip\.model"),
-        ("namc.cnn.checkpoint=", r"namc\.cnn\.model: resnet18: "),
+        ("namc.cnn.checkpoint=", r"namc\.cnn.*timm/resnet18"),
         ("namc.vqgan.checkpoint=", r"namc\.vqgan\.checkpoint: .*vqgan_imagenet_f16_1024"),
         ("namc.vocabulary.checkpoint=/nowhere", r"namc\.vocabulary\.checkpoint: /nowhere"),
     ):

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,8 @@ from safetensors.torch import load_file
 
 from pairwright.tasks.store.manifest import MANIFEST, read_manifest
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.command import words_of
-from tests.fixtures.in_ranks import run_in_ranks
-from tests.fixtures.preferences_to_train import preference
-from tests.fixtures.runs_to_train import compare, curve, settings, write_run
+from tests.fixtures.runs_to_train import compare, curve
 from tests.fixtures.shard_on_cpu import FSDP
 from tests.flows.test_train_model import FAST, write_dataset
 
@@ -92,14 +88,6 @@ def test_all_weights(dataset: Path, qwen: Path) -> None:
     assert any((found[name] != published[name]).any() for name in found)
 
 
-def test_checkpoints_in_one_piece(dataset: Path, qwen: Path) -> None:
-    whole = {"FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}
-    run = start(dataset, qwen, "whole", ranks=2, settings=FULL, **whole)
-    assert (run.checkpoint(4) / "pytorch_model_fsdp.bin").is_file()
-    stopped = start(dataset, qwen, go_on_from_the_second_step(dataset, run), ranks=2, settings=FULL, **whole)
-    assert (stopped.model / "model.safetensors").read_bytes() == (run.model / "model.safetensors").read_bytes()
-
-
 @pytest.mark.parametrize("settings", [{}, FULL], ids=["lora", "full"])
 def test_adpo(settings: dict[str, Any], dataset: Path, qwen: Path) -> None:
     """The retriever is the same on all ranks; with all weights trained, the reference is a copy on each."""
@@ -109,17 +97,3 @@ def test_adpo(settings: dict[str, Any], dataset: Path, qwen: Path) -> None:
     alone = start(dataset, qwen, f"{name}-alone", ranks=1, objective="adpo", settings=given)
     for metric in ("loss", "grad_norm"):
         assert curve(sharded, metric)[:2] == pytest.approx(curve(alone, metric)[:2], rel=1e-3)
-
-
-def test_rows_without_images(qwen: Path, tmp_path: Path) -> None:
-    """Of two ranks one runs no vision tower, which is trained: its weights' gradients are those of the other."""
-    rows = [replace(preference(number, images=number % 2), split="train") for number in range(6)]
-    given = {"tuning": "full", "train_vision": True}
-    sharded, alone = (
-        write_run(tmp_path / name, settings("sft", qwen, model=given, optimiser=optimiser), rows=rows)
-        for name, optimiser in (("two", {"per_device_train_batch_size": 1}), ("one", {}))
-    )
-    run_in_ranks(train_model, [sharded], sharded=True)
-    assert train_model(alone).finished
-    for name in ("loss", "grad_norm"):
-        assert curve(sharded.run, name) == pytest.approx(curve(alone.run, name), rel=1e-4), name

@@ -18,7 +18,6 @@ from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import run, words_of
 from tests.fixtures.pictures import picture
 from tests.fixtures.runs_to_train import At, logged
-from tests.flows.conftest import SMALL, WIDE, build, with_images_of
 
 FAST = {
     "optimiser.max_steps": 4,
@@ -68,15 +67,6 @@ def test_rows_of_a_table_have_the_splits_and_the_images_of_their_pairs(copy: Pat
         assert row.images == tuple(images[key] for key in shown)
         assert row.split == {**splits, **of_image}[row.subject]
         assert row.chosen == (rows[row.key].conversation[-1] if table == "comparisons" else rows[row.key]).text
-
-
-def test_a_build_that_stopped_before_the_splits_gets_those_of_the_whole(
-    rendered: Path, freeze: Freeze, tmp_path: Path
-) -> None:
-    part = build(with_images_of(rendered, tmp_path / "part"), None, until="captioning", settings=[*SMALL, *WIDE])
-    whole = {split.subject: split.split for split in pw.open(rendered)["splits"]}
-    found = read(freeze(part, "data.table=comparisons", "data.eval_split=test"))
-    assert {row.subject: row.split for row in found} == {k: v for k, v in whole.items() if v in ("train", "test")}
 
 
 def test_another_dataset_is_mixed_in_without_what_is_held_out(copy: Path, rendered: Path, freeze: Freeze) -> None:

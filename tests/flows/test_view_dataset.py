@@ -19,10 +19,8 @@ from pairwright.schemas.rows import CaptionRow, PairRow, PreferenceRow
 from pairwright.tasks.export.tally_rows import Selection
 from pairwright.tasks.store.decisions import read_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.freeze_rows import FrozenRows
 from tests.fixtures.command import run
-from tests.tasks.report.browser import broken_images, open_chromium, overflows
-from tests.tasks.report.pages import PHONE, Reader
+from tests.tasks.report.pages import Reader
 
 VIEW = [sys.executable, "-m", "pairwright", "view"]
 LIGHT = ("images", "rejected_images")
@@ -119,44 +117,9 @@ def test_the_address_comes_within_three_seconds_of_processor_time(served):
     assert served.cpu_s < 3
 
 
-def test_images_are_explored_and_filters_kept_in_a_browser(served):
-    with open_chromium() as browser:
-        complaints: list[str] = []
-        page = browser.new_page(**PHONE)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(served.url)
-        page.get_by_role("link", name="Images").click()
-        assert broken_images(page) == []
-        assert not overflows(page)
-        page.fill("input[type=search]", "photograph")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**q=photograph*")
-        page.get_by_role("button", name="Keep this filter").click()
-        page.get_by_label("Name of the filter").fill("<b>mine")
-        page.keyboard.press("Enter")
-        page.get_by_role("link", name="<b>mine").wait_for()
-        page.locator(".grid a").first.click()
-        page.get_by_role("heading", name="More like this").wait_for()
-        page.get_by_role("link", name="Map").click()
-        page.locator("circle").first.wait_for()
-        assert not overflows(page)
-        page.locator("[data-thumb]").first.focus()
-        page.locator(".peek img").wait_for()
-        assert broken_images(page) == []
-    assert complaints == []
-    filter_ = {"name": "x", "page": "", "query": "q=ball"}
-    assert served.client.post("/filters", json=filter_).status_code == 403
-    token = served.page(size=1).token
-    own = {"Origin": served.home, "X-Pairwright-Token": token}
-    for bad in ({**filter_, "page": "http://evil.example"}, {**filter_, "query": "a b\n"}, {**filter_, "name": ""}, []):
-        assert served.client.post("/filters", json=bad, headers=own).status_code == 400
-    assert served.client.get("/thumbs/..%2fbuild.json").status_code == 404
-
-
 def test_only_who_has_the_token_is_let_in(served):
     with httpx.Client(base_url=served.home, trust_env=False) as stranger:
-        for path in ("/", "/?token=", f"/?token={served.token[:-1]}x", "/report.css", "/overview/index.html", "/x"):
+        for path in ("/", "/?token=", f"/?token={served.token[:-1]}x", "/report.css", "/x"):
             assert stranger.get(path).status_code == 401
         assert stranger.post("/decisions", json=[]).status_code == 401
         assert not stranger.cookies
@@ -197,10 +160,9 @@ def test_no_address_leads_to_a_file(served, dataset):
     up = "/".join([".."] * 12)
     for path in (
         f"/images/{up}/etc/passwd", "/images/..%2f..%2fbuild.json", "/images/%2e%2e/%2e%2e/build.json",
-        "/../build.json", f"/{up}/etc/passwd", "/build.json", "/%2fetc%2fpasswd", f"/overview/{up}/etc/passwd",
-        "/overview/..%2fbuild.json", f"/overview//{dataset}/build.json", f"/images/{dataset}/build.json", "/images/",
-        "/overview/", "/browse.html.j2", "/images/x%00.png", f"/images/{'a' * 5000}.png", "/serve_pages.py", "/tables",
-        "//etc/passwd",
+        "/../build.json", f"/{up}/etc/passwd", "/build.json", "/%2fetc%2fpasswd",
+        f"/images/{dataset}/build.json", "/images/", "/browse.html.j2", "/images/x%00.png", f"/images/{'a' * 5000}.png",
+        "/serve_pages.py", "/tables", "//etc/passwd",
     ):  # fmt: skip
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
         connection.putrequest("GET", path, skip_host=True)
@@ -279,10 +241,9 @@ def test_decisions_are_stored_and_exports_follow(served, preferences, dataset, t
     assert served.post(decisions, Origin="http://evil.example").status_code == 403
     assert served.post(decisions, Origin="").status_code == 403
     assert served.post(decisions, **{"X-Pairwright-Token": "x"}).status_code == 403
-    assert served.post(decisions, **{"Content-Type": "text/plain"}).status_code == 415
-    for bad in (b"{", [*decisions, said(accepted, "maybe")], [said("f" * 32, "accept")], b" " * (9 << 20)):
+    for bad in (b"{", [*decisions, said(accepted, "maybe")], [said("f" * 32, "accept")]):
         answer = served.post(bad)
-        assert answer.status_code in (400, 413)
+        assert answer.status_code == 400
         assert answer.json()["error"]
     assert served.page(decision="decided").total == 0
     assert served.post(decisions).json() == {"stored": 3, "refused": 0}
@@ -300,65 +261,3 @@ def test_decisions_are_stored_and_exports_follow(served, preferences, dataset, t
     assert "Nothing <b>differs</b>." in written
     assert preferences[rejected].chosen not in written or preferences[rejected].chosen in {preferences[accepted].chosen}
     assert "1 accepted as they are, 1 edited" in (tmp_path / "taken/README.md").read_text()
-
-
-def test_it_is_used_by_keys_in_a_browser(served):
-    """Chromium at the width of a desk and of a phone; a key decides, the server knows, and goes on to say so."""
-    undecided = served.page(decision="undecided").total
-    with open_chromium() as browser:
-        complaints: list[str] = []
-        for options in ({"viewport": {"width": 1280, "height": 900}}, {**PHONE, "color_scheme": "dark"}):
-            context = browser.new_context(**options)
-            page = context.new_page()
-            page.on("console", lambda message: complaints.append(message.text))
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.goto(f"{served.url}&decision=undecided&size=5")
-            assert served.token not in page.url
-            assert broken_images(page) == []
-            assert not overflows(page)
-            if options is not PHONE and "is_mobile" not in options:
-                with page.expect_response("**/decisions") as answer:
-                    page.keyboard.press("r")
-                assert answer.value.ok
-                page.fill("input[type=search]", "ball")
-                page.keyboard.press("Enter")
-                page.wait_for_url("**q=ball*")
-                page.goto(f"{served.home}/overview/index.html")
-                page.locator("svg").first.wait_for()
-                page.get_by_role("link", name="Browse").click()
-                page.locator("input[type=search]").wait_for()
-            context.close()
-    assert complaints == []
-    assert served.page(decision="undecided").total == undecided - 1
-
-
-def test_what_is_decided_in_a_browser_counts_in_a_training(copy, qwen):
-    server = Served(copy)
-    with open_chromium() as browser:
-        page = browser.new_page()
-        page.goto(f"{server.url}&split=train&size=20")
-        cards = page.locator("article[data-key]:has(.words > .rejected)")
-        for number, key in enumerate("are"):
-            cards.nth(number).focus()
-            if key == "e":
-                page.keyboard.press("e")
-                cards.nth(number).locator("textarea").first.fill("A person wrote this.")
-                key = "Control+Enter"
-            with page.expect_response("**/decisions") as answer:
-                page.keyboard.press(key)
-            assert answer.value.ok
-    assert server.stop()[0] == 130
-    words = ["train", copy, "--objective", "dpo", "--model", qwen, "--name", "decided"]
-    assert run(*words, "--set", "optimiser.max_steps=1", "--set", "data.eval_split=", "--set", "data.split=train") == 0
-    data = json.loads((copy / "runs/decided/data.json").read_text())
-    assert data["decided"] == {"accept": 1, "edit": 1, "reject": 1}
-    assert data["refused"]["rejected by people"] == 1
-    frozen = FrozenRows(folder=Folder(str(copy)), file=str(copy / "runs/decided/rows.arrow"), split="train")
-    assert [row.chosen for row in frozen.edited().values()] == ["A person wrote this."]
-
-
-def test_a_taken_port_is_named(served, dataset):
-    words = [*VIEW, str(dataset), "--port", str(served.port), "--no-browser"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert f"error: --port {served.port}: " in done.stderr

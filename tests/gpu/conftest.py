@@ -116,7 +116,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> OnCpu:
 
     def forget() -> None:
         for module in (dinov2_embedder, open_clip_embedder):
-            module._load.cache_clear()
+            module.load.cache_clear()
 
     @contextmanager
     def without() -> Iterator[None]:

@@ -13,9 +13,8 @@ ROOT = Path(__file__).parents[2]
 ARGUMENTS = {
     "embed": ((), ()),
     "search": ((), ("3000",)),
-    "remove": (("--images", "16"), ("--images", "1")),
     "train": (("--turns", "2"), ("--turns", "1")),
-    "namc": ((), ("--only", "training", "--batch", "2", "--steps", "1", "--turns", "1")),
+    "namc": ((), ("--pairs", "1", "--tokens", "4", "--turns", "1")),
 }
 """Of each bench, on a GPU and in a dry run."""
 SIDE = re.compile(r"^ {2,}(?P<side>\S.*?) {2,}(?P<number>[\d,.]+)(?P<unit> \S+/s)?(?:.*? (?P<ratio>[\d.]+x))?")

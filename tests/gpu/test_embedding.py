@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config
-from pairwright.tasks.models.dinov2_embedder import Dinov2, pin_dinov2
+from pairwright.tasks.models import embedders
+from pairwright.tasks.models.dinov2_embedder import pin_dinov2
 from pairwright.tasks.models.embedders import Embedder
-from pairwright.tasks.models.open_clip_embedder import OpenClip, pin_clip
+from pairwright.tasks.models.open_clip_embedder import pin_clip
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, write_clip_folder, write_dinov2_folder
 from tests.gpu.conftest import OnCpu
 from tests.tasks.models.samples import photographs, unit
@@ -35,11 +36,12 @@ def write_clip(folder: Path, **vision: Any) -> ClipConfig:
 
 
 def make_clip(folder: Path) -> Embedder:
-    return OpenClip(config=write_clip(folder))
+    return embedders.make_clip(write_clip(folder))
 
 
 def make_dinov2(folder: Path) -> Embedder:
-    return Dinov2(config=pin_dinov2(Dinov2Config(model=str(write_dinov2_folder(folder / "dinov2"))), download=False))
+    config = Dinov2Config(model=str(write_dinov2_folder(folder / "dinov2")))
+    return embedders.make_dinov2(pin_dinov2(config, download=False))
 
 
 @pytest.mark.parametrize("make", [make_clip, make_dinov2])
@@ -87,7 +89,7 @@ def room_for(size_bytes: int, dry: bool) -> Iterator[None]:
 
 
 def test_a_batch_that_does_not_fit_is_halved(dry: bool, tmp_path: Path, caplog: Any, figure: Any):
-    embedder = OpenClip(config=write_clip(tmp_path, image_size=224), batch=BATCH)
+    embedder = embedders.make_clip(write_clip(tmp_path, image_size=224), BATCH)
     few = [embedder.prepare(image) for image in photographs().values()]
     prepared = [few[place % len(few)] for place in range(BATCH)]
     wanted = unit(embedder.encode(prepared))

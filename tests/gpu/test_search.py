@@ -75,6 +75,6 @@ def test_a_score_is_off_by_less_than_its_bound(matrix: Any, figure: Any):
     found, scores = search_index._compare(matrix[queries].astype(np.float32), matrix, reach=K, step=4096)
     wide = matrix.astype(np.float64)
     exact = np.einsum("qkw,qw->qk", wide[found], wide[queries], optimize=True)
-    error, bound = np.abs(scores - exact).max(), search_index._error(WIDTH)
+    error, bound = np.abs(scores - exact).max(), search_index.rounding(WIDTH)
     figure(f"off by {error:.2g} at the most, {bound:.2g} is allowed")
     assert error <= bound

@@ -15,6 +15,7 @@ from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models import (
     dinov2_embedder,
+    embedders,
     grounding_dino,
     lama,
     namc_places,
@@ -29,9 +30,7 @@ from pairwright.tasks.models.prepare_ahead import Seen
 from tests.fixtures import published_files as published
 from tests.fixtures.big_lama import BigLama
 from tests.fixtures.namc_models import make_vqgan, write_cnn, write_vqgan
-from tests.fixtures.ram_checkpoints import write_ram
 from tests.on_a_gpu.fake_gpu import FakeGpu
-from tests.tasks.models.samples import photographs
 
 PHOTOGRAPH = np.zeros((1080, 1920, 3), dtype=np.uint8)
 TAGS = (Tag(name="dog", score=1.0, tagger="nouns"), Tag(name="red ball", score=1.0, tagger="nouns"))
@@ -45,19 +44,21 @@ def caches(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(weights, "digest", lambda *_: "0" * 32)  # gigabytes of zeros
     yield
-    for module in (dinov2_embedder, grounding_dino, open_clip_embedder, ram, sam, text_scorer):
+    for module in (grounding_dino, ram, sam, text_scorer):
         module._load.cache_clear()
+    for module in (dinov2_embedder, open_clip_embedder):
+        module.load.cache_clear()
 
 
 def embed_with_clip(folder):
-    made = open_clip_embedder.OpenClip(config=published.put_clip(folder, "clip-vit-l-14"))
+    made = embedders.make_clip(published.put_clip(folder, "clip-vit-l-14"))
     with published.nothing_drawn():
         prepared = [made.prepare(PHOTOGRAPH)] * MOST
     return lambda: made.encode(prepared)
 
 
 def embed_with_dinov2(folder):
-    made = dinov2_embedder.Dinov2(config=published.put_dinov2(folder, "dinov2-large"))
+    made = embedders.make_dinov2(published.put_dinov2(folder, "dinov2-large"))
     prepared = [made.prepare(PHOTOGRAPH)] * MOST
     return lambda: made.encode(prepared)
 
@@ -65,7 +66,7 @@ def embed_with_dinov2(folder):
 def embed_texts(folder):
     made = text_scorer.OpenClipTexts(config=published.put_clip(folder, "clip-vit-l-14"))
     with published.nothing_drawn():
-        text_scorer._load(made.config.model_dump_json())
+        text_scorer._load(made)
     return lambda: made.embed(["a dog", "two cats", "nothing"])  # always as many at once
 
 
@@ -129,14 +130,6 @@ def test_a_model_s_whole_work_is_on_the_gpu(work, results, products, tmp_path: P
         assert len(run()) == results
     assert fake_gpu.products == products
     assert torch.float64 not in fake_gpu.kinds
-
-
-def test_ram_plus_weighs_its_descriptions_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None:
-    made = ram.RamTagger(config=write_ram(tmp_path, plus=True).config, plus=True)
-    prepared = [made.prepare(Seen(image)) for image in list(photographs().values())[:3]]
-    with fake_gpu.computing():
-        assert len(made.tag(prepared)) == 3
-    assert HALF < fake_gpu.products == HALF | SINGLE  # the weights' softmax is exact
 
 
 @pytest.mark.parametrize("kind", ["grids", "codes"])

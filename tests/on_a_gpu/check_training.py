@@ -16,7 +16,8 @@ from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.models.differential import attach, find_tower
 from pairwright.tasks.models.open_clip_embedder import pin_clip
-from pairwright.tasks.training.collate import Collator, load_row
+from pairwright.tasks.training.collate import Collator, load_example
+from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import computing, load_model, load_processor
 from pairwright.tasks.training.losses import TEXTS, compute_loss, measures_of
 from pairwright.tasks.training.namc.train_namc import Training
@@ -48,9 +49,11 @@ def test_rows_are_packed_scored_and_lost_on_the_gpu(objective: str, qwen: Path, 
     config = TrainConfig.model_validate({"objective": objective})
     needs = measures_of(config)
     model = load_model(qwen, ModelConfig(), dtype=torch.bfloat16).to("cuda")
-    batch = Collator(load_processor(qwen), 512)([load_row(row, needs, 200_000) for row in ROWS])["batch"]
+    batch = Collator(load_processor(qwen), 512)([load_example(make_example(row, needs), 200_000) for row in ROWS])[
+        "batch"
+    ]
     with torch.no_grad(), fake_gpu.computing(), computing(model.device, torch.bfloat16):
-        packed = pack_answers(batch.to(model.device), model, width=TEXTS + needs.texts, dtype=torch.bfloat16)
+        packed = pack_answers(batch, model, width=TEXTS + needs.texts, dtype=torch.bfloat16)
         keep = packed.inputs["logits_to_keep"]
         shown = torch.empty((keep.numel(), VOCABULARY), dtype=torch.bfloat16, device=model.device)
         scored = score_answers(lambda **_: SimpleNamespace(logits=shown), packed)

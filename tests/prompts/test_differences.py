@@ -8,41 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairwright.prompts import difference_verbs, load, natural_verbs
-from pairwright.prompts.differences import PROMPTS, difference_regex, draw_verbs, instruct
+from pairwright.prompts.differences import PROMPTS, difference_regex, draw_verbs
 from pairwright.tasks.texts.differences import Difference, read_difference
-
-VERBS = ("depicts", "lists")
-TEMPLATE = (
-    "The difference between the two images is that the first image depicts [object description], while the second "
-    "image lists [object description]."
-)
-START = "Given the first and the second images, describe the difference between the two images."
-CAPTIONS = "First image could be described as: A cat. Second image could be described as: A dog."
-END = f"Generate the description strictly according to the template: '{TEMPLATE}'."
-BARKS = {"human": "it barks"}
-EDITED = (
-    "Given the first image and a prompt, the second image is generated based on them. Describe the difference between "
-    "the two images. Here is the prompt: add a hat."
-)
-
-
-@pytest.mark.parametrize(
-    ("given_captions", "values", "known", "text"),
-    [
-        (True, {}, "captions", f"{START} {CAPTIONS} {END}"),
-        (True, BARKS, "human difference", f"{START} {CAPTIONS} Here is the difference: it barks. {END}"),
-        (True, {"edit": "add a hat"}, "edit", f"{EDITED} {CAPTIONS} {END}"),
-        (True, {"edit": "add a hat", **BARKS}, "edit", f"{EDITED} {CAPTIONS} {END}"),
-        (False, {}, "", f"{START} {END}"),
-        (False, BARKS, "human difference", f"{START} Here is the difference: it barks. {END}"),
-        (False, {"edit": "add a hat"}, "edit", f"{EDITED} {END}"),
-    ],
-)
-def test_the_instruction_says_what_is_known(given_captions, values, known, text):
-    instruction = instruct(VERBS, captions=("A cat", "A dog") if given_captions else None, **values)
-    assert instruction.text == text
-    assert instruction.known == known
-    assert instruction.prompt in PROMPTS
 
 
 def test_all_prompts_are_named():
@@ -101,19 +68,3 @@ def test_what_the_form_admits_is_accepted_but_for_hollow_and_equal_halves(writte
     read = read_difference(written, difference_verbs())
     if not isinstance(read, Difference):
         assert read.reason in ("negation or auxiliary only", "halves are equal"), (read, written)
-
-
-PLAIN = ["is", "a", "not", "car", "red", "while", "3.5", "The", "It", "'", ","]
-WORDS = st.sampled_from([*PLAIN, ", wet", ", while", ", white", "the second image"])
-HALF = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
-VERB = st.sampled_from(difference_verbs())
-
-
-@settings(max_examples=600)
-@given(VERB, HALF, VERB, HALF)
-def test_words_that_nearly_break_the_template_are_accepted_where_the_form_admits_them(verb, half, other, other_half):
-    written = text(f"{verb} {half}", f"{other} {other_half}")
-    if re.fullmatch(difference_regex(), written):
-        read = read_difference(written, difference_verbs())
-        if not isinstance(read, Difference):
-            assert read.reason in ("negation or auxiliary only", "halves are equal"), (read, written)

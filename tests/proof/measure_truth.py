@@ -13,8 +13,7 @@ from tests.proof.people import read_people
 
 def read_claims(answer: str) -> tuple[Claim, ...]:
     """Return all statements that can be read of an answer, in the template or in people's words."""
-    joined = re.sub(r"' (\w+) '", r"'\1'", answer)  # NAMC's words have spaces between them: "reading ' stop '"
-    read = read_difference(joined, difference_verbs())
+    read = read_difference(answer, difference_verbs())
     if isinstance(read, Difference):
         return tuple(read_phrases(read.first_half, read.second_half).claims)
     return read_people(re.sub(r" (?=[,'])|(?<=') ", "", answer.lower()))

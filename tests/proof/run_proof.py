@@ -8,8 +8,8 @@ that sees (``see``), and has read no description of a difference, is trained by 
     noise    writers that take purple for blue, and cones for cubes, four times of five: SFT on their texts; then, each
              from there, more SFT, SFT on what a check passes, preference losses on checked true against checked false
              texts, and rounds in which the model itself writes both
-    room     a model that still errs, clean texts: more SFT, preference losses by what is rejected and which tokens bear
-             loss, ADPO's temperature and pool
+    room     a model that still errs, clean texts: more SFT, preference losses by what is rejected, ADPO's temperature
+             and pool
 
 Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about equally many processor
 seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again,
@@ -31,7 +31,6 @@ from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
 from tests.proof.draw_scenes import Drawn, Mistake, draw_pairs, say_as_mistaken
-from tests.proof.learn_namc import learn_namc
 from tests.proof.measure_truth import judge, tells
 from tests.proof.see import write_seeing_model
 from tests.proof.trials import Arm, Trials, pick, prefer, set_up_process
@@ -186,8 +185,6 @@ def learn_with_room(trials: Trials, _: int) -> Iterator[Result]:
     arms = {
         "DPO, a false statement": (DPO, edited),
         "DPO, its own false texts": (DPO, sampled),
-        "DPO, a false statement, differing tokens": (replace(DPO, differing=True), edited),
-        "DPO, its own false texts, differing tokens": (replace(DPO, differing=True), sampled),
     }
     adpo = replace(DPO, objective="adpo")
     arms |= {
@@ -205,7 +202,6 @@ EXPERIMENTS: dict[str, tuple[Learning, tuple[int, ...]]] = {
     "room": (learn_with_room, (0,)),
     "data": (learn_sizes, SIZES),
     "perception": (learn_perception, (GENERATED,)),
-    "namc": (learn_namc, (0,)),
 }
 Task = tuple[str, int, int]
 """Experiment, what it is of, seed."""
@@ -216,7 +212,7 @@ def run_task(folder: Path, base: Path, task: Task) -> list[Result]:
     set_up_process()
     name, size, seed = task
     scratch = folder / "-".join(map(str, task))
-    say = Drawn.people if name in ("people", "namc") else generated
+    say = Drawn.people if name == "people" else generated
     drawn = draw_pairs(2 * TESTS, seed=FIRST_TEST, split="test")
     tests = list(islice((pair for pair in drawn if say(pair)), TESTS))
     trials = Trials(folder=scratch, base=base, tests=tests, seed=seed, say=say)

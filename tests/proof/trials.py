@@ -4,14 +4,11 @@ import io
 import json
 import shutil
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -20,11 +17,9 @@ from PIL import Image
 
 from pairwright.flows.make_train_config import make_config
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.training import train_model as training
 from pairwright.tasks.training.chat import make_messages
-from pairwright.tasks.training.collate import Collator
 from pairwright.tasks.training.embed_chosen_texts import hash_words
-from pairwright.tasks.training.losses import CHOSEN, TEXTS
+from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.retrievers_to_train import write_material
 from tests.fixtures.runs_to_train import write_run
 from tests.proof.draw_scenes import Drawn
@@ -33,7 +28,7 @@ from tests.proof.see import load_model, look_at
 
 BATCH = 32
 COMMON = [
-    *("model.tuning=full", "model.train_vision=true", "reference.method=copy", "optimiser.lr_scheduler_type=cosine"),
+    *("model.tuning=full", "model.train_vision=true", "optimiser.lr_scheduler_type=cosine"),
     f"optimiser.per_device_train_batch_size={BATCH}",
     *("data.eval_split=test", "data.max_eval_rows=0", "data.dataloader_num_workers=0"),
     *("output.eval_steps=0", "output.save_steps=1000000", "output.logging_steps=20", "output.write_answers=true"),
@@ -55,8 +50,6 @@ class Arm:
     steps: int
     rate: float
     settings: tuple[str, ...] = ()
-    differing: bool = False
-    """Whether loss lies on the tokens alone in which chosen and rejected text differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +84,7 @@ class Trials:
             texts, images = [row.chosen for row in shown], look_at(self.base, shown)
             vectors: NDArray[np.float64] = hash_words(texts, WORDS).astype(np.float64)
             write_material(job, shown, images, dict(zip(texts, vectors, strict=True)))
-        with _losing(differing=arm.differing):
-            training.train_model(job)
+        train_model(job)
         seconds = time.process_time() - began
         lines = (job.run.answers / "predictions.jsonl").read_text().splitlines()
         answers = {one["id"]: one["text"] for one in map(json.loads, lines)}
@@ -126,36 +118,6 @@ class Trials:
             texts = [text.strip() for text in said]
             found += [(pair, texts[place * number : (place + 1) * number]) for place, pair in enumerate(some)]
         return found, round(time.process_time() - began)
-
-
-class DifferingTokens(Collator):
-    """Collate function by which only tokens in which chosen and rejected text differ, and the first, bear loss."""
-
-    def _asks(self, item: Any, tokens: Any) -> Any:
-        asks = super()._asks(item, tokens)
-        texts = {
-            answer.column: answer.ids for ask in asks for answer in ask.answers if answer.column in (CHOSEN, TEXTS)
-        }
-        if len(texts) < 2:
-            return asks
-        same = SequenceMatcher(a=texts[CHOSEN], b=texts[TEXTS], autojunk=False).get_matching_blocks()
-        silent = {
-            CHOSEN: frozenset(one.a + n for one in same for n in range(one.size)) - {0},
-            TEXTS: frozenset(one.b + n for one in same for n in range(one.size)) - {0},
-        }
-        return [
-            replace(ask, answers=tuple(replace(one, silent=silent.get(one.column, one.silent)) for one in ask.answers))
-            for ask in asks
-        ]
-
-
-@contextmanager
-def _losing(*, differing: bool) -> Generator[None]:
-    if not differing:
-        yield
-        return
-    with patch.object(training, "Collator", DifferingTokens):
-        yield
 
 
 def prefer(pair: Drawn, chosen: str, rejected: str = "", *, images: bool = False) -> PreferenceRow:

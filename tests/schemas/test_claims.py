@@ -56,13 +56,6 @@ def test_a_claim_holds_or_not(claim, true):
     assert holds(claim, PAIR) is true
 
 
-def test_all_must_hold():
-    true, false = Claim(side=0, kind="exists", selector=BALL), Claim(side=1, kind="exists", selector=CUBE)
-    assert all_hold((true, true), PAIR)
-    assert not all_hold((true, false), PAIR)
-    assert all_hold((), PAIR)
-
-
 def test_where_things_stand_is_open_unless_the_opposite_is_clear():
     mug = Selector(shape="mug")
     reversed_, aside = (
@@ -91,14 +84,6 @@ def test_claims_survive_their_column():
         Claim(side=0, kind="count", count=3),
     )
     assert CLAIMS.validate_json(CLAIMS.dump_json(claims, exclude_defaults=True)) == claims
-
-
-@pytest.mark.parametrize("named", [{}, {"colour": "red"}, {"colour": "red", "size": "small"}, {"text": "CAFE"}])
-def test_selecting_is_matching_one_by_one(named):
-    scene = graph(RED, BLUE, thing("c", "sign", text="CAFE"), thing("d", colour="red", size="large"))
-    selector = Selector(**named)
-    right = [one for one in scene.objects if named.items() <= dict(one).items()]
-    assert selector.select(scene) == right
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import Pipeline, list_stages
+from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas import plugins
-from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.plugins import find_plugins, load_plugin
@@ -111,12 +110,6 @@ def test_a_name_of_ours_is_refused(install, group, name):
     assert registry[name] is registry.data[name], "a build with ours goes on"
 
 
-def test_an_embedder_cannot_take_the_name_of_an_encoder(install):
-    install("embedders", "MINE = 1", name="clip")
-    with pytest.raises(ConfigError, match=r"one==1\.0"):
-        load_profile("scenes", ["embedding.embedders=[other]"])
-
-
 def test_two_plugins_of_one_name_are_refused(install):
     install("formats", "MINE = 1")
     install("formats", "MINE = 1", package="two")
@@ -152,16 +145,6 @@ def test_a_stage_that_does_not_fit_is_refused(install, words):
     install("stages", STAGE.format(**STAGE_WORDS | words))
     with pytest.raises(ConfigError, match="mine"):
         Pipeline(load_profile("scenes", ["stages.mine="])).plan()
-
-
-def test_columns_of_a_row_follow_from_its_fields(install):
-    install("stages", STAGE.format(**STAGE_WORDS | {"type": "tuple[str, ...]"}))
-    (row_type,) = [stage.writes for stage in list_stages(["mine"]) if stage.name == "mine"]
-    assert str(schema_of(row_type).field("value").type) == "list<item: string>"
-    row_type.__annotations__["value"] = dict
-    schema_of.cache_clear()
-    with pytest.raises(ConfigError, match="value"):
-        schema_of(row_type)
 
 
 def test_a_file_adds_what_it_lists(install):

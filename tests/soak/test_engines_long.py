@@ -169,7 +169,7 @@ def dask_cluster(folder: Path, variables: dict[str, str]) -> Iterator[tuple[str,
 
 
 def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(tmp_path: Path) -> None:
-    with s3_server(tmp_path) as server:
+    with s3_server() as server:
         server.set_faults(
             {"method": "GET", "path": "/data/", "what": "500", "left": 99, "every": 17},
             {"method": "PUT", "path": "/data/", "what": "reset", "left": 99, "every": 17},

@@ -7,7 +7,7 @@ coco-caption. Needs pycocoevalcap; METEOR and SPICE need Java, too.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from pairwright.prompts import load_wordings
@@ -15,7 +15,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.measured import Measured
 from pairwright.tasks.evaluation.read_captions import Record, match_captions, read_captions
-from pairwright.tasks.evaluation.score_captions import INSTALL, ScoringConfig, is_installed, measure_captions
+from pairwright.tasks.evaluation.score_captions import INSTALL, ScoringConfig, measure_captions, require_installed
 
 TEST = "test"
 PROMPT, KIND = "ask_difference", "given"  # prompt file, and the kind of its wordings used; the first wording is taken
@@ -32,13 +32,12 @@ class References:
     """References of answers; a record is named after its question."""
 
     records: Sequence[Record]  # several per item are possible
-    blank: str  # treatment of blank references
     protocols: tuple[str, ...] = ("coco",)  # the first scores all items; each other one is a category
     groups: Mapping[str, str] = field(default_factory=dict[str, str])  # categories of items, scored separately, too
 
     def names(self) -> list[str]:
         """Return the names of the items with references."""
-        matched = match_captions([], self.records, protocol=self.protocols[0], missing="empty", blank=self.blank)
+        matched = match_captions([], self.records, protocol=self.protocols[0], missing="empty", keep_blank=True)
         return [item.name for item in matched.items]
 
     def note(self) -> str:
@@ -47,14 +46,14 @@ class References:
         pairs, asked = len({one.name for one in self.records}), len(self.names())
         said = f"{len(texts):,} references of {pairs:,} pairs"
         if blank := sum(not text.strip() for text in texts):
-            said += f"; blank ones, {blank:,}, {'count' if self.blank == 'keep' else 'do not'} (--blank {self.blank})"
+            said += f"; blank ones, {blank:,}, count"
         if asked < pairs:
             said += f"; {pairs - asked:,} pairs have none, and are not asked about"
         return f"{said}. CIDEr-D is what coco-caption, and papers after it, print as CIDEr"
 
     def mark(self, replies: benchmark.Replies) -> benchmark.Marked:
         """Return the scores of the answers: over all, by other protocols, and by group."""
-        if not is_installed():
+        if not find_spec("pycocoevalcap"):  # needed for these scores alone
             return benchmark.Marked(marks=(), notes=(INSTALL,))
         first, *others = self.protocols
         marks: list[Measured] = []
@@ -66,7 +65,7 @@ class References:
             if records:
                 said = {one.name: replies.texts.get(one.name, "") for one in records}
                 answers = [Record(name, (text,), is_list=False, where="answers") for name, text in said.items()]
-                matched = match_captions(answers, records, protocol=protocol, blank=self.blank)
+                matched = match_captions(answers, records, protocol=protocol, keep_blank=True)
                 measured, skipped = measure_captions(matched, ScoringConfig())
                 marks += [replace(one, category=category) for one in measured]
         return benchmark.Marked(marks=marks, notes=tuple(f"{name} was skipped: {why}" for name, why in skipped.items()))
@@ -82,9 +81,9 @@ def with_references(exam: benchmark.Exam, references: References) -> benchmark.E
     return replace(exam, mark=mark, notes=(*exam.notes, references.note()))
 
 
-def _open(data: benchmark.Data, kind: str) -> benchmark.Exam:
-    if not is_installed():
-        raise ConfigError(INSTALL)
+def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
+    """Return a question per pair of the test split of a published layout."""
+    require_installed()
     listed: dict[str, Mapping[str, Any]] = {}
     for name, place in data.entries(kind, TEST):
         if listed.setdefault(name, place) != place:
@@ -106,26 +105,9 @@ def _read_references(data: benchmark.Data, kind: str, about: Mapping[str, Mappin
     if kind == SPOT:
         held = read_captions(benchmark.find_file(data.folder, *SPOT_LISTS))
         records = [record for record in held if record.name in about]
-        return References(records=records, blank=data.blank, protocols=SPOT_PROTOCOLS)
+        return References(records=records, protocols=SPOT_PROTOCOLS)
     texts = {name: tuple(one.get("human_differences", ())) for name, one in about.items()}
     records = [Record(name, own, is_list=True, where=name) for name, own in texts.items()]
     same = {name for name, one in about.items() if one.get("change_types") == [NO_CHANGE]}
     groups = {name: "no change" if name in same else "change" for name in about}
-    return References(records=records, blank=data.blank, groups=groups if same else {})
-
-
-BENCHMARKS = tuple(
-    benchmark.Benchmark(
-        name=kind,
-        measures=f"how near a description of what differs comes to what people wrote: {what}",
-        layout=f"the published layout (`pairwright sources {kind}`), whose test split is asked about",
-        open=partial(_open, kind=kind),
-        rule=RULE,
-    )
-    for kind, what in {
-        SPOT: "frames of surveillance cameras, by the three protocols that papers use",
-        "clevr-change": "rendered scenes, with a change and without",
-        "clevr-dc": "rendered scenes from far viewpoints",
-        "image-editing-request": "edited photographs, and the requests",
-    }.items()
-)
+    return References(records=records, groups=groups if same else {})

@@ -3,10 +3,7 @@
 The Hub makes the Croissant description of these files.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.form import Form, Setting
@@ -18,15 +15,14 @@ from pairwright.tasks.export.parquet import (
     Record,
     answer,
     arrow_schema,
+    check_messages,
     image_cell,
     listed,
     message,
     open_parquet,
-    read_messages,
-    read_rows,
+    read_parquet,
     value,
 )
-from pairwright.tasks.export.sample import Sample
 from pairwright.tasks.export.write_card import ASSETS, write_card
 
 NUMBER, FLAG = value("float32"), value("bool")
@@ -54,7 +50,7 @@ COLUMNS: dict[str, tuple[Feature, str]] = {
     ),
     "rejected_maker": (
         TEXT,
-        "How the rejected text was made: `retrieved`, `swapped`, `edited`, `given` by the source, or `mined`.",
+        "How the rejected text was made: `retrieved`, `swapped`, `edited`, or `given` by the source.",
     ),
     "rejected_note": (TEXT, "How it was made, in detail."),
     "negatives": (
@@ -123,11 +119,6 @@ def _prompt(row: PreferenceRow) -> list[Record]:
     return messages
 
 
-def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    for where, row in read_rows(folder, lists=("images", "rejected_images")):
-        yield read_messages(f"{where} ({row['key']})", row)
-
-
 def card_features(features: Feature = FEATURES) -> list[Record]:
     """Return the features in the form of a dataset card's YAML."""
     return [{"name": name, **_card_feature(feature)} for name, feature in features.items()]
@@ -150,7 +141,7 @@ FORM = Form(
     about="Parquet with every column, for datasets.load_dataset",
     cannot="It holds preferences; --table exports another table with its images, llava exports conversations.",
     opens=open_parquet(SCHEMA, to_record),
-    check=_check,
+    check=read_parquet(lambda row, _: check_messages(row), images=("images", "rejected_images")),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data", ASSETS}),
     card=lambda folder, about, tally: write_card(

@@ -6,32 +6,24 @@ number of turns, and fails if the numbers of image marks and images differ, or a
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.form import (
-    MEDIA,
+    ROLES,
     SHAREGPT_ROLES,
     Form,
     Setting,
     Sizes,
+    check_answer,
+    check_turns,
+    need,
     place_images,
     plain_name,
     rejected_text,
 )
-from pairwright.tasks.export.lines import MediaFolder, Record, open_lines, read_lines
-from pairwright.tasks.export.sample import (
-    PLACE,
-    Sample,
-    as_messages,
-    check_answer,
-    check_turns,
-    naming_row,
-    need,
-    opened_files,
-)
+from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, open_lines, read_lines
 
 INFO = "dataset_info.json"
 COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected", "images": "images"}
@@ -57,35 +49,12 @@ def _write_info(folder: Path, setting: Setting, sizes: Sizes) -> None:
     (folder / INFO).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
 
 
-def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    with naming_row(INFO, "cannot be read"):
-        entries = json.loads((folder / INFO).read_text(encoding="utf-8"))
-    for name, entry in entries.items():
-        where = f"{INFO}, {name}"
-        need(true=entry["formatting"] == "sharegpt" and entry["ranking"] is True, where=where, why="no preferences")
-        need(true=(folder / entry["file_name"]).is_file(), where=where, why=f"there is no {entry['file_name']}")
-        for line, record in read_lines(folder, entry["file_name"]):
-            yield _sample(folder, line, record, entry)
-
-
-def _sample(folder: Path, where: str, record: Record, entry: Mapping[str, Any]) -> Sample:
-    columns, tags = entry["columns"], entry["tags"]
-    missing = set(columns.values()) - record.keys()
-    need(true=not missing, where=where, why=f"lacks {', '.join(sorted(missing))}")
-    role, text = tags["role_tag"], tags["content_tag"]
-    roles = {tags["user_tag"]: "user", tags["assistant_tag"]: "assistant", tags["system_tag"]: "system"}
-    with naming_row(where, "no messages"):
-        turns = [(roles[turn[role]], str(turn[text])) for turn in record[columns["messages"]]]
-        answers = {side: record[columns[side]] for side in ("chosen", "rejected")}
-        by = [roles[one[role]] for one in answers.values()]
-    need(true=by == ["assistant", "assistant"], where=where, why="an answer is not the assistant's")
-    said = [check_answer(one[text], where, side) for side, one in answers.items()]
-    others = [mark for mark in MEDIA if mark != PLACE]
-    marked = any(mark in one for one in (*said, *(words for _, words in turns)) for mark in others)
-    need(true=not marked, where=where, why="marks of other media")
-    images = opened_files(folder, record[columns["images"]], where)
-    check_turns(turns, len(images), where)
-    return Sample(where=where, messages=as_messages(turns), images=images, answers=said)
+def _check(folder: Path, record: Record) -> None:
+    turns = [(ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]]
+    check_turns(turns, decode_files(folder, record["images"]))
+    for side in ("chosen", "rejected"):
+        need(record[side]["from"] == "gpt", f"the {side} answer is not the assistant's")
+        check_answer(record[side]["value"], side)
 
 
 FORM = Form(
@@ -96,7 +65,7 @@ FORM = Form(
         "negatives, licences and how a text was made."
     ),
     opens=open_lines(_to_records, finish=_write_info),
-    check=_check,
+    check=read_lines(_check),
     use=(
         "```yaml\n"
         "stage: dpo\n"

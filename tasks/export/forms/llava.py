@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import SHAREGPT_ROLES, Form, Setting, place_images
-from pairwright.tasks.export.lines import JSON_LIST, MediaFolder, Record, open_lines
-from pairwright.tasks.export.sample import (
+from pairwright.tasks.export.form import (
     PLACE,
-    Sample,
-    as_messages,
+    ROLES,
+    SHAREGPT_ROLES,
+    Form,
+    Setting,
     check_answer,
     check_turns,
     naming_row,
     need,
-    opened_files,
+    place_images,
 )
-
-ROLES = {name: role for role, name in SHAREGPT_ROLES.items()}
+from pairwright.tasks.export.lines import JSON_LIST, MediaFolder, Record, decode_files, open_lines
 
 
 def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
@@ -39,24 +38,18 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Ite
     )
 
 
-def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
+def _check(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as for every form
     for path in sorted((folder / "data").glob("*.json")):
-        with naming_row(f"data/{path.name}", "no JSON"):
+        with naming_row(f"data/{path.name}"):
             records = json.loads(path.read_text(encoding="utf-8"))
         for number, record in enumerate(records, start=1):
-            yield _sample(folder, f"data/{path.name}, entry {number}", record)
-
-
-def _sample(folder: Path, where: str, record: Record) -> Sample:
-    with naming_row(where, "no conversation"):
-        where = f"{where} ({record['id']})"
-        turns = [(ROLES[turn["from"]], str(turn["value"])) for turn in record["conversations"]]
-        names = record["image"]
-    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is not an answer")
-    images = opened_files(folder, [names] if isinstance(names, str) else names, where)
-    check_turns(turns[:-1], len(images), where)
-    answer = check_answer(turns[-1][1], where, "last")
-    return Sample(where=where, messages=as_messages(turns[:-1]), images=images, answers=[answer])
+            with naming_row(where := f"data/{path.name}, entry {number} ({record['id']})"):
+                names = [record["image"]] if isinstance(record["image"], str) else record["image"]
+                *turns, (role, answer) = [(ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]]
+                need(role == "assistant", "the last message is not an answer")
+                check_turns(turns, decode_files(folder, names))
+                check_answer(answer, "last")
+            yield where
 
 
 FORM = Form(
@@ -70,5 +63,5 @@ FORM = Form(
     check=_check,
     use="```bash\n--data_path FOLDER/data/train.json --image_folder FOLDER\n```",
     owns=frozenset({"data", "images"}),
-    reads="conversations",
+    reads="comparisons",
 )

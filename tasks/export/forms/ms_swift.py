@@ -7,20 +7,20 @@ rules, as in its documentation of custom datasets and its preprocessor.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import MEDIA, Form, Setting, UnheldError, place_images, rejected_text
-from pairwright.tasks.export.lines import MediaFolder, Record, open_lines, read_lines
-from pairwright.tasks.export.sample import (
-    Sample,
-    as_messages,
+from pairwright.tasks.export.form import (
+    MEDIA,
+    Form,
+    Setting,
+    UnheldError,
     check_answer,
     check_turns,
-    naming_row,
     need,
-    opened_files,
+    place_images,
+    rejected_text,
 )
+from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, open_lines, read_lines
 
 MARKS = (*MEDIA, "<bbox>", "<ref-object>")
 """Marks that ms-swift replaces in texts."""
@@ -41,30 +41,18 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Ite
         yield f"{row.split}-images", {"messages": messages, "images": images, "rejected_images": others}
 
 
-def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    for path in sorted((folder / "data").glob("*.jsonl")):
-        columns: set[str] = set()
-        for where, record in read_lines(folder, f"data/{path.name}"):
-            columns = columns or set(record)
-            need(true=set(record) == columns, where=where, why="rejects something else than the file's first line")
-            yield _sample(folder, where, record)
-
-
-def _sample(folder: Path, where: str, record: Record) -> Sample:
-    with naming_row(where, "no messages"):
-        turns = [(str(turn["role"]), str(turn["content"])) for turn in record["messages"]]
-    need(true=bool(turns) and turns[-1][0] == "assistant", where=where, why="the last message is not an answer")
-    images = opened_files(folder, record.get("images"), where)
-    check_turns(turns[:-1], len(images), where)
-    answers = [check_answer(turns[-1][1], where, "chosen")]
+def _check(folder: Path, record: Record) -> None:
+    *turns, (role, chosen) = [(turn["role"], turn["content"]) for turn in record["messages"]]
+    need(role == "assistant", "the last message is not an answer")
+    images = decode_files(folder, record["images"])
+    check_turns(turns, images)
+    check_answer(chosen, "chosen")
     if "rejected_response" in record:
-        answers.append(check_answer(record["rejected_response"], where, "rejected"))
-        need(true=answers[0] != answers[1], where=where, why="the rejected text is the chosen one")
-    if "rejected_images" in record:
-        rejected = opened_files(folder, record["rejected_images"], where)
-        need(true=len(rejected) == len(images), where=where, why=f"{len(rejected)} rejected images for {len(images)}")
-    need(true=bool(record.keys() & {"rejected_response", "rejected_images"}), where=where, why="rejects nothing")
-    return Sample(where=where, messages=as_messages(turns[:-1]), images=images, answers=answers)
+        check_answer(record["rejected_response"], "rejected")
+        need(record["rejected_response"] != chosen, "the rejected text is the chosen one")
+    else:
+        rejected = decode_files(folder, record["rejected_images"])
+        need(rejected == images, f"{rejected} rejected images for {images}")
 
 
 FORM = Form(
@@ -75,7 +63,7 @@ FORM = Form(
         "how texts and images were made. Rejected images are in separate files (train-images.jsonl)."
     ),
     opens=open_lines(_to_records),
-    check=_check,
+    check=read_lines(_check),
     use=(
         "```bash\n"
         "ROOT_IMAGE_DIR=FOLDER swift rlhf --rlhf_type dpo --dataset FOLDER/data/train.jsonl \\\n"

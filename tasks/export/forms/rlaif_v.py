@@ -5,16 +5,14 @@ changes an image's bytes; it is a PNG, so no pixel changes.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import Form, Setting, UnheldError, place_images, rejected_text
-from pairwright.tasks.export.parquet import IMAGE, TEXT, Record, arrow_schema, image_cell, open_parquet, read_rows
-from pairwright.tasks.export.sample import PLACE, Sample, check_answer
+from pairwright.tasks.export.form import PLACE, Form, Setting, UnheldError, check_answer, place_images, rejected_text
+from pairwright.tasks.export.parquet import IMAGE, TEXT, Record, arrow_schema, image_cell, open_parquet, read_parquet
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb, encode_png
 
 TEXTS = ("question", "chosen", "rejected", "origin_dataset", "origin_split", "idx", "image_path")
@@ -57,13 +55,9 @@ def _stitch_images(images: Sequence[bytes]) -> bytes:
     return encode_png(canvas)
 
 
-def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    for where, row in read_rows(folder, single=("image",)):
-        where = f"{where} ({row['idx']})"
-        question = check_answer(row["question"], where, "question's")
-        answers = [check_answer(row[side], where, side) for side in ("chosen", "rejected")]
-        messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": question}]}]
-        yield Sample(where=where, messages=messages, images=[row["image"]], answers=answers)
+def _check(row: Record, processor: Any) -> None:  # noqa: ARG001 - as for every form
+    for column in ("question", "chosen", "rejected"):
+        check_answer(row[column], column)
 
 
 FORM = Form(
@@ -74,7 +68,7 @@ FORM = Form(
         "further negatives, prompts of several turns and log-probabilities (logps)."
     ),
     opens=open_parquet(SCHEMA, _to_record),
-    check=_check,
+    check=read_parquet(_check, images=("image",)),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data"}),
 )

@@ -1,8 +1,7 @@
 """Write a table with the images of each row to Parquet for ``datasets.load_dataset``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 from pairwright.schemas.arrow import schema_of
@@ -18,8 +17,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import hf
-from pairwright.tasks.export.parquet import IMAGES, TEXT, arrow_schema, feature_of, listed, open_parquet, read_rows
-from pairwright.tasks.export.sample import Sample
+from pairwright.tasks.export.parquet import IMAGES, TEXT, arrow_schema, feature_of, listed, open_parquet, read_parquet
 from pairwright.tasks.store.index import columns_without
 
 TABLES: dict[str, type[Row]] = {
@@ -53,12 +51,7 @@ def table_form(name: str) -> Form:
         about=f"Parquet with every column of the table {name} and its images, for datasets.load_dataset",
         cannot=f"It holds the table {name} only; trainers of preferences need the table preferences.",
         opens=open_parquet(arrow_schema(SHOWN | features), lambda row, _: dict(cast("ShownRow", row).record)),
-        check=_check,
+        check=read_parquet(lambda *_: None),
         reads=name,
         card=None,
     )
-
-
-def _check(folder: Path, processor: Any) -> Iterator[Sample]:  # noqa: ARG001 - as for every form
-    for where, row in read_rows(folder, lists=("images",)):
-        yield Sample(where=f"{where} ({row['key']})", messages=[], images=row["images"], answers=[])

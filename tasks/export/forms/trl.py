@@ -3,25 +3,21 @@
 A message's content is a list; in the prompt it has a slot per image, which the trainer fills in order.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import Form, Setting, place_images, rejected_text
+from pairwright.tasks.export.form import PLACE, Form, Setting, as_parts, naming_row, need, place_images, rejected_text
 from pairwright.tasks.export.parquet import (
     IMAGES,
     MESSAGES,
     Record,
     answer,
     arrow_schema,
+    check_messages,
     image_cell,
-    import_consumer,
     open_parquet,
-    read_messages,
-    read_rows,
+    read_parquet,
 )
-from pairwright.tasks.export.sample import PLACE, Sample, as_parts, naming_row, need
 
 
 def _to_record(row: PreferenceRow, setting: Setting) -> Record:  # noqa: ARG001 - as for every form
@@ -36,17 +32,13 @@ def _to_record(row: PreferenceRow, setting: Setting) -> Record:  # noqa: ARG001 
     }
 
 
-def _check(folder: Path, processor: Any) -> Iterator[Sample]:
-    import_consumer("trl")
+def _check(row: Record, processor: Any) -> None:
     from trl.trainer.dpo_trainer import DataCollatorForVisionPreference
 
-    collate: Any = DataCollatorForVisionPreference(processor)
-    for where, row in read_rows(folder, lists=("images",)):
-        need(true=bool(row["rejected"]), where=where, why="no rejected text")
-        sample = read_messages(where, row)
-        with naming_row(where, "TRL's collator refuses it"):
-            collate([{**row, "images": list(sample.images)}])
-        yield sample
+    need(row["rejected"], "no rejected text")
+    check_messages(row)
+    with naming_row("TRL's collator refuses it"):
+        DataCollatorForVisionPreference(processor)([row])
 
 
 FORM = Form(
@@ -59,7 +51,7 @@ FORM = Form(
     opens=open_parquet(
         arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES}), _to_record
     ),
-    check=_check,
+    check=read_parquet(_check),
     collates=True,
     use=(
         "```python\n"

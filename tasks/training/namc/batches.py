@@ -8,7 +8,6 @@ row and epoch, and decodes both images for CLIP.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.models.namc import NO_WORD
-from pairwright.tasks.models.namc_batch import Described
+from pairwright.tasks.models.namc import NO_WORD, Described
 from pairwright.tasks.models.namc_places import SMALL_SIDE, crop_small, split_patches, to_codes
-from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, Words
+from pairwright.tasks.models.namc_words import ClipWords, DecoderWords
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused
 from pairwright.tasks.training.namc.tables import Copies
-from pairwright.tasks.training.ranks import count_ranks, own_rank
 
 NO_HALVES, NOT_SEEN = "no implicit-change description", "an image could not be encoded"
 
@@ -53,18 +50,17 @@ def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0)
         seed: of the draw.
     """
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[: limit or None].tolist())
-    read = [_read(place, row, halves=halves) for place, row in enumerate(rows.read_texts()) if place in drawn]
-    return [one for one in read if isinstance(one, Text)], [one for one in read if isinstance(one, Refused)]
-
-
-def _read(place: int, row: PreferenceRow, *, halves: bool) -> Text | Refused:
-    if len(row.image_keys) != PAIR:
-        return Refused(key=row.key, reason="not about two images", detail=f"{len(row.image_keys)} images")
-    text = description_of(row)
-    parts = read_difference(text, difference_verbs())
-    if halves and not isinstance(parts, Difference):
-        return Refused(key=row.key, reason=NO_HALVES, detail=parts.reason)
-    return Text(place, row.key, text, row.image_keys, parts if isinstance(parts, Difference) else None)
+    texts, refused = list[Text](), list[Refused]()
+    for place, row in ((place, row) for place, row in enumerate(rows.read_texts()) if place in drawn):
+        text = description_of(row)
+        parts = read_difference(text, difference_verbs())
+        if len(row.image_keys) != PAIR:
+            refused.append(Refused(key=row.key, reason="not about two images"))
+        elif isinstance(parts, Difference) or not halves:
+            texts.append(Text(place, row.key, text, row.image_keys, parts if isinstance(parts, Difference) else None))
+        else:
+            refused.append(Refused(key=row.key, reason=NO_HALVES, detail=parts.reason))
+    return texts, refused
 
 
 def description_of(row: PreferenceRow) -> str:
@@ -90,15 +86,6 @@ def _decode(data: bytes) -> NDArray[np.uint8] | None:
         return None
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """Text in both vocabularies; halves are empty where words cannot be masked."""
-
-    halves: tuple[Words, Words]
-    written: Words
-    spelled: tuple[str, str]  # equal where halves are the same text
-
-
 class Batches:
     """Batches of texts and image features.
 
@@ -118,7 +105,14 @@ class Batches:
         show: Callable[[Sequence[Text], Tensor], Tensor] | None = None,
     ) -> None:
         self.texts, self._copies, self._pad, self._show = texts, copies, words.pad, show
-        self._sentences = [_sentence(text, clip, words, length) for text in texts]
+        self._spelled = [tuple(half.lower() for half in _halves(text)) for text in texts]  # equal for equal halves
+        self._halves = [(clip.split(first), clip.split(second)) for first, second in map(_halves, texts)]
+        self._written = [
+            words.write(halves, text.parts.verbs, length=length)
+            if text.parts
+            else words.write_text(text.chosen, length=length)
+            for text, halves in zip(texts, self._halves, strict=True)
+        ]
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -128,13 +122,11 @@ class Batches:
         found = self._look_up(self._copies.grids, rows)
         return found / 127.5 - 1 if found.dtype is torch.uint8 else found
 
-    def make(self, batch: Sequence[int], *, rank: int = 0, ranks: int = 1) -> Described:
-        """Return a batch of these rows; of several processes, one's part of it."""
+    def make(self, rows: Sequence[int]) -> Described:
+        """Return a batch of these rows."""
         numbers: dict[str, int] = {}
-        texts = [[numbers.setdefault(text, len(numbers)) for text in self._sentences[row].spelled] for row in batch]
-        own = np.array_split(np.arange(len(batch)), ranks)[rank]
-        rows = [batch[place] for place in own]
-        sentences, features = [self._sentences[row] for row in rows], self.features(rows)
+        texts = [[numbers.setdefault(text, len(numbers)) for text in self._spelled[row]] for row in rows]
+        features, halves = self.features(rows), [half for row in rows for half in self._halves[row]]
         pixels = codes = torch.empty(len(rows), PAIR, 0, dtype=torch.long)
         if self._show:
             pixels = self._show([self.texts[row] for row in rows], features)
@@ -143,37 +135,31 @@ class Batches:
             features=features,
             pixels=pixels,
             codes=codes,
-            tokens=_stack_pairs(half.tokens for one in sentences for half in one.halves),
-            words=_stack_pairs(half.numbers for one in sentences for half in one.halves),
+            tokens=_stack_pairs(half.tokens for half in halves),
+            words=_stack_pairs(half.numbers for half in halves),
             texts=torch.tensor(texts),
-            rows=torch.from_numpy(own),
-            written=_pad_rows([one.written.tokens for one in sentences], self._pad),
-            numbers=_pad_rows([one.written.numbers for one in sentences], NO_WORD),
+            written=_pad_rows([self._written[row].tokens for row in rows], self._pad),
+            numbers=_pad_rows([self._written[row].numbers for row in rows], NO_WORD),
         )
 
     def _look_up(self, values: NDArray[Any], rows: Sequence[int]) -> Tensor:
         return _stack_pairs(values[self._copies.images[key]] for row in rows for key in self.texts[row].images)
 
     def ahead(self, orders: Iterable[Sequence[int]]) -> Iterator[Described]:
-        """Yield this process' part of the batches, the next one made while the caller computes."""
-        make = partial(self.make, rank=own_rank(), ranks=count_ranks())
+        """Yield the batches, the next one made while the caller computes."""
         with ThreadPoolExecutor(1) as thread:
             made = None
             for rows in orders:
-                before, made = made, thread.submit(make, rows)
+                before, made = made, thread.submit(self.make, rows)
                 if before:
                     yield before.result()
             if made:
                 yield made.result()
 
 
-def _sentence(text: Text, clip: ClipWords, words: DecoderWords, length: int) -> Sentence:
-    if text.parts is None:
-        empty = clip.split("")
-        return Sentence((empty, empty), words.write_text(text.chosen, length=length), ("", ""))
-    first, second = text.parts.first_half, text.parts.second_half
-    halves = (clip.split(first), clip.split(second))
-    return Sentence(halves, words.write(halves, text.parts.verbs, length=length), (first.lower(), second.lower()))
+def _halves(text: Text) -> tuple[str, str]:
+    """Return the texts in which words can be masked; empty without a template."""
+    return (text.parts.first_half, text.parts.second_half) if text.parts else ("", "")
 
 
 def _stack_pairs(rows: Iterable[NDArray[np.int64]]) -> Tensor:

@@ -6,9 +6,8 @@ and dropout follow from seed and step, so that a resumed run ends with the same 
 
 The loss is the sum of three (paper 001, Eq. 2). Adam has two learning rates with cosine decay: for reconstruction and
 description to a third (published: 3e-4 to 1e-4), for the noise module a third of that, to a tenth (1e-4 to 1e-5). A
-step's rows pass through the model ``optimiser.per_device_train_batch_size`` times the number of processes at a time;
-alignment contrasts the rows of one such pass, over all processes: the paper's 512 only where so many fit. All processes
-have the same weights; the first one evaluates and writes.
+step's rows pass through the model ``optimiser.per_device_train_batch_size`` at a time; alignment contrasts the rows of
+one such pass: the paper's 512 only where so many fit. One process trains.
 """
 
 import math
@@ -16,7 +15,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -32,7 +30,7 @@ from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.namc import PAPER, DualEncoderConfig
 from pairwright.schemas.training import OptimiserConfig, TrainConfig
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.namc_batch import Described
+from pairwright.tasks.models.namc import Described
 from pairwright.tasks.models.namc_places import CLIP, CROP, clip_numbers, find_weights, join_patches
 from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
@@ -54,10 +52,10 @@ from pairwright.tasks.training.namc.batches import (
 )
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
-from pairwright.tasks.training.ranks import add_gradients, count_ranks, gather, own_rank, stoppable
+from pairwright.tasks.training.ranks import count_ranks, stoppable
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
-from pairwright.tasks.training.save_checkpoints import Saving, reading
+from pairwright.tasks.training.save_checkpoints import Saving
 from pairwright.tasks.training.train_model import Ended, Job, find_rows
 from pairwright.tasks.training.write_model_card import write_model_card
 
@@ -72,14 +70,10 @@ TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip bri
 
 def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
-    if config.negatives_from:
-        raise ConfigError("negatives_from: NAMC is trained on chosen texts alone; leave it out")
-    if config.optimiser.precision == "fp16":
-        raise ConfigError("optimiser.precision: NAMC supports bf16 and fp32")
-    if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length:
-        raise ConfigError("optimiser.optim, data.group_by_length: not supported by NAMC; leave them out")
-    if config.output.report_to:
-        raise ConfigError("output.report_to: not supported by NAMC; see its run page")
+    if count_ranks() > 1:
+        raise ConfigError("NAMC is trained by one process: start it with `pairwright train`, without a launcher")
+    if config.optimiser.optim != OptimiserConfig().optim:
+        raise ConfigError("optimiser.optim: not supported by NAMC; leave it out")
 
 
 def train_namc(job: Job) -> Ended:
@@ -124,14 +118,13 @@ def open_captioner(job: Job) -> Captioner:
 
 def _make_words(job: Job) -> DecoderWords:
     kept = job.run.folder / runs.VOCABULARY
-    if own_rank() == 0 and not kept.exists():
+    if not kept.exists():
         if job.config.namc.size == PAPER:
             words = bert_words(find_weights(job.config.namc.vocabulary))
         else:
             texts = (description_of(row) for row in find_rows(job, job.config.data.split).read_texts())
             words = learnt_words(texts, size=VOCABULARY_SIZE)
         Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
-    gather(None)  # the order of equally frequent words varies: all processes read the first one's file
     return saved_words(kept)
 
 
@@ -141,12 +134,10 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
     rows, texts, refused = find_texts(job, held_out=held_out)
     paper = config.size == PAPER
     copies = open_copies(job.run.folder / PLACES) if paper else read_small(rows, texts)
-    known = [text for text in texts if copies.images.keys() >= set(text.images)]
-    refused += [
-        Refused(key=text.key, reason=NOT_SEEN) for text in texts if not copies.images.keys() >= set(text.images)
-    ]
-    if own_rank() == 0:
-        runs.append_refused(job.run.refused, refused)
+    seen = [copies.images.keys() >= set(text.images) for text in texts]
+    known = [text for text, both in zip(texts, seen, strict=True) if both]
+    refused += [Refused(key=text.key, reason=NOT_SEEN) for text, both in zip(texts, seen, strict=True) if not both]
+    runs.append_refused(job.run.refused, refused)
     if not (known or held_out):
         raise ConfigError(f"{job.run.folder}: no row can be trained on; see the reasons in {job.run.refused}")
     show = None
@@ -174,7 +165,6 @@ class Learner:
 
     def __init__(self, captioner: Captioner, config: TrainConfig, steps: int) -> None:
         self.captioner, self.model, self.config, self.steps = captioner, captioner.model, config, steps
-        self._judge = deepcopy(self.model.noise) if config.namc.relevance == "frozen" else None
         model, rate = self.model, config.optimiser.learning_rate or RATE
         own = [*model.encoder.parameters(), *model.describer.parameters()]
         groups: list[dict[str, Any]] = [{"params": own, "top": rate, "floor": FLOOR}]
@@ -194,10 +184,8 @@ class Learner:
             loss, values = self.losses(batch.to(self.captioner.device))
             (loss * (len(batch.written) / rows)).backward()
             window.add({"loss": loss.item()} | values, weight=len(batch.written))
-        window.join(gather(window.empty()))
         measured = window.take()
         _check_finite("the loss", measured["loss"], number)
-        add_gradients(self.model)
         groups = self.optimiser.param_groups
         for group in groups:
             group["lr"] = group["top"] * falling(number / self.steps, group["floor"])
@@ -210,18 +198,14 @@ class Learner:
 
     def losses(self, batch: Described) -> tuple[Tensor, dict[str, float]]:
         """Return the loss of a batch; with masks also each summed loss, and the masked shares."""
-        own, words = self.config.namc, self.captioner.words
-        with self._autocast():
+        words = self.captioner.words
+        with computing(self.captioner.device, choose_precision(self.config)):
             if self.model.noise is None:
-                count = (batch.written[:, 1:] != words.pad).sum()
-                return self.model(batch.features, batch.written, pad=words.pad) * batch.weigh(count), {}
-            losses, masked = self.model.pretrain(batch, own, pad=words.pad, mask=words.mask, judge=self._judge)
+                return self.model(batch.features, batch.written, pad=words.pad), {}
+            losses, masked = self.model.pretrain(batch, self.config.namc, pad=words.pad, mask=words.mask)
         values = {f"loss/{name}": loss.item() for name, loss in losses.items()}
         values |= {f"masked/{name}": share.item() for name, share in masked.items()}
         return torch.stack(list(losses.values())).sum(), values
-
-    def _autocast(self) -> torch.autocast:
-        return computing(self.captioner.device, choose_precision(self.config))
 
     @torch.no_grad()
     def measure(self, held_out: Batches) -> dict[str, float]:
@@ -231,7 +215,7 @@ class Learner:
         for batch in map(held_out.make, _chunks(held_out)):
             own = batch.to(self.captioner.device)
             tokens = int((own.written[:, 1:] != pad).sum())
-            with self._autocast():
+            with computing(self.captioner.device, choose_precision(self.config)):
                 total += model(own.features, own.written, pad=pad).item() * tokens
             count += tokens
         return {"loss" if model.noise is None else "loss/description": total / count} if count else {}
@@ -263,16 +247,15 @@ class Training:
         captioner, optimiser = open_captioner(job), job.config.optimiser
         captioner.model.to(choose_device())
         self.batches, self.held_out = (open_batches(job, captioner, held_out=one) for one in (False, True))
-        self._batch = optimiser.per_device_train_batch_size * count_ranks()
+        self._batch = optimiser.per_device_train_batch_size
         self._per_step = self._batch * optimiser.gradient_accumulation_steps
         self._per_epoch = math.ceil(len(self.batches) / self._per_step)
         self.steps = optimiser.max_steps or max(1, round(optimiser.num_train_epochs * self._per_epoch))
         self.learner, self.metrics = Learner(captioner, job.config, self.steps), MetricsFile(job.run.metrics)
         if latest := job.run.latest():
             saved.load_weights(captioner.model, latest)
-            with reading(latest / OPTIMISER):
-                state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
-                self.learner.optimiser.load_state_dict(state)
+            state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
+            self.learner.optimiser.load_state_dict(state)
             self.metrics.resume(job.run.steps()[-1])
 
     def run(self) -> int:
@@ -295,29 +278,26 @@ class Training:
                 speed = {"rows per second": rows / max(time.monotonic() - since, 1e-9)}
                 self._log(done, epoch, TRAIN, window.take() | speed)
                 since, rows = time.monotonic(), 0
-            if own_rank() == 0 and (last or (output.eval_steps and done % output.eval_steps == 0)):
+            if last or (output.eval_steps and done % output.eval_steps == 0):
                 self._log(done, epoch, HELD_OUT, self.learner.measure(self.held_out))
-            stopping = any(gather(self.stopping))  # the others wait here while the first one measures
-            if done % output.save_steps == 0 or last or stopping:
+            if done % output.save_steps == 0 or last or self.stopping:
                 self._save(done)
-            if stopping:
+            if self.stopping:
                 break
         return done
 
     def _parts(self, step: int) -> list[list[int]]:
-        """Return a step's rows, one list per pass through the model; short lists repeat rows for every process."""
+        """Return a step's rows, one list per pass through the model."""
         epoch, place = divmod(step, self._per_epoch)
         order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.batches))
         rows = order[place * self._per_step : (place + 1) * self._per_step]
-        parts = [rows[start : start + self._batch] for start in range(0, len(rows), self._batch)]
-        return [np.resize(part, max(len(part), count_ranks())).tolist() for part in parts]
+        return [rows[start : start + self._batch].tolist() for start in range(0, len(rows), self._batch)]
 
     def _log(self, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
-        if not values or own_rank():
-            return
-        self.metrics.add(step, epoch, split, values)
-        self.metrics.write()
-        if self.job.watcher:
+        if values:
+            self.metrics.add(step, epoch, split, values)
+            self.metrics.write()
+        if values and self.job.watcher:
             self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
@@ -329,12 +309,12 @@ class Training:
             torch.save(self.learner.optimiser.state_dict(), saving.staged / OPTIMISER)
             saving.publish(self.config.output.save_total_limit)
 
-        saving.agree(write if own_rank() == 0 else lambda: None)
+        saving.agree(write)
 
     def finish(self) -> None:
         """Write the results of a finished run; the model comes last and marks it as finished."""
         run, staged, texts = self.job.run, self.job.run.folder / runs.FINISHING, self.held_out.texts
-        said = [] if own_rank() else self.learner.describe(self.held_out)
+        said = self.learner.describe(self.held_out)
 
         def write() -> None:
             write_answers(run.answers, [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)])
@@ -347,7 +327,7 @@ class Training:
             runs.publish_folder(staged, run.model)
             run.clean()
 
-        Saving(run, run.model.name).agree(write if own_rank() == 0 else lambda: None)
+        Saving(run, run.model.name).agree(write)
 
     def _samples(self, said: list[str]) -> Iterator[Sample]:
         rows = find_rows(self.job, self.config.data.eval_split)

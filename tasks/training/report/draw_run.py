@@ -6,10 +6,11 @@ Logged values are drawn faint, their smoothed course bold, held-out values dashe
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from pairwright.tasks.pages.charts import Chart, Line, draw_lines
 from pairwright.tasks.training.runs import HELD_OUT, RANKED, TRAIN, UNREADABLE, Entry
@@ -17,29 +18,8 @@ from pairwright.tasks.training.runs import HELD_OUT, RANKED, TRAIN, UNREADABLE, 
 SMOOTHED_OVER = 20  # the smoothing window is the number of points divided by this
 MOST = 1e15  # larger values count as infinite: they would hide all others
 MOST_POINTS = 300  # per line; a longer one is drawn by the minima and maxima of its stretches
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Values at steps, both ``(n,)``, in the order of steps; a value may be NaN or infinite."""
-
-    steps: Floats
-    values: Floats
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def at(self, places: Sequence[int] | NDArray[np.bool_]) -> "Points":
-        """Return a selection."""
-        return Points(self.steps[places], self.values[places])
-
-    def finite(self) -> "Points":
-        """Return the points that can be drawn."""
-        return self.at(np.abs(self.values) < MOST)
-
-
-NOTHING = Points(np.zeros(0), np.zeros(0))
+Points = NDArray[np.float64]
+"""Steps and values, ``(n, 2)``, in the order of steps; a value may be NaN or infinite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +32,13 @@ class Metrics:
 
     def of(self, name: str, split: str = TRAIN) -> Points:
         """Return a metric's finite points; empty if it was not logged."""
-        return self.points.get((split, name), NOTHING).finite()
+        found = self.points.get((split, name), np.zeros((0, 2)))
+        return found[np.abs(found[:, 1]) < MOST]
 
     def final(self, name: str, split: str = TRAIN) -> float | None:
         """Return a metric's last finite value."""
-        values = self.of(name, split).values
-        return float(values[-1]) if len(values) else None
+        found = self.of(name, split)
+        return float(found[-1, 1]) if len(found) else None
 
 
 def arrange(entries: Iterable[Entry]) -> Metrics:
@@ -67,7 +48,7 @@ def arrange(entries: Iterable[Entry]) -> Metrics:
     for step, epoch, split, name, value in entries:
         logged.setdefault((split, name), {})[step] = value
         last, reached = max(last, step), max(reached, epoch)
-    points = {key: Points(*np.array(sorted(values.items()), np.float64).T) for key, values in logged.items()}
+    points = {key: np.array(sorted(values.items()), np.float64) for key, values in logged.items()}
     return Metrics(points, last, reached)
 
 
@@ -76,11 +57,9 @@ def smooth(points: Points) -> Points:
     window = len(points) / SMOOTHED_OVER
     if window <= 1:
         return points
-    keep, mean, means = 1 - 1 / window, 0.0, np.empty(len(points))
-    for number, value in enumerate(points.values.tolist()):
-        mean = keep * mean + (1 - keep) * value
-        means[number] = mean / (1 - keep ** (number + 1))
-    return Points(points.steps, means)
+    keep = 1 - 1 / window
+    means: Any = lfilter([1 - keep], [1, -keep], points[:, 1])
+    return np.stack([points[:, 0], means / (1 - keep ** np.arange(1, 1 + len(points)))], axis=1)
 
 
 class Shown(NamedTuple):
@@ -109,14 +88,12 @@ LEARNING = (
     Shown("weight/text", "text", "rejected", "Adaptive weights", "AdaViP, Eq. 13"),
     Shown("weight/image", "image", "third", "Adaptive weights", "AdaViP, Eq. 13"),
 )
-TRUE_SHARE = "true of their pair, where that is known"
 RETRIEVER = (
     Shown("retriever/entropy share", "entropy", "plain", "Entropy", "of its choice, next to a uniform one"),
     Shown("retriever/effective", "effective", "plain", "Effective candidates", "exp of the entropy"),
     Shown("retriever/candidates", "drawn", "third", "Effective candidates", "exp of the entropy"),
     Shown("retriever/reward", "reward", "plain", "Reward", "of the retriever"),
     Shown("retriever/loss", "loss", "plain", "Loss", "of the retriever"),
-    Shown("retriever/true share", TRUE_SHARE, "rejected", "Doubtful negatives", "share of its choices"),
     Shown("retriever/most common share", "the most common text", "third", "Doubtful negatives", "share of its choices"),
 )
 SPEED = (
@@ -164,77 +141,52 @@ def draw_run(metrics: Metrics) -> list[Section]:
 
 def _draw_all(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Chart]:
     for (title, unit), own in groupby(shown, key=lambda one: (one.chart, one.unit)):
-        if series := list(_make_series(metrics, own)):
+        series = [(one, metrics.of(one.metric), metrics.of(one.metric, HELD_OUT)) for one in own]
+        series = [one for one in series if len(one[1]) or len(one[2])]
+        # Without copies of the first one, such as SFT's likelihood and loss.
+        same = [all(map(np.array_equal, one[1:], series[0][1:])) for one in series[1:]]
+        if series := [*series[:1], *(one for one, is_copy in zip(series[1:], same, strict=True) if not is_copy)]:
             yield _draw_chart(series, title, unit, metrics.last)
 
 
-class Series(NamedTuple):
-    """Metric of a chart: logged, smoothed and held-out values, all finite."""
-
-    name: str
-    tone: str
-    train: Points
-    bold: Points
-    held_out: Points
-
-    def lines(self, *, percent: bool) -> Iterator[Line]:
-        """Yield the lines to draw; held-out values, and a single point, are dots."""
-        parts = [(self.train, "raw", "")] if self.bold is not self.train else []
-        single = TRAIN if len(self.train) == 1 else ""
-        for points, kind, split in (*parts, (self.bold, "smooth", single), (self.held_out, "held", HELD_OUT)):
-            kept = thin(points)
-            at = zip(kept.steps.tolist(), kept.values.tolist(), strict=True) if split else ()
-            dots = [f"{self.name}, {split}, step {step:,.0f}: {show_value(y, percent=percent)}" for step, y in at]
-            yield Line(name=self.name, x=kept.steps, y=kept.values, tone=self.tone, kind=kind, dots=dots)
-
-    def row(self, *, percent: bool) -> list[str]:
-        """Return its name, first and last value, and last held-out value."""
-        ends = ((self.train, 0), (self.bold, -1), (self.held_out, -1))
-        values = (show_value(float(one.values[at]), percent=percent) if len(one) else "" for one, at in ends)
-        return [self.name, *values]
-
-
-def _make_series(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Series]:
-    """Yield a chart's series, without copies of the first one, such as SFT's likelihood and loss."""
-    first: list[list[float]] = []
-    for one in shown:
-        train, held_out = metrics.of(one.metric), metrics.of(one.metric, HELD_OUT)
-        values = [train.values.tolist(), held_out.values.tolist()]
-        if any(values) and values != first:
-            first = first or values
-            yield Series(one.name, one.tone, train, train if one.chart in EXACT else smooth(train), held_out)
-
-
-def _draw_chart(series: Sequence[Series], title: str, unit: str, last: int) -> Chart:
-    percent = title in PERCENT
-    rows = [one.row(percent=percent) for one in series]
-    # Outliers of the faint line, beyond the 1st and 99th percentile, may lie outside.
-    parts = [[0.0] * (title in FROM_ZERO) + [1.0] * (title in TO_ONE)]
-    for one in series:
-        parts += [one.held_out.values, one.bold.values]
-        parts += [np.quantile(one.train.values, (0.01, 0.99))] if len(one.train) else []
-    values = np.concatenate(parts)
+def _draw_chart(series: Sequence[tuple[Shown, Points, Points]], title: str, unit: str, last: int) -> Chart:
+    """Draw metrics with their logged and held-out points."""
+    percent, lines, rows = title in PERCENT, list[Line](), list[list[str]]()
+    seen = [[0.0] * (title in FROM_ZERO) + [1.0] * (title in TO_ONE)]
+    for one, train, held_out in series:
+        bold = train if title in EXACT else smooth(train)
+        if bold is not train:
+            lines.append(_draw_line(one, train, "raw", percent=percent))
+        lines.append(_draw_line(one, bold, "smooth", TRAIN if len(train) == 1 else "", percent=percent))
+        lines.append(_draw_line(one, held_out, "held", HELD_OUT, percent=percent))
+        ends = ((train, 0), (bold, -1), (held_out, -1))
+        rows.append([one.name, *(show_value(at[n, 1], percent=percent) if len(at) else "" for at, n in ends)])
+        # Outliers of the faint line, beyond the 1st and 99th percentile, may lie outside.
+        seen += [held_out[:, 1], bold[:, 1], np.quantile(train[:, 1], (0.01, 0.99)) if len(train) else []]
+    values = np.concatenate(seen)
     return draw_lines(
-        [line for one in series for line in one.lines(percent=percent)],
+        lines,
         title=title,
         unit=unit,
         ends=(0.0, max(float(last), 1.0)),
         reach=(float(values.min()), float(values.max())),
         percent=percent,
-        legend=[(one.tone, one.name, "") for one in series],
+        legend=[(one.tone, one.name, "") for one, _, _ in series],
         heads=["", "first", "last", *["held-out"] * any(row[3] for row in rows)],
         rows=rows,
         summary=" ".join([f"{title}.", *map(_summarise, rows)]),
     )
 
 
-def thin(points: Points) -> Points:
-    """Return the lowest and highest point of each of ``MOST_POINTS / 2`` stretches; few points stay unchanged."""
-    if len(points) <= MOST_POINTS:
-        return points
-    parts = np.array_split(np.arange(len(points)), MOST_POINTS // 2)
-    kept = {part[at(points.values[part])] for part in parts for at in (np.argmin, np.argmax)} | {len(points) - 1}
-    return points.at(sorted(kept))
+def _draw_line(one: Shown, points: Points, kind: str, split: str = "", *, percent: bool) -> Line:
+    """Draw points as a line, with a ``split`` as dots, too; long lines by the extremes of ``MOST_POINTS / 2`` parts."""
+    if len(points) > MOST_POINTS:
+        parts = np.array_split(np.arange(len(points)), MOST_POINTS // 2)
+        kept = {part[at(points[part, 1])] for part in parts for at in (np.argmin, np.argmax)} | {len(points) - 1}
+        points = points[sorted(kept)]
+    at = points.tolist() if split else ()
+    dots = [f"{one.name}, {split}, step {step:,.0f}: {show_value(y, percent=percent)}" for step, y in at]
+    return Line(name=one.name, x=points[:, 0], y=points[:, 1], tone=one.tone, kind=kind, dots=dots)
 
 
 def show_value(value: float, *, percent: bool = False) -> str:

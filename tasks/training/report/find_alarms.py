@@ -34,21 +34,22 @@ def say_proportion(share: Proportion) -> str:
 
 def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
     """Yield problems, the most serious first."""
-    if lost := sorted({name for (_, name), points in metrics.points.items() if len(points.finite()) < len(points)}):
+    counts = {(split, name): len(logged) for (split, name), logged in metrics.points.items()}
+    if lost := sorted({name for (split, name), count in counts.items() if len(metrics.of(name, split)) < count}):
         yield "Not a number", f"{', '.join(lost)} had NaN or infinite values; charts leave them out."
     yield from find_collapse(metrics, config)
     loss, held_out = metrics.of("loss"), metrics.of("loss", HELD_OUT)
-    if len(loss) >= LEAST and (last := float(smooth(loss).values[-1])) >= (first := float(loss.values[0])):
+    if len(loss) >= LEAST and (last := smooth(loss)[-1, 1]) >= (first := loss[0, 1]):
         yield (
             "The loss does not fall",
-            f"It was {first:.3g} at step {loss.steps[0]:.0f} and is {last:.3g} at the end, smoothed. Look at the "
+            f"It was {first:.3g} at step {loss[0, 0]:.0f} and is {last:.3g} at the end, smoothed. Look at the "
             "learning rate (optimiser.learning_rate), and at a few rows by eye.",
         )
-    lowest = float(held_out.values.min(initial=np.inf))
-    if len(held_out) >= 3 and (last := float(held_out.values[-1])) > lowest + (RISE - 1) * abs(lowest):
+    lowest = held_out[:, 1].min(initial=np.inf)
+    if len(held_out) >= 3 and (last := held_out[-1, 1]) > lowest + (RISE - 1) * abs(lowest):
         yield (
             "The held-out loss rises",
-            f"It was lowest at step {held_out.steps[held_out.values.argmin()]:.0f} with {lowest:.3g} and ends at "
+            f"It was lowest at step {held_out[held_out[:, 1].argmin(), 0]:.0f} with {lowest:.3g} and ends at "
             f"{last:.3g}: the model overfits the training split. Reduce "
             "optimiser.num_train_epochs, or add rows.",
         )
@@ -58,7 +59,7 @@ def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
             f"The chosen text has the larger reward for {say_proportion(ranked)}.",
         )
     chosen = metrics.of("reward/chosen")
-    if len(chosen) >= LEAST and (last := float(smooth(chosen).values[-1])) < 0:
+    if len(chosen) >= LEAST and (last := smooth(chosen)[-1, 1]) < 0:
         yield (
             "The chosen texts become less likely",
             f"Their reward is {last:.3g} at the end: the margin grows because the rejected texts fall faster. That is "
@@ -68,7 +69,7 @@ def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
 
 def find_collapse(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
     """Yield signs that the model loses what it knew at the start of the run."""
-    nll, unread = metrics.of("nll", HELD_OUT).values, metrics.of(UNREADABLE, HELD_OUT).values
+    nll, unread = metrics.of("nll", HELD_OUT)[:, 1], metrics.of(UNREADABLE, HELD_OUT)[:, 1]
     if len(nll) > 1 and nll[-1] > WORSE * nll[0] and nll[-1] > nll[0] + NATS:
         yield (
             "The model forgets the held-out chosen texts",

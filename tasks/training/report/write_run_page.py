@@ -35,7 +35,6 @@ from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
 
 HERE = Path(__file__).parent
 RETRIEVER, SAMPLES = "retriever/retriever.json", "samples/samples.jsonl"
-MOST_LISTED = 50  # refused rows listed individually
 MOST_SIDE = 480  # longest side of an image, in pixels
 
 
@@ -47,10 +46,7 @@ def write_run_page(folder: Path) -> Path:
         raise ConfigError(f"{folder}: not a training run (no config.yaml)")
     metrics, retriever = arrange(read_metrics(run.metrics).entries), _read_json(folder / RETRIEVER)
     samples = read_samples(folder)
-    with _store_errors(folder / RETRIEVER):
-        alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
-        common = [(one["text"], one["count"], one["pairs"]) for one in retriever["common"]] if retriever else []
-        facts = [("steps", retriever["steps"]), ("texts to choose from", retriever["pool"])] if retriever else []
+    alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
     defaults = TrainConfig(objective=config.objective)
     changes = find_changes(defaults.model_dump(mode="json"), config.model_dump(mode="json"))
     page = make_environment(HERE).get_template("run.html.j2").render(
@@ -64,10 +60,9 @@ def write_run_page(folder: Path) -> Path:
         totals=list(list_totals(metrics)),
         alarms=[*find_alarms(metrics, config), *alarms],
         sections=draw_run(metrics),
-        facts=facts,
-        common=common,
+        retriever=retriever,
         samples=samples,
-        refused=_read_refused(folder / "refused.jsonl"),
+        refused=_count_refused(folder / "refused.jsonl"),
     )  # fmt: skip
     with replacing(folder / "report") as new:
         (new / "images").mkdir()
@@ -98,16 +93,11 @@ def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), str(value)) for name, value in plain.items()]
 
 
-def _read_refused(path: Path) -> dict[str, Any]:
-    counts: Counter[str] = Counter()
-    listed: list[tuple[str, str, str]] = []
-    if path.is_file():
-        with _store_errors(path), path.open(encoding="utf-8") as lines:
-            for row in map(json.loads, lines):
-                counts[row["reason"]] += 1
-                if len(listed) < MOST_LISTED:
-                    listed.append((row["key"], row["reason"], row.get("detail", "")))
-    return {"total": counts.total(), "reasons": counts.most_common(), "listed": listed}
+def _count_refused(path: Path) -> list[tuple[str, int]]:
+    if not path.is_file():
+        return []
+    with _store_errors(path), path.open(encoding="utf-8") as lines:
+        return Counter(row["reason"] for row in map(json.loads, lines)).most_common()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,23 +5,19 @@ Alarms, in words for the run page and numbers for charts (ours):
 * Collapse: the entropy of q, as a share of the uniform one, stays below a bound: every pair gets the same text.
 * Generic negatives: one text is a large part of all proposals, as "more people in parking lot" would be (paper 000,
   Fig. 5c).
-* True negatives: where the truth is known, the share of proposals that are true of their pair. The policy gives them
-  a high probability, and the retriever is rewarded for it.
 
 Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and a checkpoint's
 ``retriever.pt`` (weights, moments, numbers, history; with ``weights_only``). Writes that file, and at the end
-``retriever.safetensors``, for mining, and ``retriever.json``: alarms and most common negatives, for the run's page.
+``retriever.safetensors`` and ``retriever.json``: alarms and most common negatives, for the run's page.
 Needs PyTorch and safetensors.
 """
 
-import hashlib
 import json
 import logging
-import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +25,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.errors import ConfigError, ModelError, StoreError, TrainingError
+from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.models.weights import loading
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.collate import Answer
@@ -43,7 +39,7 @@ from pairwright.tasks.training.freeze_rows import FrozenRows, RefusedRowError
 from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Encoder, Heads, HeadsEncoder, ReadImages
-from pairwright.tasks.training.retriever.material import CLIP, TRUE, UNKNOWN, KnownTruth, Material, open_material
+from pairwright.tasks.training.retriever.material import CLIP, Material, open_material
 from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Average, Proposal, Retriever, warm_up
 
@@ -58,17 +54,7 @@ LEAST = 128  # negatives, and ``FEWEST`` batches, needed for an alarm
 FEWEST = 20
 MOST_COMMON = 0.2  # a text with this share of proposals is generic, if it is also ``FAIR`` times its uniform share
 FAIR = 5
-MOST_TRUE = 0.1  # limit of the share of true texts among negatives of known truth
 TOP = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommonText:
-    """Frequently proposed text."""
-
-    text: str
-    count: int
-    pairs: int  # number of different rows
 
 
 @dataclass(kw_only=True)
@@ -77,61 +63,46 @@ class Watch:
 
     texts: tuple[str, ...]  # the pool's
     min_entropy: float
-    truth: KnownTruth | None = None  # ``None``: unknown
-    _seen: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))  # text, row, verdict
-    _shares: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    _seen: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))  # text and row
+    _shares: deque[float] = field(default_factory=lambda: deque(maxlen=FEWEST))
 
-    def see(self, proposal: Proposal) -> dict[str, float]:
-        """Add a batch's negatives; return the metrics of the window."""
-        verdicts = self.truth.of(proposal.places, proposal.ids) if self.truth else None
-        for row, place in enumerate(proposal.places.tolist()):
-            for column, number in enumerate(proposal.ids[row].tolist()):
-                if number != NONE:
-                    self._seen.append((number, place, int(verdicts[row, column]) if verdicts is not None else UNKNOWN))
-        if (proposal.ids != NONE).any():
+    def see(self, proposal: Proposal) -> None:
+        """Add a batch's negatives."""
+        rows = zip(proposal.places.tolist(), proposal.ids.tolist(), strict=True)
+        seen = [(number, place) for place, numbers in rows for number in numbers if number != NONE]
+        if seen:
+            self._seen += seen
             self._shares.append(proposal.metrics["retriever/entropy share"])
-        return self.metrics()
 
     def metrics(self) -> dict[str, float]:
-        """Return ``retriever/most common share`` and, with known truth, ``retriever/true share``."""
-        found: dict[str, float] = {}
-        if self._seen:
-            found["retriever/most common share"] = self.common()[0].count / len(self._seen)
-        known = [verdict for _, _, verdict in self._seen if verdict != UNKNOWN]
-        if known:
-            found["retriever/true share"] = sum(verdict == TRUE for verdict in known) / len(known)
-        return found
+        """Return ``retriever/most common share``, of the recent proposals."""
+        common = self.common()
+        return {"retriever/most common share": common[0]["count"] / len(self._seen)} if common else {}
 
-    def common(self) -> list[CommonText]:
-        """Return the most frequently proposed texts."""
-        counts = Counter(number for number, _, _ in self._seen)
-        pairs = Counter(number for number, _ in {(number, place) for number, place, _ in self._seen})
+    def common(self) -> list[dict[str, Any]]:
+        """Return the most frequently proposed texts, each with its count and its number of different rows."""
+        counts = Counter(number for number, _ in self._seen)
+        pairs = Counter(number for number, _ in set(self._seen))
         top = sorted(counts, key=lambda number: (-counts[number], number))[:TOP]
-        return [CommonText(text=self.texts[n], count=counts[n], pairs=pairs[n]) for n in top]
+        return [{"text": self.texts[n], "count": counts[n], "pairs": pairs[n]} for n in top]
 
     def alarms(self) -> dict[str, str]:
         """Return current alarms by name, with advice; none until there is enough data."""
         if len(self._seen) < LEAST or len(self._shares) < FEWEST:
             return {}
         found: dict[str, str] = {}
-        latest, first = list(self._shares)[-FEWEST:], self.common()[0]
-        if max(latest) < min(self.min_entropy, 1):
+        first = self.common()[0]
+        if max(self._shares) < min(self.min_entropy, 1):
             found["collapse"] = (
-                f"the retriever's choice has {sum(latest) / len(latest):.1%} of the entropy of a uniform one, in each "
+                f"the retriever's choice has {sum(self._shares) / FEWEST:.1%} of the entropy of a uniform one, in each "
                 f"of the last {FEWEST} batches less than adpo.min_entropy ({self.min_entropy:.0%}): every pair gets "
                 "nearly always the same text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
             )
-        share = first.count / len(self._seen)
-        if share > max(MOST_COMMON, FAIR / max(len(self.texts), 1)) and first.pairs > 1:
+        share = first["count"] / len(self._seen)
+        if share > max(MOST_COMMON, FAIR / max(len(self.texts), 1)) and first["pairs"] > 1:
             found["generic negatives"] = (
-                f"one text is {share:.0%} of the last {len(self._seen)} negatives, for {first.pairs} different pairs: "
-                f"it may be true of many, or say nothing: {first.text[:200]!r}"
-            )
-        true = self.metrics().get("retriever/true share", 0.0)
-        if true > MOST_TRUE:
-            found["true negatives"] = (
-                f"{true:.0%} of the negatives that can be checked are true of their pair: the policy is taught that "
-                "true texts are wrong. Raise adpo.temperature, or take fewer adpo.candidates"
+                f"one text is {share:.0%} of the last {len(self._seen)} negatives, for {first['pairs']} different "
+                f"pairs: it may be true of many, or say nothing: {first['text'][:200]!r}"
             )
         return found
 
@@ -141,8 +112,8 @@ class Watch:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the history."""
-        self._seen = deque(((a, b, c) for a, b, c in state["seen"]), maxlen=WINDOW)
-        self._shares = deque(state["shares"], maxlen=WINDOW)
+        self._seen = deque(((number, place) for number, place, *_ in state["seen"]), maxlen=WINDOW)
+        self._shares = deque(state["shares"], maxlen=FEWEST)
 
 
 class RetrieverAdversary:
@@ -170,12 +141,10 @@ class RetrieverAdversary:
     def _answers(self, texts: Sequence[str]) -> Iterator[Answer]:
         """Yield each text as an answer; unusable ones are left out, without a reward."""
         for column, text in enumerate(texts):
-            try:
+            with suppress(RefusedRowError):
                 ids = self._tokenize(text)
-            except RefusedRowError:
-                continue
-            if len(ids) <= self._most_tokens:
-                yield Answer(TEXTS + column, ids)
+                if len(ids) <= self._most_tokens:
+                    yield Answer(TEXTS + column, ids)
 
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
         """Learn from the rewards of the last proposal; return metrics.
@@ -184,11 +153,9 @@ class RetrieverAdversary:
             rewards: ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
             step: whether the optimiser steps, on the mean since the last step.
         """
-        proposed = self._proposed
-        if proposed is None:
-            raise ValueError("learn() needs a proposal first")
-        self._proposed = None
-        seen = self.watch.see(proposed)
+        proposed, self._proposed = self._proposed, None
+        assert proposed is not None
+        self.watch.see(proposed)
         missing = proposed.log_q.shape[1] - rewards.shape[1]
         padded = torch.nn.functional.pad(rewards, (0, missing), value=float("nan"))
         learned = self.retriever.learn(proposed, padded, last=step)
@@ -196,7 +163,7 @@ class RetrieverAdversary:
         for name in sorted(now.keys() - self._raised):  # once each
             log.warning("retriever, %s: %s", name, now[name])
         self._raised = set(now)
-        return proposed.metrics | seen | learned
+        return proposed.metrics | self.watch.metrics() | learned
 
     def skip(self, *, step: bool) -> None:
         """Replace ``propose`` and ``learn`` on a rank without rows, to stay in step with the others."""
@@ -212,26 +179,21 @@ class RetrieverAdversary:
 
     def load(self, folder: Path) -> None:
         """Restore the state of a checkpoint."""
-        path = folder / STATE
-        try:
-            state: Any = torch.load(path, map_location="cpu", weights_only=True)
-            own, seen = state["retriever"], state["watch"]
-        except (OSError, RuntimeError, EOFError, ValueError, LookupError, TypeError, pickle.UnpicklingError) as error:
-            raise TrainingError(f"{path}: the retriever's state cannot be read: {error}") from error
-        self.retriever.load_state_dict(own)
-        self.watch.load_state_dict(seen)
+        with loading("the retriever", folder / STATE):
+            state: Any = torch.load(folder / STATE, map_location="cpu", weights_only=True)
+            self.retriever.load_state_dict(state["retriever"])
+            self.watch.load_state_dict(state["watch"])
 
     def publish(self, folder: Path) -> None:
-        """Write the network for mining, and the summary for the run's page."""
+        """Write the network, and the summary for the run's page."""
         config = self.retriever.config
         about = self.retriever.encoder.about | {"scale": repr(config.logit_scale), "tau": repr(config.temperature)}
         save_network(folder / NETWORK, self.retriever.encoder.network.state_dict(), about)
         page: dict[str, Any] = {
             "steps": self.retriever.steps,
             "pool": len(self.retriever.pool.texts),
-            "metrics": self.watch.metrics(),
             "alarms": [{"name": name, "text": text} for name, text in self.watch.alarms().items()],
-            "common": [asdict(text) for text in self.watch.common()],
+            "common": self.watch.common(),
         }
         (folder / PAGE).write_text(json.dumps(page, indent=1))
 
@@ -279,7 +241,7 @@ def make_adversary(
         heads = Heads(*material.features.sizes, adpo.projection_dim, seed=config.seed)
         encoder = HeadsEncoder(heads, material.features, device)
     retriever = Retriever(pool=pool, encoder=encoder, config=adpo, seed=config.seed, average=average)
-    watch = Watch(texts=pool.texts, min_entropy=adpo.min_entropy, truth=material.truth)
+    watch = Watch(texts=pool.texts, min_entropy=adpo.min_entropy)
     # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
     most = config.model.max_length // 2
     return RetrieverAdversary(retriever, watch, material.places, tokenize=tokenize, most_tokens=most)
@@ -292,10 +254,7 @@ def _image_reader(material: Material, config: TrainConfig, *, rows: Path, datase
         where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
 
     def read(place: int) -> Sequence[NDArray[Any]]:
-        key = material.entries[place].key
-        if key not in where:
-            raise StoreError(f"{rows}: has no row {key}")
-        frozen, number = where[key]
+        frozen, number = where[material.entries[place].key]
         return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
 
     return read
@@ -314,33 +273,3 @@ def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) 
     held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights.items()}
     # One metadata entry: safetensors writes several in random order, and the file is hashed.
     save_file(held, path, metadata={ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)})
-
-
-def load_network(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the weights, on the CPU, and the parameters of their network."""
-    about = read_about(path)
-    with _model_errors(path), safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118 - it is no mapping
-
-
-def read_about(path: Path) -> dict[str, str]:
-    """Return the parameters of a file's network, without its weights."""
-    with _model_errors(path), safe_open(path, framework="pt") as file:
-        about: Any = json.loads((file.metadata() or {}).get(ABOUT, "{}"))
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelError(f"mined.retriever: {path}: not a {NETWORK} of an ADPO run")
-    return {str(name): str(value) for name, value in about.items()}
-
-
-def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with _model_errors(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _model_errors(path: Path) -> Generator[None]:
-    try:
-        yield
-    except (OSError, SafetensorError, ValueError) as error:
-        raise ModelError(f"mined.retriever: {path}: cannot be read: {error}") from error

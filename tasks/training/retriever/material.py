@@ -1,12 +1,11 @@
 """Material of a run's retriever: frozen beside the rows, and opened by every process.
 
 Reads the settled tables ``preferences``, ``differences`` (texts that state no change), ``embeddings`` and
-``text_vectors``, and the graphs of ``images``; all but the heads' vectors are optional. Writes into
+``text_vectors``; all but the heads' vectors are optional. Writes into
 ``runs/NAME/retriever/``:
 
     entries.arrow          one row per preference: 150 bytes and its text
     images/, texts/        vectors, 2 bytes per number
-    claims.arrow, graphs.arrow   where the truth is known, of up to 20,000 rows
     clip.json              CLIP4IDC's base; written by the caller
 
 A resumed run reads these files, whatever has happened to the dataset. Vectors are memory-mapped and shared by all
@@ -14,35 +13,30 @@ processes of a machine: 300 MB for 100,000 images and texts of 768 numbers; the 
 PyTorch.
 """
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow.feather import read_table, write_feather
 
-from pairwright.schemas.claims import CLAIMS, may_hold
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import Vectors, add_vectors, open_vectors, write_vectors
 from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts, text_key
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.retriever.pool import NONE, Entry, Places, Pool, make_pool, may_say_no_change
+from pairwright.tasks.training.retriever.pool import Entry, Places, Pool, make_pool, may_say_no_change
 
-CLIP = "clip.json"
+CLIP, ENTRIES = "clip.json", "entries.arrow"
 COPIES = "perceptual-hash"  # vector for finding copies; photographs of one scene have nearly the same
-MOST_KNOWN = 20_000  # maximum rows of known truth, for the share of true negatives
-UNKNOWN, WRONG, TRUE = -1, 0, 1
 Tables = Mapping[str, Planned]  # a dataset's settled tables by name
 Floats = NDArray[np.float32]
 
@@ -100,58 +94,6 @@ def map_features(
     )
 
 
-@dataclass(frozen=True)
-class KnownTruth:
-    """Claims of texts and graphs of images, by which a text is checked against a row; both may be missing."""
-
-    claims: tuple[str, ...]  # (T,) JSON of each text's claims; empty: unknown
-    images: tuple[tuple[str, str], ...]  # (n,) keys of each row's images
-    graphs: Mapping[str, str]  # JSON of graphs without masks, by image
-
-    def of(self, places: Places, ids: Places) -> NDArray[np.int8]:
-        """Return ``(B, m)``: ``TRUE``, ``WRONG`` or ``UNKNOWN`` for each text of ``ids`` (B, m) on its row."""
-        rows = zip(places.tolist(), ids.tolist(), strict=True)
-        found = [[self._check(place, number) for number in numbers] for place, numbers in rows]
-        return np.array(found, dtype=np.int8).reshape(ids.shape)
-
-    def _check(self, place: int, number: int) -> int:
-        first, second = (self.graphs.get(key, "") for key in self.images[place])
-        claims = self.claims[number] if number != NONE else ""
-        if not (claims and first and second):
-            return UNKNOWN
-        graphs = (self._read_graph(first), self._read_graph(second))
-        return TRUE if may_hold(CLAIMS.validate_json(claims), graphs) else WRONG
-
-    @cached_property
-    def _read_graph(self) -> Any:
-        return lru_cache(maxsize=4096)(SceneGraph.model_validate_json)
-
-
-def know_claims(claims: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return JSON of claims by plain text; of equal texts the last one with claims counts."""
-    return {plain_text(text): written for text, written in claims if written not in ("", "[]", None)}
-
-
-def know_truth(
-    entries: Sequence[Entry], pool: Pool, *, claims: Iterable[tuple[str, str]], graphs: Mapping[str, str]
-) -> KnownTruth:
-    """Return the known truth of rows; ``graphs`` are JSON without masks, by image."""
-    known = know_claims(claims)
-    return KnownTruth(
-        claims=tuple(known.get(plain_text(text), "") for text in pool.texts),
-        images=tuple(entry.images for entry in entries),
-        graphs=graphs,
-    )
-
-
-def without_masks(graph: str) -> str:
-    """Return a graph's JSON without its objects' masks, which no claim is about."""
-    read: dict[str, Any] = json.loads(graph)
-    for thing in read["objects"]:
-        thing["mask"]["counts"] = []
-    return json.dumps(read, separators=(",", ":"))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Material:
     """Everything that a retriever reads."""
@@ -160,7 +102,6 @@ class Material:
     pool: Pool
     places: Mapping[str, int]  # position of each row, by key
     features: Features | None  # ``None``: no vectors
-    truth: KnownTruth | None  # ``None``: unknown
 
 
 def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Sequence[FrozenRows], table: str) -> None:
@@ -176,37 +117,30 @@ def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Seque
             if place == "texts":
                 add_vectors(staged, embed_chosen_texts(list(edited.values()), tables[name].config))
             staged.rename(folder / place)
-    if "images" in tables:
-        wanted = {key for entry in entries[:MOST_KNOWN] for key in entry.images}
-        told = _stream(build, tables[table], "chosen", "claims")
-        claims = know_claims((row["chosen"], row["claims"]) for row in told)
-        seen = _stream(build, tables["images"], "subject", "graph")
-        graphs = ((row["subject"], row["graph"]) for row in seen if row["subject"] in wanted and row["graph"])
-        _write(folder / "claims.arrow", ({"text": text, "claims": written} for text, written in claims.items()))
-        _write(folder / "graphs.arrow", ({"image": key, "graph": without_masks(graph)} for key, graph in graphs))
 
 
 def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
     """Write the rows' entries."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "entries.arrow", map(asdict, entries))
+    write_feather(pa.Table.from_pylist(list(map(asdict, entries))), str(folder / ENTRIES), compression="uncompressed")
 
 
 def open_material(folder: Path) -> Material:
     """Open frozen material."""
-    rows: list[dict[str, Any]] = [{**row, "images": tuple(row["images"])} for row in _read(folder / "entries.arrow")]
+    try:
+        rows: list[dict[str, Any]] = read_table(folder / ENTRIES, memory_map=True).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{folder / ENTRIES}: cannot be read: {error}. Start over with another --name") from error
+    for row in rows:
+        row["images"] = tuple(row["images"])
     entries = tuple(Entry(**row) for row in rows)
     pool = make_pool(entries)
     images, texts = (open_vectors(folder / name) if (folder / name).exists() else {} for name in ("images", "texts"))
-    known = {name: _read(path) if (path := folder / f"{name}.arrow").exists() else [] for name in ("claims", "graphs")}
-    claims = [(row["text"], row["claims"]) for row in known["claims"]]
-    graphs = {row["image"]: row["graph"] for row in known["graphs"]}
     return Material(
         entries=entries,
         pool=pool,
         places={entry.key: place for place, entry in enumerate(entries)},
         features=map_features(entries, pool, images=images, texts=texts) if images and texts else None,
-        truth=know_truth(entries, pool, claims=claims, graphs=graphs) if claims and graphs else None,
     )
 
 
@@ -257,17 +191,3 @@ def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None)
         in_pool=in_pool,
         no_change=may_say_no_change(chosen) if no_change is None else no_change,
     )
-
-
-def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    table = pa.Table.from_pylist(list(rows))
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    try:
-        with pa.memory_map(str(path)) as source:
-            return pa.ipc.open_file(source).read_all().to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{path}: cannot be read: {error}. Start over with another --name") from error

@@ -79,15 +79,12 @@ class Retriever:
         generators = (generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in marks)
         draws = np.array([generator.random(self.config.samples) for generator in generators])
         logits = self.logits(rows, candidates)
-        found = sample(logits, torch.from_numpy(candidates != NONE).to(logits.device), draws)
-        ids = np.where((candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, found.columns, 1), NONE)
-        return Proposal(
-            places=rows,
-            ids=ids,
-            texts=tuple(tuple(self.pool.texts[number] for number in row if number != NONE) for row in ids.tolist()),
-            log_q=found.log_q,
-            metrics=self._describe(found),
-        )
+        present = torch.from_numpy(candidates != NONE).to(logits.device)
+        columns, log_q, entropy = sample(logits, present, draws)
+        ids = np.where((candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, columns, 1), NONE)
+        texts = tuple(tuple(self.pool.texts[number] for number in row if number != NONE) for row in ids.tolist())
+        metrics = self._describe(entropy, present.sum(1).float())
+        return Proposal(places=rows, ids=ids, texts=texts, log_q=log_q, metrics=metrics)
 
     def _candidates(self, rows: Places, step: int) -> Places:
         """Draw each row's candidates; with a tower, the rows of a batch share those of the first one.
@@ -113,16 +110,16 @@ class Retriever:
             wanted = torch.from_numpy(columns.reshape(candidates.shape)).to(cosines.device)
             return cosines.gather(1, wanted) * (self.config.logit_scale / self.config.temperature)
 
-    def _describe(self, found: "Drawn") -> dict[str, float]:
-        most = found.available.clamp(min=1).log()
-        share = torch.where(most > 0, found.entropy / most.clamp(min=1e-12), torch.ones_like(most)).clamp(0, 1)
+    def _describe(self, entropy: Tensor, available: Tensor) -> dict[str, float]:
+        most = available.clamp(min=1).log()
         values = {
-            "retriever/entropy": found.entropy,
-            "retriever/entropy share": share,  # of the uniform entropy; 1 for a single candidate
-            "retriever/effective": found.entropy.exp(),  # number of equally likely candidates with the same entropy
-            "retriever/candidates": found.available,
+            "retriever/entropy": entropy,
+            # Of the uniform entropy; 1 for a single candidate.
+            "retriever/entropy share": torch.where(most > 0, entropy / most.clamp(min=1e-12), 1.0).clamp(0, 1),
+            "retriever/effective": entropy.exp(),  # number of equally likely candidates with the same entropy
+            "retriever/candidates": available,
         }
-        having = found.available > 0
+        having = available > 0
         means = torch.stack([(value * having).sum() for value in values.values()]) / having.sum().clamp(min=1)
         about = {"retriever/tau": self.config.temperature, "retriever/scale": self.config.logit_scale}
         return dict(zip(values, means.tolist(), strict=True)) | about
@@ -181,38 +178,26 @@ class Retriever:
         self.baseline, self.drawn, self.steps = numbers["baseline"], numbers["drawn"], numbers["steps"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """Samples for B pairs from N candidates each."""
-
-    columns: Places  # (B, m) indices of candidates; 0 for a pair without any
-    log_q: Tensor  # (B, m) their log-probabilities, differentiable; 0 without gradient for a pair without candidates
-    entropy: Tensor  # (B,) of q in nats, detached
-    available: Tensor  # (B,) numbers of candidates
-
-
-def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> Drawn:
-    """Draw m of each pair's candidates independently from q.
+def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> tuple[Places, Tensor, Tensor]:
+    """Draw m of each of B pairs' N candidates independently from q.
 
     Args:
         logits: ``(B, N)`` float32.
         present: ``(B, N)`` bool: which candidates exist.
         shares: ``(B, m)`` numbers in (0, 1): positions of the draws in the cumulative distribution.
+
+    Returns:
+        ``(B, m)`` indices of candidates, and their log-probabilities, differentiable; both are 0 for a pair without
+        candidates. ``(B,)`` entropies of q in nats, detached.
     """
     log_q = logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
     detached, there = log_q.detach().cpu().double(), present.cpu()
     ends = np.cumsum(detached.exp().where(there, 0.0).numpy(), axis=1)
     columns = (ends[:, None, :] <= (shares * ends[:, -1:])[:, :, None]).sum(-1)
     columns = np.where(ends[:, -1:] > 0, columns, 0)
-    chosen = torch.from_numpy(columns).to(logits.device)
-    having = present.any(1, keepdim=True)
+    drawn = log_q.gather(1, torch.from_numpy(columns).to(logits.device)).where(present.any(1, keepdim=True), 0.0)
     entropy = -(detached.exp() * detached).where(there, 0.0).sum(1)
-    return Drawn(
-        columns=columns,
-        log_q=log_q.gather(1, chosen).where(having, 0.0),
-        entropy=entropy.float().clamp(min=0).to(logits.device),
-        available=present.sum(1).float(),
-    )
+    return columns, drawn, entropy.float().clamp(min=0).to(logits.device)
 
 
 def warm_up(retriever: Retriever, steps: int) -> float:

@@ -3,16 +3,15 @@
 import re
 from dataclasses import replace
 from functools import partial
-from random import Random
 
 import pytest
 
 from pairwright.prompts import load
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.rows import ComparisonRow, Dropped
-from pairwright.tasks.captioning.compare_pairs import LABELS, STAGE, compare_pairs, comparison_grammar
+from pairwright.tasks.captioning.compare_pairs import LABELS, compare_pairs, comparison_grammar
 from pairwright.tasks.serving.untrusted import as_data
-from pairwright.tasks.texts.comparisons import Comparison, read_axes, read_comparison
+from pairwright.tasks.texts.comparisons import Comparison, read_comparison
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import IMAGE
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of
@@ -136,37 +135,6 @@ def test_what_others_wrote_reaches_the_model_as_data():
     assert f"Context: {as_data(attack)}\n" in texts[3]
 
 
-def test_other_words_and_other_captions_make_another_row():
-    other = {RED.key: caption_of(RED, "One sees a red brick wall."), BLUE.key: caption_of(BLUE, "It is blue.")}
-    cases = [
-        (GOOD, {}),
-        (GOOD.replace("plain", "smooth"), {}),
-        (GOOD, {"captions": other}),
-        (GOOD, {"input": "images"}),
-    ]
-    rows = [compare(lambda _, said=said: said, **values)[0][0] for said, values in cases]
-    assert len({row.key for row in rows}) == 4
-    assert {row.subject for row in rows} == {PAIR.key}
-    assert PAIR.key not in {row.key for row in rows}
-
-
-@pytest.mark.parametrize("shown", PHASES)
-def test_the_stage_reads_images_only_where_they_are_shown(shown):
-    assert STAGE.fit(STAGE, ComparisonsConfig(input=shown)) is STAGE
-    assert not STAGE.remembers
-    moved = replace(STAGE, uses=(replace(STAGE.uses[0], table="clean", name="images"), STAGE.uses[1]))
-    fitted = STAGE.fit(moved, ComparisonsConfig(writer="served", input=shown))
-    assert fitted.remembers
-    used = {use.argument: use for use in fitted.uses}
-    assert set(used) == ({"captions"} if shown == "captions" else {"images", "captions"})
-    if "images" in used:
-        assert (used["images"].table, used["images"].without) == ("clean", ())
-    assert used["captions"].counts
-    _, [asked] = compare(painter, [replace(PAIR, human_differences=HUMAN)], input=shown)
-    assert set(fitted.prompts) >= {"compare_images", "retrieve_image"}
-    assert any(load(name).text.rstrip().endswith(asked.text[-60:]) for name in fitted.prompts)
-
-
 REGEX = comparison_grammar().regex
 PROSE = "Commonalities: Both images show boats. The sky is grey.\n\nDifferences:\n"
 
@@ -202,13 +170,3 @@ def test_what_it_allows(text):
 )
 def test_what_it_refuses(text):
     assert not re.fullmatch(REGEX, text)
-
-
-def test_axes_may_be_left_out_in_any_way():
-    rng = Random(0)
-    for _ in range(100):
-        labels = rng.sample(LABELS, rng.randint(1, 6))
-        text = PROSE + "\n".join(f"{n}. {label}: Image 1 has {n} ships." for n, label in enumerate(labels, 1))
-        assert re.fullmatch(REGEX, text)
-        read = read_comparison(text)
-        assert [item.axes for item in read.differences] == [read_axes(label) for label in labels]

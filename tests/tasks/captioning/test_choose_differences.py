@@ -15,7 +15,7 @@ from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
 
 PAIR, OTHER = pair_row("a", "b"), pair_row("a", "c")
-TABLE_OF = {"swapped": "controlled", "same": "controlled", **{name: name for name in ("grounded", "regions", "judged")}}
+TABLE_OF = {"swapped": "controlled", "same": "controlled", **{name: name for name in ("grounded", "judged")}}
 
 
 def written(key, *, attempts=1, pair=PAIR):
@@ -37,12 +37,11 @@ def choose(described, found, *, tables=TABLES, pair=PAIR):
     return next(iter(choose_differences([pair], DifferencesConfig(), described=by_pair, **outcomes)))
 
 
-def passed(row, *, judged=4.0, regions=1.0, grounded=0.1, swapped=0.5):
+def passed(row, *, judged=4.0, grounded=0.1, swapped=0.5):
     return [
         check("swapped", row, swapped),
         check("same", row),
         check("grounded", row, grounded),
-        check("regions", row, regions),
         check("judged", row, judged),
     ]
 
@@ -51,17 +50,8 @@ def test_what_passed_is_taken_under_its_own_key_with_its_scores():
     row = written("one")
     found = choose([row], passed(row))
     assert found == replace(row, source_key=PAIR.key, checks=found.checks)
-    scores = {"grounded": 0.1, "judged": 4.0, "regions": 1.0, "same": 1.0, "swapped": 0.5}
+    scores = {"grounded": 0.1, "judged": 4.0, "same": 1.0, "swapped": 0.5}
     assert json.loads(found.checks) == scores
-
-
-def test_a_check_that_could_not_be_made_holds_nothing_against_a_text_and_gives_no_score():
-    row = written("one")
-    off = replace(check("regions", row, 0.0), why=f"{checks.NOT_ALIGNED}too few features match")
-    found = choose([row], [off], tables=("regions",))
-    assert (found.key, found.checks) == ("one", "")
-    failed = choose([row], [check("regions", row, 0.0, checks.UNCHANGED)], tables=("regions",))
-    assert (type(failed), failed.reason) == (Dropped, checks.UNCHANGED)
 
 
 BETTER = [
@@ -71,13 +61,12 @@ BETTER = [
     ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 1, "w"),
     ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "a"),
     ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "b"),
-    ({"judged": 4.0, "grounded": 0.3, "swapped": 0.1, "regions": 0.9}, 1, "d"),
 ]
 
 
 @pytest.mark.parametrize("number", range(len(BETTER)))
 def test_the_best_of_several(number):
-    """The list falls from best to worst: judge, regions, grounding, swapped pair, attempts, key."""
+    """The list falls from best to worst: judge, grounding, swapped pair, attempts, key."""
     rest = BETTER[number:]
     rows = [written(key, attempts=attempts) for _, attempts, key in rest]
     found = [row for (scores, _, _), of in zip(rest, rows, strict=True) for row in passed(of, **scores)]
@@ -101,15 +90,6 @@ def test_the_reason_is_that_of_the_failed_check(found, reason):
     assert isinstance(dropped, Dropped)
     assert (dropped.source_key, dropped.reason) == (PAIR.key, reason)
     assert row.text in dropped.detail
-
-
-def test_the_reason_is_that_of_the_one_that_came_closest():
-    near, far = written("near"), written("far")
-    outcomes = [
-        *(check(one.check, near, 0.1, checks.LOW_RATING if one.check == "judged" else "") for one in passed(near)),
-        *(check(one.check, far, 9.0, f"{one.check} wrong") for one in passed(far)),
-    ]
-    assert choose([far, near], outcomes).reason == checks.LOW_RATING
 
 
 def test_a_check_without_an_outcome_is_not_passed():

@@ -5,14 +5,13 @@ import pytest
 
 from pairwright.flows.load_profile import load_profile
 from pairwright.schemas import checks
-from pairwright.schemas.config import EmbeddingConfig, GroundingConfig, Profile
+from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, Dropped
-from pairwright.tasks.captioning.ground_differences import STAGE, ground_differences, judge_gaps, judged_halves
+from pairwright.tasks.captioning.ground_differences import ground_differences, judge_gaps, judged_halves
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts
-from pairwright.tasks.store.stage import fingerprint
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.descriptions import description
@@ -72,13 +71,6 @@ def test_one_wrong_half_fails_and_is_named(config, embed):
     assert (row.passed, row.why) == (False, f"{checks.FIRST_UNGROUNDED} (grounding.min_margin=0)")
 
 
-def test_the_margin_is_a_margin(config, embed):
-    ball, cube = embed(BALL, CUBE)
-    gap = ground(config, (ball, cube), said(BALL, CUBE))[0].score
-    assert ground(config, (ball, cube), said(BALL, CUBE), margin=gap - 1e-6)[0].passed
-    assert not ground(config, (ball, cube), said(BALL, CUBE), margin=gap)[0].passed
-
-
 @pytest.mark.parametrize(
     ("gaps", "score", "why"),
     [
@@ -122,27 +114,6 @@ def test_a_description_without_a_difference_has_nothing_to_be_grounded(config, e
     [row] = ground_differences([said(BALL, CUBE)], config, pairs={PAIR.key: PAIR}, vectors=lonely)
     assert isinstance(row, Dropped)
     assert row.reason == "an image has no CLIP vector"
-
-
-def test_the_model_counts_by_its_revision_and_not_by_its_path(config):
-    tables = {"described": "1", "pairs": "2", "embeddings": "3"}
-
-    def mark(changed):
-        return fingerprint(STAGE, changed, prompts={}, tables=tables)
-
-    moved = config.encoder.model_copy(update={"checkpoint": "/elsewhere"})
-    other = config.encoder.model_copy(update={"revision": "xxh3:other"})
-    assert mark(config.model_copy(update={"clip": moved})) == mark(config)
-    assert mark(config.model_copy(update={"clip": other})) != mark(config)
-    assert mark(config.model_copy(update={"min_margin": 0.01})) != mark(config)
-
-
-def test_the_profile_gives_the_model_that_embeds_the_images():
-    model = ClipConfig(model="ViT-B-32", revision="abc")
-    profile = Profile(embedding=EmbeddingConfig(embedders=("gradients", "clip"), clip=model))
-    assert profile.section("grounding").clip is None
-    profile = profile.model_copy(update={"grounding": GroundingConfig(enabled=True)})
-    assert profile.section("grounding").encoder == model
 
 
 @pytest.mark.parametrize(

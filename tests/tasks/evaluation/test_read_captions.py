@@ -39,28 +39,27 @@ def test_several_texts_are_a_list_of_one_record(tmp_path):
         ("", "no captions"),
         ('{"annotations": []}', "no captions"),
         ('{"id": 1, "text": "a"}\n{"id": 2, "text": ', "captions.json line 2: .*JSON"),
-        ('{"id": 1, "text": "a"}\n[1]\n', "line 2: .*list"),
+        ('{"id": 1, "text": "a"}\n[1]\n', "line 2: .*dictionary"),
         ('[{"id": 1, "text": "a"},\n{"id": 2 "text"}]', "captions.json line 2: .*JSON"),
-        ('[{"id": 1, "text": "a"}, 5]', r"record 2: .*\bint\b"),
-        ('{"text": "a"}', "line 1: .*image_id, img_id, id"),
+        ('[{"id": 1, "text": "a"}, 5]', "record 2: .*dictionary"),
+        ('{"text": "a"}', "line 1: image_id"),
         ('{"id": NaN, "text": "a"}', "line 1: .*NaN"),
         ('[{"id": 1, "text": Infinity}]', "Infinity"),
         ('{"id": 1.5, "text": "a"}', r"line 1: id\b"),
         ('{"id": "", "text": "a"}', r"line 1: id\b"),
         ('{"id": 1' + "0" * 4400 + ', "text": "a"}', "line 1"),
-        ('{"id": "' + "i" * 1001 + '", "text": "a"}', "1,000"),
+        ('{"id": "' + "i" * 1001 + '", "text": "a"}', r"line 1: id\b"),
         ('{"id": 1}', "line 1: .*text, caption, sentences"),
-        ('{"id": 1, "text": "a", "caption": "b"}', "line 1: .*text and caption"),
+        ('{"id": 1, "text": "a", "caption": "b"}', "line 1: .*exactly one of text, caption"),
         ('{"id": 1, "text": null}', "line 1: text"),
         ('{"id": 1, "sentences": ["a", 2]}', "line 1: sentences"),
-        ('{"id": 1, "text": "' + "a" * 100_001 + '"}', "100,000"),
-        ('{"id": 1, "text": "\\ud800"}', "line 1: .*surrogate"),
-        ('{"id": 1, "text": "a\\u0000b"}', "NUL"),
+        ('{"id": 1, "text": "' + "a" * 100_001 + '"}', "100000 characters"),
+        ('{"id": 1, "text": "\\ud800"}', "line 1: text: .*unicode"),
         (b'{"id": 1, "text": "a"}\n{"id": 2, "text": "\xff"}\n', "line 2: .*UTF-8"),
-        ("[" * 200_000, "nested"),
+        ("[" * 200_000, "JSON: .*recursion"),
         ('{"id": 1, "text": ' + "[" * 200_000 + "\n", "line 1: .*JSON"),
         ('{"7": ["a car"], "b": "left"}', "id 'b': captions"),
-        ('{"annotations": {"id": 1}}', "line 1: .*text, caption, sentences"),
+        ('{"annotations": {"id": 1}}', "line 1: image_id"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, text, words):
@@ -128,7 +127,7 @@ def test_what_is_missing_or_blank_is_said_and_counted():
     found = match_captions([one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")])
     assert [item.name for item in found.items] == ["1"]
     assert (found.unreferenced, found.blank, found.empty) == (1, 2, 1)
-    kept = match_captions(PREDICTIONS, REFERENCES, blank="keep")
+    kept = match_captions(PREDICTIONS, REFERENCES, keep_blank=True)
     assert ([item.references for item in kept.items][1], kept.blank) == (("no change", ""), 0)
     with pytest.raises(ConfigError, match="score"):
         match_captions([one("2", "x")], [several("2", "")])
@@ -136,10 +135,10 @@ def test_what_is_missing_or_blank_is_said_and_counted():
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [({"protocol": "std"}, "--protocol std"), ({"missing": "no"}, "--missing no"), ({"blank": "no"}, "--blank no")],
+    [({"protocol": "std"}, "--protocol std"), ({"missing": "no"}, "--missing no")],
 )
 def test_unknown_names(option, words):
-    with pytest.raises(ConfigError, match=f"{words}: .*(coco|refuse|keep)"):
+    with pytest.raises(ConfigError, match=f"{words}: .*(coco|refuse)"):
         match_captions(PREDICTIONS, REFERENCES, **option)
 
 

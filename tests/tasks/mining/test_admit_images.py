@@ -126,24 +126,6 @@ def test_images_of_a_benchmark_are_kept_out_of_mining(pictures: Path, tmp_path: 
     assert len(folder.folders("excluded")) == 1
 
 
-def test_another_benchmark_embeds_nothing_again(pictures: Path, tmp_path: Path) -> None:
-    benchmark = tmp_path / "benchmark"
-    benchmark.mkdir()
-    Image.fromarray(data.camera()).save(benchmark / "camera.png")
-    folder = build(tmp_path / "out", pictures, [])
-    before = folder.names(f"tables/embeddings/{folder.folders('tables/embeddings')[0]}")
-    folder = build(tmp_path / "out", pictures, [str(benchmark)])
-    assert counts_of(folder)["admitted"].dropped == 0
-    marked = set(folder.folders("tables/admitted"))
-    with Image.open(pictures / "rocket-0.png") as image:
-        image.save(benchmark / "rocket.png")
-    folder = build(tmp_path / "out", pictures, [str(benchmark)])
-    assert counts_of(folder)["admitted"].dropped == 2
-    assert set(folder.folders("tables/admitted")) > marked
-    assert folder.folders("tables/embeddings") == [folder.folders("tables/embeddings")[0]]
-    assert folder.names(f"tables/embeddings/{folder.folders('tables/embeddings')[0]}") == before
-
-
 class Interrupting(LineWatcher):
     """Interrupt the build at the first shard, which is the excluded set's."""
 

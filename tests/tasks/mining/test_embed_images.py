@@ -9,8 +9,8 @@ from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.mining.embed_images import STAGE, embed_images, name_models, pin_models
 from pairwright.tasks.models import devices
-from pairwright.tasks.models.descriptors import ColourLayout, Gradients
-from pairwright.tasks.models.perceptual_hash import PerceptualHash
+from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS
+from pairwright.tasks.models.perceptual_hash import PERCEPTUAL_HASH
 from pairwright.tasks.models.prepare_ahead import BATCH
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import fingerprint
@@ -30,7 +30,7 @@ def test_one_unit_vector_per_image_and_embedder():
     assert [(made.subject, made.embedder) for made in got] == [
         (image.key, name) for image in rows for name in ("colour-layout", "gradients", "perceptual-hash")
     ]
-    for made, embedder in zip(got, [ColourLayout(), Gradients(), PerceptualHash()] * 2, strict=True):
+    for made, embedder in zip(got, [COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH] * 2, strict=True):
         pixels = decode_rgb(rows[0].image if made.subject == rows[0].key else rows[1].image)
         raw = embedder.encode([embedder.prepare(pixels)])[0]
         np.testing.assert_allclose(np.array(made.vector) * made.norm, raw, atol=made.norm * 1e-3)

@@ -10,20 +10,17 @@ from safetensors.numpy import save_file
 from skimage import data
 
 from pairwright.flows.load_profile import load_profile
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
-from pairwright.flows.version import open_present
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.filters import FiltersConfig, HeadsConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, QualityRow
-from pairwright.tasks.mining.filter_images import filter_images
+from pairwright.tasks.mining.admit_images import filter_images
 from pairwright.tasks.mining.measure_images import measure_images, pin_heads
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import encode_png
-from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.graphs import image_row
 from tests.fixtures.rows import row_of
+from tests.fixtures.tables import build
 
 KEYS = [f"{number:032x}" for number in range(5)]
 
@@ -132,23 +129,15 @@ def test_a_build_leaves_out_what_its_filters_say(tmp_path: Path) -> None:
         image.filter(ImageFilter.GaussianBlur(12)).save(source / f"{name}-blurred.png")
     Image.new("RGB", (300, 40), "black").save(source / "long.png")
     filters = ["filters.min_sharpness=20", "filters.max_similarity=0.98"]
-    out = str(tmp_path / "out")
 
     def reasons(*settings: str) -> dict[str, int]:
-        own = ["run.workers=1", "gates.min_yield={pairs: 0}", *settings]
-        request = make_request(out, str(source), profile="scenes", settings=own, limit=None, until="mining")
-        with Workers(1) as workers:
-            assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
-        counts = {count.stage: count for count in open_present(request.folder).counts()}
+        counts, _ = build(source, tmp_path / "out", "gates.min_yield={pairs: 0}", *settings)
         return dict(counts["admitted"].reasons) | {"ok": counts["admitted"].ok}
 
     assert reasons() == {"ok": 10}
     assert reasons(*filters) == {
         "blurred (filters.min_sharpness=20)": 4, "near-duplicate (filters.max_similarity=0.98)": 3, "ok": 3
     }  # fmt: skip
-    measured = open_present(
-        make_request(out, str(source), profile="scenes", settings=[], limit=None, until="mining").folder
-    )
-    marks = measured.folder.folders("tables/qualities")
+    marks = Folder(str(tmp_path / "out")).folders("tables/qualities")
     assert reasons("filters.max_aspect=5") == {"too long or too high (filters.max_aspect=5)": 1, "ok": 9}
-    assert Folder(out).folders("tables/qualities") == marks  # another bound measures nothing again
+    assert Folder(str(tmp_path / "out")).folders("tables/qualities") == marks  # another bound measures nothing again

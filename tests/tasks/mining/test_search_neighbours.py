@@ -1,12 +1,9 @@
 """Anchors in, raw neighbour lists out."""
 
-import logging
-
 import numpy as np
 
-from pairwright.schemas.arrow import to_table
 from pairwright.schemas.config import SearchConfig
-from pairwright.schemas.rows import CUT_OFF, LOW_RECALL, NeighbourRow, Row, make_key
+from pairwright.schemas.rows import CUT_OFF, Row, make_key
 from pairwright.tasks.mining.search_neighbours import search_neighbours
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.builds import build_here
@@ -101,23 +98,6 @@ def test_an_index_is_searched_above_the_limit():
     assert {row.cells for row in rows} == {(32, 32)}
     assert all(0.3 < recall < 1 for row in rows for recall in row.recalls)
     assert {(row.cells, row.recalls) for row in exact} == {((0, 0), (1.0, 1.0))}
-
-
-def test_low_recall_is_said_with_its_number_and_remedy(caplog):
-    with caplog.at_level(logging.INFO):
-        rows = search(part_of(EVERY, ("near",)), SearchConfig(k=8, max_exact_images=0, probes=1, min_similarity=0.3))
-    (recall,) = {row.recalls[0] for row in rows}
-    assert recall < 0.99
-    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert f"a recall of {recall:.4f}, below 0.99. Raise search.probes (now 1 of 32 cells)" in warning.getMessage()
-    assert all(LOW_RECALL in row.reason for row in rows)
-    table = to_table(rows, NeighbourRow)
-    assert set(table.column("status").to_pylist()) == {"ok"}
-    caplog.clear()
-    with caplog.at_level(logging.INFO):
-        full = search(part_of(EVERY, ("near",)), SearchConfig(k=8, max_exact_images=0, probes=32, min_similarity=0.3))
-    assert [record.levelname for record in caplog.records] == ["INFO"]
-    assert {row.recalls for row in full} == {(1.0,)}
 
 
 def test_a_list_that_ends_in_the_band_is_cut_off():

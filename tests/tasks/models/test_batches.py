@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models import batches as module
 from pairwright.tasks.models import devices
 from pairwright.tasks.models.batches import Batches, is_out_of_memory
 from pairwright.tasks.store.pool import PLACE
@@ -27,13 +26,6 @@ class Machine:
             raise self.error
         self.sizes.append(len(images))
         return np.array(images, dtype=np.float32)
-
-
-@pytest.mark.parametrize(("gpus", "size"), [(0, 3), (1, 20)])
-def test_the_first_size_is_the_devices(monkeypatch, gpus, size):
-    monkeypatch.setattr(module, "count_gpus", lambda: gpus)
-    assert Batches(most=20, on_cpu=3).size == size
-    assert Batches(7, most=20, on_cpu=3).size == 7
 
 
 @pytest.mark.parametrize(

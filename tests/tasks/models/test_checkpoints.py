@@ -40,15 +40,6 @@ def test_tensors_come_back_by_name_and_are_found_in_a_training_state(tmp_path: P
     assert_same(read_checkpoint(tmp_path / "w.pth", field="x", under="model"))
 
 
-def test_modules_states_come_back_without_gradients(tmp_path: Path) -> None:
-    layer = torch.nn.Linear(3, 2)
-    torch.save({"weight": layer.weight, **{f"s.{k}": v for k, v in layer.state_dict().items()}}, tmp_path / "w.pth")
-    read = read_checkpoint(tmp_path / "w.pth", field="x")
-    assert set(read) == {"weight", "s.weight", "s.bias"}
-    assert torch.equal(read["weight"], layer.weight)
-    assert not any(value.requires_grad for value in read.values())
-
-
 def test_safetensors_are_known_by_their_ending(tmp_path: Path) -> None:
     save_file({name: value.contiguous() for name, value in WEIGHTS.items()}, tmp_path / "w.safetensors")
     read = read_checkpoint(tmp_path / "w.safetensors", field="x", under="model")
@@ -96,19 +87,12 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     ("value", "reason"),
     [
         ([torch.zeros(2)], r"\blist\b"),
-        ({}, "nothing"),
+        ({}, r"\bdict\b"),
         ({"w": torch.zeros(2), "epoch": 3}, r"'epoch' .*\bint\b"),
-        ({"model": None}, "nothing"),
+        ({"model": None}, "NoneType"),
     ],
 )
 def test_what_holds_no_named_tensors_is_refused(tmp_path: Path, value: object, reason: str) -> None:
     torch.save(value, tmp_path / "w.pth")
-    with pytest.raises(ModelError, match=f"x: {tmp_path}/w.pth is not loaded: .*{reason}"):
+    with pytest.raises(ModelError, match=f"x: {tmp_path}/w.pth holds .*{reason}"):
         read_checkpoint(tmp_path / "w.pth", field="x", under="model")
-
-
-def test_other_files_are_one_message(tmp_path: Path) -> None:
-    (tmp_path / "noise.safetensors").write_bytes(bytes(range(256)))
-    for path in (tmp_path / "none.pth", tmp_path, tmp_path / "noise.safetensors"):
-        with pytest.raises(ModelError, match=f"x: {path} "):
-            read_checkpoint(path, field="x")

@@ -85,16 +85,14 @@ def test_pairs_of_different_sizes_do_not_see_each_other(folder):
 
 def test_what_does_not_fit_is_refused(folder, tmp_path):
     model = load(folder)
-    with pytest.raises(ModelError, match="layer 2"):
+    with pytest.raises(ModelError, match="last, 2"):
         attach(model, layers=(1,))
-    module = attach(model)
-    with pytest.raises(ModelError, match="already"):
-        attach(model)
+    attach(model)
     differential.save_differential(model, tmp_path)
     sizes, bare = json.loads((tmp_path / SIZES).read_text()), load(folder)
     for changes, said in (
         ({"width": 64}, "64"),
-        ({"heads": 0}, str(module.sizes.width)),
+        ({"heads": 0}, "heads"),
         ({"depth": 3}, "scales.0.layers.inner.2"),
         ({"depth": 1}, "scales.0.layers.inner.1"),
     ):

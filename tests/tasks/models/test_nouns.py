@@ -33,24 +33,13 @@ def test_nouns_are_lemmas_in_their_order_names_if_they_may_and_no_other_tokens(t
 def test_what_is_missing_no_pipeline_or_has_no_tagger_is_named_with_what_to_do(tmp_path):
     import spacy
 
-    with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm\n"):
+    with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm$"):
         next(find_nouns_of(["a dog"], NounsConfig(model="en_nowhere_sm")))
     with pytest.raises(ModelError, match=r"meta\.json"):
         pin_model(NounsConfig(model=str(tmp_path)))
     spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(ModelError, match=r"POS .*LEMMA .*none"):
+    with pytest.raises(ModelError, match=r"POS .*LEMMA"):
         nouns("a dog", tmp_path / "blank")
-
-
-@pytest.mark.parametrize(
-    ("file", "data"),
-    [("config.cfg", "[nlp"), ("meta.json", "{"), ("attribute_ruler/patterns", b"\xc1"), ("tokenizer", b"")],
-)
-def test_a_broken_pipeline_is_refused_with_its_name(tmp_path, file, data):
-    folder = write_tagger(tmp_path / "broken")
-    (folder / file).write_bytes(data.encode() if isinstance(data, str) else data)
-    with pytest.raises(ModelError, match=r"nouns\.model: .*broken"):
-        nouns("a dog", folder)
 
 
 def test_a_folder_is_known_by_its_files_wherever_it_lies(tagger, tmp_path, monkeypatch):

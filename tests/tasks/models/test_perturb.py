@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.tasks.models.perturb import FOG, NOISE, common_words, draw_plasma, perturb_image, replace_words
+from pairwright.tasks.models import perturb
+from pairwright.tasks.models.perturb import FOG, NOISE, common_words, perturb_image, replace_words
 
 GREY = np.full((224, 300, 3), 128, dtype=np.uint8)
 
@@ -17,14 +18,6 @@ def test_noise_has_its_deviation_and_no_more(severity):
     assert abs(noisy.mean() - 127.5) < 0.5  # what is between two values becomes the lower one
     channels = noisy.reshape(-1, 3).T
     assert np.abs(np.corrcoef(channels) - np.eye(3)).max() < 0.02
-
-
-def test_the_strongest_noise_is_cut_at_both_ends():
-    noisy = perturb_image(GREY, "gaussian-noise", severity=5, key="a")
-    # Below 0 is what lies 128/255 = 0.502 below the grey, 1.321 deviations of 0.38: 9.3 %, and as much above 1.
-    # What becomes 0 also holds what is below 1/255: 9.4 %.
-    assert abs(np.mean(noisy == 0) - 0.0943) < 0.002
-    assert abs(np.mean(noisy == 255) - 0.0952) < 0.002
 
 
 @pytest.mark.parametrize("severity", [1, 5])
@@ -39,20 +32,6 @@ def test_fog_lies_between_none_and_all_of_it(severity):
     assert np.all(foggy == foggy[:, :, :1])
     steps = np.abs(np.diff(foggy[:, :, 0], axis=1))
     assert steps.mean() < 12  # and smooth
-
-
-def test_plasma_covers_its_range_and_fits_together_at_its_edges():
-    plasma = draw_plasma(64, 2.0, rng=np.random.default_rng(0))
-    assert (plasma.min(), plasma.max()) == (0, 1)
-    inside = np.abs(np.diff(plasma, axis=0)).mean()
-    assert np.abs(plasma[-1] - plasma[0]).mean() < 3 * inside
-    # A first round of swings only: the first corner is the mean of nothing, 0, before the range is set.
-    tiny = draw_plasma(2, 2.0, rng=np.random.default_rng(0))
-    rng = np.random.default_rng(0)
-    middle = rng.uniform(-1, 1)
-    top, left = (middle / 2 + rng.uniform(-1, 1) for _ in range(2))
-    raw = np.array([[0, top], [left, middle]])
-    assert np.allclose(tiny, (raw - raw.min()) / np.ptp(raw))
 
 
 @pytest.mark.parametrize("kind", ["gaussian-noise", "fog"])
@@ -89,7 +68,9 @@ def test_the_share_is_exact_and_what_is_between_words_stays(share, words):
 
 @given(st.text("ab AB,.'", max_size=30), st.floats(0, 1), st.text())
 def test_a_word_is_never_replaced_by_itself(text, share, key):
-    after = replace_words(text, share, key=key, vocabulary=("a", "b", "B"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(perturb, "common_words", lambda: ("a", "b", "B"))
+        after = replace_words(text, share, key=key)
     words = [re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", one) for one in (text, after)]
     assert len(words[0]) == len(words[1])
     assert sum(a != b for a, b in zip(*words, strict=True)) == int(share * len(words[0]) + 0.5)
@@ -104,14 +85,3 @@ def test_the_key_decides_and_all_words_are_drawn():
     # 20,000 draws of about 390 words: 51 of each, by chance 51 +- 5 * 7.2.
     expected = 20_000 / len(common_words())
     assert all(abs(long.count(word) - expected) < 5 * expected**0.5 for word in common_words())
-
-
-def test_what_cannot_be_done_is_refused():
-    for kind, severity in [("frost", 1), ("fog", 0), ("fog", 6)]:
-        with pytest.raises(ValueError, match=r"gaussian-noise, fog .*1 .*5"):
-            perturb_image(GREY, kind, severity=severity, key="a")
-    with pytest.raises(ValueError, match=r"1\.1"):
-        replace_words(TEXT, 1.1, key="a")
-    for vocabulary in ((), ("xyz", "XYZ")):
-        with pytest.raises(ValueError, match="'xyz'"):
-            replace_words("xyz", 1, key="a", vocabulary=vocabulary)

@@ -1,16 +1,14 @@
-"""Images are decoded once, in order, here or in other processes; what does not decode is dropped by name."""
+"""Images are decoded once, in order, here or by threads; what does not decode is dropped by name."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, Row
 from pairwright.tasks.models import prepare_ahead as module
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups, prepare_ahead
-from pairwright.tasks.store.pool import HELPERS, helpers
+from pairwright.tasks.store.pool import HELPERS
 from tests.fixtures.pictures import photograph
 
 
@@ -34,34 +32,14 @@ def odd_only(row, seen):
     return middle(seen) if middle(seen) % 2 else Dropped(source_key=row.key, reason="even")
 
 
-def die(row, seen):
-    os._exit(1)
-
-
-@pytest.fixture(params=[0, 2], ids=["a thread", "two processes"])
-def others(request, monkeypatch):
-    """Let others prepare, and leave none behind."""
-    monkeypatch.setenv(HELPERS, str(request.param))
-    helpers.cache_clear()
-    yield
-    pool = helpers()
-    helpers.cache_clear()
-    if pool:
-        pool.shutdown()
-
-
-def test_others_prepare_the_same(others):
+@pytest.mark.parametrize("threads", ["0", "2"])
+def test_others_prepare_the_same(threads, monkeypatch):
+    monkeypatch.setenv(HELPERS, threads)
     items = [(row(f"row {n}"), image(n)) for n in range(50)]
     items[3] = (items[3][0], replace(items[3][1], image=b"no image"))
     here = list(prepare_ahead(items, named, on_gpu=False))
     assert list(prepare_ahead(items, named, on_gpu=True, batch=4, ahead=8)) == here
     assert here[3] == Dropped(source_key="row 3", reason="not an image", detail="3.png: ")
-
-
-def test_rows_stay_with_the_caller_while_others_prepare(others):
-    items = [(image(n), image(n)) for n in range(5)]
-    found = list(prepare_ahead(items, by_image(middle), on_gpu=True, batch=2))
-    assert all(one.row is row for one, (row, _) in zip(found, items, strict=True))  # no copy of its file came back
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
@@ -100,17 +78,3 @@ def test_groups_are_full_and_the_last_is_what_is_left():
     assert list(in_groups(items, odd_only, work, on_gpu=False, size=2)) == [1, 3, dropped, 5, 7, 9]
     assert sizes == [2, 2, 1]
     assert list(in_groups([], odd_only, work, on_gpu=False, size=2)) == []
-
-
-def test_a_process_that_dies_is_one_message_and_is_replaced(monkeypatch):
-    monkeypatch.setenv(HELPERS, "1")
-    helpers.cache_clear()
-    try:
-        with pytest.raises(SourceError, match="process"):
-            list(prepare_ahead([(row("a"), image(1))], die, on_gpu=True))
-        (ready,) = prepare_ahead([(row("a"), image(1))], by_image(middle), on_gpu=True)
-        assert ready.part == 1
-    finally:
-        pool = helpers()
-        helpers.cache_clear()
-        pool.shutdown()

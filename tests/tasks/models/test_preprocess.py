@@ -20,10 +20,14 @@ CLIP = {
     "bilinear": {"interpolation": "bilinear"},
     "siglip": {"resize_mode": "squash", "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "size": (160, 160)},
 }
+DINOV2 = {
+    "do_resize": True, "size": {"shortest_edge": 256}, "resample": 3, "do_center_crop": True,
+    "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+    "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225],
+}  # fmt: skip
 BIT = {
-    "dinov2": {"size": {"shortest_edge": 256}, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]},
-    "squeezed": {"size": {"height": 70, "width": 84}, "do_center_crop": False},
-    "bilinear": {"resample": 2, "size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56}},
+    "dinov2": DINOV2,
+    "bilinear": {**DINOV2, "resample": 2, "size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56}},
 }
 
 
@@ -65,7 +69,7 @@ def test_an_extreme_aspect_costs_no_memory():
     # As torchvision does it: 256 x 3,200,000 pixels, 2.4 GB, of which 224 x 224 are kept.
     image = np.zeros((16, 200_000, 3), dtype=np.uint8)
     image[:, 99_990:100_010] = 255
-    preprocess = dinov2_embedder.transform_of(BIT["dinov2"])
+    preprocess = dinov2_embedder.transform_of(DINOV2)
     tracemalloc.start()
     crop = preprocess(image)
     peak = tracemalloc.get_traced_memory()[1]
@@ -76,6 +80,7 @@ def test_an_extreme_aspect_costs_no_memory():
     assert crop.min() > 250
 
 
+UNCROPPED, NEAREST = {"do_center_crop": False}, {"resample": 1}
 LARGE_CROP = {"size": {"shortest_edge": 60}, "crop_size": {"height": 70, "width": 71}}
 BOTH_EDGES = {"size": {"shortest_edge": 5, "longest_edge": 9}}
 
@@ -83,8 +88,7 @@ BOTH_EDGES = {"size": {"shortest_edge": 5, "longest_edge": 9}}
 @pytest.mark.parametrize(
     ("transform_of", "said"),
     [
-        *((dinov2_embedder.transform_of, said) for said in ({"do_center_crop": False}, {"do_rescale": False})),
-        *((dinov2_embedder.transform_of, said) for said in ({"resample": 1}, LARGE_CROP, BOTH_EDGES)),
+        *((dinov2_embedder.transform_of, {**DINOV2, **said}) for said in (UNCROPPED, NEAREST, LARGE_CROP, BOTH_EDGES)),
         (open_clip_embedder.transform_of, vars(PreprocessCfg(resize_mode="longest"))),
         (open_clip_embedder.transform_of, vars(PreprocessCfg(size=(96, 128)))),
     ],

@@ -6,11 +6,11 @@ import pytest
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.detection import SceneDetector, count_detectors, has_weights, make_detector, pin_detector
+from pairwright.tasks.models.detection import count_detectors, has_weights, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.grounding_dino import GroundingDino
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.tagging import SceneTagger
+from pairwright.tasks.models.scene_models import SceneDetector, SceneTagger
 from tests.fixtures.graphs import graph, thing
 
 PIXELS = np.zeros((4, 5, 3), dtype=np.uint8)

@@ -1,7 +1,6 @@
 """The searches against brute force in float64, and their independence of threads, blocks and batches."""
 
 import json
-from types import SimpleNamespace
 
 import faiss
 import numpy as np
@@ -106,76 +105,32 @@ def gpu(monkeypatch):
         given.append(f"{index.nlist} cells")
         return index
 
-    class Held(faiss.IndexFlatIP):
-        def __init__(self, _, width, config):
-            assert (config.device, config.useFloat16) == (1, True)
-            super().__init__(width)
-
-        def add(self, rows):
-            given.append(len(rows))
-            super().add(rows)
-
-    search_index._copy_to_gpu.cache_clear()
     search_index._to_gpu.cache_clear()
     monkeypatch.setattr(search_index, "_gpu", object)
     monkeypatch.setattr(search_index, "GPU_BYTES", 8 * PROBES * 32 * 10)  # ten queries at a time
     monkeypatch.setattr(search_index, "count_devices", lambda: 2)
     monkeypatch.setattr(faiss, "knn_gpu", search, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
-    monkeypatch.setattr(faiss, "GpuIndexFlatConfig", SimpleNamespace, raising=False)
-    monkeypatch.setattr(faiss, "GpuIndexFlatIP", Held, raising=False)
     return given
 
 
-def mapped(matrix, folder):
-    """Return a matrix as the store maps it."""
-    np.save(folder / "matrix.npy", matrix)
-    return np.load(folder / "matrix.npy", mmap_mode="r")
-
-
-def test_vectors_of_a_file_go_to_the_gpu_once_for_all_shards(matrix, gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(search_index, "ROWS_AT_ONCE", 150)
-    held = mapped(matrix, tmp_path)
-    for part in np.array_split(np.arange(400), 5):
-        assert_exact(mapped(matrix, tmp_path), part, 7)  # each shard maps the file anew
-    assert gpu == [150, 150, 100]
-    top_k(held, np.arange(400), k=1, centres=20)
-    top_k(held, np.arange(9), k=1, centres=20)
-    assert gpu[3:] == [20]
-
-
-def no_room(*_):
-    message = "StandardGpuResources: alloc fail type FlatData size 819200 (cudaMalloc error out of memory [2])"
-    raise RuntimeError(f"Error in virtual void* allocMemory(...): Error: 'err == cudaSuccess' failed: {message}")
-
-
-def test_vectors_that_the_gpu_has_no_room_for_take_turns_and_an_index_stays(
-    matrix, images, index, gpu, tmp_path, monkeypatch, caplog
+def test_on_a_gpu_blocks_take_turns_and_an_index_without_room_stays_on_the_cpu(
+    matrix, images, index, gpu, monkeypatch, caplog
 ):
-    monkeypatch.setattr(faiss, "GpuIndexFlatIP", no_room)
+    def no_room(*_):
+        raise RuntimeError("StandardGpuResources: alloc fail type FlatData (cudaMalloc error out of memory [2])")
+
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", no_room)
-    for part in (range(3), range(3, 6)):
-        assert_exact(mapped(matrix, tmp_path), part, 7, block_bytes=24 * 4 * 150)
-    assert gpu == [150, 150, 100] * 2
+    assert_exact(matrix, range(6), 7, block_bytes=24 * 4 * 150)
+    assert gpu == [150, 150, 100]
     rows = np.arange(0, 900, 7)
     near, _ = search_cells(images, rows, index=index, k=20, probes=PROBES)
     assert [row[row >= 0].tolist() for row in near] == promised(images, rows, 128, PROBES, 20)
-    said = [record.getMessage() for record in caplog.records]
-    assert [line.partition(": ")[2] for line in said] == [
-        "the vectors of 400 images are compared in blocks",
-        "an index of cells of 900 images is searched on the CPU",
-    ]
-    monkeypatch.setattr(faiss, "GpuIndexFlatIP", lambda *_: 1 / 0)
-    search_index._copy_to_gpu.cache_clear()
+    assert "an index of cells of 900 images is searched on the CPU" in caplog.text
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", lambda *_: 1 / 0)
+    search_index._to_gpu.cache_clear()
     with pytest.raises(ZeroDivisionError):
-        top_k(mapped(matrix, tmp_path), np.arange(9), k=7)
-
-
-def test_recall_is_measured_in_blocks_beside_the_index_on_the_gpu(images, index, gpu, tmp_path):
-    for _ in range(2):
-        measure_recall(mapped(images, tmp_path), index, k=20, probes=PROBES, band=0.8)
-    # All vectors in passing, twice since there are duplicates; the centres and the index stay.
-    assert gpu == [900, 900, 128, "128 cells", 900, 900]
+        search_cells(images, rows, index=index, k=20, probes=PROBES)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from transformers import PreTrainedTokenizerFast
 
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models import text_scorer
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts, count_tokens, cut_text
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
@@ -95,14 +94,6 @@ def test_a_vector_that_is_not_finite_is_one_message(tmp_path):
     save_file(weights, path)
     with pytest.raises(ModelError, match="finite"):
         OpenClipTexts(config=ClipConfig(checkpoint=str(folder))).embed(["a dog"])
-
-
-def test_only_the_text_tower_is_kept(scorer, monkeypatch):
-    made = [open_clip.create_model("ViT-S-32-alt")]
-    monkeypatch.setattr(text_scorer, "create_model", lambda config: made[0])
-    monkeypatch.setattr(text_scorer, "create_tokenizer", lambda config: open_clip.get_tokenizer("ViT-S-32-alt"))
-    text_scorer._load.__wrapped__(scorer.config.model_dump_json())
-    assert sum(weights.numel() for weights in made[0].visual.parameters()) == 0
 
 
 def tokens_of(text: str) -> int:

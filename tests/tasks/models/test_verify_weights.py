@@ -1,12 +1,11 @@
-"""Weights are verified by their hashes; what a stage looks for and does not find is noted with a stand-in."""
+"""Weights that a stage looks for are verified by their hashes."""
 
 import hashlib
 import random
-import subprocess
 
 import pytest
 
-from pairwright.tasks.models.verify_weights import GIT, SHA256, taking_inventory, verify, verify_blob
+from pairwright.tasks.models.verify_weights import GIT, SHA256, verify_blob, verify_lookups
 from pairwright.tasks.models.weights import HubFiles, PublishedFile, find_on_hub, find_published
 from tests.fixtures.file_server import serving_files, use_as_hub
 
@@ -32,9 +31,11 @@ def test_blobs_are_verified_by_their_names(web):
     assert verify_blob(weights.parent / "config.json") == (GIT, "")
     weights.resolve().write_bytes(b"other")
     found, right = hashlib.sha256(b"other").hexdigest(), hashlib.sha256(DATA).hexdigest()
-    assert verify_blob(weights) == (SHA256, f"its SHA-256 is {found}, not {right}")
-    assert [bool(file.fault) for file in verify(FILES, fetch=False)] == [False, True]
-    assert not any(file.fault for file in verify(FILES, fetch=True))
+    assert verify_blob(weights) == (SHA256, f"is damaged: its SHA-256 is {found}, not {right}")
+    files, _ = verify_lookups(lambda: find_on_hub(FILES, download=True), fetch=False)
+    assert [bool(file.fault) for file in files] == [False, True]
+    files, _ = verify_lookups(lambda: find_on_hub(FILES, download=True), fetch=True)
+    assert not any(file.fault for file in files)
     assert weights.read_bytes() == DATA
 
 
@@ -44,32 +45,22 @@ def test_a_file_without_a_hash_for_its_name_cannot_be_verified(tmp_path):
         assert verify_blob(tmp_path / name) == ("", "")
 
 
-def test_gits_hash_is_gits(tmp_path):
-    (tmp_path / "file").write_bytes(CONFIG)
-    done = subprocess.run(["git", "hash-object", str(tmp_path / "file")], capture_output=True, text=True, check=True)
-    blob = (tmp_path / "file").rename(tmp_path / done.stdout.strip())
-    assert verify_blob(blob) == (GIT, "")
-
-
-def test_an_inventory_notes_what_is_looked_for_and_gives_empty_files(web):
+def test_what_is_looked_for_is_verified_up_to_what_is_missing(web):
     here = PublishedFile(field="f", name="a.pth", url=web.put("/a.pth", DATA))
-    path = find_published(here, download=True)
     missing = PublishedFile(field="f", name="b.pth", url=f"{web.address}/b.pth")
+
+    def find(download):
+        find_published(here, download=download)
+        find_on_hub(FILES, download=download)
+        find_published(missing, download=download)
+
+    files, problem = verify_lookups(lambda: find(download=True), fetch=True)
+    assert [(file.file, file.how, file.fault) for file in files] == [
+        ("a.pth", "not verified: no hash of it is published", ""),
+        ("config.json", GIT, ""),
+        ("pytorch_model.bin", SHA256, ""),
+    ]
+    assert "b.pth could not be fetched" in problem
     asked = len(web.asked)
-    said = []
-    with taking_inventory(fetch=False, say=said.append) as inventory:
-        assert find_published(here, download=True) == path
-        assert not inventory.lacking
-        stand_in, weights = find_published(missing, download=True), find_on_hub(FILES, download=True)
-        find_published(missing, download=False)
-        assert inventory.lacking
-        assert (stand_in.name, stand_in.read_bytes()) == ("b.pth", b"")
-        assert (weights.parent / "config.json").read_bytes() == b""
-    assert list(inventory.found) == [here, missing, FILES]
-    assert not stand_in.exists()
+    assert verify_lookups(lambda: find(download=False), fetch=False)[0] == files
     assert len(web.asked) == asked
-    assert len(said) == 3
-    with taking_inventory(fetch=True, say=said.append) as inventory:
-        assert find_on_hub(FILES, download=False).read_bytes() == DATA
-        find_published(missing, download=False)
-    assert [[bool(file.fault) for file in files] for files in inventory.found.values()] == [[False, False], [True]]

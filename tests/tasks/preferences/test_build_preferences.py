@@ -13,7 +13,6 @@ from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.removing import SEVERAL
 from pairwright.schemas.rows import (
-    MAKERS,
     CheckRow,
     DifferenceRow,
     Dropped,
@@ -95,13 +94,6 @@ def test_what_a_model_wrote_itself_comes_before_closer_texts() -> None:
             "edited",
             "retrieved",
         ]
-
-
-def test_without_texts_the_images_are_rejected_alone() -> None:
-    row = build(retrieved={}, swapped={}, edited={})
-    assert isinstance(row, PreferenceRow)
-    assert (row.rejected, row.rejected_maker, row.negatives) == ("", "", ())
-    assert row.rejected_images
 
 
 @pytest.mark.parametrize("tables", [{"rejections": {PAIR.key: NO_REJECTION}}, {"rejections": None}])
@@ -192,15 +184,6 @@ def test_drawn_makers_are_met_equally_often() -> None:
     makers = [row.rejected_maker for row in rows if isinstance(row, PreferenceRow)]
     assert all(150 < makers.count(maker) < 250 for maker in ("retrieved", "swapped", "edited"))
     assert rows == list(build_preferences(pairs, config, **{**EVERYTHING, **tables}))
-
-
-@pytest.mark.parametrize("made", [(), ("sampled",), ("refuted", "counterfactual"), MAKERS])
-def test_any_makers_will_do(made: tuple[str, ...]) -> None:
-    tables = {name: table for name, table in EVERYTHING.items() if name not in MAKERS}
-    (row,) = build_preferences([PAIR], HARDEST, **tables, **{name: text(name, 0.1 * len(name)) for name in made})
-    assert isinstance(row, PreferenceRow)
-    longest_first = sorted(made, key=lambda name: (-len(name), name))
-    assert [maker for maker in (row.rejected_maker, *(n.maker for n in row.negatives)) if maker] == longest_first
 
 
 def test_makers_that_came_to_the_same_text_count_once() -> None:
@@ -317,11 +300,6 @@ def test_what_cannot_be_made_is_a_reason(images, rejection, removals, reason: st
     made = reject_image(images, rejection, removals)
     assert isinstance(made, Dropped)
     assert (made.source_key, made.reason) == (PAIR.key, reason)
-
-
-def test_an_image_that_is_not_altered_is_not_read() -> None:
-    _, second = reject_image((SHOWN[0], b"no image"), REJECTION, REMOVALS)
-    assert second == b"no image"
 
 
 IMAGE = IMAGES[0]

@@ -66,16 +66,6 @@ def test_shares_have_a_range(mask, why):
     assert whys(mask) == [why]
 
 
-def test_the_range_is_a_setting_and_an_empty_mask_is_never_an_element():
-    everything, nothing = rectangle(0, 0, 50, 40), rectangle(0, 0, 0, 0)
-    assert whys(everything, rectangle(0, 0, 1, 1), min_area=0, max_area=1) == ["", ""]
-    row = masks_row(nothing, whys=("",))
-    (element,) = choose_elements([row], ElementsConfig(min_area=0))
-    assert (element.why, element.box, element.area_share) == ("too small (elements.min_area=0)", (0, 0, 0, 0), 0)
-    row = masks_row(rectangle(0, 0, 10, 10), whys=("its boxes cover the image",))
-    assert [element.why for element in choose_elements([row], ElementsConfig())] == ["its boxes cover the image"]
-
-
 def test_of_nearly_equal_masks_the_first_that_is_not_refused_is_kept():
     # 20 x 20 pixels, and the same without one of 20 columns: 0.95 of the union.
     first, second = rectangle(10, 10, 30, 30), rectangle(11, 10, 30, 30)

@@ -7,9 +7,9 @@ import pytest
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import BoxesRow, Dropped, Tag, TagsRow, make_key
-from pairwright.tasks.models.detection import SceneDetector, make_detector
+from pairwright.tasks.models.detection import make_detector
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes
+from pairwright.tasks.rejected.detect_boxes import detect_boxes
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.pictures import photograph
@@ -76,12 +76,3 @@ def test_scenes_know_their_boxes():
     corners = [(box.tag, box.score, box.x0, box.y0, box.x1, box.y1) for box in found.boxes]
     assert corners == [(0, 1, 5, 6, 7, 8), (1, 1, 1, 2, 3, 4), (1, 1, 5, 6, 7, 8)]
     assert dropped.reason == "no boxes"
-
-
-def test_the_table_knows_the_weights(config):
-    pinned = STAGE.pin(config)
-    assert pinned.revision.startswith("xxh3:")
-    assert STAGE.models(pinned) == (f"Grounding DINO {pinned.revision}",)
-    assert STAGE.models(DetectionConfig()) == (SceneDetector().version,)
-    assert STAGE.pin(DetectionConfig()) == DetectionConfig()
-    assert STAGE.processes(DetectionConfig()) is None

@@ -76,16 +76,6 @@ def test_texts_without_mentions_say_why(config: NounsConfig) -> None:
     ]
 
 
-def test_proper_nouns_count_as_the_profile_says(config: NounsConfig) -> None:
-    row = difference("Anna with a dog", "Rome")
-    assert [found.nouns for found in mentions(row, config=config) if isinstance(found, MentionRow)] == [
-        ("anna", "dog"),
-        ("rome",),
-    ]
-    common = config.model_copy(update={"proper_nouns": False})
-    assert [found.nouns for found in mentions(row, config=common) if isinstance(found, MentionRow)] == [("dog",)]
-
-
 def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> None:
     row = preference("A dog and a cat.", FIRST, SECOND, FIRST)
     found = list(find_mentions([row, preference("It is.", FIRST), preference("", SECOND)], config))

@@ -1,6 +1,5 @@
 """Vectors of images without an element: those of open_clip's own pipeline on the whole altered image."""
 
-import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from pairwright.tasks.models import devices
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.rejected import fit_removals as stage
 from pairwright.tasks.rejected.fit_removals import STAGE, fit_removals
-from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder
 from tests.fixtures.removals import element_of, noise_row, png, removal_of, without_block
 
@@ -88,32 +86,6 @@ def test_what_does_not_fit_or_decode_is_a_reason(config):
     assert isinstance(made["gone"], Dropped)
     assert made["gone"].reason == "damaged image"
     assert isinstance(made[removal.key], EmbeddingRow)
-
-
-def test_a_large_image_is_held_twice_at_the_most(config):
-    """12 megapixels: the image and one altered copy, however many elements it has; what CLIP sees is small."""
-    image = noise_row(2, size=(4000, 3000))
-    rows = [removal_of(image, element_of(image.key, f"{n}"), (n * 100, 0, n * 100 + 90, 90)) for n in range(8)]
-    fit(config)  # the model is loaded
-    tracemalloc.start()
-    try:
-        made = list(fit_removals(rows, config, images={image.key: image}))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(made) == 8
-    whole = 3 * 4000 * 3000
-    assert peak < 2.2 * whole, f"{peak / whole:.1f} times the image"
-
-
-def test_the_fingerprint_knows_the_model_and_nothing_else(config):
-    def mark(changed):
-        return fingerprint(STAGE, changed, prompts={}, tables={"removals": "1", "images": "2"})
-
-    moved = config.clip.model_copy(update={"checkpoint": "/elsewhere"})
-    other = config.clip.model_copy(update={"revision": "xxh3:other"})
-    assert mark(config.model_copy(update={"clip": moved, "batch": 9})) == mark(config)
-    assert mark(config.model_copy(update={"clip": other})) != mark(config)
 
 
 def test_it_is_left_out_unless_clip_chooses(monkeypatch):

@@ -10,13 +10,10 @@ from scipy.ndimage import distance_transform_edt
 from pairwright.schemas.config import DetectionConfig, InspectionConfig, Profile
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, InspectionRow, RemovalRow, Tag, make_key
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.rejected import inspect_removals as stage
 from pairwright.tasks.rejected.inspect_removals import STAGE, inspect_removals
 from pairwright.tasks.store.images import encode_png
 from pairwright.tasks.store.masks import encode_mask
-from tests.fixtures.graphs import graph, thing
-from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.pictures import photograph
 from tests.fixtures.rows import row_of
 
@@ -196,22 +193,6 @@ def test_a_detector_of_scenes_does_not_look_nor_one_that_is_off():
         assert (made.passed, made.found_before, made.found_after) == (True, -1, -1)
 
 
-def test_other_things_of_a_scene_are_no_part_of_the_rim():
-    # A blue thing stands right behind most of the hole, and was left as it was.
-    standing = disc(70, 90, 60) & ~disc(70, 90, 27) & (COLUMNS > 80)
-    things = [
-        thing(name).model_copy(update={"mask": encode_mask(mask)}) for name, mask in (("a", BALL), ("b", standing))
-    ]
-    before, after = painted((standing, BLUE), (BALL, RED)), painted((standing, BLUE))
-    found = {}
-    for known in (None, graph(*things)):
-        image = photograph(before, graph=known)
-        row = removal_row(image, BALL, after, object_ids=("a",))
-        (found[known is None],) = inspect_removals([row], InspectionConfig(), images={image.key: image})
-    assert found[True].why == HALO
-    assert found[False].passed
-
-
 BROKEN = {
     "no image": {"patch": b"no image"},
     "cut off": {"patch": encode_png(GROUND)[:-40]},
@@ -239,14 +220,6 @@ def test_rows_that_do_not_fit_are_dropped_and_the_others_go_on(asked):
     assert len(made) == len(rows)
 
 
-def test_an_empty_mask_may_change_nothing(asked):
-    image = photograph(painted((BALL, RED)))
-    row = replace(removal_row(image, BALL, GROUND), mask=encode_mask(np.zeros_like(BALL)).model_dump_json())
-    boxes = {image.key: boxes_row(image, painted((BALL, RED)))}
-    (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
-    assert (made.why, made.changed_outside) == ("changed outside", int(BALL.sum()))
-
-
 @pytest.mark.parametrize("known", [(), (Tag(name="dog", score=1, tagger="ram"),)])
 def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
     image = photograph(painted((BALL, RED)))
@@ -254,12 +227,6 @@ def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
     boxes = {image.key: replace(boxes_row(image, GROUND), tags=known)} if known else {}
     (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
     assert (made.found_before, made.why) == (0, STILL)
-
-
-def test_the_lowest_threshold_that_matters_is_asked_for(asked):
-    inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.2, batch_size=3)
-    inspected(painted((BALL, RED)), GROUND, min_remaining_score=0.5, min_grown_score=0.6)
-    assert asked == [(0.2, 3), (0.25, 0)]
 
 
 def test_the_detector_is_named_where_it_looks_and_has_processes_of_its_own():
@@ -270,30 +237,3 @@ def test_the_detector_is_named_where_it_looks_and_has_processes_of_its_own():
     assert STAGE.processes(InspectionConfig(detection=LOOKING, detector_enabled=False)) is None
     assert STAGE.processes(InspectionConfig(detection=DetectionConfig())) is None
     assert STAGE.processes(InspectionConfig()) is None
-
-
-def test_grounding_dino_finds_in_an_untouched_image_what_it_found_before(tmp_path, one_thread):
-    config = DetectionConfig(
-        detector="grounding-dino", model=str(write_grounding_folder(tmp_path)), box_threshold=0.3, batch_size=2
-    )
-    pixels = painted((BALL, RED), (disc(30, 150, 15), BLUE))
-    image, tags = (
-        photograph(pixels),
-        tuple(Tag(name=name, score=1, tagger="ram") for name in ("cat", "red ball", "dog")),
-    )
-    detector = stage.make_detector(config)
-    (found,) = detector.detect([detector.prepare(Seen(pixels))], [tags])
-    boxes = replace(boxes_row(image, pixels), tags=tags, boxes=found)
-    # All of the image but its border was filled, so that every box lies in the hole.
-    hole = np.zeros((HEIGHT, WIDTH), dtype=bool)
-    hole[10:-10, 10:-10] = True
-    rows = [removal_row(image, hole, altered) for altered in (pixels, GROUND, painted((disc(60, 120, 30), BLUE)))]
-    inspection = InspectionConfig(detection=config, min_remaining_score=0.3, max_rim=1e9)
-    made = list(inspect_removals(rows, inspection, images={image.key: image}, boxes={image.key: boxes}))
-    place = [tag.name for tag in tags].index("red ball")
-    best = max(box.score for box in found if box.tag == place)
-    assert best > 0.3
-    assert [row.found_before for row in made] == [best] * 3
-    assert made[0].found_after == pytest.approx(best, abs=1e-4)
-    assert made[0].why == STILL.replace("0.25", "0.3")
-    assert abs(made[1].found_after - best) > 1e-3

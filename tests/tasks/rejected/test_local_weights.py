@@ -24,8 +24,8 @@ def ram(tmp_path: Path) -> Checkpoint:
     return write_ram(tmp_path / "ram")
 
 
-def tagging(config: RamConfig, tagger: str = "ram", **changes: str) -> TaggingConfig:
-    return TaggingConfig.model_validate({"taggers": [tagger], "ram": {**config.model_dump(), **changes}})
+def tagging(config: RamConfig, **changes: str) -> TaggingConfig:
+    return TaggingConfig.model_validate({"taggers": ["ram"], "ram": {**config.model_dump(), **changes}})
 
 
 def segmenting(path: Path | str) -> SegmentationConfig:
@@ -42,11 +42,9 @@ def test_the_right_ones_are_pinned_and_others_refused(ram: Checkpoint, sam: Path
     assert tag_images.STAGE.pin(tagging(ram.config)).ram.revision
     assert segment_boxes.STAGE.pin(segmenting(sam)).revision
     said = refusal(tag_images.STAGE.pin, tagging(ram.config, checkpoint=str(sam)))
-    assert said.startswith(f"tagging.ram.checkpoint: {sam}: ")
+    assert said.startswith(f"tagging.ram.checkpoint: {sam} ")
     said = refusal(segment_boxes.STAGE.pin, segmenting(ram.config.checkpoint))
     assert said.startswith(f"segmentation.checkpoint: {ram.config.checkpoint} ")
-    assert "set tagging.taggers to ram" in refusal(tag_images.STAGE.pin, tagging(ram.config, "ram-plus"))
     (tmp_path / "short.txt").write_text("dog\ncat\n")
     short = str(tmp_path / "short.txt")
-    assert "2" in refusal(tag_images.STAGE.pin, tagging(ram.config, tags=short, thresholds=""))
     assert refusal(tag_images.STAGE.pin, tagging(ram.config, thresholds=short)).startswith("tagging.ram.thresholds")

@@ -20,8 +20,8 @@ def columns(values):
     return np.broadcast_to(np.asarray(values)[None, :, None], (HEIGHT, WIDTH, 3)).astype(np.uint8)
 
 
-def rim(pixels, mask=MASK, *, dilate=5, feather=3, kept=NONE):
-    return measure_rim(pixels, mask, dilate=dilate, feather=feather, kept=kept)
+def rim(pixels, mask=MASK, *, dilate=5, feather=3):
+    return measure_rim(pixels, mask, dilate=dilate, feather=feather)
 
 
 def weight(dilate=5, feather=3):
@@ -71,15 +71,6 @@ def test_a_halo_follows_most_of_the_rim(arcs, expected):
     assert rim(pixels) == expected
 
 
-def test_pixels_that_were_kept_are_no_part_of_the_rim():
-    pixels = columns(np.full(WIDTH, 100)).copy()
-    pixels[:40, EDGE + 9 : EDGE + 11] = 160
-    kept = NONE.copy()
-    kept[:40, EDGE:] = True
-    assert rim(pixels, kept=NONE) == 15
-    assert rim(pixels, kept=kept) == 0
-
-
 @pytest.mark.parametrize(
     "mask",
     [NONE, ~NONE, np.zeros((1, 1), bool), np.ones((1, 1), bool), np.eye(3, dtype=bool), np.eye(1, 9, dtype=bool)],
@@ -87,7 +78,7 @@ def test_pixels_that_were_kept_are_no_part_of_the_rim():
 def test_what_cannot_be_measured_is_zero(mask):
     pixels = np.random.default_rng(0).integers(0, 255, (*mask.shape, 3), dtype=np.uint8)
     for dilate, feather in ((0, 0), (5, 3), (40, 9)):
-        assert measure_rim(pixels, mask, dilate=dilate, feather=feather, kept=np.zeros_like(mask)) == 0
+        assert measure_rim(pixels, mask, dilate=dilate, feather=feather) == 0
 
 
 @pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])

@@ -3,9 +3,6 @@
 Rendered worlds are compared with themselves, rendered again without the thing. LaMa's file holds small networks.
 """
 
-from dataclasses import replace
-
-import cv2
 import numpy as np
 import pytest
 from scipy.ndimage import distance_transform_edt
@@ -16,12 +13,11 @@ from pairwright.schemas.removing import LamaConfig
 from pairwright.schemas.rows import Dropped, ElementRow
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models import devices, lama
-from pairwright.tasks.models.inpainting import RADIUS
 from pairwright.tasks.rejected import remove_elements as stage
 from pairwright.tasks.rejected.remove_elements import STAGE, remove_elements
 from pairwright.tasks.store.images import decode_rgb, put_patch
 from pairwright.tasks.store.masks import decode_mask, encode_mask
-from pairwright.tasks.store.pool import HELPERS, helpers
+from pairwright.tasks.store.pool import HELPERS
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.lama_checkpoints import HoleMean, write_lama
 from tests.fixtures.pictures import photograph
@@ -32,7 +28,6 @@ ROWS, COLUMNS = np.indices((HEIGHT, WIDTH))
 # A smooth slope with fine grain: what a hole should be filled with is known.
 SLOPE = np.stack([60 + COLUMNS // 2, 90 + ROWS // 2, np.full((HEIGHT, WIDTH), 150)], axis=2)
 COLOURS = {"red": (220, 20, 20), "yellow": (230, 210, 20), "blue": (20, 20, 220)}
-INPAINTERS = ("telea", "navier-stokes", "lama")
 
 
 def disc(row, column, radius, size=(HEIGHT, WIDTH)):
@@ -83,19 +78,16 @@ def weights(tmp_path_factory):
 
 
 def removed(image, elements, **config):
-    return list(remove_elements(elements, RemovalsConfig(**config), images={image.key: image}))
+    return list(remove_elements(elements, RemovalsConfig(inpainter="lama", **config), images={image.key: image}))
 
 
 def composed(image, row):
     return put_patch(decode_rgb(image.image), row.patch, row.window)
 
 
-@pytest.mark.parametrize("inpainter", INPAINTERS)
-def test_the_object_is_gone_and_nothing_else_is_touched(inpainter, weights):
+def test_the_object_is_gone_and_nothing_else_is_touched(weights):
     before = decode_rgb(THREE.image).astype(int)
-    # The mean of what is around a disc is farther from the slope than what OpenCV spreads.
-    close = 20 if inpainter == "lama" else 8
-    made = removed(THREE, ELEMENTS, inpainter=inpainter, lama=weights, dilate_pixels=3, feather_pixels=2)
+    made = removed(THREE, ELEMENTS, lama=weights, dilate_pixels=3, feather_pixels=2)
     assert [row.object_ids for row in made] == [("a",), ("b",), ("c",)]
     for one in made:
         after = composed(THREE, one).astype(int)
@@ -106,68 +98,25 @@ def test_the_object_is_gone_and_nothing_else_is_touched(inpainter, weights):
         assert one.changed_outside == 0
         # Where the disc was, the slope shows: what is left is well below the contrast of the disc.
         assert np.abs(before[mask] - SLOPE[mask]).mean() > 50
-        assert np.abs(after[mask] - SLOPE[mask]).mean() < close
+        assert np.abs(after[mask] - SLOPE[mask]).mean() < 20
 
 
-@pytest.mark.parametrize("inpainter", ["telea", "navier-stokes"])
-@pytest.mark.parametrize(("row", "column", "radius"), [(60, 80, 20), (3, 5, 12), (118, 150, 15), (0, 80, 9)])
-def test_windows_give_what_the_whole_image_gives(inpainter, row, column, radius):
-    # The same, computed on whole images by other means: SciPy's distances, and OpenCV without any windows.
-    mask = disc(row, column, radius) & ~disc(row, column, radius // 2)
-    image = photograph(np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8))
-    (one,) = removed(image, [element(image, mask)], inpainter=inpainter, dilate_pixels=4, feather_pixels=5)
-    pixels = decode_rgb(image.image)
-    weight = np.clip((4 + 5 + 1 - distance_transform_edt(~mask)) / 6, 0, 1).astype(np.float32)
-    flag = cv2.INPAINT_TELEA if inpainter == "telea" else cv2.INPAINT_NS
-    filled = cv2.inpaint(pixels, (weight > 0).astype(np.uint8), RADIUS, flag)
-    wanted = np.rint(pixels + weight[:, :, None] * (filled.astype(np.float32) - pixels))
-    assert np.array_equal(composed(image, one), wanted)
-
-
-@pytest.mark.parametrize("inpainter", INPAINTERS)
-def test_objects_in_front_stay_as_they_are(inpainter, weights):
-    front = disc(60, 90, 12)
-    image, (behind, _) = scene(("a", "yellow", disc(60, 70, 18)), ("b", "red", front))
-    (one,) = removed(image, [behind], inpainter=inpainter, lama=weights)
-    after = composed(image, one).astype(int)
-    assert np.array_equal(after[front], decode_rgb(image.image)[front])
-    assert one.changed_outside == 0
-    # Nothing of the neighbour's red runs into the hole, though they touch.
-    hole = disc(60, 70, 18) & ~front
-    assert np.abs(after[hole] - SLOPE[hole]).max() < 45
-
-
-def test_of_a_photograph_nothing_is_protected():
-    # The same image without its graph: the mask alone says what changes.
-    image, (behind, _) = scene(("a", "yellow", disc(60, 70, 18)), ("b", "red", disc(60, 90, 12)))
-    plain = replace(image, graph=None)
-    (one,) = removed(plain, [replace(behind, object_ids=())])
-    mask = decode_mask(Mask.model_validate_json(behind.mask))
-    changed = (composed(plain, one) != decode_rgb(plain.image)).any(axis=2)
-    assert (changed & disc(60, 90, 12)).any()
-    assert not changed[distance_transform_edt(~mask) >= 9].any()
-
-
-@pytest.mark.parametrize("inpainter", INPAINTERS)
 @pytest.mark.parametrize(
     "mask",
     [
         disc(0, 0, 20), disc(119, 159, 20), disc(60, 0, 20), COLUMNS > 100, (ROWS == 50) & (COLUMNS == 50), ROWS != 60,
     ],
 )  # fmt: skip
-def test_holes_may_touch_the_borders(inpainter, mask, weights):
+def test_holes_may_touch_the_borders(mask, weights):
     image = photograph(SLOPE.astype(np.uint8))
-    (one,) = removed(
-        image, [element(image, mask)], inpainter=inpainter, lama=weights, dilate_pixels=0, feather_pixels=0
-    )
+    (one,) = removed(image, [element(image, mask)], lama=weights, dilate_pixels=0, feather_pixels=0)
     after, before = composed(image, one), decode_rgb(image.image)
     assert np.array_equal(after[~mask], before[~mask])
     assert one.changed_outside == 0
     assert one.window == element(image, mask).box
 
 
-@pytest.mark.parametrize("inpainter", INPAINTERS)
-def test_what_cannot_be_removed_says_why(inpainter, weights):
+def test_what_cannot_be_removed_says_why(weights):
     image, one = photograph(SLOPE.astype(np.uint8)), photograph(np.full((1, 1, 3), 7, dtype=np.uint8))
     everything, nothing = np.ones((HEIGHT, WIDTH), dtype=bool), np.zeros((HEIGHT, WIDTH), dtype=bool)
     nearly = ~disc(60, 80, 6)  # with 5 dilated and 3 feathered, nothing is left
@@ -175,7 +124,7 @@ def test_what_cannot_be_removed_says_why(inpainter, weights):
     rows += [element(one, everything[:1, :1]), element(one, nothing[:1, :1])]
     rows += [element(image, everything, why="too large", tag="sky")]
     images = {image.key: image, one.key: one}
-    config = RemovalsConfig(inpainter=inpainter, lama=weights)
+    config = RemovalsConfig(inpainter="lama", lama=weights)
     found = {row.source_key: row for row in remove_elements(rows, config, images=images)}
     assert all(isinstance(row, Dropped) for row in found.values())
     assert [found[row.key].reason for row in rows] == [
@@ -202,12 +151,7 @@ def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch):
     monkeypatch.setattr(stage, "count_gpus", lambda: 1)
     monkeypatch.setattr(stage, "GROUP", 8)
     monkeypatch.setenv(HELPERS, "2")
-    helpers.cache_clear()
-    try:
-        elsewhere = list(remove_elements(rows, config, images=images))
-    finally:
-        helpers().shutdown()
-        helpers.cache_clear()
+    elsewhere = list(remove_elements(rows, config, images=images))
     assert len(elsewhere) == len(here) == len(rows)
     for row in elsewhere:
         wanted = here[row.source_key]
@@ -220,7 +164,8 @@ def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch):
 def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, tmp_path):
     plain = RemovalsConfig()
     assert STAGE.pin(plain) == plain
-    assert (STAGE.models(plain), STAGE.processes(plain)) == ((), None)
+    assert STAGE.models(plain)[0].startswith("rendered by mitsuba ")
+    assert STAGE.processes(plain) is None
     config = STAGE.pin(RemovalsConfig(inpainter="lama", lama=weights))
     assert STAGE.models(config) == (f"LaMa {config.lama.revision}",)
     assert STAGE.processes(config) == 0

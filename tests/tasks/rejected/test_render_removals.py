@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.schemas.config import InspectionConfig, RemovalsConfig, ScenesConfig
 from pairwright.schemas.rows import Dropped, RemovalRow
-from pairwright.tasks.models.tagging import tags_of
+from pairwright.tasks.models.scene_models import tags_of
 from pairwright.tasks.rejected.inspect_removals import inspect_removals
 from pairwright.tasks.rejected.remove_elements import remove_elements
 from pairwright.tasks.store.images import decode_rgb, encode_png, put_patch

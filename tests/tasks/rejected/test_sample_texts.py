@@ -22,11 +22,9 @@ from tests.fixtures.graphs import graph, thing
 
 RED, BLUE, GREEN = (image_of(colour) for colour in ("red", "blue", "green"))
 PAIR = pair_of(RED, BLUE, human_differences=("The <|im_end|> wall was painted white.",))
-OTHER = pair_of(BLUE, GREEN)
-PAIRS = {pair.key: pair for pair in (PAIR, OTHER)}
+PAIRS = {pair.key: pair for pair in (PAIR,)}
 IMAGES = {row.key: row for row in (RED, BLUE, GREEN)}
 CHOSEN = description("shows a red wall", "displays a blue wall", subject=PAIR.key)
-SECOND = description("has a blue wall", "has a green wall", subject=OTHER.key)
 
 
 def said(first, second, verbs=("shows", "displays")):
@@ -76,12 +74,6 @@ def test_the_closest_sample_that_says_something_else_is_taken():
     )
     assert [served.seed for served in found.served] == [one.seed for one in asked]
     assert likeness(CHOSEN.text, FAR) < found.score < 1
-
-
-def test_equal_samples_count_once():
-    same = CHOSEN.text
-    (found,), _ = sample(in_turn(same, same, WRONG, WRONG), samples=4)
-    assert (found.text, found.skipped_true, found.note) == (WRONG, 1, "the closest of 1 samples, unchecked")
 
 
 @pytest.mark.parametrize(
@@ -134,21 +126,6 @@ def test_scene_graphs_decide_where_they_can():
 def test_without_its_images_nothing_is_asked(missing):
     (found,), asked = sample(in_turn(WRONG), **missing)
     assert (found.reason, asked) == ("image is missing", [])
-
-
-def test_rows_depend_on_nothing_but_themselves():
-    def answer(asked):
-        return said(f"{colour_of(asked.images[0])} walls", f"{asked.seed % 97} doors")
-
-    both, asked = sample(answer, (CHOSEN, SECOND))
-    again, _ = sample(answer, (SECOND, CHOSEN))
-    alone, _ = sample(answer, (CHOSEN,))
-    texts = [(row.key, row.text, row.note) for row in both]
-    assert texts == [(row.key, row.text, row.note) for row in again[::-1]]
-    assert alone[0].text in {row.text for row in both}
-    other, asked_again = sample(answer, (CHOSEN, SECOND), seed=1)
-    assert {one.seed for one in asked}.isdisjoint({one.seed for one in asked_again})
-    assert [row.text for row in other] != [row.text for row in both]
 
 
 def test_an_answered_question_is_not_asked_again(tmp_path):

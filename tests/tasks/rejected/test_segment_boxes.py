@@ -114,31 +114,6 @@ def test_a_box_that_covers_the_image_does_not_spoil_its_tag(config):
     assert both.key != alone.key
 
 
-def test_boxes_are_cut_to_the_image_and_their_largest_share_is_a_setting(config):
-    image = IMAGES["china"]
-    half = box(0, 0, 0, 0.7, 0.7, size=(image.height, image.width))
-    assert whys(config, image, half) == ("",)
-    assert whys(config.model_copy(update={"max_box_area": 0.45}), image, half) == (COVERING,)
-    image = IMAGES["flower"]
-    size = (image.height, image.width)
-    over, within = box(0, -1, 0.5, 0.5, 3, size=size), box(0, 0, 0.5, 0.5, 1, size=size)
-    over, within = (
-        next(iter(segment_boxes([boxes_row(image, ["a"], [one])], config, images=BY_KEY))) for one in (over, within)
-    )
-    assert over.masks == within.masks
-
-
-def test_one_pixel_and_a_panorama(config):
-    for size in ((1, 1), (2, 8000)):
-        image = photograph(np.full((*size, 3), 90, dtype=np.uint8))
-        boxes = [box(0, 0, 0, 1, 1, size=size), box(1, 0, 0, 0.5, 1, size=size)]
-        row = boxes_row(image, ["a", "b"], boxes)
-        (made,) = segment_boxes([row], config, images={image.key: image})
-        assert [mask.shape for mask in masks_of(made)] == [size, size]
-        assert made.whys[0] == COVERING
-        assert made.whys[1] in ("", NO_PIXELS)
-
-
 def test_scenes_have_the_renderers_masks():
     scene = graph(thing("a").model_copy(update={"mask": encode_mask(BALL)}))
     image = photograph(np.zeros((6, 8, 3), dtype=np.uint8), graph=scene)

@@ -6,22 +6,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pairwright.schemas.config import NounsConfig, TaggingConfig
+from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, TargetRow, make_key
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.models.nouns import find_nouns_of
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.models.ram import RamTagger
-from pairwright.tasks.models.tagging import SceneTagger
+from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.rejected.tag_images import MAX_NAMES, STAGE, choose_tags, identify_words, tag_images
 from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.ram_checkpoints import TAGS, write_ram
 from tests.fixtures.rows import row_of
-from tests.fixtures.tagger import REAL
 
-NOISE = [(60, 90), (90, 60), (1, 1), (20, 8000)]
-"""Landscape, portrait, one pixel, a panorama: height and width."""
 NO_THINGS = {"red", "photo", "grass", "running"}
 """Of the tiny model's tags."""
 
@@ -95,15 +91,6 @@ def test_ram_names_things_by_falling_score_and_refuses_the_rest(ram: TaggingConf
         assert {tag.tagger for tag in found.tags} == {"ram"}
 
 
-def test_images_of_all_shapes_are_tagged(ram: TaggingConfig) -> None:
-    made = [encoded(n, size) for n, size in enumerate(NOISE)] + [encoded(7, mode=mode) for mode in ("L", "1", "RGBA")]
-    rows = [image(number, pixels) for number, pixels in enumerate(made)]
-    found = list(tag_images(rows, ram))
-    assert [one.source_key for one in found] == [row.key for row in rows]
-    assert [one for one in found if isinstance(one, TagsRow)] == found
-    assert found == [one for row in rows for one in tag_images([row], ram.model_copy(update={"batch_size": 1}))]
-
-
 def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
     row = image(3)
     both = ram.model_copy(update={"taggers": ("ram", "nouns")})
@@ -114,17 +101,6 @@ def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
     assert tags_of(found)[3:] == [tag for tag in tags_of(alone) if tag[0] != "dog"]
     assert isinstance(found, TagsRow)
     assert RefusedTag(name="sky", reason="names no thing") in found.refused_tags
-
-
-def test_of_the_nouns_that_spacy_finds_in_a_description_things_are_looked_for() -> None:
-    """It takes "one" for a noun, and "close-up" for two."""
-    said = "The first image shows a brown dog, while the second one shows a close-up of a white cat on a sofa."
-    (nouns,) = find_nouns_of([said], NounsConfig(model=REAL))
-    row = image(0)
-    (found,) = tag_images([row], TaggingConfig(taggers=("nouns",)), mentions={row.key: (mention(row, *nouns),)})
-    assert isinstance(found, TagsRow)
-    assert {tag.name for tag in found.tags} == {"dog", "cat", "sofa"}
-    assert {tag.name for tag in found.refused_tags} == {"image", "one", "close", "up"}
 
 
 def test_texts_alone_look_at_no_image() -> None:
@@ -185,7 +161,7 @@ def test_what_is_read_depends_on_the_taggers() -> None:
     assert fitted("scene-graph") == (("targets",), {"captions"})
     assert fitted("nouns") == (("mentions",), {"image", "graph", "captions"})
     assert fitted("nouns", "ram") == (("mentions",), {"graph", "captions"})
-    assert fitted("ram-plus") == ((), {"graph", "captions"})
+    assert fitted("ram") == ((), {"graph", "captions"})
     assert all(use.counts for use in STAGE.uses)
 
 

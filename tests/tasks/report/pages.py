@@ -1,8 +1,14 @@
 """Write the pages of a dataset made by hand, and read them as a parser does."""
 
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
+from pairwright.tasks.report.browse_pages import BrowsePages
+from pairwright.tasks.report.card_table import make_cards
+from pairwright.tasks.report.explore_pages import Workshop
+from pairwright.tasks.report.search_cards import CardSearch
+from pairwright.tasks.report.tables import Tables, open_database
 from pairwright.tasks.report.write_report import Subject, write_report
 from tests.tasks.report.handmade import LINE, PROFILE, Handmade, build_handmade
 
@@ -51,6 +57,25 @@ def report(root: Path, made: Handmade, until="preferences", pairs=60, line=LINE,
         )
         write_report(build, root / "report", subject=subject)
     return root / "report"
+
+
+@contextmanager
+def browse_build(root: Path, build, counts, profile=PROFILE):
+    """Yield the served pages of a build, without the server."""
+    scratch = root / "scratch"
+    scratch.mkdir(exist_ok=True)
+    told = {"name": "hand <b>made</b>", "version": "version 1", "made": "", "pairs": 0}
+    with open_database(str(scratch / "cards.duckdb"), scratch) as database:
+        make_cards(Tables(build), database, watch=lambda _: None)
+        subject = Subject(**told, counts=counts, profile=profile)
+        given = {"scratch": scratch, "subject": subject, "workshop": Workshop()}
+        yield BrowsePages(tables=Tables(build), cards=CardSearch(database), **given)
+
+
+@contextmanager
+def browse(root: Path, made: Handmade, **given):
+    with build_handmade(root / "dataset", made, **given) as (build, counts), browse_build(root, build, counts) as pages:
+        yield pages
 
 
 def read(folder, name="index.html"):

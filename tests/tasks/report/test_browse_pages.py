@@ -3,37 +3,11 @@
 import html
 import re
 import urllib.parse
-from contextlib import contextmanager
-from functools import partial
 
 from pairwright.schemas.decisions import parse_decision
 from pairwright.tasks.report import browse_pages
-from pairwright.tasks.report.browse_pages import BrowsePages
-from pairwright.tasks.report.card_table import make_cards, open_database
-from pairwright.tasks.report.search_cards import CardSearch
-from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.write_report import Subject
-from tests.tasks.report.handmade import HOSTILE, LINE, LINE_GIVEN, PROFILE, build_handmade, make_given, make_whole
-from tests.tasks.report.pages import Reader
-
-
-@contextmanager
-def browsing(root, made, line):
-    with build_handmade(root / "dataset", made, line=line) as (build, counts):
-        tables, scratch = Tables(build), root / "scratch"
-        scratch.mkdir(exist_ok=True)
-        make = partial(make_cards, tables, root / "cache", scratch, watch=lambda _: None)
-        file = make()
-        before = file.path.stat().st_mtime_ns
-        assert make() == file
-        assert file.path.stat().st_mtime_ns == before
-        file.path.write_bytes(b"damaged" * 1000)  # then it is made anew
-        assert make() == file
-        subject = Subject(
-            name="hand <b>made</b>", version="version 1", made="", counts=counts, profile=PROFILE, pairs=0
-        )
-        with open_database(str(file.path), scratch, read_only=True) as database:
-            yield BrowsePages(tables=tables, file=file, cards=CardSearch(database), subject=subject, scratch=scratch)
+from tests.tasks.report.handmade import HOSTILE, LINE_GIVEN, make_given, make_whole
+from tests.tasks.report.pages import Reader, browse
 
 
 def cards(text):
@@ -45,7 +19,7 @@ def cards(text):
 def test_each_preference_about_an_image_has_a_card_with_its_own_texts(tmp_path):
     made = make_given()
     rows = {row.key: row for row in made.of("preferences")}
-    with browsing(tmp_path, made, LINE_GIVEN) as pages:
+    with browse(tmp_path, made, line=LINE_GIVEN) as pages:
         seen, query = {}, {"size": "5"}
         while query:
             text, status = pages.page(query, "token")
@@ -69,14 +43,14 @@ def test_pairs_without_a_preference_are_found_by_the_reason(tmp_path):
     made = make_whole(3, 3)
     whole = {row.subject: row.key for row in made.of("preferences")}
     pairs = {row.key for row in made.of("pairs")}
-    with browsing(tmp_path, made, LINE) as pages:
+    with browse(tmp_path, made) as pages:
         assert set(cards(pages.page({"size": "50"}, "")[0])) == set(whole.values()) | (pairs - whole.keys())
         assert set(cards(pages.page({"kind": "none", "size": "50"}, "")[0])) == pairs - whole.keys()
 
 
 def test_pictures_of_the_latest_pages_are_kept_and_no_others(tmp_path, monkeypatch):
     monkeypatch.setattr(browse_pages, "KEPT_PAGES", 2)
-    with browsing(tmp_path, make_given(), LINE_GIVEN) as pages:
+    with browse(tmp_path, make_given(), line=LINE_GIVEN) as pages:
         shown = []
         for size in ("1", "2", "3"):
             text, _ = pages.page({"size": size}, "")

@@ -106,11 +106,6 @@ def test_a_build_that_went_no_further_shows_candidates_without_scores(tmp_path, 
     assert [sum(bool(one.why) is failed for one in view.candidates) for failed in (False, True)] == [4, 2]
 
 
-def test_images_at_which_nobody_has_looked_have_no_view(tmp_path, made, look):
-    with build_handmade(tmp_path / "dataset", made, until="retrieved") as (build, _):
-        assert look(0, tables=Tables(build)) is None
-
-
 def test_images_without_elements(tmp_path, made, look):
     rejection = replace(
         made.of("rejections")[0], maker="", element="", removal_scores=(), why="no element can be removed"

@@ -1,4 +1,4 @@
-"""Who wrote each text of a pair, from what, and what became of the others."""
+"""Words that differ between two texts, and statements about one image each."""
 
 from itertools import pairwise
 
@@ -6,99 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.schemas.rows import CaptionRow, DifferenceRow
-from pairwright.tasks.report.card_texts import (
-    MOST_WORDS,
-    Texts,
-    byline,
-    find_author,
-    find_caption,
-    mark_words,
-    split_sides,
-    view_candidates,
-    view_difference,
-    view_unused,
-)
-from pairwright.tasks.report.tables import Tables
-from tests.fixtures.rows import row_of
-from tests.tasks.report.handmade import build_handmade, make_whole
-from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, asked, make_served
-
-
-@pytest.fixture(scope="module")
-def made():
-    return make_served(3, 3)
-
-
-@pytest.fixture(scope="module")
-def texts(made, tmp_path_factory):
-    with build_handmade(tmp_path_factory.mktemp("texts"), made, line=LINE_SERVED) as (build, _):
-        return Texts(Tables(build), made.of("pairs"))
-
-
-def difference(key, texts):
-    row = texts.differences.get(key)
-    return view_difference(row, texts, chosen=row) if row else None
-
-
-def pair(made, n):
-    return made.of("pairs")[n].key
-
-
-def test_a_byline_names_prompts_once_and_counts_attempts():
-    served = (asked("a", 1), asked("a", 2), asked("difference_from_images", 3))
-    line = byline(row_of(DifferenceRow, source="", served=served, attempts=1))
-    assert (line.prompts, line.told, line.attempts) == (["a", "difference_from_images"], "the images", 2)
-    assert line.tokens == 180
-    assert line.seconds == pytest.approx(3.0)
-    assert byline(row_of(DifferenceRow, source="", served=served[:1], attempts=3)).attempts == 3
-    assert byline(row_of(CaptionRow, source="", model="scene-graph")) is None
-
-
-def test_descriptions_say_who_wrote_them_and_why_they_failed(made, texts):
-    view = difference(pair(made, 2), texts)
-    line = byline(view.row)
-    assert (view.row.model, line.prompts) == (CHAT, ["difference_from_edit"])
-    assert line.told == "the images, their captions and the edit instruction"
-    assert sorted(check.check for check in view.checks) == ["grounded", "judged", "same", "swapped"]
-    assert view.failed == []
-    assert next(check.served[-1].model for check in view.checks if check.check == "judged") == JUDGE
-    assert byline(difference(pair(made, 5), texts).row).attempts == 2
-    (view,) = view_candidates(pair(made, 2), texts)
-    (check,) = view.failed
-    assert (check.check, check.why, check.score) == ("judged", "judge: low rating", 1.0)
-    assert any(segment.differs for segment in view.segments)
-    assert difference(pair(made, 1), texts) is None
-    (view,) = view_candidates(pair(made, 1), texts)
-    assert [check.check for check in view.failed] == ["grounded"]
-    assert not any(segment.differs for segment in view.segments), "there is nothing to compare it with"
-    assert view_candidates(pair(made, 0), texts) == []
-    line = byline(texts.comparisons[pair(made, 2)])
-    assert (line.prompts, line.told) == (["compare_captions"], "the captions")
-    line = byline(find_caption(made.of("images")[0], texts))
-    assert (line.prompts, line.attempts) == (["describe_image", "split_sentences"], 1)
-
-
-def test_rejected_texts_have_their_authors(made, texts):
-    key = pair(made, 2)
-    rows = {row.maker: row for name in ("counterfactual", "edited") for row in made.of(name) if row.subject == key}
-    author = find_author(key, texts, text=rows["counterfactual"].text)
-    assert author.served[-1].model == LANGUAGE
-    assert not byline(author).several
-    assert find_author(key, texts, text=rows["edited"].text) is None
-    (view,) = view_unused(key, texts)
-    assert (view.maker, view.row.served[-1].model) == ("sampled", CHAT)
-    assert byline(view.row).several, "samples are asked for on purpose"
-
-
-def test_scene_graphs_name_no_model_and_have_no_checks(tmp_path):
-    made = make_whole(2, 3)
-    with build_handmade(tmp_path, made) as (build, _):
-        texts = Texts(Tables(build), made.of("pairs"))
-    key = made.of("differences")[0].subject
-    view = difference(key, texts)
-    assert (byline(view.row), view.checks) == (None, [])
-    assert view_candidates(key, texts) == view_unused(key, texts) == []
+from pairwright.tasks.report.card_texts import MOST_WORDS, mark_words, split_sides
 
 
 def marked(text, other):

@@ -1,27 +1,19 @@
 """Pages about images: a grid, an image's nearest ones by hand, a map, searches that were given a name."""
 
 import html
-from contextlib import contextmanager
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from pairwright.schemas.decisions import Decision
 from pairwright.schemas.rows import EmbeddingRow, ImageRow
 from pairwright.tasks.report import explore_pages
-from pairwright.tasks.report.browse_pages import BrowsePages
-from pairwright.tasks.report.card_table import make_cards
-from pairwright.tasks.report.explore_pages import NotMadeYetError
-from pairwright.tasks.report.map_images import _compute_map, find_nearest, map_images
-from pairwright.tasks.report.search_cards import CardSearch
-from pairwright.tasks.report.tables import Tables, open_database
-from pairwright.tasks.report.write_report import Subject
+from pairwright.tasks.report.explore_pages import NotMadeYetError, draw_map, find_nearest
 from pairwright.tasks.store.decisions import KeptFilter, read_filters
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.rows import row_of
-from tests.tasks.report.handmade import HOSTILE, LINE, PROFILE, Handmade, build_handmade, make_images, make_pairs
-from tests.tasks.report.pages import Reader
+from tests.tasks.report.handmade import HOSTILE, LINE, Handmade, make_images, make_pairs
+from tests.tasks.report.pages import Reader, browse
 
 SPACES = ("p", "q <b>")
 LINE_EMBEDDED = (LINE[0], ("embeddings", "images", ImageRow, EmbeddingRow, "mining"), LINE[1])
@@ -37,20 +29,6 @@ def make_embedded() -> Handmade:
             numbers = tuple(float(np.float16(one)) for one in vector)
             rows.append(row_of(EmbeddingRow, name, row.key, source=row.key, embedder=name, vector=numbers, norm=1.0))
     return Handmade({"images": images, "embeddings": rows, "pairs": make_pairs(images)})
-
-
-@contextmanager
-def exploring(root, made):
-    with build_handmade(root / "dataset", made, until="pairs", line=LINE_EMBEDDED) as (build, counts):
-        tables, scratch = Tables(build), root / "scratch"
-        scratch.mkdir()
-        file = make_cards(tables, root / "cache", scratch, watch=lambda _: None)
-        told = {"version": "version 1", "made": "", "counts": counts, "profile": PROFILE, "pairs": 0}
-        with open_database(str(file.path), scratch, read_only=True) as database:
-            yield BrowsePages(
-                tables=tables, file=file, cards=CardSearch(database), subject=Subject(name="hand <b>", **told),
-                scratch=scratch,
-            )  # fmt: skip
 
 
 def settled(render, query):
@@ -71,7 +49,7 @@ def test_images_are_a_grid_of_pages_with_their_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(explore_pages, "ON_A_PAGE", 5)
     made = make_embedded()
     images = {row.key: row for row in made.of("images")}
-    with exploring(tmp_path, made) as pages:
+    with browse(tmp_path, made, until="pairs", line=LINE_EMBEDDED) as pages:
         seen = []
         for number in (1, 2, 3):
             text, status = pages.explore.grid({"page": str(number)}, "token")
@@ -101,7 +79,7 @@ def test_images_are_a_grid_of_pages_with_their_pairs(tmp_path, monkeypatch):
 def test_more_like_this_follows_the_stored_vectors(tmp_path):
     made = make_embedded()
     around = [row.key for row in made.of("images")]
-    with exploring(tmp_path, made) as pages:
+    with browse(tmp_path, made, until="pairs", line=LINE_EMBEDDED) as pages:
         text, status = settled(pages.explore.grid, {"like": around[0]})
         assert status == 200
         assert keys_of(text) == around, "by rising angle, the image itself first"
@@ -110,9 +88,9 @@ def test_more_like_this_follows_the_stored_vectors(tmp_path):
         assert html.escape(SPACES[1]) in text
 
 
-def test_the_map_has_images_and_pairs_and_is_made_once(tmp_path, monkeypatch):
+def test_the_map_has_images_and_pairs(tmp_path):
     made = make_embedded()
-    with exploring(tmp_path, made) as pages:
+    with browse(tmp_path, made, until="pairs", line=LINE_EMBEDDED) as pages:
         first = made.of("pairs")[0]
         at = "2026-11-21T11:00:00Z"
         pages.decide([Decision.model_validate_json(f'{{"key": "{first.key}", "verdict": "reject", "at": "{at}"}}')])
@@ -125,24 +103,18 @@ def test_the_map_has_images_and_pairs_and_is_made_once(tmp_path, monkeypatch):
             Reader(text)
         assert text.count('<line class="is-reject"') == 1
         assert "<b>photograph" not in text
-        assert len(list((tmp_path / "cache").glob("*.npz"))) == 1
-        file = next((tmp_path / "cache").glob("*.npz"))
-        before = file.stat().st_mtime_ns
-        space, keys = pages.explore._spaces()["p"], [row.key for row in made.of("images")]
-        file = tmp_path / "own.npz"
-        one = map_images(space, keys, file)
-        monkeypatch.setattr("pairwright.tasks.report.map_images._compute_map", None)
-        assert np.array_equal(map_images(space, keys, file)[0], one[0])
-        assert before == next((tmp_path / "cache").glob("*.npz")).stat().st_mtime_ns
-        file.write_bytes(b"damaged")
-        with pytest.raises(TypeError):  # it would be made anew
-            map_images(space, keys, file)
+
+
+def drawn(matrix):
+    keys = [f"{n:032x}" for n in range(len(matrix))]
+    space = Vectors(np.array([key.encode() for key in keys], "S32"), matrix, np.ones(len(matrix), np.float32))
+    return draw_map(space, keys)
 
 
 def test_groups_of_vectors_stand_apart_on_the_map():
     rng = np.random.default_rng(0)
     centres = np.repeat(np.eye(3, 16, dtype=np.float32), 20, axis=0)
-    places, clusters = _compute_map(centres + rng.normal(0, 0.02, centres.shape).astype(np.float32))
+    places, clusters = drawn(centres + rng.normal(0, 0.02, centres.shape).astype(np.float32))
     middles = [places[start : start + 20].mean(axis=0) for start in (0, 20, 40)]
     spread = max(np.linalg.norm(places[20 * n : 20 * n + 20] - middles[n], axis=1).max() for n in range(3))
     apart = min(np.linalg.norm(middles[a] - middles[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
@@ -152,7 +124,7 @@ def test_groups_of_vectors_stand_apart_on_the_map():
     )
     assert (places.min(), places.max()) == (0, 1)
     for count in (0, 1, 2, 3, 9):
-        assert _compute_map(centres[:count])[0].shape == (count, 2)
+        assert drawn(centres[:count])[0].shape == (count, 2)
 
 
 def test_nearest_counts_the_image_itself_first_also_beside_its_copy():
@@ -164,7 +136,7 @@ def test_nearest_counts_the_image_itself_first_also_beside_its_copy():
 
 
 def test_filters_are_kept_for_all_who_open_the_dataset(tmp_path):
-    with exploring(tmp_path, make_embedded()) as pages:
+    with browse(tmp_path, make_embedded(), until="pairs", line=LINE_EMBEDDED) as pages:
         folder = pages.tables.build.folder
         pages.keep_filter(KeptFilter(name=HOSTILE[:80], page="", query="q=ball&size=5"))
         pages.keep_filter(KeptFilter(name="reds", page="explore", query="q=red"))

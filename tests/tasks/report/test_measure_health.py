@@ -5,16 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.rows import Negative
 from pairwright.tasks.pages.charts import Proportion
-from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Health, judge_health, measure_health, tell
+from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Finding, judge_wording, measure_health, tell
 from pairwright.tasks.report.tables import Tables
-from tests.tasks.report.handmade import build_handmade, encode, make_whole
+from tests.tasks.report.handmade import LINE, build_handmade, encode, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 from tests.tasks.report.pages import read, report
 
@@ -64,58 +63,27 @@ def test_rows_that_tell_nothing() -> None:
     assert tell(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
 
 
-GOOD = Health(
-    rows=100,
-    words=(10.0, 10.0),
-    longer=Proportion(hits=50, of=100),
-    told=Proportion(hits=52, of=100),
-    told_by={"edited": Proportion(hits=52, of=100)},
-    false=Proportion(hits=0, of=50),
-    true=Proportion(hits=0, of=50),
-    repeated=Proportion(hits=1, of=100),
-    same=0,
-    leaked=Proportion(0, 0),
-    believed=Proportion(0, 0),
-    chosen_unchecked=Proportion(0, 30),
-    rejected_unchecked=Proportion(0, 100),
-    changed=(0.01, 0.02, 0.03),
-)
+def test_few_rows_are_spared() -> None:
+    """Of 40 rows about 34 are known by a word; the interval reaches below the bound."""
+    rows = [{**row, "rejected_maker": "edited"} for row in rows_of(40, marked=0.7)]
+    for most, good in ((0.5, False), (0.9, True)):
+        told, longer = judge_wording(rows, HealthConfig(max_text_only_accuracy=most, max_longer_share=0.5))
+        assert (told.name, told.good) == ("Told by the text", good)
+        assert told.found.value > 0.7
+        assert (longer.name, longer.good) == ("Longer", False)
+    (few, _) = judge_wording(rows[:10], HealthConfig())
+    assert (few.value, few.good) == ("not measured", False)
+    assert list(judge_wording([], HealthConfig())) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"told": Proportion(hits=99, of=100)}, "Told by the text"),
-        ({"longer": Proportion(hits=90, of=100)}, "Longer"),
-        ({"longer": Proportion(hits=10, of=100)}, "Longer"),
-        ({"false": Proportion(hits=1, of=50)}, "Chosen, yet false"),
-        ({"true": Proportion(hits=5, of=50)}, "Rejected, yet true"),
-        ({"believed": Proportion(hits=5, of=50)}, "Rejected, yet believed"),
-        ({"told": None}, "Told by the text"),
-        ({"chosen_unchecked": Proportion(hits=1, of=50)}, "Chosen, unchecked"),
-        ({"rejected_unchecked": Proportion(hits=1, of=50)}, "Rejected, unchecked"),
-        ({"leaked": Proportion(hits=1, of=1000)}, "Held out, yet rejected"),
-        ({"repeated": Proportion(hits=50, of=100)}, "Repeated"),
-        ({"same": 1}, "Repeated"),
-        ({"changed": (0.0, 0.0, 0.5)}, "Rejected images differ"),
-    ],
-)
-def test_what_is_beyond_its_bound_is_said(change: dict[str, object], name: str) -> None:
-    assert all(one.good for one in judge_health(GOOD, HealthConfig()))
-    beyond = [one.name for one in judge_health(replace(GOOD, **change), HealthConfig()) if not one.good]
-    assert beyond == [name]
-    shares = ("text_only_accuracy", "longer_share", "true_share", "leaked_share", "repeated_share")
-    off = HealthConfig.model_validate({f"max_{one}": 1 for one in shares} | {"min_changed_share": 0})
-    always = {"same", "false", "chosen_unchecked", "rejected_unchecked"} & {*change} or change == {"told": None}
-    left = [one.name for one in judge_health(replace(GOOD, **change), off) if not one.good]
-    assert left == ([name] if always else [])
+SHARES = ("text_only_accuracy", "longer_share", "true_share", "leaked_share", "repeated_share")
+DEFAULT = HealthConfig()
+OFF = HealthConfig.model_validate({f"max_{one}": 1 for one in SHARES} | {"min_changed_share": 0})
 
 
-def test_intervals_are_wilson_s_and_spare_few_rows() -> None:
-    assert Proportion(hits=2, of=10).value == 0.2
-    assert Proportion(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
-    few = replace(GOOD, told=Proportion(hits=34, of=40))
-    assert all(one.good for one in judge_health(few, HealthConfig(max_text_only_accuracy=0.8)))
+def health(root: Path, made, line=LINE, bounds=DEFAULT) -> dict[str, Finding]:
+    with build_handmade(root / "dataset", made, line=line) as (build, _):
+        return {one.name: one for one in measure_health(Tables(build), bounds)}
 
 
 def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Path) -> None:
@@ -130,17 +98,19 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
         replace(preferences[2], rejected=preferences[2].chosen),
         *preferences[3:],
     ]
-    with build_handmade(tmp_path / "dataset", made) as (build, _):
-        found = measure_health(Tables(build))
-    assert found is not None
-    assert (found.rows, found.same) == (len(preferences), 1)
-    assert (found.true.hits, found.true.of) == (1, 2)
-    assert (found.false.hits, found.false.of) == (1, 2)
-    assert found.longer.of == len(preferences)
+    found = health(tmp_path, made)
+    assert found["Rejected, yet true"].found == found["Chosen, yet false"].found == Proportion(1, 2)
     words = [(len(one.chosen.split()), len(one.rejected.split())) for one in made.tables["preferences"]]
-    assert found.longer.hits == sum((a > b) + (a == b) / 2 for a, b in words)
-    assert found.words == pytest.approx(tuple(np.mean(words, axis=0)))
-    assert found.repeated.hits == len(words) - len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
+    longer = sum((a > b) + (a == b) / 2 for a, b in words)
+    assert found["Longer"].found == Proportion(longer, len(preferences))
+    assert "{:.1f} words against {:.1f}".format(*np.mean(words, axis=0)) in found["Longer"].about
+    different = len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
+    assert found["Repeated"].found == Proportion(len(words) - different, len(words))
+    assert "in 1 chosen and rejected are the same" in found["Repeated"].about
+    beyond = ["Chosen, yet false", "Rejected, yet true", "Repeated"]
+    assert not any(found[name].good for name in beyond)
+    off = health(tmp_path, made, bounds=OFF)
+    assert [name for name in beyond if not off[name].good] == ["Chosen, yet false", "Repeated"]
 
 
 def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> None:
@@ -164,11 +134,9 @@ def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> N
         replace(row, chosen=texts.get(row.key, row.key), **({"rejected": f"{row.key} b"} | changed.get(row.key, {})))
         for row in made.of("preferences")
     ]
-    with build_handmade(tmp_path / "dataset", made) as (build, _):
-        found = measure_health(Tables(build))
-    assert found is not None
+    found = health(tmp_path, made)["Held out, yet rejected"]
     held = sum(row.split != "train" for row in made.of("preferences"))
-    assert (found.leaked.hits, found.leaked.of) == (2, held)
+    assert (found.found, found.good) == (Proportion(2, held), False)
 
 
 def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> None:
@@ -185,10 +153,8 @@ def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> 
     made.tables["preferences"] = [
         replace(one, rejected=rated.get(one.subject, one.rejected).upper()) for one in made.of("preferences")
     ]
-    with build_handmade(tmp_path / "dataset", made, line=LINE_SERVED) as (build, _):
-        found = measure_health(Tables(build))
-    assert found is not None
-    assert (found.believed.hits, found.believed.of) == (1, 2)
+    found = health(tmp_path, made, line=LINE_SERVED)["Rejected, yet believed"]
+    assert (found.found, found.good) == (Proportion(1, 2), False)
 
 
 def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
@@ -201,10 +167,9 @@ def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
         replace(row, subject=said.subject, chosen=said.text, claims="[]", rejected_note=note)
         for row, said, note in zip(preferences, differences, notes, strict=True)
     ]
-    with build_handmade(tmp_path / "dataset", made) as (build, _):
-        found = measure_health(Tables(build))
-    assert found is not None
-    assert (found.chosen_unchecked, found.rejected_unchecked) == (Proportion(1, 2), Proportion(2, 3))
+    found = health(tmp_path, made)
+    for name, share in (("Chosen, unchecked", Proportion(1, 2)), ("Rejected, unchecked", Proportion(2, 3))):
+        assert (found[name].found, found[name].good) == (share, False)
 
 
 def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: Path) -> None:
@@ -215,10 +180,9 @@ def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: P
         replace(one, images=(whole, whole), rejected_images=(whole, changed), rejected_image_maker="removal")
         for one in made.of("preferences")
     ]
-    with build_handmade(tmp_path / "dataset", made) as (build, _):
-        found = measure_health(Tables(build))
-    assert found is not None
-    assert set(found.changed) == {0.05}
+    found = health(tmp_path, made, bounds=HealthConfig(min_changed_share=0.06))["Rejected images differ"]
+    assert (found.value, found.good) == ("5.0%", False)
+    assert health(tmp_path, made)["Rejected images differ"].good
 
 
 def _painted(image: Image.Image) -> Image.Image:
@@ -240,4 +204,4 @@ def test_the_page_says_it_first_and_marks_what_is_beyond(tmp_path: Path) -> None
 
 def test_without_preferences_there_is_no_health(tmp_path: Path) -> None:
     with build_handmade(tmp_path / "dataset", make_whole(), until="pairs") as (build, _):
-        assert measure_health(Tables(build)) is None
+        assert measure_health(Tables(build), HealthConfig()) == []

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from tests.tasks.report.browser import broken_images, open_chromium, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE, LINE_GIVEN, make_given
-from tests.tasks.report.pages import PHONE, WITH_DECISIONS, read, report
+from tests.tasks.report.pages import WITH_DECISIONS, read, report
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +63,3 @@ def test_preferences_whose_images_nobody_looked_at_have_no_page(tmp_path, made):
     folder = report(tmp_path, made, until="given_preferences", line=LINE_GIVEN)
     assert [path.name for path in folder.glob("*.html")] == ["index.html"]
     assert read(folder).text.count("There is a lamp.") == 12
-
-
-@pytest.mark.slow
-def test_the_page_opens_from_disk_and_fits_a_phone(pages):
-    with open_chromium() as browser:
-        for size in (PHONE, {"viewport": {"width": 1280, "height": 900}}, {"color_scheme": "dark"}):
-            for name in ("index.html", "preferences.html"):
-                with open_page(browser, pages / name, **size) as (page, watched):
-                    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-                    assert broken_images(page) == []
-                    assert watched.complaints == []
-                    assert watched.from_elsewhere == []
-                    assert not overflows(page)

@@ -20,10 +20,9 @@ def asked(keys: Keys, query: str) -> Request:
 
 def test_secrets_are_of_one_start_and_one_lets_in_once():
     keys = Keys(1234)
-    guard, (_, query) = Guard(Starlette(), keys), keys.url_once.split("?")
-    assert keys.url_once != keys.url
+    guard, (_, query) = Guard(Starlette(), keys), keys.url(next(iter(keys.once))).split("?")
     assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 401]
-    query = keys.url.partition("?")[2]
+    query = keys.url(keys.entry).partition("?")[2]
     assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 303]
     secrets = [one for keys in (Keys(1), Keys(1)) for one in (keys.entry, keys.cookie, keys.page, *keys.once)]
     assert len(set(secrets)) == 8
@@ -43,16 +42,16 @@ def test_a_port_that_is_taken_is_named():
 def test_pages_that_are_being_made_say_so_and_a_fault_is_told():
     made = Event()
 
-    def make():
+    def make(workshop):
         made.wait(60)
         raise StoreError("cards.duckdb: the disk is full")
 
     opening = Opening(make, Keys(1))
     client = TestClient(opening)
     answer = client.get("/")
-    assert (answer.status_code, answer.headers["refresh"], opening.is_busy) == (200, "1", True)
+    assert (answer.status_code, answer.headers["refresh"], opening.workshop.is_busy) == (200, "1", True)
     made.set()
-    while opening.is_busy:
+    while opening.workshop.is_busy:
         time.sleep(0.01)
     answer = client.get("/")
     assert (answer.status_code, "the disk is full" in answer.text) == (500, True)

@@ -49,7 +49,6 @@ def test_the_first_page_says_what_models_were_asked_and_refused(pages, made):
     repeated = len(texts) - len(set(texts))
     assert f"Repeated sentences {repeated / len(texts):.2%} {repeated} of {len(texts)} sentences." in text
     assert "Paper: 3.07% of 767,697." in text
-    assert "paper, CC3M 449,194 440,204 2.00%" in text
     assert "Paper: about 0.2%, never asked again." in text
     assert "Words of commonalities 18 on average. Paper: 40." in text
     assert "on average. Paper: 117." in text
@@ -61,18 +60,17 @@ def test_the_first_page_says_what_models_were_asked_and_refused(pages, made):
         )
     }
     assert cells["captions"] == [
-        f"{CHAT} rev-1", "48", f"{24 * 1470:,}", f"{24 * 170:,}", "1.25 s", "2.21 s", "0", "stop 48",
+        f"{CHAT} rev-1", "48", f"{24 * 1470:,}", f"{24 * 170:,}", "1.25 s", "2.21 s", "stop 48",
     ]  # fmt: skip
     assert cells["judged"][0] == JUDGE
     assert "differences" not in cells
     text = words(pages)
-    for phrase in ("Grounded 74.4% 32 of 43 descriptions passed, 6 were found wrong.", "Scores, judged rating",
-                   "grounding: no half says what is there 5", "1 × off the template",
-                   "1 × no description passed its checks", "1 × no answer in time"):  # fmt: skip
+    for phrase in ("Grounded 74.4% 32 of 43 descriptions passed, 6 were found wrong.",
+                   "grounding: no half says what is there 5"):  # fmt: skip
         assert phrase in text
     why = text.split("Dropped rows by reason")[1]
-    assert "preferences" in why
-    assert "off the template" not in why, "it stands in the table of what was written"
+    for reason in ("off the template", "no description passed its checks", "no answer in time"):
+        assert f"{reason} 1 " in why
 
 
 def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
@@ -81,7 +79,6 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
     text = article(pages, lambda part: f'data-key="{key}"' in part)
     for phrase in (
         f"Chosen {CHAT}",
-        "Told the images, their captions and the edit instruction. Prompt difference_from_edit , 1 attempt, 45 tokens",
         "swapped passed 0.90",
         f"judged {JUDGE}",
         "There is no difference between the two images.",
@@ -89,12 +86,9 @@ def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
         "judged failed 1.00 judge: low rating",
         f"Commonalities and differences {LANGUAGE}",
         "locations, relative positions",
-        "Told the captions. Prompt compare_captions , 1 attempt, 210 tokens in",
         "Round 3 of 4 was drawn.",
         "about the second image",
-        "Prompts describe_image and split_sentences , 1 attempt",
         "Edit instruction",
-        "1 rejected text in no preference Rejected sampled",
     ):
         assert phrase in text, phrase
 
@@ -105,7 +99,7 @@ def test_texts_are_marked_and_shown_not_interpreted(pages):
     assert "Failed grounded" in text
     assert "grounding: second half fits the first image as well" in text
     html = "".join(path.read_text() for path in pages.glob("pairs-*.html"))
-    for maker in ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual"):
+    for maker in ("retrieved", "swapped", "edited", "refuted", "counterfactual"):
         boxes = re.findall(rf'<span class="how">{maker}.*?</p>', html, re.DOTALL)
         assert boxes, maker
         assert any("<mark>" in box for box in boxes), maker
@@ -128,17 +122,6 @@ def test_pages_open_without_complaint(browser, pages):
             assert len(watched.requests) > 3
             assert "owned" not in page.title()
             assert not overflows(page)
-
-
-@pytest.mark.slow
-def test_a_turned_reading_order_turns_no_more_than_its_own_text(browser, pages):
-    """U+202E reverses what follows it: the words after such a text must still stand to its right."""
-    with open_page(browser, pages / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
-        page.evaluate("for (const one of document.querySelectorAll('.how')) one.prepend('\\u202e')")
-        heading = page.locator(".text.chosen h4").first
-        heading.evaluate("(title) => title.insertAdjacentHTML('beforeend', '<i>one</i> <i>two</i>')")
-        left, right = (heading.locator("i").nth(n).bounding_box()["x"] for n in (0, 1))
-        assert left < right
 
 
 @pytest.mark.slow

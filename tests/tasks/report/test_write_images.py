@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pairwright.schemas.rows import make_key
 from pairwright.tasks.pages import environment
-from pairwright.tasks.report.write_images import CHANGED, TONE_COLOURS, PictureFolder, paint_mask
+from pairwright.tasks.report.write_images import CHANGED, SIDE, TONE_COLOURS, PictureFolder, draw_heat, paint_mask
 from pairwright.tasks.store.images import decode_rgb, encode_png, put_patch
 from pairwright.tasks.store.masks import encode_mask
-from tests.tasks.report.handmade import ball_mask, make_images
+from tests.tasks.report.handmade import make_images
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +53,6 @@ def test_large_photographs_become_previews(tmp_path):
     assert np.abs(small - decode_rgb((tmp_path / picture.src).read_bytes())).mean() < 4
 
 
-def test_pictures_are_written_once(tmp_path, images):
-    folder = PictureFolder(tmp_path)
-    first = folder.add_image(images["png"])
-    (tmp_path / first.src).unlink()
-    assert folder.add_image(images["png"]) == first
-    assert not (tmp_path / first.src).exists()
-
-
 def grey_patch(row, window):
     x0, y0, x1, y1 = window
     return encode_png(np.full((y1 - y0, x1 - x0, 3), 120, np.uint8)), window
@@ -100,14 +91,6 @@ def test_a_patch_of_a_large_photograph_lies_where_it_does_in_the_preview(tmp_pat
     assert np.abs(both[1] - both[0])[~changed].max(initial=0) <= 2
 
 
-def test_a_crop_is_shown_at_the_size_of_the_image(tmp_path, images):
-    pixels = np.zeros((120, 160, 3), np.uint8)
-    pixels[30:60, 40:80] = (250, 10, 10)
-    picture = PictureFolder(tmp_path).add_crop("k", pixels, (40, 30, 80, 60))
-    assert (picture.width, picture.height) == (160, 120)
-    assert np.abs(decode_rgb((tmp_path / picture.src).read_bytes()).astype(int) - (250, 10, 10)).max() < 8
-
-
 def test_masks_have_their_own_colours(tmp_path, images):
     folder, row = PictureFolder(tmp_path), images["png"]
     masks = []
@@ -137,14 +120,36 @@ def test_masks_have_their_own_colours(tmp_path, images):
     assert folder.add_masks("m", [(empty, CHANGED)], over=picture) == folder.add_masks("n", [], over=picture) == ""
 
 
-def test_masks_of_a_colour_are_joined_and_follow_the_preview(tmp_path):
-    row = make_images(1, 1, size=(1600, 1200))[0]
-    folder = PictureFolder(tmp_path)
-    masks = [(ball_mask(x, 50, (1600, 1200)), CHANGED) for x in (20, 80)]
-    with Image.open(tmp_path / folder.add_masks(make_key("m"), masks, over=folder.add_image(row))) as shown:
-        alpha = np.asarray(shown)[:, :, 3]
-    assert alpha.shape == (480, 640)
-    # Balls of radius 160 at 20 % and 80 % of the width, seen at 0.4 of the size.
-    assert alpha[240, 128] > 0 < alpha[240, 512]
-    assert alpha[240, 320] == 0
-    assert (alpha > 0).sum() == pytest.approx(2 * np.pi * 64**2, rel=0.02)
+def plain(colour, size=(64, 48)):
+    return np.full((size[1], size[0], 3), colour, np.uint8)
+
+
+def opened(png):
+    with Image.open(io.BytesIO(png)) as image:
+        return np.asarray(image.convert("RGBA"))
+
+
+def test_what_differs_glows_and_the_rest_is_veiled():
+    first, second = plain(200), plain(200)
+    second[12:36, 16:32] = 0
+    png, share = draw_heat(first, second)
+    # L falls by 80.6; a blur of 1.5 pixels leaves 10 of it 1.7 pixels beyond each edge: 27.4 x 19.4 of 64 x 48.
+    assert share == pytest.approx(27.4 * 19.4 / (64 * 48), abs=0.01)
+    shown = opened(png)
+    assert shown.shape == (48, 64, 4)
+    (light, full), (dark, veil) = ((int(one[:3].sum()), one[3]) for one in (shown[24, 24], shown[2, 2]))
+    assert (light > 600, full, dark < 20, veil) == (True, 235, True, 150)
+    assert draw_heat(plain(30), plain(220)) == (b"", 1.0)
+    noise = plain(100)
+    noise[::2, ::2] = 104
+    assert draw_heat(plain(100), noise) == (b"", 0.0)
+
+
+def test_sizes_may_differ_and_large_ones_become_small():
+    first, second = plain(200, (1000, 500)), plain(200, (400, 400))
+    second[:100, :100] = 0
+    png, share = draw_heat(first, second)
+    assert opened(png).shape[:2] == (SIDE // 2, SIDE)
+    assert share == pytest.approx(1 / 16, abs=0.01)
+    assert len(png) < 4000
+    assert draw_heat(plain(0, (1, 1)), plain(255, (1, 1)))[1] == 1.0

@@ -48,14 +48,6 @@ def outcomes(drafts, kind, *, seed=0):
             yield draft, done, change
 
 
-def only_differs(draft, done, change, field):
-    """The thing concerned differs in one field, and nothing else does; returns the values before and after."""
-    assert altered(draft.scene, done.scene) == {change.object_id}
-    old, new = draft.scene.thing(change.object_id), done.scene.thing(change.object_id)
-    assert replace(old, **{field: getattr(new, field)}) == new
-    return getattr(old, field), getattr(new, field)
-
-
 def test_worlds_stand_and_can_be_seen(drafts):
     for draft in drafts:
         scene = draft.scene
@@ -76,104 +68,57 @@ def test_words_tell_things_apart_outside_of_groups(drafts):
         assert max(words.values()) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "field"),
-    [
-        ("size", "size"),
-        ("colour", "colour"),
-        ("pose", "pose"),
-        ("text", "text"),
-        ("orientation", "yaw"),
-        ("material", "material"),
-    ],
-)
-def test_changes_of_one_attribute(drafts, kind: ChangeType, field):
-    count = 0
-    for draft, done, change in outcomes(drafts, kind):
-        values = only_differs(draft, done, change, field)
-        count += 1
-        if kind == "orientation":
-            values = tuple(draft.camera.facing(s.thing(change.object_id))[0] for s in (draft.scene, done.scene))
-        assert values == (change.before, change.after)
-        assert values[0] != values[1]
-        assert frozenset(values) not in NEAR_COLOURS
-        assert not done.scene.thing(change.object_id).group
-    assert count >= 5
-
-
-@pytest.mark.parametrize(("kind", "resting"), [("disappearance", False), ("removal", True)])
-def test_things_go_from_the_ground_or_from_other_things(drafts, kind, resting):
-    found = list(outcomes(drafts, kind))
+@pytest.mark.parametrize("kind", CONTENT)
+def test_a_change_alters_what_it_names_in_the_way_that_it_says(drafts, kind: ChangeType):
+    found = list(outcomes(drafts[::2] if kind == "move" else drafts, kind))  # moves take long to draw
     assert len(found) >= 5
     for draft, done, change in found:
-        assert altered(draft.scene, done.scene) == {change.object_id}
-        gone = draft.scene.thing(change.object_id)
-        assert (gone.support is not None) is resting
-        assert change.before == f"{gone.size} {gone.colour} {gone.material} {gone.shape}"
-        assert all(thing.support != gone.id for thing in done.scene.things)
-
-
-def test_additions_are_new(drafts):
-    found = [outcome for seed in (0, 100, 200) for outcome in outcomes(drafts, "addition", seed=seed)]
-    assert len(found) >= 40
-    for draft, done, change in found:
-        assert altered(draft.scene, done.scene) == {change.object_id}
-        new = done.scene.thing(change.object_id)
-        assert new.id not in {thing.id for thing in draft.scene.things}
-        assert change.after == new.phrase
-        assert stands_free(new, done.scene)
-    assert any(done.scene.thing(change.object_id).support for _, done, change in found)
-
-
-def test_substitutes_have_another_shape_in_the_same_place(drafts):
-    found = list(outcomes(drafts, "substitution"))
-    assert len(found) >= 10
-    for draft, done, change in found:
-        assert altered(draft.scene, done.scene) == {change.object_id}
-        old, new = draft.scene.thing(change.object_id), done.scene.thing(change.object_id)
-        assert old.shape != new.shape
-        assert (old.x, old.y, old.z, old.support) == (new.x, new.y, new.z, new.support)
-        assert (change.before, change.after) == (old.phrase, new.phrase)
-
-
-def test_moves_are_to_another_column_or_depth_far_from_both_borders(drafts):
-    found = list(outcomes(drafts, "move"))
-    assert len(found) >= 10
-    for draft, done, change in found:
-        assert altered(draft.scene, done.scene) == {change.object_id}
-        old, new = draft.scene.thing(change.object_id), done.scene.thing(change.object_id)
-        assert replace(old, x=new.x, y=new.y, yaw=new.yaw) == new
-        assert (old.z, old.support) == (0, None)
-        assert stands_free(new, done.scene)
-        camera = draft.camera
-        assert not SHAPES[old.shape].front or camera.facing(old)[0] == camera.facing(new)[0]
-        places = [camera.position_of(thing, camera.silhouette(thing)) for thing in (old, new)]
-        assert [f"{place.column} {place.depth}" for place in places] == [change.before, change.after]
-        assert change.before != change.after
-        assert all(place.clear for place in places)
-
-
-def test_materials_change_between_metal_and_what_does_not_shine(drafts):
-    found = list(outcomes(drafts, "material"))
-    assert len(found) >= 5
-    for _, done, change in found:
-        assert (change.before == "metal") != (change.after == "metal")
-        assert "ceramic" not in (change.before, change.after)
-        new = done.scene.thing(change.object_id)
-        assert new.colour not in ("white", "black")
-        assert new.shape not in ("chair", "sign")
+        assert altered(draft.scene, done.scene) == {change.object_id, *change.object_ids}
+        old, new = (
+            next((thing for thing in scene.things if thing.id == change.object_id), None)
+            for scene in (draft.scene, done.scene)
+        )
+        assert not new or stands_free(new, done.scene)
+        if kind in ("size", "colour", "pose", "text", "material"):
+            assert replace(old, **{kind: change.after}) == new
+            assert getattr(old, kind) == change.before != change.after
+            assert frozenset((change.before, change.after)) not in NEAR_COLOURS
+            assert not new.group
+            if kind == "material":
+                assert "metal" in (change.before, change.after)
+                assert "ceramic" not in (change.before, change.after)
+                assert new.colour not in ("white", "black")
+                assert new.shape not in ("chair", "sign")
+        elif kind == "orientation":
+            assert replace(old, yaw=new.yaw) == new
+            assert [draft.camera.facing(thing)[0] for thing in (old, new)] == [change.before, change.after]
+        elif kind in ("disappearance", "removal"):
+            assert (new, change.before, old.support is not None) == (None, old.phrase, kind == "removal")
+            assert all(thing.support != old.id for thing in done.scene.things)
+        elif kind == "addition":
+            assert (old, change.after) == (None, new.phrase)
+        elif kind == "move":
+            assert replace(old, x=new.x, y=new.y, yaw=new.yaw) == new
+            assert (old.z, old.support) == (0, None)
+            camera = draft.camera
+            assert not SHAPES[old.shape].front or camera.facing(old)[0] == camera.facing(new)[0]
+            places = [camera.position_of(thing, camera.silhouette(thing)) for thing in (old, new)]
+            assert [f"{place.column} {place.depth}" for place in places] == [change.before, change.after]
+            assert change.before != change.after
+            assert all(place.clear for place in places)
+        elif kind == "substitution":
+            assert old.shape != new.shape
+            assert (old.x, old.y, old.z, old.support) == (new.x, new.y, new.z, new.support)
+            assert (change.before, change.after) == (old.phrase, new.phrase)
 
 
 def test_counts_change_by_one_or_two(drafts):
     words = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-    found = list(outcomes(drafts, "counting"))
-    assert len(found) >= 5
-    for draft, done, change in found:
+    for draft, done, change in outcomes(drafts, "counting"):
         counts = [sum(thing.group == "group-1" for thing in scene.things) for scene in (draft.scene, done.scene)]
         assert [words[text.split(" ")[0]] for text in (change.before, change.after)] == counts
         assert abs(counts[0] - counts[1]) in (1, 2)
         assert counts[1] >= 1
-        assert altered(draft.scene, done.scene) == set(change.object_ids)
         assert len({thing.phrase for scene in (draft.scene, done.scene) for thing in scene.things if thing.group}) == 1
 
 

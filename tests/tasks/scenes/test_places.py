@@ -10,32 +10,6 @@ def test_linear_values_of_srgb_by_hand():
     assert places.linear((10, 10, 10))[0] == pytest.approx(10 / 255 / 12.92)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: places.wood((90, 60, 40), (190, 140, 90), seed=1),
-        lambda: places.tiles((200, 190, 180), (150, 140, 130), seed=1),
-        lambda: places.speckled((60, 90, 40), (120, 160, 70), seed=1),
-        lambda: places.terrazzo((200, 200, 190), [(90, 80, 70)], seed=1),
-        lambda: places.gingham((120, 160, 200), (240, 240, 230)),
-        lambda: places.street(seed=1),
-        lambda: places.house_front((220, 180, 140), seed=1, floors=3),
-        lambda: places.stain(COLOURS["red"]),
-        lambda: places.hide(COLOURS["blue"]),
-    ],
-)
-def test_pictures_are_reflectances_and_the_same_each_time(make):
-    places.stain.cache_clear()
-    places.hide.cache_clear()
-    first, second = make().copy(), make()
-    assert first.dtype == np.float32
-    assert first.shape[2] == 3
-    assert first.min() >= 0
-    assert first.max() <= 1
-    assert first.std() > 0.003
-    assert np.array_equal(first, second)
-
-
 def test_signs_contrast_with_their_boards_and_differ_by_their_text():
     for colour in ("red", "white", "turquoise"):
         boards = [places.sign_board(text, COLOURS[colour]) for text in TEXTS]

@@ -16,7 +16,7 @@ import pytest
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.serving.ask_rows import AHEAD, ask_rows
 from pairwright.tasks.serving.chat import Chat
-from pairwright.tasks.serving.loop import background, run
+from pairwright.tasks.serving.loop import run
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import QUICK, ask_once, asked, config_of, item, items, question, texts
 from tests.fixtures.chat_server import Asked, Close, Hang, Raw, Reply, Status, chat_server
@@ -99,19 +99,9 @@ def test_fifty_faults_of_all_kinds_lose_no_row_and_double_none() -> None:
         return f"answer {number}"
 
     with chat_server(answer) as server:
-        results = texts(list(asked(items(500), config_of(server, timeout_seconds=0.5))))
+        results = texts(list(asked(items(500), config_of(server, timeout_seconds=1.5))))
         assert results == {str(number): f"answer {number}" for number in range(500)}
         assert len(server.asked) == 550
-
-
-def test_a_server_that_is_killed_and_started_again_costs_no_row() -> None:
-    with chat_server(lambda asked: Reply(f"answer {asked.text}", after=0.01)) as server:
-        config = config_of(server, max_attempts=2, patience_seconds=60)
-        results = asked(items(200), config)
-        first = [next(results) for _ in range(20)]
-        server.stop()
-        threading.Timer(0.5, server.start).start()
-        assert texts([*first, *results]) == {str(number): f"answer {number}" for number in range(200)}
 
 
 def test_what_the_work_raises_ends_the_rest() -> None:
@@ -141,14 +131,6 @@ def test_an_iterator_that_is_left_alone_cancels_what_is_under_way(way: str) -> N
         gc.collect()
         assert tasks_left() == 0
         assert threading.active_count() <= before + server.connections + 1  # the loop's own, and the server's
-
-
-def test_an_iterator_may_be_collected_on_the_loop_itself() -> None:
-    with chat_server(lambda asked: "good" if asked.text == "0" else Hang()) as server:
-        held = [asked(items(30), config_of(server))]
-        next(held[0])
-        background().call_soon_threadsafe(held.clear)
-        assert tasks_left() == 0
 
 
 def test_several_threads_share_a_client() -> None:

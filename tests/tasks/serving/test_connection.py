@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,16 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
-from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.client import Client, client_of
 from pairwright.tasks.serving.connection import FaultError, message_of, read_answer, whole
 from pairwright.tasks.store.answers import Answers
-from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, item, items, question, texts
+from tests.fixtures.asking import QUICK, ask_now, ask_once, asked, config_of, item, items, question
 from tests.fixtures.certificates import write_certificate
-from tests.fixtures.chat_server import Asked, Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
+from tests.fixtures.chat_server import Close, Fault, Hang, Raw, Reply, Status, body_of, chat_server
 
 GOOD = body_of(Reply("good", fingerprint="fp"), "tiny")
-GZIPPED = Raw(b"\x1f\x8b" + b"0" * 40, headers={"Content-Encoding": "gzip"})
 STATUSES = {408: "no answer in time", 429: "server busy", 500: "server error", 504: "server error"}
 FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     **{str(code): (Status(code), reason, f"HTTP {code}: scripted") for code, reason in STATUSES.items()},
@@ -32,9 +29,6 @@ FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     "reset": (Close(reset=True), "broken answer", ""),
     "cut after the head": (Raw(GOOD, cut=0), "broken answer", "peer closed connection"),
     "aborted": (Reply("go", finish_reason="abort"), "server error", "finish reason abort"),
-    "compressed": (GZIPPED, "broken answer", "compressed against"),
-    "too long": (Raw(b" " * 30_000 + GOOD), "broken answer", "longer than 20000 bytes"),
-    "error too long": (Status(500, body=b" " * 30_000), "broken answer", "longer than 20000 bytes"),
     "hang": (Hang(), "no answer in time", "0.5 s of models.*.timeout_seconds"),
     "a byte now and then": (Hang(drip=0.05), "no answer in time", "0.5 s of models.*.timeout_seconds"),
 }
@@ -50,8 +44,6 @@ def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> N
     fault, reason, detail = FAULTS[name]
     with chat_server(lambda asked: fault if asked.text == "1" else "good") as server:
         config = config_of(server, timeout_seconds=limit_of(fault), max_attempts=2, patience_seconds=60)
-        pace = replace(QUICK, max_bytes=20_000)
-
         ended = asyncio.Event()
 
         async def work(row: ItemRow, chat: Chat) -> ItemRow:
@@ -63,30 +55,13 @@ def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> N
             finally:
                 ended.set()
 
-        (result,) = [each for each in ask_rows(items(2), work, config, pace=pace) if not isinstance(each, ItemRow)]
+        (result,) = [each for each in ask_rows(items(2), work, config, pace=QUICK) if not isinstance(each, ItemRow)]
         tries = [request for request in server.asked if request.text == "1"]
     assert isinstance(result, Failed)
     assert result.reason == reason
     assert result.detail.startswith(detail)
     assert result.detail.endswith(f" tries, last at {server.url})")
     assert len(tries) >= 2
-
-
-def test_an_answer_cut_at_any_byte_is_asked_for_again() -> None:
-    sent: dict[str, int] = {}
-
-    def answer(asked: Asked) -> str | Raw:
-        sent[asked.text] = sent.get(asked.text, 0) + 1
-        # Half of them say how long they would have been, half of them that this is all.
-        cut = int(asked.text)
-        length = len(GOOD) if int(asked.text) % 2 else cut
-        return Raw(GOOD, headers={"Content-Length": str(length)}, cut=cut) if sent[asked.text] == 1 else "good"
-
-    count = len(GOOD)
-    with chat_server(answer) as server:
-        results = texts(list(asked(items(count), config_of(server))))
-    assert results == {str(number): "good" for number in range(count)}
-    assert set(sent.values()) == {2}
 
 
 @pytest.mark.parametrize(
@@ -109,20 +84,15 @@ def test_only_what_is_needed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_BASE_URL"):
         monkeypatch.setenv(name, "http://sk-ambient")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Ambient: sk-ambient\nAuthorization: Bearer sk-ambient")
-    headers = {"Set-Cookie": "session=1; Path=/", "Content-Type": "application/json"}
-    with chat_server(lambda _: Raw(GOOD, headers=headers)) as server:
-        config = config_of(server)
-        for _ in range(2):
-            ask_now(config)
+    with chat_server(lambda _: Raw(GOOD)) as server:
+        ask_now(config_of(server))
         monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", " sk-mine\n")
         ask_now(config_of(server, max_concurrency=7))
-        assert not list(client_of(config, QUICK).endpoints.all[0].connection.http.cookies.jar), "no cookies are kept"
-    without, again, with_key = (request.headers for request in server.asked)
+    without, with_key = (request.headers for request in server.asked)
     expected = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
-    assert set(without) == set(again) == expected
+    assert set(without) == expected
     assert set(with_key) == expected | {"authorization"}
     assert with_key["authorization"] == "Bearer sk-mine"
-    assert without["accept-encoding"] == "identity"
     assert "sk-ambient" not in repr([request.headers for request in server.asked])
 
 
@@ -182,30 +152,26 @@ def without(*path: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "detail"),
+    "data",
     [
-        (b"<html><body>Bad gateway</body></html>", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b'{"choices": ' + b"9" * 10_000 + b"}", "not JSON"),
-        (body()[:-1] + b"\xff}", "not UTF-8"),
-        ("{}".encode("utf-16"), "not UTF-8"),
-        (b"null", "no answer in it: null"),
-        (b'"text"', "no answer in it: text"),
-        (b'{"error": {"message": "out of memory"}}', "no answer in it: out of memory"),
-        (b'{"choices": {"0": 1}}', "no answer in it"),
-        (b'{"choices": [null]}', "no answer in it"),
-        (b'{"choices": [{"message": ["content"], "finish_reason": "stop"}]}', "no answer in it"),
-        (without("choices", 0, "message", "content"), "no answer in it"),
-        (without("choices", 0, "finish_reason"), "no answer in it"),
-        (body(content=[{"type": "text", "text": "a"}]), "the content is list, not text"),
-        (body(finish_reason=3), "no finish reason"),
+        b"<html><body>Bad gateway</body></html>",
+        b"[" * 100_000,
+        b'{"choices": ' + b"9" * 10_000 + b"}",
+        body()[:-1] + b"\xff}",
+        b"null",
+        b'{"error": {"message": "out of memory"}}',
+        b'{"choices": [null]}',
+        b'{"choices": [{"message": ["content"], "finish_reason": "stop"}]}',
+        without("choices", 0, "message", "content"),
+        without("choices", 0, "finish_reason"),
+        body(content=[{"type": "text", "text": "a"}]),
+        body(finish_reason=3),
     ],
 )
-def test_a_body_of_another_form_is_broken(data: bytes, detail: str) -> None:
+def test_a_body_of_another_form_is_broken(data: bytes) -> None:
     with pytest.raises(FaultError) as caught:
         read_answer(data)
     assert caught.value.reason == "broken answer"
-    assert detail in caught.value.detail
     assert len(caught.value.detail) < 400
 
 
@@ -220,8 +186,8 @@ def test_a_body_of_another_form_is_broken(data: bytes, detail: str) -> None:
     ],
 )
 def test_wrong_counts_of_tokens_are_none(usage: Any) -> None:
-    said = read_answer(json.dumps({**ANSWER, "usage": usage, "model": 7, "system_fingerprint": None}).encode())
-    assert (said.prompt_tokens, said.completion_tokens, said.model, said.fingerprint) == (0, 0, "", "")
+    served = read_answer(json.dumps({**ANSWER, "usage": usage, "system_fingerprint": None}).encode()).served
+    assert (served.prompt_tokens, served.completion_tokens, served.revision) == (0, 0, "")
 
 
 def test_halves_of_surrogates_do_not_reach_a_file() -> None:
@@ -306,32 +272,25 @@ def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
         assert sum(isinstance(each, Dropped) for each in asked(items(60), config)) == 59
 
 
-def test_no_address_at_all_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"models\.\*\.endpoint"):
-        Client(ChatConfig(model="tiny"))
+@pytest.mark.parametrize("value", ["sk 123", "sk-\u00e9", "sk-\x01"])
+def test_what_is_no_key_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", value)
+    with pytest.raises(ConfigError, match=r"^models\.\*\.key: .*PAIRWRIGHT_TEST_KEY") as caught:
+        Client(config_of("http://127.0.0.1:9/v1"))
+    assert "sk" not in str(caught.value)
 
 
 def test_the_key_reaches_no_log_no_error_no_row_and_no_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """The server is hostile: it repeats the key wherever it can."""
+    """The server repeats the key wherever it can."""
     secret = "sk-Zq7/very+secret=="
     monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", secret)
-    escaped = secret.replace("/", "\\/").replace("Z", "\\u005a").encode()
-    headers = ("X-Key", "Content-Encoding", "Content-Length", "Transfer-Encoding")
-    bodies = (GOOD.replace(b'"refusal": null', b'"refusal": "no, ' + escaped + b'"'), secret.encode())
     kinds: list[Any] = [
         *(Reply(f"the key is {secret}", fingerprint=secret, model=secret), Reply("x", finish_reason=secret)),
-        *(Reply(None, usage={"prompt_tokens": secret}), Close(), Hang()),
-        *map(Raw, (GOOD.replace(b"good", escaped), b'{"error": "' + escaped + b'"}', *bodies)),
-        *(Raw(GOOD, headers={name: secret}) for name in headers),
-        Raw(GOOD, headers={secret: "x" * 250 + secret}),
-        *(Status(code, f"bad key {secret}") for code in (400, 413, 422, 408, 429, 500, 502, 503, 504)),
-        *(Status(code, body=f"<b>{'y' * 280}{secret}</b>".encode()) for code in (400, 500)),
-        *(Status(500, body=b'"' + escaped + b'"'), Status(429, headers={"Retry-After": secret})),
+        *map(Raw, (GOOD.replace(b"good", secret.encode()), secret.encode())),
+        *(Status(code, f"bad key {secret}") for code in (400, 429, 500)),
     ]
-    fatal: list[Any] = [Status(code, secret) for code in (401, 404, 418)]
-    fatal += [Status(403, body=secret.encode()), Status(302, headers={"Location": f"http://{secret}/"})]
     said: list[str] = []
     with caplog.at_level(logging.DEBUG), Answers(tmp_path / "x.answers") as memory:
         with chat_server(lambda asked: kinds[int(asked.text)]) as server:
@@ -344,15 +303,13 @@ def test_the_key_reaches_no_log_no_error_no_row_and_no_memory(
                 except PairwrightError as error:
                     said.append(repr(error))
             assert {request.headers["authorization"] for request in server.asked} == {f"Bearer {secret}"}
-        for kind in fatal:
-            with chat_server(lambda _, kind=kind: kind) as server:
+        for code in (401, 404):
+            with chat_server(lambda _, code=code: Status(code, secret)) as server:
                 server.models = ("tiny", secret)
                 with pytest.raises(ServerError) as caught:
                     list(asked(items(1), config_of(server)))
                 said.append(str(caught.value))
-        assert len(memory) >= 3
     kept = (tmp_path / "x.answers").read_bytes()
     everything = "\n".join([*said, caplog.text, kept.decode("utf-8", "replace")])
     assert "***" in everything
-    for part in (secret, secret.replace("/", "\\/"), "very+secret", "sk-Zq7"):
-        assert part not in everything
+    assert "very+secret" not in everything

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.writing import ChatConfig, LaunchConfig
 from pairwright.tasks.serving import memory
 from pairwright.tasks.serving.launch import vllm_command
-from pairwright.tasks.serving.memory import Needs, check_memory
 
 PUBLISHED = Path(__file__).parents[2] / "fixtures" / "published"
 GB = 10**9
@@ -17,11 +15,6 @@ GB = 10**9
 
 def published(name: str) -> dict:
     return json.loads((PUBLISHED / f"{name}.json").read_text())
-
-
-def needs(name: str) -> Needs:
-    found = published(name)
-    return Needs.of(found["config"], found["total_size"])
 
 
 def count_bytes(name: str) -> float:
@@ -76,21 +69,6 @@ def test_sizes_of_encoders_are_those_of_the_libraries_models():
     }.items()
 
 
-def test_a_cache_is_counted_by_hand():
-    # Keys and values, 28 layers, 4 heads of 128 numbers, 2 bytes: 57,344 a token, and 128 KiB of Mixtral's 32 and 8.
-    assert needs("qwen2-vl-7b").cache(8192) == 8192 * 57_344
-    assert needs("mixtral-8x7b").cache(8192) == 1 << 30
-    assert needs("mixtral-8x7b").cache(8192, 8) == 1 << 27
-    assert needs("qwen2-vl-7b").cache(1, 8) == needs("qwen2-vl-7b").cache(1, 4) == 57_344 // 4  # a head at least
-    nested = {"text_config": published("qwen2-vl-7b")["config"], "vision_config": {"num_hidden_layers": 3}}
-    assert Needs.of(nested, 16_582_751_232) == needs("qwen2-vl-7b")
-    plain = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64, "intermediate_size": 128}
-    assert Needs.of(plain | {"torch_dtype": "float32"}, 1000).weights == 500  # vLLM loads it in 16 bits
-    assert Needs.of(plain, 1000).cache(1) == 2 * 2 * 4 * 16 * 2
-    with pytest.raises(ValueError, match="intermediate_size"):
-        Needs.of({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}, 1000)
-
-
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Give what makes a machine of GPUs: ``nvidia-smi`` says their MiB."""
@@ -104,56 +82,18 @@ def machine(tmp_path, monkeypatch):
     return make
 
 
-def chat_of(folder: Path, name: str, **launch) -> ChatConfig:
-    found, folder = published(name), folder / name
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(found["config"]))
-    (folder / memory.INDEX).write_text(json.dumps({"metadata": {"total_size": found["total_size"]}, "weight_map": {}}))
-    return ChatConfig(model=str(folder), launch=LaunchConfig(enabled=True, **launch))
-
-
-def flags(chat: ChatConfig) -> list[str]:
-    command = vllm_command(chat, 1)
+def flags(**launch) -> list[str]:
+    command = vllm_command(ChatConfig(model="m", launch=LaunchConfig(enabled=True, **launch)), 1)
     return [f"{name[2:4]}{command[command.index(name) + 1]}" for name in command if name.endswith("-parallel-size")]
 
 
-def test_a_model_that_does_not_fit_names_each_setting_that_would(machine, tmp_path):
-    machine(81_559)
-    with pytest.raises(ConfigError) as caught:
-        check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.language")
-    said, _, advice = str(caught.value).partition("Use one of: ")
-    # 93.4 + 1.07 + 3, and 0.9 of 81,559 MiB
-    assert "97.5 GB of each of 1 GPU (weights 93.4, cache of 8192 tokens 1.1, 3 overhead), of 77.0" in said
-    assert advice == "a 4-bit checkpoint of it (AWQ or GPTQ; 39 GB at most) as models.language.model; --profile gpu-24"
-    assert "28.7 GB" in check_memory(chat_of(tmp_path, "mixtral-8x7b-awq"), "models.language")
-    machine(24_564)
-    check_memory(chat_of(tmp_path, "qwen2-vl-7b", max_model_len=32_768), "models.chat")
-    with pytest.raises(ConfigError) as caught:
-        check_memory(chat_of(tmp_path, "qwen2-vl-7b", max_model_len=65_536), "models.chat")
-    # 0.9 of 24,564 MiB, less 3 GB and 16.58: 3,598,747,545 bytes, 62,757 tokens of 57,344
-    assert "--set models.chat.launch.max_model_len=62464; " in str(caught.value)
-    assert "--set models.chat.launch.gpu_memory_utilization=0.95; " in str(caught.value)
-
-
-def test_gpus_are_shared_only_where_one_is_too_small_and_only_by_as_many_as_can(machine, tmp_path):
+def test_gpus_have_copies_and_share_a_model_as_the_profile_says(machine):
     machine(*[81_559] * 8)
-    assert flags(chat_of(tmp_path, "qwen2-vl-7b")) == ["da8"]
-    assert flags(chat_of(tmp_path, "mixtral-8x7b")) == ["te8"]
-    assert flags(chat_of(tmp_path, "mixtral-8x7b", data_parallel=2)) == ["te4", "da2"]
-    machine(*[16_380] * 8)
-    assert flags(chat_of(tmp_path, "qwen2-vl-7b")) == ["te4", "da2"]  # 28 heads
-    assert flags(ChatConfig(model="owner/unknown")) == ["te8"]
-    assert flags(chat_of(tmp_path, "qwen2-vl-7b", flags=("--data-parallel-size", "3"))) == ["da3"]  # as it says
-    for wrong in ({"tensor_parallel": 8}, {"tensor_parallel": 4, "data_parallel": 4}):
-        with pytest.raises(ConfigError, match=r"models\.chat\.launch"):
-            check_memory(chat_of(tmp_path, "qwen2-vl-7b", **wrong), "models.chat")
-    with pytest.raises(ConfigError, match=r"tensor_parallel=2 .*a 4-bit checkpoint.*--profile gpu-24"):
-        check_memory(chat_of(tmp_path, "qwen2-vl-7b", tensor_parallel=1), "models.chat")
+    assert flags() == ["da8"]
+    assert flags(tensor_parallel=4) == ["te4", "da2"]
+    assert flags(tensor_parallel=8, data_parallel=1) == ["te8"]
     machine(16_380)
-    assert flags(ChatConfig(model="owner/unknown")) == []
-    machine(4_096, 24_564)
-    with pytest.raises(ConfigError, match=r"Use one of: CUDA_VISIBLE_DEVICES with the larger GPUs alone$"):
-        check_memory(chat_of(tmp_path, "qwen2-vl-7b"), "models.chat")
+    assert flags() == []
 
 
 def test_only_visible_gpus_count(machine, tmp_path, monkeypatch):
@@ -163,18 +103,8 @@ def test_only_visible_gpus_count(machine, tmp_path, monkeypatch):
         assert memory.gpu_memory() == tuple(size << 20 for size in sizes)
 
 
-def test_what_is_not_known_is_said_and_stops_nothing(machine, tmp_path, monkeypatch):
-    assert "no GPU" in check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.chat") or memory.gpu_memory()
+@pytest.mark.parametrize("said", ["Unable to determine\n", "0, GPU-0, [N/A]\n", ""])
+def test_gpus_without_a_known_size_are_none(machine, tmp_path, said):
     machine(8_000)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    strange = tmp_path / "strange"
-    strange.mkdir()
-    for content in ("{}", "[]", "nonsense"):
-        (strange / "config.json").write_text(content)
-        assert "not checked" in check_memory(ChatConfig(model=str(strange)), "models.chat")
-    assert "owner/name is not on this machine" in check_memory(ChatConfig(model="owner/name"), "models.chat")
-    offload = chat_of(tmp_path, "mixtral-8x7b", flags=("--cpu-offload-gb=80",))
-    assert "--cpu-offload-gb" in check_memory(offload, "models.chat")
-    for broken in ("Unable to determine\n", "0, GPU-0, [N/A]\n", ""):
-        (tmp_path / "said").write_text(broken)
-        assert "no GPU" in check_memory(chat_of(tmp_path, "mixtral-8x7b"), "models.chat")
+    (tmp_path / "said").write_text(said)
+    assert memory.gpu_memory() == ()

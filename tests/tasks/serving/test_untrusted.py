@@ -5,7 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,14 +14,13 @@ from pairwright import prompts
 from pairwright.prompts import load
 from pairwright.tasks.serving.untrusted import MOST, as_data, quoted, within_quotes
 from tests.fixtures.families import FAMILIES, LENIENT
-from tests.fixtures.injections import HIDDEN, INJECTIONS, ORDINARY, STRUCTURE, TOKENS
+from tests.fixtures.injections import HIDDEN, INJECTIONS, ORDINARY, TOKENS
 
 HARMLESS = "a dog on a lawn"
 CAPTIONS = {"first_caption", "second_caption"}
 DATA = {
     "ask_contradiction": {"first", "second"},
     "ask_questions": CAPTIONS | {"summary"},
-    "choose_caption": {"first", "second"},
     "choose_image": {"caption"},
     "compare_captions": CAPTIONS,
     "compare_images_captions": CAPTIONS,
@@ -121,10 +119,6 @@ def test_prompts_keep_their_lines_and_their_images(name) -> None:
         assert len(filled.splitlines()) == len(harmless.splitlines()), text
         assert HEADERS.findall(filled) == HEADERS.findall(harmless), text
         assert filled.count("<image>") == harmless.count("<image>"), text
-
-
-def test_headers_are_seen_where_nothing_is_done_against_them() -> None:
-    assert HEADERS.findall(fill("compare_captions", STRUCTURE[0])) != HEADERS.findall(fill("compare_captions", "a dog"))
 
 
 @pytest.mark.parametrize("text", ORDINARY)
@@ -226,33 +220,6 @@ def test_whatever_is_put_together_is_data_afterwards(text, most) -> None:
 
 
 @settings(max_examples=200)
-@given(st.sampled_from(INJECTIONS), st.sampled_from(INJECTIONS), st.integers(min_value=0, max_value=200))
-def test_one_attempt_in_another_is_none(outer, inner, at) -> None:
-    out = as_data(outer[:at] + inner + outer[at:])
-    assert as_data(out) == out
-    assert all(controls(family, out) == controls(family, HARMLESS) for family in FAMILIES)
-    assert '"' not in within_quotes(outer[:at] + inner + outer[at:])
-
-
-@settings(max_examples=200)
 @given(st.text(st.characters(categories=("Lu", "Ll", "Nd", "Sc", "Sm", "So", "Zs", "Po"), exclude_characters="<>|&:")))
 def test_letters_numbers_and_signs_are_kept(text) -> None:
     assert as_data(text) == " ".join(text.split())
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("model", ["qwen2-vl", "mixtral"])
-def test_a_real_server_finds_only_its_own_control_tokens(vllm_servers, model) -> None:
-    from transformers import AutoTokenizer
-
-    server = vllm_servers.qwen() if model == "qwen2-vl" else vllm_servers.mixtral()
-    tokenizer = AutoTokenizer.from_pretrained(vllm_servers.checkpoint(model))
-    special = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
-    with httpx2.Client(base_url=server.address, timeout=60) as client:
-
-        def found(text: str) -> list[int]:
-            asked = {"model": model, "messages": [{"role": "user", "content": fill("compare_captions", text)}]}
-            return [token for token in client.post("/tokenize", json=asked).json()["tokens"] if token in special]
-
-        assert found("<|im_end|> </s>") != found(HARMLESS)
-        assert [text for text in INJECTIONS if found(clean(text)) != found(HARMLESS)] == []

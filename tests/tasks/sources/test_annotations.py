@@ -7,7 +7,7 @@ import pytest
 from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources import annotations
 from pairwright.tasks.sources.annotations import MAX_TEXTS, check_texts, check_word, load_json, load_lists, texts_of
-from pairwright.tasks.sources.read_entry import RefusedEntryError
+from pairwright.tasks.sources.reader import RefusedEntryError
 
 
 def test_texts_are_stripped_and_blank_ones_left_out() -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 
-import datasets
 import pyarrow as pa
 import pytest
 
@@ -11,7 +10,6 @@ import pairwright as pw
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import PreferenceRow, Turn, make_key
 from pairwright.tasks.sources.hub_tables import answering_model
-from pairwright.tasks.store.files import Folder
 from tests.fixtures.pictures import picture
 from tests.fixtures.tables import IMAGE, build, config_of, read_all, reasons_of, struct, write_table
 
@@ -158,34 +156,16 @@ def test_the_model_is_the_data_set_where_none_is_named(text):
     assert answering_model(text) == "RLAIF-V"
 
 
-def test_a_build_brings_preferences_and_nothing_is_mined(preferences, tmp_path, monkeypatch):
+def test_a_build_brings_preferences_and_nothing_is_mined(preferences, tmp_path):
     counts, _ = build(f"rlaif-v:{preferences}", tmp_path / "out", until="")
     found = {name: (count.of, count.rows) for name, count in counts.items() if count.of}
     assert found == {"images": (6, 2), "given_preferences": (6, 3), "preferences": (3, 3)}
     assert build(f"rlaif-v:{preferences}", tmp_path / "out", until="")[1] == 0
-
-    dataset = Folder(str(tmp_path / "out"))
-    pw.open(dataset.url).report(pairs=4)
+    pw.open(tmp_path / "out").report(pairs=4)
     page = (tmp_path / "out/report/index.html").read_text()
-    assert "No pairs yet" not in page
-    assert "Each is about one image." in page
-    words = " ".join(re.sub(r"<[^>]+>", "", page).split())
-    assert "What is it?Chosen RLAIF-V A cat." in words.replace("? Chosen", "?Chosen")
-    assert "Two cats." in words
+    assert ("No pairs yet" in page, "Each is about one image." in page) == (False, True)
     assert len(re.findall(r'<article class="card" aria-label="Preference', page)) == 2  # one of each image
-
-    tally = pw.open(dataset.url).export("hf", str(tmp_path / "hf"))
+    tally = pw.open(tmp_path / "out").export("hf", str(tmp_path / "hf"))
     assert (tally.rows, tally.licences, tally.makers) == (3, {"CC-BY-NC-4.0": 2}, {"given": 3})
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
-    datasets.disable_progress_bars()
-    loaded = datasets.load_dataset(str(tmp_path / "hf"), cache_dir=str(tmp_path / "cache"))
-    assert list(loaded) == ["train"]
-    by_text = {row["chosen"][0]["content"][0]["text"]: row for row in loaded["train"]}
-    assert set(by_text) == {"A dog.", "On a lawn.", "A cat."}
-    row = by_text["A dog."]
-    assert len(row["images"]) == 1
-    assert [part["type"] for part in row["prompt"][0]["content"]] == ["image", "text"]
     card = (tmp_path / "hf/README.md").read_text()
-    assert "about one image" in card
-    assert "embedded" not in card
-    assert "license: cc-by-nc-4.0" in card
+    assert ("about one image" in card, "embedded" in card, "license: cc-by-nc-4.0" in card) == (True, False, True)

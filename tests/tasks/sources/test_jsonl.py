@@ -77,13 +77,6 @@ def test_two_images_are_a_pair_in_their_own_order(folder, line):
     assert pair == PairRow(**named, **shown, origin="given", anchor="", cluster=-1)
 
 
-def test_an_instruction_makes_an_edit(folder):
-    both = {"image1": "a.png", "image2": "b.png"}
-    path = manifest(folder, {**both, "instruction": "remove the dog"}, {**both, "difference": "instruction"})
-    pairs = [row for rows in read(path, "jsonl-pairs").values() for row in rows if isinstance(row, PairRow)]
-    assert [(pair.origin, pair.instruction) for pair in pairs] == [("edit", "remove the dog"), ("given", "")]
-
-
 def test_a_line_of_another_number_of_images(folder):
     path = manifest(folder, {"images": ["a.png", "b.png"]}, {"image": "a.png"}, {"images": ["a.png"] * 3, "id": "3"})
     assert reasons(path, "jsonl-pairs") == {"m.jsonl line 2": "not a pair", "m.jsonl line 3": "more than two images"}
@@ -191,12 +184,6 @@ def test_a_file_that_is_no_manifest_is_a_source_error(folder, text):
     (folder / "m.jsonl").write_bytes(text)
     with pytest.raises(SourceError, match=r"m\.jsonl: .*image_path"):
         listed(folder / "m.jsonl")
-
-
-@pytest.mark.parametrize("place", ["none.jsonl", "", "s3://bucket/m.jsonl"])
-def test_a_manifest_that_is_not_there_is_a_source_error(folder, place):
-    with pytest.raises(SourceError, match=place or str(folder)):
-        listed(place if "://" in place else folder / place)
 
 
 def test_the_first_line_that_names_images_tells_the_kind(folder):

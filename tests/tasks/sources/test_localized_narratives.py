@@ -93,11 +93,3 @@ def test_a_file_without_any_narrative_is_a_source_error(tmp_path: Path) -> None:
     put_lines(tmp_path, COCO, {"image": "a.jpg", "caption": "x"})
     with pytest.raises(SourceError, match=r"\.jsonl: .*dataset_id, image_id .*caption"):
         list_all(source_of("localized-narratives", tmp_path))
-
-
-def test_an_image_of_too_many_captions_is_dropped(tmp_path: Path) -> None:
-    write_localized_narratives(tmp_path)
-    put_lines(tmp_path, COCO, *(narrative("mscoco_train2017", "139", n, f"Text {n}.") for n in range(1001)))
-    (row,) = read_all(source_of("localized-narratives", tmp_path))["mscoco_train2017/139"]
-    assert isinstance(row, Dropped)
-    assert row.reason == "too much text"

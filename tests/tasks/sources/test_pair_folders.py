@@ -122,15 +122,6 @@ def test_pairs_in_which_nothing_was_done_are_told_by_their_captions(tmp_path: Pa
     assert types == {"000010.png": (), "000000.png": (), "000002.png": ("no_change",), "000047.png": ()}
 
 
-def test_only_there_may_the_images_be_the_same(tmp_path: Path) -> None:
-    write_clevr_dc(tmp_path)
-    for number in (10, 47):
-        put(tmp_path, f"aft/{number}.png", cut(number))
-    found = read_all(source_of("clevr-dc", tmp_path))
-    assert [row.reason for row in found["000010.png"]] == ["identical images"]
-    assert isinstance(found["000047.png"][-1], PairRow)
-
-
 def test_bad_numbers_and_captions_are_dropped(tmp_path: Path) -> None:
     write_clevr_dc(tmp_path)
     put(tmp_path, "captions.json", {"0": "one text", "2": [3], "x.png": ["?"], "10": None})
@@ -180,11 +171,6 @@ def test_bad_records_are_dropped_by_their_number_of_spot_the_diff(tmp_path: Path
     assert read_spot(tmp_path, splits=["val"])["40"].human_differences == ("as a number",)
 
 
-def test_the_cloned_repository_is_read(tmp_path: Path) -> None:
-    write_spot_the_diff(tmp_path / "clone" / "data")
-    assert len(read_spot(tmp_path / "clone")) == 5
-
-
 def test_one_split_is_enough_but_lists_of_another_name_are_not(tmp_path: Path) -> None:
     write_spot_the_diff(tmp_path)
     for name in ("train", "val"):
@@ -204,18 +190,6 @@ def test_requests_are_differences_and_the_first_is_the_instruction(tmp_path: Pat
     assert {pair.origin for pair in pairs.values()} == {"edit"}
     jpeg = [make_key(cut(2, kind="JPEG", changed=changed)) for changed in (False, True)]
     assert [pairs["Zhopped_3"].first, pairs["Zhopped_3"].second] == jpeg
-
-
-def test_kinds_and_sizes_may_differ_and_endings_may_lie(tmp_path: Path) -> None:
-    write_image_editing_request(tmp_path)
-    rows = read_all(source_of("image-editing-request", tmp_path))
-    images = (row for found in rows.values() for row in found if isinstance(row, ImageRow))
-    assert [(row.format, row.width, row.height) for row in images] == [
-        *(("jpeg", 80, 60), ("png", 64, 48)),
-        *(("jpeg", 80, 60), ("gif", 80, 60)),
-        *(("jpeg", 64, 48), ("jpeg", 64, 48)),
-        *(("jpeg", 64, 48), ("jpeg", 48, 64)),
-    ]
 
 
 def test_images_beside_the_lists_and_in_the_repository_are_found(tmp_path: Path) -> None:

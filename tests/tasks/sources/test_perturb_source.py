@@ -81,15 +81,6 @@ def test_a_pair_goes_with_its_images():
     assert [turn.text for turn in compared.conversation] == [f"Is it so? {STATEMENT}", compared.text, "B"]
 
 
-def test_words_leave_images_as_they_came():
-    before = [image(0), image(1), pair(image(0), image(1))]
-    first, _, made = perturb_source(before, WORDS)
-    assert (first.image, first.key, first.format) == (before[0].image, before[0].key, "jpeg")
-    assert (made.first, made.second) == (before[0].key, before[1].key)
-    assert first.captions != before[0].captions
-    assert made.key != "p"
-
-
 def test_a_preference_shows_the_images_of_its_item():
     shown = [image(0), image(1)]
     keys = tuple(one.key for one in shown)

@@ -8,7 +8,8 @@ import pytest
 from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.sources import read_entry
-from pairwright.tasks.sources.read_entry import About, Picture, RefusedEntryError, check_path, read_below, read_pair
+from pairwright.tasks.sources.read_entry import About, Picture, check_path, read_below, read_pair
+from pairwright.tasks.sources.reader import RefusedEntryError
 from tests.fixtures.pictures import picture
 
 CONFIG = Profile(source="instructpix2pix:/data").sources
@@ -36,14 +37,6 @@ def test_other_texts_are_another_pair():
         for origin in ("given", "edit")
     }
     assert len(keys) == 12
-
-
-def test_change_types_travel_and_are_part_of_the_key():
-    plain = read_pair(ITEM, (BEFORE, AFTER), CONFIG, about=About(human_differences=("a",)))[-1]
-    typed = read_pair(ITEM, (BEFORE, AFTER), CONFIG, about=About(human_differences=("a",), change_types=("b",)))[-1]
-    more = read_pair(ITEM, (BEFORE, AFTER), CONFIG, about=About(human_differences=("a", "b")))[-1]
-    assert (plain.change_types, typed.change_types) == ((), ("b",))
-    assert len({plain.key, typed.key, more.key}) == 3
 
 
 IMAGES = ImagesConfig(max_bytes=100)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, PreferenceRow, make_key
 from pairwright.tasks.sources.read_llava import read_llava
 from tests.fixtures.pictures import picture
@@ -54,17 +53,10 @@ def test_images_may_lie_beside_the_file_s_folder_as_in_an_export(tmp_path: Path)
         (7, "no record"),
         ({"image": "coco/1.png"}, "damaged conversation"),
         ({"conversations": SAID[:1]}, "no answer"),
-        ({"conversations": [{"from": "system", "value": "x"}, *SAID]}, "damaged conversation"),
-        ({"conversations": [SAID[0], {"from": "gpt", "value": " "}]}, "damaged conversation"),
-        ({"conversations": [SAID[0], {"from": "gpt", "value": "\ud800"}]}, "damaged conversation"),
         ({"image": "../secret.png", "conversations": SAID}, "path leaves the folder"),
-        ({"image": "/etc/hostname", "conversations": SAID}, "path leaves the folder"),
         ({"image": "coco/link.png", "conversations": SAID}, "path leaves the folder"),
         ({"image": "coco/gone.png", "conversations": SAID}, "missing file"),
-        ({"image": "coco", "conversations": SAID}, "not a regular file"),
         ({"image": "coco/broken.png", "conversations": SAID}, "not an image"),
-        ({"image": f"{'a' * 300}.png", "conversations": SAID}, "unreadable file"),
-        ({"image": [3], "conversations": SAID}, "no path of an image"),
         ({"image": ["coco/1.png"] * 17, "conversations": SAID}, "too many images"),
     ],
 )
@@ -72,11 +64,3 @@ def test_a_record_that_will_not_do_is_dropped_with_its_reason(tmp_path: Path, re
     (row,) = read_llava(write(tmp_path, record), seed=0)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == ("mix.json#0", reason)
-
-
-@pytest.mark.parametrize("text", ["{}", "[", "7"])
-def test_a_file_that_is_no_list_is_an_error(tmp_path: Path, text: str) -> None:
-    path = write(tmp_path)
-    path.write_text(text)
-    with pytest.raises(SourceError, match=r"mix\.json"):
-        list(read_llava(path, seed=0))

@@ -8,16 +8,13 @@ import cv2
 import numpy as np
 import pytest
 
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, make_request, run_build
-from pairwright.flows.version import open_present
 from pairwright.schemas.config import ImagesConfig, Profile, ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow
 from pairwright.tasks.sources.readers import recognise_source
 from pairwright.tasks.sources.video import STRETCH, list_items, read_items
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.store.pool import Workers
+from tests.fixtures.tables import build
 
 FPS, FRAMES = 10, 200
 
@@ -166,12 +163,8 @@ def test_videos_are_built_and_give_few_pairs_each(tmp_path: Path) -> None:
             frame[20:40, 12 * number : 12 * number + 20] = (0, 0, 255)
             writer.write(frame)
         writer.release()
-    settings = ["run.workers=1", "mining.max_pairs_per_group=2", "mining.max_ratio=1", "mining.clusters=1"]
-    out = str(tmp_path / "out")
-    request = make_request(out, str(clips), profile="scenes", settings=settings, limit=None, until="mining")
-    with Workers(1) as workers:
-        assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
-    counts = {count.stage: count for count in open_present(request.folder).counts()}
+    settings = ["mining.max_pairs_per_group=2", "mining.max_ratio=1", "mining.clusters=1"]
+    counts, _ = build(clips, tmp_path / "out", *settings)
     assert counts["images"].ok == 12
     assert counts["pairs"].ok == 4
     assert counts["pairs"].reasons == {

@@ -1,7 +1,6 @@
 """Samples, captions and their order; hostile and damaged tars; patterns, folders and remote stores."""
 
 import gzip
-import io
 import json
 import os
 import re
@@ -107,17 +106,6 @@ def test_long_and_odd_names_in_every_layout(tmp_path, layout):
     assert all(isinstance(row, ImageRow) for (row,) in rows.values())
 
 
-def test_a_name_that_is_no_utf8_is_shown_escaped(tmp_path):
-    path = tmp_path / "a.tar"
-    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
-        info, data = entry(os.fsdecode(b"\xff.png"), picture())
-        tar.addfile(info, io.BytesIO(data))
-    (item,) = listed(path)
-    assert item.name == r"a.tar/\xff"
-    item.locator.encode("ascii")
-    assert isinstance(read(path)[r"a.tar/\xff"][0], ImageRow)
-
-
 def test_hostile_members_are_refused(tmp_path):
     passwd = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
     cases = [
@@ -155,17 +143,6 @@ def test_sparse_members_are_refused_and_what_follows_is_found(tmp_path):
     path.write_bytes(bytes(old) + bytes(512) + b"p" * 512 + good)
     assert reasons(path) == {"a.tar/old": "sparse file in an archive"}
     assert isinstance(read(path)["a.tar/good"][0], ImageRow)
-
-
-def test_the_size_in_a_pax_header_counts(tmp_path):
-    path = tmp_path / "a.tar"
-    data = picture()
-    record = b"size=%d\n" % len(data)
-    record = b"%d %s" % (len(record) + 3, record)
-    padding = bytes(-len(data) % 512)
-    header = raw_header("p", len(record), b"x") + record.ljust(512, b"\0") + raw_header("a.png", 0)
-    path.write_bytes(header + data + padding + raw_header("b.png", len(data)) + data + padding + bytes(1024))
-    assert [row.key for rows in read(path).values() for row in rows] == [make_key(data)] * 2
 
 
 SPARSE = b"22 GNU.sparse.major=1\n" + b"22 GNU.sparse.minor=0\n"
@@ -293,24 +270,6 @@ def test_a_disk_that_fails_leaves_its_items_owed(tmp_path, monkeypatch):
     assert (type(row), row.reason) == (Failed, "I/O error")
     with pytest.raises(SourceError, match="Input/output error"):
         listed(tmp_path)
-
-
-def test_listing_a_plain_tar_reads_headers_only_and_an_image_is_one_seek(tmp_path, monkeypatch):
-    counts = []
-
-    class Counting(io.FileIO):
-        def readinto(self, buffer):
-            counts.append(super().readinto(buffer))
-            return counts[-1]
-
-    large = picture(1, kind="BMP", size=(1000, 700))
-    path = write_tar(tmp_path / "a.tar", *((f"{number}.bmp", large) for number in range(5)))
-    monkeypatch.setattr(Place, "open", lambda self, name, **_: io.BufferedReader(Counting(self.path(name)), 8192))
-    items = listed(path)
-    assert (len(items), sum(counts) <= 8192 * 8) == (5, True)
-    counts.clear()
-    list(READER.read_items(items[3:4], config_of(path)))
-    assert sum(counts) <= len(large) + 2 * 8192
 
 
 def test_too_many_members(tmp_path, monkeypatch):

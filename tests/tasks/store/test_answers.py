@@ -45,10 +45,7 @@ def ends() -> list[int]:
     return [sum(sizes[: count + 1]) for count in range(len(sizes))]
 
 
-def test_whoever_comes_second_says_that_it_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(answers_file, "PATIENCE", 0.01)
+def test_whoever_comes_second_says_that_it_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     second = threading.Thread(target=write, args=(tmp_path / "x.answers",))
     with Answers(tmp_path / "x.answers"):
         second.start()

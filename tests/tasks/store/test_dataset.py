@@ -25,7 +25,6 @@ from tests.tasks.store.toy import (
     check,
     items_of,
     list_words,
-    open_toy,
     read_tree,
     take_calls,
 )
@@ -133,18 +132,6 @@ def test_rows_that_fail_are_tried_again_and_later_stages_catch_up(
     assert build_toy(out, words, config, rows_per_shard=rows_per_shard) == (counts, [])
 
 
-def test_only_rows_that_failed_for_a_reason_are_tried(tmp_path: Path, config: ToyConfig) -> None:
-    Path(config.trouble).touch()
-    build_toy(tmp_path / "out", ["a", "failing1"], config)
-    with open_toy(tmp_path / "out", ["a", "failing1", "new"], config) as build:
-        images = build.planned[0]
-        build.settle(images)
-        sizes = {
-            reason: [s.stop - s.start for s in build.shards(images, reason=reason)] for reason in ("", "trouble", "x")
-        }
-    assert sizes == {"": [2], "trouble": [1], "x": []}
-
-
 def test_two_builds_at_once_do_each_row_once(tmp_path: Path, config: ToyConfig, forge: Forge) -> None:
     slow = config.model_copy(update={"seconds_per_row": 0.005})
     builds = [forge.start(tmp_path / "out", WORDS, slow, rows_per_shard=3) for _ in range(2)]
@@ -156,28 +143,6 @@ def test_two_builds_at_once_do_each_row_once(tmp_path: Path, config: ToyConfig, 
     build_toy(tmp_path / "one", WORDS, rows_per_shard=3)
     assert read_tree(tmp_path / "out") == read_tree(tmp_path / "one")
     assert len(list(tmp_path.glob("out/snapshots/*.json"))) == 1
-
-
-def test_the_lock_of_a_dead_process_does_not_hold(tmp_path: Path, config: ToyConfig, forge: Forge) -> None:
-    slow = config.model_copy(update={"seconds_per_row": 60.0})
-    process = forge.start(tmp_path / "out", WORDS, slow)
-    while not list(tmp_path.glob("out/journals/*/*.journal")):
-        time.sleep(0.01)
-    with open_toy(tmp_path / "out", WORDS) as build:
-        waited: list[str] = []
-
-        def kill(planned: object) -> None:
-            waited.append(build.planned[0].stage.name)
-            os.killpg(process, signal.SIGKILL)
-
-        start = time.monotonic()
-        with build.locked(build.planned[0], kill):
-            assert time.monotonic() - start < 30
-    assert waited == ["images"]
-    assert forge.wait(process) == -signal.SIGKILL
-    build_toy(tmp_path / "out", WORDS)
-    check(tmp_path / "out", WORDS)
-    assert not [path for path in tmp_path.glob("out/work/*") if path.is_dir()]
 
 
 def _living(group: int) -> list[str]:

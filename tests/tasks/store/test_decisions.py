@@ -33,7 +33,7 @@ def test_what_is_stored_twice_is_there_once_and_the_latest_counts(tmp_path):
 
 
 def test_many_writers_lose_nothing_while_their_files_are_joined(tmp_path):
-    folder, count = Folder(str(tmp_path)), 3 * decisions_file.MOST_FILES
+    folder, count = Folder(str(tmp_path)), 3 * decisions_file.MAX_FILES
     with ThreadPoolExecutor(4) as threads:
         stored = [threads.submit(write_decisions, folder, [decision(number)]) for number in range(count)]
         while not all(one.done() for one in stored):  # a reader sees whole files, joined or not
@@ -41,7 +41,7 @@ def test_many_writers_lose_nothing_while_their_files_are_joined(tmp_path):
         for one in stored:
             one.result()
     assert set(read_decisions(folder).by_key) == {decision(number).key for number in range(count)}
-    assert len(decision_files(folder)) <= 2 * decisions_file.MOST_FILES
+    assert len(decision_files(folder)) <= 2 * decisions_file.MAX_FILES
 
 
 def test_a_damaged_file_is_named_and_says_what_to_do(tmp_path):
@@ -82,7 +82,7 @@ def test_a_file_is_read_line_by_line(tmp_path):
 
 
 def test_a_bad_line_spoils_the_file_and_is_named(tmp_path):
-    bad = (b"{", {**GOOD, "verdict": "maybe"}, b"\xff\xfe", b" " * decisions_file.MOST_LINE + b"x")
+    bad = (b"{", {**GOOD, "verdict": "maybe"}, b"\xff\xfe")
     path = write(tmp_path / "d.jsonl", GOOD, *bad)
     with pytest.raises(ConfigError) as error:
         read_decision_file(path)
@@ -90,7 +90,6 @@ def test_a_bad_line_spoils_the_file_and_is_named(tmp_path):
     assert said.startswith(f"{path}: ")
     for part in ("line 2: Invalid JSON", "line 3: verdict: Input should be", "line 4: "):
         assert part in said
-    assert "200,000 bytes" in said
 
 
 @pytest.mark.parametrize("name", ["no-such-file", "."])
@@ -110,7 +109,7 @@ def test_a_page_sends_a_list():
     [
         (b"", "EOF"),
         (b"{}", "1,000"),
-        (json.dumps([GOOD] * (decisions_file.MOST_SENT + 1)).encode(), "1,000"),
+        (json.dumps([GOOD] * (decisions_file.MAX_SENT + 1)).encode(), "1,000"),
         (json.dumps([GOOD, {**GOOD, "x": 1}]).encode(), "decision 2: x: "),
         (json.dumps([GOOD, 7]).encode(), "decision 2: .*object"),
         (b"[" * 100_000, "recursion"),

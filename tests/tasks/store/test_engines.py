@@ -22,8 +22,8 @@ from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.on_dask import DaskWorkers, Needs, code_mark, run_here
-from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed
+from pairwright.tasks.store.on_dask import DaskWorkers, Runner, code_mark, run_here
+from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, check, read_tree, read_words
@@ -83,12 +83,11 @@ def test_a_cluster_that_does_not_start_is_an_error_that_says_why() -> None:
     refusing = {**os.environ, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=refusing)
     assert done.returncode == 1
-    assert re.search(r"ConfigError: run\.runner dask: its cluster does not start .*encryption", done.stderr)
+    assert re.search(r"ConfigError: run\.runner dask: its cluster does not start: .*encryption", done.stderr)
 
 
 STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
               config="toy")  # fmt: skip
-FIT = Needs("", ())
 
 
 def planned(name: str, processes: int | None = None) -> Planned:
@@ -110,10 +109,10 @@ def error(outcome: Outcome) -> str:
 
 
 def test_a_worker_that_does_not_see_a_folder_or_has_other_code_does_nothing(tmp_path: Path) -> None:
-    assert not error(run_here(done, planned("a"), shard(tmp_path), Needs(code_mark(), (str(tmp_path),))))
+    assert not error(run_here(done, planned("a"), shard(tmp_path), code=code_mark(), paths=[str(tmp_path)]))
     away = str(tmp_path / "away")
-    assert away in error(run_here(done, planned("a"), shard(tmp_path), Needs("", (away,))))
-    assert "code" in error(run_here(done, planned("a"), shard(tmp_path), Needs("of another commit", ())))
+    assert away in error(run_here(done, planned("a"), shard(tmp_path), paths=[away]))
+    assert "code" in error(run_here(done, planned("a"), shard(tmp_path), code="of another commit"))
 
 
 def test_a_worker_of_many_threads_runs_one_shard_at_a_time(tmp_path: Path) -> None:
@@ -128,7 +127,7 @@ def test_a_worker_of_many_threads_runs_one_shard_at_a_time(tmp_path: Path) -> No
         return done(planned, shard)
 
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: run_here(work, planned("a"), shard(tmp_path), FIT), range(8)))
+        list(threads.map(lambda _: run_here(work, planned("a"), shard(tmp_path)), range(8)))
     assert most == [1] * 8
 
 
@@ -151,5 +150,5 @@ def test_models_stay_from_shard_to_shard_and_go_for_those_of_another_stage(
         return done(planned, shard)
 
     for name, processes in [("a", 1), ("a", 1), ("between", None), ("a", 1), ("b", 1), ("b", 0), ("a", 1)]:
-        run_here(work, planned(name, processes), shard(tmp_path), FIT)
+        run_here(work, planned(name, processes), shard(tmp_path))
     assert len(loaded) == 3  # for a, for b, for a again

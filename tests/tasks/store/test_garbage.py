@@ -85,15 +85,6 @@ def test_nothing_of_a_removed_image_is_left_and_nothing_is_owed(tmp_path: Path) 
     check_version(tmp_path, 2, LEFT)
 
 
-def test_what_was_cleared_up_can_be_taken_back(tmp_path: Path) -> None:
-    make_removed(tmp_path)
-    list(carry_out(Folder(str(tmp_path)), plan(tmp_path, WORDS, gone=[1], kept=[2], sweep=True)))
-    write_takedown(Folder(str(tmp_path)), [key_of("b1")], reason="", undo=True)
-    build_toy(tmp_path, WORDS, rows_per_shard=ROWS)
-    check(tmp_path, WORDS)
-    assert build_toy(tmp_path, WORDS, rows_per_shard=ROWS)[1] == []
-
-
 class Mortal:
     """Let the process die at the ``at``-th change of the folder, before or after it takes effect."""
 

@@ -3,7 +3,6 @@
 import os
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,10 @@ from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, columns_without, open_index, write_index
 from pairwright.tasks.store.part import encode_part
-from pairwright.tasks.store.snapshot import describe_version, find_live, read_live, stream_live, write_snapshot
+from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.vectors import open_vectors, write_vectors
 from tests.fixtures.rows import row_of
-from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy, record_of
+from tests.tasks.store.toy import ToyConfig, build_toy, list_words, plan_toy
 
 TABLE = "tables/captions/0"
 PARTS = {"part-a.parquet": 250, "part-b.parquet": 3, "part-c.parquet": 101}
@@ -136,25 +135,12 @@ def test_streamed_rows_are_the_live_ones_in_the_order_of_the_parts(toy, monkeypa
 
 def test_rows_are_found_by_subject(toy):
     build, planned, _ = toy
-    rows = list(read_live(build, planned[0], ImageRow))
+    rows = find_live(build, planned[0], ImageRow)
     wanted = [rows[3].key, rows[11].key, "0" * 32]
     found = find_live(build, planned[0], ImageRow, subjects=wanted, without=("image",))
     right = sorted([rows[3], rows[11]], key=lambda row: row.subject)
     assert [(row.key, row.name, row.image) for row in found] == [(row.key, row.name, b"") for row in right]
     assert find_live(build, planned[0], ImageRow, subjects=[]) == []
-
-
-def test_a_version_is_named_only_while_it_is_what_there_is(toy):
-    build, planned, counts = toy
-    assert describe_version(build, planned) == "version 1, changed since", "five words are gone"
-    write_snapshot(build, list(zip(planned, counts, strict=True)), record=record_of())
-    assert describe_version(build, planned) == "version 2"
-    other = replace(planned[-1], fingerprint="0" * 16)
-    build.settle(other)
-    assert describe_version(build, [*planned[:-1], other]) == "version 2, changed since"
-    for name in build.folder.names("snapshots"):
-        build.folder.delete(f"snapshots/{name}")
-    assert describe_version(build, planned) == "not yet a version"
 
 
 IMAGES = [make_key("image", number) for number in range(7)]

@@ -122,14 +122,6 @@ def test_parts_that_come_or_are_replaced_later_are_taken_in(tables: Tables) -> N
     assert tables.ledger.part_names("words") == ["part-1.parquet", "part-0.parquet"]
 
 
-def test_the_index_rises_by_subject(tables: Tables) -> None:
-    tables.items(*NAMES)
-    tables.part(1, *(_row(name, name, subject=_key(str(n % 2))) for n, name in enumerate(NAMES)))
-    tables.settle()
-    subjects = tables.ledger.index("words").read_all().column("subject").to_pylist()
-    assert [subject.hex() for subject in subjects] == sorted([*[_key("0")] * 3, *[_key("1")] * 2])
-
-
 def test_places_are_those_of_the_last_settling(tables: Tables) -> None:
     tables.items("a", "b")
     tables.part(1, _row("a", "a"))

@@ -61,11 +61,10 @@ def test_another_reader_finds_the_layout_of_the_design() -> None:
     assert not columns["name"]["is_stats_set"]
 
 
-@pytest.mark.parametrize("half", [0, 1])
-def test_any_changed_byte_is_found_and_the_file_named(half: int) -> None:
-    rng = random.Random(half)
-    part = Part(Folder(f"memory://flipped-{half}"), "part-1.parquet")
-    for place in range(half * len(DATA) // 2, (half + 1) * len(DATA) // 2):
+def test_any_changed_byte_is_found_and_the_file_named() -> None:
+    rng = random.Random(0)
+    part = Part(Folder("memory://flipped"), "part-1.parquet")
+    for place in (*range(0, FOOTER, 5), *range(FOOTER, len(DATA), 2)):
         part.folder.write(part.name, _flip(place, 1 << rng.randrange(8)))
         with pytest.raises(StoreError, match=r"part-1\.parquet"):
             read_part(part)
@@ -88,7 +87,7 @@ def test_a_read_of_some_of_a_part_never_gives_a_changed_value(number: int) -> No
     rng = random.Random(number)
     part = Part(Folder(f"memory://some-{number}"), "part-1.parquet")
     found = 0
-    for place in range(number, len(DATA), 3):
+    for place in range(number, len(DATA), 9):
         part.folder.write(part.name, _flip(place, rng.randrange(1, 256)))
         try:
             table = read(part)
@@ -96,7 +95,7 @@ def test_a_read_of_some_of_a_part_never_gives_a_changed_value(number: int) -> No
             found += 1
         else:
             assert table.equals(right)
-    assert found > (len(DATA) - FOOTER) / 3
+    assert found > (len(DATA) - FOOTER) / 9
 
 
 def test_a_part_that_is_cut_off_or_too_long_is_found(part: Part) -> None:

@@ -1,6 +1,5 @@
 """Versions of a dataset: numbered, never changed, read as they were published whatever the tables hold now."""
 
-import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store import snapshot as snapshot_file
 from pairwright.tasks.store.dataset import Build
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.snapshot import check_parts, describe_version, latest_snapshot, read_live, read_snapshot
+from pairwright.tasks.store.files import Folder, seal
+from pairwright.tasks.store.snapshot import check_parts, describe_version, find_live, latest_snapshot, read_snapshot
 from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, open_toy, plan_toy, record_of
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
@@ -33,7 +31,7 @@ def toy_version(root: Path, number: int, config: ToyConfig | None = None) -> Gen
 def check(root: Path, number: int, words: Sequence[str], failed: Sequence[str] = ()) -> None:
     """A version's rows are exactly the expected ones, each once."""
     with toy_version(root, number) as build:
-        rows = {one.stage.name: list(read_live(build, one, one.stage.writes)) for one in build.planned}
+        rows = {one.stage.name: find_live(build, one, one.stage.writes) for one in build.planned}
     check_rows(rows, words, failed)
 
 
@@ -61,7 +59,7 @@ def test_what_was_refused_is_known_of_a_version(tmp_path: Path) -> None:
         assert build.ledger.count(images) == counts[0]
         refused = sorted(row[:2] for row in build.refused(images))
         assert refused == [("dropped", "bad word"), *[("failed", "trouble")] * 2]
-        assert describe_version(build, build.planned) == "version 1"
+        assert describe_version(build) == "version 1"
     (tmp_path / "trouble").unlink()
     build_toy(tmp_path / "out", WORDS, config, rows_per_shard=1)
     check(tmp_path / "out", 2, WORDS)
@@ -114,7 +112,7 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
 ) -> None:
     build_toy(tmp_path, ["a"])
     taken = Folder.create
-    other = json.dumps({"version": 2, "items": [], "stages": {}}).encode()
+    other = seal({"version": 2, "items": [], "stages": {}})
 
     def create_late(folder: Folder, name: str, data: bytes) -> bool:
         if name.endswith("2.json"):
@@ -134,14 +132,3 @@ def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
     folder.write("snapshots/000007.json", b'{"version": 7')
     with pytest.raises(StoreError, match=r"000007\.json"):
         latest_snapshot(folder)
-
-
-def test_live_rows_are_read_in_the_order_of_their_subjects(tmp_path: Path) -> None:
-    build_toy(tmp_path, MANY, rows_per_shard=70)
-    with open_toy(tmp_path, MANY) as build:
-        images = build.planned[0]
-        build.settle(images)
-        rows = list(read_live(build, images, ImageRow, without=["image"]))
-        assert [row.subject for row in rows] == sorted(row.subject for row in rows)
-        assert len(rows) == len({row.key for row in rows}) == 300
-        assert {row.image for row in rows} == {b""}

@@ -55,35 +55,18 @@ def test_it_stays_out_when_it_comes_again_and_its_bytes_are_not_written(tmp_path
     assert not [path for path in tmp_path.rglob("part-*") if b"b1b1" in path.read_bytes()]
 
 
-def test_it_comes_back_when_that_is_undone(tmp_path: Path, config: ToyConfig) -> None:
-    out = tmp_path / "out"
-    folder = Folder(str(out))
-    build_toy(out, WORDS, config)
-    write_takedown(folder, [key_of("b1"), key_of("a1")], reason="")
-    build_toy(out, [*WORDS, "b1/new"], config)
-    check(out, ["a2", "c1", "bad"])
-    write_takedown(folder, [key_of("b1")], reason="", undo=True)
-    take_calls(config)
-    counts, _ = build_toy(out, [*WORDS, "b1/new"], config)
-    check(out, ["a2", "b1", "b1/again", "b1/new", "c1", "bad"])
-    assert items_of(take_calls(config)) == ["b1", "b1/again", "b1/new"], "a1 keeps their part out"
-    assert counts[0].pending == counts[0].failed == 0
-    assert build_toy(out, [*WORDS, "b1/new"], config)[1] == []
-
-
 def test_the_list_is_only_added_to(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     one = write_takedown(folder, ["1", "2"], reason="asked by mail")
     first = (tmp_path / "takedowns/000001.json").read_bytes()
-    write_takedown(folder, ["2", "3"], reason="", undo=True)
     write_takedown(folder, ["3"], reason="")
     assert (tmp_path / "takedowns/000001.json").read_bytes() == first
     entries = read_takedowns(folder)
     assert entries[0] == one
-    assert [entry.number for entry in entries] == [1, 2, 3]
-    assert [takedowns_file.removed_by(entries[:last]) for last in range(4)] == [set(), {"1", "2"}, {"1"}, {"1", "3"}]
-    assert last_unswept(folder, entries) == 3
-    takedowns_file.write_swept(folder, 3)
+    assert [entry.number for entry in entries] == [1, 2]
+    assert [takedowns_file.removed_by(entries[:last]) for last in range(3)] == [set(), {"1", "2"}, {"1", "2", "3"}]
+    assert last_unswept(folder, entries) == 2
+    takedowns_file.write_swept(folder, 2)
     assert last_unswept(folder, entries) == 0
 
 
@@ -139,9 +122,8 @@ def test_what_a_source_brought_about_a_pair_goes_with_its_image(tmp_path: Path) 
     """Pairs and texts are read from the items themselves: nothing else would make them stale."""
     folder, words = Folder(str(tmp_path)), ["a b", "a c"]
     build_toy(tmp_path, words, stages=GIVEN)
-    for undo, left, done in ((False, 1, 2), (True, 2, 0), (False, 1, 0)):
-        write_takedown(folder, ["b"], reason="", undo=undo)
-        counts, outcomes = build_toy(tmp_path, words, stages=GIVEN)
-        assert [(count.of, count.ok, count.pending) for count in counts] == [(2, left, 0)] * 2
-        assert len(outcomes) == done
-        assert build_toy(tmp_path, words, stages=GIVEN)[1] == [], "nothing is owed"
+    write_takedown(folder, ["b"], reason="")
+    counts, outcomes = build_toy(tmp_path, words, stages=GIVEN)
+    assert [(count.of, count.ok, count.pending) for count in counts] == [(2, 1, 0)] * 2
+    assert len(outcomes) == 2
+    assert build_toy(tmp_path, words, stages=GIVEN)[1] == [], "nothing is owed"

@@ -15,8 +15,9 @@ from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemR
 from pairwright.tasks.store.dataset import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import Outcome, Runner, ShardFailed, Workers
-from pairwright.tasks.store.snapshot import read_live, write_snapshot
+from pairwright.tasks.store.on_dask import Runner
+from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers
+from pairwright.tasks.store.snapshot import find_live, write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 from tests.fixtures.rows import row_of
 
@@ -187,7 +188,7 @@ def read_toy(root: Path | str, words: Sequence[str]) -> dict[str, list[Row]]:
     with open_toy(root, words) as build:
         for stage in build.planned:
             build.settle(stage)
-        return {planned.stage.name: list(read_live(build, planned, planned.stage.writes)) for planned in build.planned}
+        return {planned.stage.name: find_live(build, planned, planned.stage.writes) for planned in build.planned}
 
 
 def read_tree(root: Path) -> dict[str, bytes]:

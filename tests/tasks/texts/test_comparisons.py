@@ -73,15 +73,6 @@ def test_merged_axes_and_numbers_inside_sentences():
 
 
 @pytest.mark.parametrize(
-    ("words", "others"),
-    [("Commonality:", "Difference:"), ("COMMONALITIES:", "Differences:"), ("Similarity(s):", "Difference(s):")],
-)
-def test_headings(words, others):
-    read = read_comparison(f"{words} Both show boats.\n\n{others}\n1. One is red.")
-    assert read == Comparison(("Both show boats.",), (Item((), "One is red."),))
-
-
-@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("Both show boats. One is red.", "no differences"),

@@ -107,18 +107,6 @@ def test_changes_come_first(first, second, sentence, brief):
     assert brief in said("short", first, second)
 
 
-def test_what_a_thing_stands_beside_and_where_is_said():
-    beside = Claim(side=0, kind="relation", selector=Selector(**BALL), relation="left of", other=LAMP)
-    places = [Claim(side=side, kind="place", value="a kitchen counter") for side in (0, 1)]
-    claims = (claim(0), beside, places[0], claim(1, "absent"), places[1])
-    assert "On a kitchen counter, the red metal ball to the left of the blue metal lamp is gone." in said(
-        "changes", *claims
-    )
-    assert "On a kitchen counter:\n1. The red metal ball to the left of the blue metal lamp is gone." in said(
-        "list", *claims
-    )
-
-
 def test_what_is_said_of_a_thing_that_is_moved_or_taken_stays():
     taken, moved = claim(0, rests_on="box"), claim(1, column="right")
     beside = [Claim(side=one.side, kind="relation", selector=one.selector, relation="left of", other=LAMP)
@@ -129,12 +117,6 @@ def test_what_is_said_of_a_thing_that_is_moved_or_taken_stays():
     assert "Someone has moved the red metal ball on the left, now on the right to the left of the blue metal lamp." in (
         said("changes", claim(0, column="left"), moved, beside[1])
     )
-
-
-def test_only_what_rested_on_another_thing_is_taken_off():
-    texts = said("changes", claim(0), claim(1, "absent"))
-    assert "The red metal ball has disappeared." in texts
-    assert not any(" off " in text or "removed" in text for text in texts)
 
 
 def test_no_change_is_said_as_no_change():

@@ -1,7 +1,6 @@
 """A checkpoint that is asked questions: memory that does not suffice, and questions that it does not take."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 import pairwright.tasks.training.answer_questions as module
-from pairwright.schemas.errors import ModelError
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Turn
-from pairwright.schemas.training import SIZES
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.training.answer_questions import Generated, LocalModel, answer_questions, generate_answers
@@ -84,20 +81,6 @@ def test_a_cut_answer_is_said_to_be_cut_also_when_it_is_kept(local: LocalModel, 
     assert first["0"].cut
     assert not first["0"].text.startswith("\0")
     assert asked(local, tmp_path, question(0)) == first
-
-
-def test_a_checkpoint_that_cannot_be_loaded_refuses_no_question(local: LocalModel, tmp_path: Path) -> None:
-    """Its module of differential perception is gone, but for the settings."""
-    folder = Path(shutil.copytree(local.found.folder, tmp_path / "broken"))
-    settings = {"depth": 2, "shared_weights": True, "weight_per": "channel", "softmax": False}
-    (folder / SIZES).write_text(json.dumps(settings | {"width": 32, "heads": 2, "layers": [1, 2]}))
-    broken = LocalModel(find_model(str(folder)), 448 * 448)
-    one = asked(broken, tmp_path / "odd", question(0))
-    assert (one["0"].state, one["0"].detail[:26]) == ("refused", "images that are no pairs: ")
-    images = (picture(1), picture(2))
-    two = Question(prompt="test", text="<image><image>What differs?", images=images, max_tokens=2)
-    with pytest.raises(ModelError, match=r"differential\.safetensors"):
-        asked(broken, tmp_path / "two", ("two", two))
 
 
 def loaded(number: int, images: int) -> Loaded:

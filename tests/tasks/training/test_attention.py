@@ -7,9 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForImageTextToText
 
-from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.training import attention
-from pairwright.tasks.training.attention import WINDOWS, attend_in_parts, choose_attention, join_windows
+from pairwright.tasks.training.attention import WINDOWS, attend_in_parts, join_windows
 
 
 def inputs(key_heads: int) -> list[torch.Tensor]:
@@ -97,54 +95,3 @@ def test_the_language_model_and_towers_without_windows_stay_as_they_are(model, c
     assert model.model.language_model.config._attn_implementation == "sdpa"
     other = AutoModelForImageTextToText.from_pretrained(checkpoint("llava_onevision"))
     assert not join_windows(other)
-
-
-class Flash:
-    """FlashAttention as it is documented, in plain steps: heads behind places, keys that end where queries do."""
-
-    def __init__(self):
-        self.calls = 0
-
-    def __call__(self, query, key, value, *, softmax_scale, causal):
-        self.calls += 1
-        assert causal
-        key, value = (one.repeat_interleave(query.shape[2] // one.shape[2], 2) for one in (key, value))
-        scores = torch.einsum("bqhd,bkhd->bhqk", query, key).float() * (softmax_scale or query.shape[-1] ** -0.5)
-        seen = torch.ones(scores.shape[2:], dtype=torch.bool).tril(key.shape[1] - query.shape[1])
-        return torch.einsum("bhqk,bkhd->bqhd", scores.masked_fill(~seen, -torch.inf).softmax(-1).to(value.dtype), value)
-
-
-def test_flash_attention_has_what_needs_no_mask():
-    layer = SimpleNamespace(is_causal=True, num_key_value_groups=4)
-    given = [one.detach().bfloat16() for one in inputs(1)]
-    given[0] = given[0].float()  # as autocast leaves rotated queries
-    mask = torch.zeros(2, 1, 3, 7).masked_fill(torch.arange(7) == 2, torch.finfo(torch.bfloat16).min).bfloat16()
-    for query, own in ((given[0], mask), (given[0], None), (given[0][:, :, -1:], None)):
-        flash, plain = Flash(), (query.bfloat16(), *given[1:])
-        found, _ = attend_in_parts(layer, query if own is None else plain[0], *given[1:], own, flash=flash)
-        wanted, _ = attend_in_parts(layer, *plain, own)
-        assert flash.calls == 1
-        assert torch.allclose(found.float(), wanted.float(), rtol=0.02, atol=0.02)
-    whole = [one.float() for one in given]
-    assert attend_in_parts(layer, *whole, None, flash=None)[0].equal(
-        attend_in_parts(layer, *whole, None, flash=Flash())[0]
-    ), "float32 is SDPA's"
-
-
-@pytest.mark.parametrize("name", ["flash_attention_2", "flash_attention_3"])
-def test_flash_attention_that_is_not_here_is_refused(name, monkeypatch):
-    monkeypatch.setattr(attention, f"is_flash_attn_{name[-1]}_available", lambda: False)
-    with pytest.raises(ConfigError, match=rf"model\.attn_implementation: {name} needs a GPU"):
-        choose_attention(name)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["flash_attention_2", "flash_attention_3"])
-def test_flash_attention_gives_what_sdpa_gives(name):
-    kernel = pytest.importorskip(attention.PACKAGES[name]).flash_attn_func
-    layer = SimpleNamespace(is_causal=True, num_key_value_groups=4)
-    given = [torch.randn(2, heads, 70, 64, device="cuda", dtype=torch.bfloat16) for heads in (4, 1, 1)]
-    for queries in (70, 1):
-        own = [given[0][:, :, -queries:], *given[1:]]
-        found, wanted = (attend_in_parts(layer, *own, None, flash=flash)[0] for flash in (kernel, None))
-        assert torch.allclose(found, wanted, rtol=0.02, atol=0.02)

@@ -101,7 +101,7 @@ def test_weights_in_several_files_are_those_that_the_index_names(folder: Path) -
 
 def test_pickles_are_refused_with_the_reason(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pytorch_model\.bin"):
+    with pytest.raises(ModelError, match="only pickled weights"):
         find_model(str(folder))
 
 

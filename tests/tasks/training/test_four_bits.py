@@ -78,9 +78,7 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ValueError, match="weights in 4 bits cannot be trained"):
         given(model={"load_in_4bit": True, "tuning": "full"})
-    with pytest.raises(ValueError, match="FlashAttention needs 16 bits"):
-        given(model={"attn_implementation": "flash_attention_2"}, optimiser={"precision": "fp32"})
-    with pytest.raises(ConfigError, match=r"unknown optimiser 'adamw_8bits'; did you mean adamw_8bit\?"):
+    with pytest.raises(ConfigError, match=r"unknown optimiser 'adamw_8bits'; choose from .*adamw_8bit"):
         check_optimiser(given(optimiser={"optim": "adamw_8bits"}))
     for name in ("adamw_torch_fused", "adafactor", "paged_lion_8bit"):
         check_optimiser(given(optimiser={"optim": name}))
@@ -88,8 +86,3 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     check_optimiser(given(optimiser={"optim": "adamw_torch_8bit"}))
     with pytest.raises(ConfigError, match=r"optim: adamw_8bit: needs bitsandbytes.*train,qlora"):
         check_optimiser(given(optimiser={"optim": "adamw_8bit"}))
-
-
-def test_an_optimiser_whose_library_is_not_here_is_named(qwen: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"optimiser\.optim: galore_adamw: .*galore_torch"):
-        train_model(write_run(tmp_path, settings("sft", qwen, optimiser={"optim": "galore_adamw"})))

@@ -3,27 +3,23 @@
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
 import pytest
 
-from pairwright.tasks.training.collate import Batch, UnreadableRowError
+from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_batches import Order, make_loader
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Be rows that are all refused, so that no model is needed; some cannot be read."""
+    """Rows that are all refused, so that no model is needed."""
 
     count: int
-    lost: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, place: int) -> Refused:
-        if place in self.lost:
-            raise UnreadableRowError(f"row {place} is gone")
         return Refused(key=str(place), reason="a test")
 
 
@@ -59,31 +55,8 @@ def test_the_order_is_that_of_the_seed_and_the_epoch() -> None:
     assert list(Order(5, 2, None)) == [[0, 1], [2, 3], [4]]
 
 
-def test_a_step_has_rows_of_about_one_length_and_each_row_comes_once() -> None:
-    lengths = np.random.default_rng(3).integers(1, 1000, 330)
-    alone = list(Order(330, 4, 7, lengths=lengths))
-    assert sorted(chain(*alone)) == list(range(330))
-    assert [len(one) for one in alone] == [4] * 82 + [2]
-
-    def spread(steps: list[list[int]]) -> float:
-        return float(np.mean([np.ptp(lengths[step]) for step in steps]))
-
-    assert spread(alone) < spread(list(Order(330, 4, 7))) / 10
-    assert len({sum(lengths[step]) for step in alone[:5]}) == 5, "steps of one length do not come together"
-    assert list(Order(330, 4, 7, lengths=lengths)) == alone
-    assert list(Order(330, 4, 7, lengths=lengths, epoch=1)) != alone
-    ranks = (list(Order(330, 2, 7, lengths=lengths, ranks=2, rank=rank)) for rank in range(2))
-    assert [one + other for one, other in zip(*ranks, strict=True)] == alone
-
-
 def test_processes_do_not_change_the_order() -> None:
     order = Order(23, 3, 0)
     alone = load(Rows(23), order)
     assert [int(key) for batch in alone for key in batch] == list(chain(*order))
     assert load(Rows(23), order, workers=2) == alone
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_row_that_cannot_be_read_is_told_in_its_own_words(workers: int) -> None:
-    with pytest.raises(UnreadableRowError, match=r"^row 2 is gone$"):
-        load(Rows(4, lost=(2,)), Order(4, 2, None), workers=workers)

@@ -83,13 +83,6 @@ def test_settings_that_do_not_fit_the_weights_are_refused(folder: Path, change: 
         load(folder)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
-def test_weights_that_are_no_numbers_are_refused(folder: Path, value: float) -> None:
-    weights_of(folder, lambda tensors: tensors["lm_head.weight"][3].fill_(value))
-    with pytest.raises(ModelError, match=r"lm_head\.weight .*NaN"):
-        load(folder)
-
-
 def test_damaged_weights_are_refused(folder: Path) -> None:
     path = folder / "model.safetensors"
     data = path.read_bytes()
@@ -133,5 +126,3 @@ def test_what_is_small_is_kept_where_steps_are_small() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_is_float32() -> None:
     assert choose_precision(TrainConfig(objective="sft")) is torch.float32
-    with pytest.raises(ConfigError, match=r"optimiser\.precision: fp16"):
-        choose_precision(TrainConfig.model_validate({"objective": "sft", "optimiser": {"precision": "fp16"}}))

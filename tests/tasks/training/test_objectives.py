@@ -12,7 +12,7 @@ from pairwright.tasks.training.freeze_rows import Needs, RefusedRowError, make_e
 from pairwright.tasks.training.losses import (
     CHOSEN,
     IMAGE,
-    OBJECTIVES,
+    NEEDS,
     TEXTS,
     Scored,
     compute_loss,
@@ -25,14 +25,9 @@ from tests.fixtures.scores import gradient, score, surprise, zeros_like
 
 SETTINGS = [
     {"objective": "sft"},
-    {"objective": "sft", "sft": {"average_over": "examples"}},
     {"objective": "dpo"},
-    {"objective": "dpo", "dpo": {"loss_type": "ipo", "length_normalised": True}},
-    {"objective": "dpo", "dpo": {"label_smoothing": 0.2}},
-    {"objective": "dpo", "dpo": {"max_negatives": 2, "ranking": "first"}},
-    {"objective": "dpo", "dpo": {"max_negatives": 2, "ranking": "full"}},
+    {"objective": "dpo", "dpo": {"max_negatives": 2}},
     {"objective": "mdpo"},
-    {"objective": "mdpo", "mdpo": {"anchor_enabled": False}},
     {"objective": "adavip"},
     {"objective": "adpo"},
 ]
@@ -74,7 +69,7 @@ ROW = PreferenceRow(
 def test_rejected_images_are_shown_where_they_are_used():
     without_text = replace(ROW, rejected="", negatives=())
     taken = {}
-    for name in OBJECTIVES:
+    for name in NEEDS.keys() - {"namc"}:
         needs = needs_of(TrainConfig.model_validate({"objective": name, "dpo": {"max_negatives": 2}}))
         examples = [make_example(row, needs) for row in (ROW, without_text)]
         taken[name] = [(len(example.rejected), len(example.rejected_images)) for example in examples]
@@ -123,18 +118,6 @@ def test_what_is_not_taken_of_a_row_does_not_matter(config):
 
 
 @every_setting
-def test_a_reference_is_asked_for_where_it_is_needed(config):
-    policy = random_scores()
-    if OBJECTIVES[config.objective].needs_reference:
-        with pytest.raises(ValueError, match="reference"):
-            compute_loss(policy, None, config)
-        with pytest.raises(ValueError, match=r"\(6, 4\) and \(1, 1\)"):
-            compute_loss(policy, score([-2.0]), config)
-    else:
-        assert compute_loss(policy, None, config).value > 0
-
-
-@every_setting
 @pytest.mark.parametrize("margin", [1e4, -1e4])
 def test_large_margins(config, margin):
     # Log-probabilities such that beta times the difference is the margin.
@@ -147,7 +130,7 @@ def test_large_margins(config, margin):
     assert loss.value.isfinite()
     assert slope.isfinite().all()
     assert torch.stack(list(loss.metrics.values())).isfinite().all()
-    if config.objective != "sft" and config.dpo.loss_type == "sigmoid" and not config.dpo.label_smoothing:
+    if config.objective != "sft":
         assert (loss.value > 9e3) == (margin < 0)
 
 
@@ -182,14 +165,12 @@ def test_examples_are_apart(config):
     assert compute(config, policy).value.item() == pytest.approx(sum(counting) / len(counting))
 
 
-@pytest.mark.parametrize(
-    ("objective", "section"), [("adavip", {}), ("mdpo", {}), ("mdpo", {"anchor_enabled": False}), ("dpo", {})]
-)
-def test_a_row_with_one_side_has_plain_dpo_on_it(objective, section):
+@pytest.mark.parametrize("objective", ["adavip", "mdpo", "dpo"])
+def test_a_row_with_one_side_has_plain_dpo_on_it(objective):
     rows = [[-2.0, None, -5.0], [-2.0, -7.0, None], [-2.0, None, None]]
     references = [[-3.0, None, -4.5], [-3.0, -6.0, None], [-3.0, None, None]]
     policy = score(*rows, grad=True)
-    given = {"objective": objective, objective: {"beta": 0.3, **section}, "sft_weight": 0}
+    given = {"objective": objective, objective: {"beta": 0.3}, "sft_weight": 0}
     config = TrainConfig.model_validate(given)
     loss = compute_loss(policy, score(*references), config)
     assert loss.value.item() == pytest.approx((surprise(0.45) + surprise(0.6)) / 2, abs=1e-12)

@@ -7,10 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.section import say_changes
 from pairwright.schemas.training import OutputConfig, TrainConfig
 from pairwright.tasks.store.manifest import find_damage
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.runs import (
+    FREE,
     HELD_OUT,
     TRAIN,
     MetricsFile,
@@ -18,7 +20,6 @@ from pairwright.tasks.training.runs import (
     Window,
     append_refused,
     check_name,
-    differences,
     drop_folder,
     publish_folder,
 )
@@ -123,11 +124,15 @@ def test_differences_name_the_fields_that_change_a_result() -> None:
         "output": {"save_steps": 7},
         "optimiser": {"gradient_checkpointing": True},
     }
-    assert list(differences(CONFIG, TrainConfig.model_validate(values))) == [
+
+    def differences(other: TrainConfig) -> list[str]:
+        return list(say_changes(CONFIG.model_dump(mode="json"), other.model_dump(mode="json"), free=FREE))
+
+    assert differences(TrainConfig.model_validate(values)) == [
         "dpo.beta was 0.1, is 0.2",
         "data.max_train_rows was 0, is 5",
     ]
-    assert list(differences(CONFIG, TrainConfig(objective="dpo", start="sft"))) == ["start was none, is sft"]
+    assert differences(TrainConfig(objective="dpo", start="sft")) == ["start was none, is sft"]
 
 
 def test_windows_of_several_processes_are_joined() -> None:

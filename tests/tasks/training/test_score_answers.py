@@ -1,6 +1,5 @@
 """Log-probabilities against PyTorch's own; a table, adapters switched off and a copy are the same reference."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -8,18 +7,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import peft
 import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from pairwright.schemas.errors import ConfigError, StoreError, TrainingError
-from pairwright.schemas.rows import PreferenceRow, ReferenceRow
+from pairwright.schemas.errors import StoreError, TrainingError
+from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import Objective, TrainConfig
 from pairwright.tasks.training import score_answers as module
 from pairwright.tasks.training.collate import Batch, Collator, load_example
-from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import load_model, load_processor, prepare_model
 from pairwright.tasks.training.losses import CHOSEN, TEXTS, compute_loss, needs_of
@@ -28,17 +25,12 @@ from pairwright.tasks.training.score_answers import (
     Adapters,
     Copy,
     Table,
-    choose_reference,
     open_reference,
-    open_table,
-    packs_well,
     score_answers,
     sharing_features,
     target_log_probabilities,
 )
-from pairwright.tasks.training.score_rows import release_scorer, score_rows, scoring_config
 from tests.fixtures.examples_to_pack import ragged
-from tests.fixtures.families_of_models import PACKED
 from tests.fixtures.preferences_to_train import preference
 
 PLACES, TARGETS = torch.tensor([0, 1, 2, 0, 3, 0, 6]), torch.tensor([4, 0, 9, 4, 3, 7, 1])
@@ -111,32 +103,6 @@ def test_a_model_that_gives_all_logits_is_scored_at_the_same_places() -> None:
     assert torch.equal(found.logps, expected.logps)
 
 
-def test_logits_of_another_shape_are_refused() -> None:
-    def model(**_: Any) -> SimpleNamespace:
-        return SimpleNamespace(logits=torch.zeros(2, 7, 4))
-
-    with pytest.raises(TrainingError, match=r"\(2, 7, 4\) .*\(2, 3\)"):
-        score_answers(model, packed())
-
-
-def opened(folder: Path) -> tuple[Any, Collator]:
-    return AutoModelForImageTextToText.from_pretrained(folder), Collator(AutoProcessor.from_pretrained(folder), 4096)
-
-
-@pytest.mark.parametrize("name", PACKED)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_families_that_can_be_packed_are(name: str, dtype: torch.dtype, checkpoint: Any) -> None:
-    model, collator = opened(checkpoint(name))
-    assert not packs_well(model.to(dtype), collator, ragged())
-
-
-def test_scores_that_differ_are_found(checkpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, collator = opened(checkpoint("gemma3"))
-    monkeypatch.setattr("pairwright.tasks.training.score_answers.why_not_packed", lambda _: "")
-    why = packs_well(model, collator, ragged())
-    assert re.search(r"by 0\..*float32.* 0\.001\b", why)
-
-
 ROWS = [
     preference(0),
     preference(1, images=1),
@@ -160,17 +126,12 @@ def packed_of(batch: Batch, model: Any, width: int = TEXTS + 1) -> Packed:
     return pack_answers(batch, model, width=width)
 
 
-def table_of(qwen: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Table:
-    found = [
-        row for row in score_rows(rows, scoring_config(find_model(str(qwen)), config)) if isinstance(row, ReferenceRow)
-    ]
-    release_scorer()
-    found.sort(key=lambda row: row.subject)
-    return Table(
-        keys=np.array([bytes.fromhex(row.subject) for row in found], dtype="S16"),
-        logps=np.array([row.logps for row in found], dtype=np.float32),
-        tokens=np.array([row.tokens for row in found], dtype=np.int32),
-    )
+def table_of(qwen: Path, config: TrainConfig, folder: Path, rows: Sequence[PreferenceRow] = ROWS) -> Table:
+    copy, batch = Copy(load_model(qwen, config.model, dtype=torch.float32).eval()), batch_of(qwen, config, rows)
+    scored = copy.score(None, packed_of(batch, copy.model), batch.keys)
+    table = Table(folder / "reference.npz")
+    table.write(zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True))
+    return Table(table.path)
 
 
 def policy_of(qwen: Path, config: TrainConfig) -> Any:
@@ -184,12 +145,12 @@ def policy_of(qwen: Path, config: TrainConfig) -> Any:
 
 
 @pytest.mark.parametrize("objective", ["adavip", "mdpo", "dpo"])
-def test_three_ways_to_the_same_numbers_and_the_same_loss(qwen: Path, objective: Objective) -> None:
+def test_three_ways_to_the_same_numbers_and_the_same_loss(qwen: Path, objective: Objective, tmp_path: Path) -> None:
     config = settings(objective)
     policy, batch = policy_of(qwen, config), batch_of(qwen, config)
     packed = packed_of(batch, policy)
     copy = Copy(load_model(qwen, config.model, dtype=torch.float32).eval())
-    scored = [one.score(policy, packed, batch.keys) for one in (Adapters(), copy, table_of(qwen, config))]
+    scored = [one.score(policy, packed, batch.keys) for one in (Adapters(), copy, table_of(qwen, config, tmp_path))]
     now = score_answers(policy, packed)
     assert (now.logps - scored[0].logps).abs().max() > 0.1, "the policy is another by now"
     losses = [compute_loss(now, one, config).value for one in scored]
@@ -200,84 +161,47 @@ def test_three_ways_to_the_same_numbers_and_the_same_loss(qwen: Path, objective:
         torch.testing.assert_close(loss, losses[0], rtol=1e-5, atol=1e-5)
 
 
-def test_a_table_is_read_in_any_order_and_at_any_width(qwen: Path) -> None:
+def test_a_table_is_read_in_any_order_and_only_where_asked(qwen: Path, tmp_path: Path) -> None:
     config = settings()
-    table, policy = table_of(qwen, config), policy_of(qwen, config)
+    table, policy = table_of(qwen, config, tmp_path), policy_of(qwen, config)
     for rows in (ROWS[::-1], ROWS[1:2], [ROWS[2], ROWS[0], ROWS[2]]):
         batch = batch_of(qwen, config, rows)
-        narrow, wide = (table.score(policy, packed_of(batch, policy, width), batch.keys) for width in (3, 5))
+        found = table.score(policy, packed_of(batch, policy), batch.keys)
         for place, row in enumerate(rows):
-            own = table.logps[table.keys.tolist().index(bytes.fromhex(row.key))]
-            assert narrow.logps[place].tolist() == own.tolist()
-        assert torch.equal(wide.logps[:, :3], narrow.logps)
-        assert not wide.logps[:, 3:].any()
-
-
-def test_answers_that_are_not_asked_for_are_not_given(qwen: Path) -> None:
-    """The table holds the rejected images of all rows; DPO shows them where there is no rejected text."""
-    table, config = table_of(qwen, settings()), settings("dpo")
-    batch, policy = batch_of(qwen, config), policy_of(qwen, config)
+            own = table.scores["logps"][table.scores["keys"].tolist().index(bytes.fromhex(row.key))]
+            assert found.logps[place].tolist() == own.tolist()
+    # The table holds the rejected images of all rows; DPO shows them where there is no rejected text.
+    batch = batch_of(qwen, settings("dpo"))
     found = table.score(policy, packed_of(batch, policy), batch.keys)
-    assert found.present.tolist() == [
-        [True, False, True],
-        [True, False, True],
-        [True, False, True],
-        [True, True, False],
-    ]
+    assert found.present[:, 1].tolist() == [False, False, False, True]
     assert torch.equal(found.logps != 0, found.present)
 
 
-def test_rows_that_are_not_as_they_were_scored_are_refused(qwen: Path) -> None:
+def test_rows_that_are_not_as_they_were_scored_are_refused(qwen: Path, tmp_path: Path) -> None:
     config = settings()
-    table, policy = table_of(qwen, config), policy_of(qwen, config)
-    changed = replace(ROWS[0], chosen="A red ball is new, and a blue one.")
-    batch = batch_of(qwen, config, [ROWS[1], changed])
-    with pytest.raises(TrainingError, match=f"row {changed.key}: answer 0 "):
-        table.score(policy, packed_of(batch, policy), batch.keys)
-    stranger = preference(9)
-    batch = batch_of(qwen, config, [ROWS[1], stranger])
-    for one, lacks in ((table, stranger), (Table(table.keys[:0], table.logps[:0], table.tokens[:0]), ROWS[1])):
-        with pytest.raises(TrainingError, match=lacks.key):
-            one.score(policy, packed_of(batch, policy), batch.keys)
+    table, policy = table_of(qwen, config, tmp_path), policy_of(qwen, config)
+    for other in (replace(ROWS[0], chosen="A red ball is new, and a blue one."), preference(9)):
+        batch = batch_of(qwen, config, [ROWS[1], other])
+        with pytest.raises(TrainingError, match=f"row {other.key}: "):
+            table.score(policy, packed_of(batch, policy), batch.keys)
 
 
-@pytest.mark.parametrize(
-    ("objective", "tuning", "by", "chosen"),
-    [
-        ("sft", "full", "auto", "nothing"),
-        ("dpo", "lora", "auto", "adapters"),
-        ("adpo", "lora", "auto", "adapters"),
-        ("dpo", "full", "auto", "table"),
-        ("adavip", "full", "auto", "table"),
-        ("adpo", "full", "auto", "copy"),
-        ("dpo", "lora", "table", "table"),
-        ("dpo", "lora", "copy", "copy"),
-        ("dpo", "full", "copy", "copy"),
-    ],
-)
-def test_what_a_run_is_compared_with(objective: str, tuning: str, by: str, chosen: str) -> None:
-    assert choose_reference(settings(objective, model={"tuning": tuning}, reference={"method": by})) == chosen
-
-
-def test_what_a_run_cannot_be_compared_with() -> None:
-    with pytest.raises(ConfigError, match=r"reference\.method: table"):
-        choose_reference(settings("adpo", reference={"method": "table"}))
-    with pytest.raises(ConfigError, match=r"reference\.method: adapters needs model\.tuning=lora"):
-        choose_reference(settings("dpo", model={"tuning": "full"}, reference={"method": "adapters"}))
-
-
-def test_what_is_opened(qwen: Path, tmp_path: Path) -> None:
+def test_what_a_run_is_compared_with(qwen: Path, tmp_path: Path) -> None:
+    full = {"model": {"tuning": "full"}}
     assert open_reference(settings("sft"), qwen, tmp_path) is None
     assert isinstance(open_reference(settings("dpo"), qwen, tmp_path), Adapters)
-    copy = open_reference(settings("dpo", reference={"method": "copy"}), qwen, tmp_path)
+    assert isinstance(open_reference(settings("adpo"), qwen, tmp_path), Adapters)
+    table = open_reference(settings("dpo", **full), qwen, tmp_path)
+    assert isinstance(table, Table)
+    copy = open_reference(settings("adpo", **full), qwen, tmp_path)
     assert isinstance(copy, Copy)
     assert not any(parameter.requires_grad for parameter in copy.model.parameters())
     assert not copy.model.training
     for content in (None, b"no table", b""):
         if content is not None:
-            (tmp_path / "reference.npz").write_bytes(content)
+            table.path.write_bytes(content)
         with pytest.raises(StoreError, match=r"reference\.npz"):
-            open_table(tmp_path / "reference.npz")
+            _ = table.scores
 
 
 TOWERS = ("visual", "vision_tower", "vision_model")

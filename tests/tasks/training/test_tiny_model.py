@@ -1,4 +1,4 @@
-"""Small checkpoints: the library's own loaders take them, the same texts give the same bytes, and they learn."""
+"""Small checkpoints: the library's own loaders take them, and the same texts give the same bytes."""
 
 import subprocess
 import sys
@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from pairwright.schemas.errors import StoreError
 from pairwright.tasks.training.tiny_model import SIZES, write_tiny_model
 
 TEXTS = (
@@ -18,7 +15,6 @@ TEXTS = (
     "The first image shows a red ball, while the second image shows a blue cube.",
     "The first image shows a blue ball, while the second image shows no ball.",
 )
-RED, BLUE = (Image.new("RGB", (256, 192), colour) for colour in ("red", "blue"))
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +25,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def processor(written: Path) -> Any:
     return AutoProcessor.from_pretrained(written, local_files_only=True)
-
-
-def load(folder: Path) -> Any:
-    return AutoModelForImageTextToText.from_pretrained(folder, local_files_only=True)
-
-
-def conversation(processor: Any, answer: str = "") -> str:
-    content = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": TEXTS[0]}]
-    prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
-    return prompt + (f"{answer}<|im_end|>" if answer else "")
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -81,12 +67,6 @@ def test_other_texts_seed_or_size_give_another_model(written: Path, tmp_path: Pa
     assert files(others[1])["tokenizer.json"] == files(written)["tokenizer.json"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "models").write_text("a file is in the way")
-    with pytest.raises(StoreError, match=str(tmp_path)):
-        write_tiny_model(tmp_path / "models", TEXTS)
-
-
 def test_the_template_puts_images_where_they_stand(processor: Any) -> None:
     image = "<|vision_start|><|image_pad|><|vision_end|>"
     said = [{"role": "assistant", "content": "One."}]
@@ -94,32 +74,7 @@ def test_the_template_puts_images_where_they_stand(processor: Any) -> None:
     assert processor.apply_chat_template([{"role": "user", "content": mixed}, *said]) == (
         f"<|im_start|>user\nA{image}B{image}<|im_end|>\n<|im_start|>assistant\nOne.<|im_end|>\n"
     )
-    assert conversation(processor) == (f"<|im_start|>user\n{image}{image}{TEXTS[0]}<|im_end|>\n<|im_start|>assistant\n")
-
-
-def test_the_model_learns_to_tell_images_apart_and_says_so(written: Path, processor: Any) -> None:
-    answers = ("The first image shows a red ball.", "The first image shows a blue cube.")
-    pairs = ((RED, BLUE), (BLUE, RED))
-    batch = processor(
-        text=[conversation(processor, answer) for answer in answers],
-        images=[image for pair in pairs for image in pair],
-        return_tensors="pt",
-        padding=True,
+    asked = [{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": TEXTS[0]}]}]
+    assert processor.apply_chat_template(asked, add_generation_prompt=True) == (
+        f"<|im_start|>user\n{image}{image}{TEXTS[0]}<|im_end|>\n<|im_start|>assistant\n"
     )
-    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
-    labels[:, : len(processor(text=[conversation(processor)], images=[RED, BLUE])["input_ids"][0])] = -100
-    torch.manual_seed(0)
-    model = load(written)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    losses: list[float] = []
-    for _ in range(40):
-        loss = model(**batch, labels=labels).loss
-        losses.append(loss.item())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    assert losses[0] > 4
-    assert losses[-1] < 0.1
-    asked = processor(text=[conversation(processor)] * 2, images=[RED, BLUE, BLUE, RED], return_tensors="pt")
-    told = model.generate(**asked, max_new_tokens=30)[:, asked["input_ids"].shape[1] :]
-    assert processor.batch_decode(told, skip_special_tokens=True) == list(answers)

@@ -135,8 +135,7 @@ def test_rows_that_are_no_pairs_are_refused(qwen: Path, tmp_path: Path) -> None:
     assert len(load_example(make_example(preference(0, images=4), needs), 10_000, pairs=True).images) == 4
     given = [preference(n, images=1 + n % 3) for n in range(6)]
     job = write_run(tmp_path, with_module(qwen), rows=given)
-    kept = train_model.train_rows(job)
-    assert isinstance(kept, ExampleRows)
+    kept = ExampleRows(train_model.find_rows(job, "train"), needs, 10_000)
     assert [type(kept[place]) for place in range(3)] == [Refused, Loaded, Refused]
 
 

@@ -1,6 +1,5 @@
 """Gradients are where they should be and nowhere else; adapters start as nothing and merge into what they were."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
-from pairwright.schemas.errors import ConfigError, ModelError
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import NAME, SIZES, WEIGHTS, TrainConfig
 from pairwright.tasks.models.differential import find_tower, load_differential
 from pairwright.tasks.training.collate import Collator
@@ -125,18 +124,6 @@ def test_checkpointing_changes_no_gradient(qwen: Path) -> None:
         torch.testing.assert_close(grads[1][name], grad)
 
 
-def test_layers_can_be_named(qwen: Path) -> None:
-    model = tuned(qwen, settings(lora={"rank": 2, "target_modules": ["lm_head", "v_proj"]}))
-    named = {
-        plain(name).partition(".lora_")[0].rpartition(".")[2]
-        for name, one in model.named_parameters()
-        if one.requires_grad
-    }
-    assert named == {"lm_head", "v_proj"}
-    with pytest.raises(ConfigError, match=r"\['proj'\]"):
-        tuned(qwen, settings(lora={"target_modules": ["proj"]}))
-
-
 def test_merging_in_bfloat16_rounds_once(qwen: Path, tmp_path: Path) -> None:
     config = settings()
     model = prepare_model(load_model(qwen, config.model, dtype=torch.bfloat16), config)
@@ -172,7 +159,6 @@ def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen: Path, ada
     [
         (lambda tensors: tensors.pop(min(tensors)), r"lora_A\.default"),
         (lambda tensors: tensors.update(stranger=torch.zeros(2)), "stranger"),
-        (lambda tensors: tensors[min(tensors)].fill_(float("nan")), r"lora_A\.weight .*NaN"),
         (lambda tensors: tensors.update({min(tensors): torch.zeros(3, 3)}), "size mismatch"),
     ],
 )
@@ -181,18 +167,6 @@ def test_adapters_that_do_not_fit_are_refused(adapters: Path, change: Any, words
     change(tensors)
     save_file(tensors, adapters / "adapter_model.safetensors")
     with pytest.raises(ModelError, match=words):
-        load_model(adapters, settings().model, dtype=torch.float32)
-
-
-def test_adapters_of_another_kind_are_refused(qwen: Path, adapters: Path) -> None:
-    own = {
-        "peft_type": "IA3",
-        "target_modules": ["k_proj"],
-        "feedforward_modules": [],
-        "base_model_name_or_path": str(qwen),
-    }
-    (adapters / "adapter_config.json").write_text(json.dumps(own))
-    with pytest.raises(ModelError, match="IA3"):
         load_model(adapters, settings().model, dtype=torch.float32)
 
 
@@ -313,8 +287,6 @@ def test_what_belongs_to_another_model_is_refused(start: Path, tmp_path: Path) -
     for broken, why in (
         ({"strange": whole[name]}, "strange"),
         ({name: whole[name][..., None]}, name),
-        ({name: whole[name] * float("nan")}, "NaN"),
-        ({other: weight for other, weight in whole.items() if other != name}, name),
     ):
         save_file(broken, tmp_path / TUNED)
         with pytest.raises(ModelError, match=why):

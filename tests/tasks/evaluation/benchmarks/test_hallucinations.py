@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.benchmark import Replies
-from pairwright.tasks.evaluation.benchmarks.object_halbench import CocoWords, read_coco_words
+from pairwright.tasks.evaluation.benchmarks.hallucinations import read_coco_words
 from tests.fixtures.benchmarks import opened, scored, write_folder
 from tests.fixtures.pictures import picture
 from tests.fixtures.tagger import write_tagger
@@ -104,9 +104,8 @@ def test_amber_with_words_that_are_alike(amber: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["sky"]}], "record 1: truth and hallu"),
+        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["sky"]}], "record 1: truth .*lists"),
         ("annotations.json", [{"id": 1, "type": "generative", "truth": ["cow"], "hallu": []}], "relation.*'cow'"),
-        ("annotations.json", [{"id": 1, "type": "other", "truth": "yes"}], "record 1: type .*generative"),
         ("annotations.json", [{"id": 9, "type": "relation", "truth": "yes"}], "record 1: id: .* annotations"),
         ("relation.json", {"sky": "blue"}, r"relation\.json: "),
         ("query_all.json", [{"id": 1, "image": "/etc/x", "query": "?"}], r"query_all\.json record 1: '/etc/x'"),
@@ -121,7 +120,6 @@ def test_wrong_files_of_amber_are_named(amber: Path, file: str, content: object,
 def test_coco_words(tmp_path: Path) -> None:
     (tmp_path / "synonyms.txt").write_text(SYNONYMS)
     words = read_coco_words(tmp_path / "synonyms.txt")
-    assert isinstance(words, CocoWords)
     found = words.find(
         "Two men and a baby elephant at tables; the toilet's seat, traffic lights, a bow tie, a Frisbee."
     )
@@ -133,9 +131,9 @@ def test_object_halbench(tmp_path: Path) -> None:
     image = base64.b64encode(picture(0)).decode()
     lines = [{"image_id": n, "org_idx": n, "question": "Describe.", "image": image} for n in ("5", 6, 7)]
     categories = [{"id": 1, "name": "person"}, {"id": 18, "name": "dog"}]
-    boxes = [{"image_id": 5, "category_id": 1}, {"image_id": 6, "category_id": 18}, {"image_id": 99, "category_id": []}]
+    boxes = [{"image_id": 5, "category_id": 1}, {"image_id": 6, "category_id": 18}, {"image_id": 99, "category_id": 1}]
     images = [{"id": n} for n in (5, 6, 7)]
-    captions = [{"image_id": 5, "caption": "A girl at a desk."}, {"image_id": [], "caption": 1}]
+    captions = [{"image_id": 5, "caption": "A girl at a desk."}, {"image_id": 99, "caption": "A dog."}]
     annotations = {
         "annotations/instances_val2014.json": {"images": images, "categories": categories, "annotations": boxes},
         "annotations/captions_val2014.json": {"annotations": captions},

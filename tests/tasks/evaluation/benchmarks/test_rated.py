@@ -63,8 +63,6 @@ def test_cad_qa(tmp_path: Path) -> None:
     name = "rating (0 to 5)"
     expected = {
         ("", name): pytest.approx(7 / 3, abs=1e-4),
-        ("about one image", name): 5,
-        ("about both images", name): 1,
         ("", "accuracy (exact)"): 0.25,
     }
     assert scores_of(found.to) == expected

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import NamcConfig
@@ -26,13 +24,13 @@ def saved(tmp_path: Path) -> Path:
     [
         ({"model": "other"}, "is not a NAMC"),
         ({"sizes": {"width": "wide"}}, "is not a NAMC"),
-        ({"sizes": {"width": 1 << 40}}, r"namc\.json: "),
-        ({"sizes": {"width": 1 << 20}}, r"model\.safetensors: .* expected "),
+        ({"sizes": {"width": 1 << 40}}, "is not a NAMC"),
+        ({"sizes": {"width": 10_240}}, r"model\.safetensors: .* expected "),
         ({"sizes": {"layers": 60}}, r"model\.safetensors: it has no "),
-        ({"sizes": {"layers": 1 << 40}}, r"namc\.json: .* sizes"),
+        ({"sizes": {"layers": 1 << 40}}, "is not a NAMC"),
         ({"sizes": {"heads": 5}}, r"namc\.json: .* sizes"),
-        ({"sizes": {"places": -1}}, r"namc\.json: "),
-        ({"sizes": {"dropout": 7.0}}, r"namc\.json: .*between 0 and 1"),
+        ({"sizes": {"places": -1}}, "is not a NAMC"),
+        ({"sizes": {"dropout": 7.0}}, "is not a NAMC"),
         ({"sizes": {"vocabulary": 9}}, r"namc\.json: invalid sizes for 20 words"),
     ],
     ids=str,
@@ -42,13 +40,4 @@ def test_what_is_said_wrongly_of_a_model_is_refused(saved: Path, changes: dict[s
     sizes = about["sizes"] | changes.get("sizes", {})
     (saved / "namc.json").write_text(json.dumps(about | changes | {"sizes": sizes}))
     with pytest.raises(ModelError, match=f"^--from: .*{said}"):
-        load_captioner(saved)
-
-
-def test_weights_that_are_no_numbers_are_refused(saved: Path) -> None:
-    weights = load_file(saved / "model.safetensors")
-    load_captioner(saved)
-    weights["encoder.join.bias"] = torch.full_like(weights["encoder.join.bias"], torch.nan)
-    save_file(weights, saved / "model.safetensors")
-    with pytest.raises(ModelError, match=r"not finite: encoder\.join\.bias"):
         load_captioner(saved)

@@ -21,7 +21,7 @@ SETTINGS = {
     "start": "sft",
     "model": {"tuning": "full"},
     "optimiser": {"per_device_train_batch_size": 2, "learning_rate": 3e-4},
-    "output": {"report_to": ["tensorboard"], "logging_steps": 5},
+    "output": {"save_steps": 100, "logging_steps": 5},
 }
 
 
@@ -41,7 +41,7 @@ def make_samples() -> list[Sample]:
 LOGGED = (
     *("loss", "reward/chosen", "reward/rejected", "margin", "accuracy", "logp/chosen", "logp/rejected"),
     *("retriever/entropy share", "retriever/effective", "retriever/candidates", "retriever/reward"),
-    *("retriever/true share", "retriever/most common share", "retriever/scale"),
+    *("retriever/most common share", "retriever/scale"),
     *("learning_rate", "grad_norm", "rows per second", HOSTILE),
 )
 
@@ -85,8 +85,7 @@ def make_run(folder: Path) -> Run:
     page = {
         "steps": 1000,
         "pool": 4321,
-        "metrics": {},
-        "alarms": [{"name": "true negatives", "text": f"12% are true: {HOSTILE}"}],
+        "alarms": [{"name": "generic negatives", "text": f"one text is 12%: {HOSTILE}"}],
         "common": [{"text": HOSTILE, "count": 40, "pairs": 31}, {"text": LONG, "count": 9, "pairs": 9}],
     }
     (folder / "retriever").mkdir()
@@ -101,4 +100,4 @@ def entries(*rows: tuple[int, str, str, float]) -> list[Entry]:
 
 def points(*values: float) -> Points:
     """Return values logged at the steps 1, 2, ..."""
-    return Points(np.arange(1, 1 + len(values), dtype=np.float64), np.array(values, np.float64))
+    return np.stack([np.arange(1, 1 + len(values)), np.array(values, np.float64)], axis=1)

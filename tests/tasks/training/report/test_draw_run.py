@@ -34,7 +34,7 @@ def test_a_wild_value_of_the_faint_line_does_not_flatten_the_rest():
     values[::2] = 2.0
     values[200] = 1e6
     chart = draw(values)
-    assert float(chart.up[-1].label.replace(",", "")) < 2 * smooth(points(*values)).values.max()
+    assert float(chart.up[-1].label.replace(",", "")) < 2 * smooth(points(*values))[:, 1].max()
     faint = next(stroke for stroke in chart.strokes if stroke.look == "raw plain")
     assert min(y for _, y in corners(faint.path)) >= TOP
 
@@ -84,7 +84,7 @@ def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tm
 def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() -> None:
     metrics = arrange(entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)))
     loss = metrics.of("loss")
-    assert (loss.steps.tolist(), loss.values.tolist()) == ([10, 20], [3, 1])
+    assert loss.tolist() == [[10, 3], [20, 1]]
     assert (metrics.last, metrics.epoch) == (20, 2.0)
 
 
@@ -93,4 +93,4 @@ def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:
     assert smooth(few) is few
     # 40 points look back over 2: each mean is half the value and half the mean before, by the weights so far.
     smoothed = smooth(points(1.0, 0.0, *([0.0] * 38)))
-    assert smoothed.values[:3] == pytest.approx([1.0, (0.25 * 1) / 0.75, 0.125 / 0.875])
+    assert smoothed[:3, 1] == pytest.approx([1.0, (0.25 * 1) / 0.75, 0.125 / 0.875])

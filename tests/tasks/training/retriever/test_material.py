@@ -1,18 +1,14 @@
 """Vectors by row and by text; what is missing is named."""
 
-import json
-
 import numpy as np
 import pytest
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import make_key
-from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
-from pairwright.tasks.training.retriever.material import TRUE, UNKNOWN, know_truth, map_features, without_masks
-from pairwright.tasks.training.retriever.pool import NONE, Entry, make_pool
-from tests.fixtures.graphs import graph, thing
+from pairwright.tasks.training.retriever.material import map_features
+from pairwright.tasks.training.retriever.pool import Entry, make_pool
 
 IMAGES = [make_key("image", number) for number in range(5)]
 
@@ -64,29 +60,3 @@ def test_all_embedders_but_the_hash_of_copies_stand_side_by_side():
 def test_missing_vectors_are_a_matter_of_the_dataset(images, texts, what):
     with pytest.raises(ConfigError, match=what):
         map_features(ROWS, POOL, images=images, texts=texts)
-
-
-RED = json.dumps([{"side": 0, "kind": "exists", "selector": {"colour": "red"}}])
-
-
-def entry_of(name, text, images):
-    return Entry(key=name, pair=name, chosen=text, images=images, in_pool=True, no_change=False)
-
-
-def test_what_is_not_known_is_not_guessed():
-    rows = [entry_of("a", "A red one.", ("x", "y")), entry_of("b", "no claims", ("x", "z"))]
-    scene = without_masks(graph(thing(colour="red")).model_dump_json())
-    claims = [("a red one", ""), ("a red one", "[]"), ("a red one", RED), ("of no row", RED)]
-    known = know_truth(rows, make_pool(rows), claims=claims, graphs={"x": scene, "y": scene})
-    ids = np.array([[0, 1, NONE], [0, 1, NONE]])
-    assert known.of(np.arange(2), ids).tolist() == [[TRUE, UNKNOWN, UNKNOWN], [UNKNOWN] * 3]
-    assert known.of(np.arange(0), np.empty((0, 2), dtype=np.int64)).shape == (0, 2)
-
-
-def test_masks_are_left_out_and_nothing_else():
-    scene = graph(thing(), thing("b", "cube", "green"))
-    short = SceneGraph.model_validate_json(without_masks(scene.model_dump_json()))
-    assert [one.mask.counts for one in short.objects] == [(), ()]
-    whole = [one.model_copy(update={"mask": scene.objects[0].mask}) for one in short.objects]
-    assert tuple(whole) == scene.objects
-    assert short.model_copy(update={"objects": scene.objects}) == scene

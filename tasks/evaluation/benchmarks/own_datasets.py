@@ -1,25 +1,34 @@
-"""Rendered scenes with all objects known: CHAIR on descriptions and differences, and statements (ours).
+"""Benchmarks on datasets of Pairwright (ours): rendered scenes with all objects known, and preferences.
 
-After CHAIR (Rohrbach et al. 2018), without its gaps in annotation. Reads ``ImageRow`` with graphs, ``PairRow``, and
-``PreferenceRow``: training images are left out. Differences are asked for on the test split (``SplitRow``), and also
-scored against written ones (``DifferenceRow``). Nouns are the rendered shapes and some synonyms (``ALSO``, ours);
-denied ones ("but no mug") are left out.
+Scenes: CHAIR (Rohrbach et al. 2018), without its gaps in annotation, on descriptions and differences; and statements.
+Reads ``ImageRow`` with graphs, ``PairRow``, and ``PreferenceRow``: training images are left out. Differences are asked
+for on the test split (``SplitRow``), and also scored against written ones (``DifferenceRow``). Nouns are the rendered
+shapes and some synonyms (``ALSO``, ours); denied ones ("but no mug") are left out.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any, Literal
+
+import numpy as np
 
 from pairwright.prompts import difference_verbs, load, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, Selector, holds
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
-from pairwright.tasks.evaluation.benchmark import Benchmark, Data, Exam, Marked, Replies, ask_at_length
-from pairwright.tasks.evaluation.benchmarks.choices import RULE, Choice, Right, all_right, exam_of, judge_statement
+from pairwright.tasks.evaluation.benchmark import Data, Exam, Marked, Replies, ask_at_length
+from pairwright.tasks.evaluation.benchmarks.choices import (
+    ACCURACY,
+    Choice,
+    Units,
+    exam_of,
+    judge_statement,
+    read_choice,
+)
 from pairwright.tasks.evaluation.benchmarks.differences import PROMPT, TEST, References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
@@ -38,15 +47,13 @@ SHAPES: dict[str, str] = {
     **ALSO,
     **{f"{word}s": shape for word, shape in ALSO.items()},
 }
-SIZES = {"small": "small", "tiny": "small", "medium": "medium", "medium-sized": "medium", "large": "large",
-         "big": "large"}  # fmt: skip
+NOUN = re.compile(rf"\b({'|'.join(sorted(SHAPES, key=len, reverse=True))})\b", re.IGNORECASE)
 SECOND = re.compile(r"\bsecond (?:image|picture|photo(?:graph)?|one)\b", re.IGNORECASE)
 SIDES = ("first", "second")
 CHAIR_RULE = (
     "Each noun of a rendered shape, or another word for it, is a mention, unless it is denied. CHAIR_i: mentions of "
     "shapes that are not in the photograph, of all mentions; CHAIR_s: descriptions with such a mention; recall: shapes "
-    "in the photograph that are mentioned; described: of mentions with a colour, material or size, those that some "
-    "object in the photograph has, all together."
+    "in the photograph that are mentioned."
 )
 HALVES_RULE = (
     "What stands before the first mention of the second image is about the first one, the rest about the second; where "
@@ -58,38 +65,9 @@ HALVES_RULE = (
 TRUE, UNREADABLE = "true", "unreadable"
 """Shares of answers about pairs that are entirely true, and that have no readable statement."""
 BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
-LAYOUT = "a dataset of rendered scenes: pairwright build --profile scenes"
-
-
-@dataclass(frozen=True)
-class Adjectives:
-    """Distinguishing adjectives of some scenes."""
-
-    colours: frozenset[str]
-    materials: frozenset[str]
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        adjectives = "|".join(map(re.escape, sorted({*SIZES, *self.colours, *self.materials}, key=len, reverse=True)))
-        nouns = "|".join(map(re.escape, sorted(SHAPES, key=len, reverse=True)))
-        return re.compile(rf"\b((?:(?:{adjectives}),?\s+)*)({nouns})\b", re.IGNORECASE)
-
-    def find_things(self, text: str) -> Iterator[Selector]:
-        """Yield each object that the text states, in order, with repetitions."""
-        for match in self._pattern.finditer(affirmed(text)):
-            said = re.findall(r"[\w-]+", match[1].lower())
-            yield Selector(
-                shape=SHAPES[match[2].lower()],
-                size=next((SIZES[word] for word in said if word in SIZES), None),
-                colour=next((word for word in said if word in self.colours), None),
-                material=next((word for word in said if word in self.materials), None),
-            )
-
-
-def adjectives_of(graphs: Iterable[SceneGraph]) -> Adjectives:
-    """Return the adjectives of some scenes."""
-    things = [thing for graph in graphs for thing in graph.objects]
-    return Adjectives(frozenset(thing.colour for thing in things), frozenset(thing.material for thing in things))
+PREFERENCES = "preferences"
+MAX_ROWS = 1_000  # preferences whose images are in memory together
+UNITS: Units = {**ACCURACY, "both": lambda one: one.item}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,47 +114,50 @@ def _note(kept: int, of: int, data: Data) -> str:
     return f"{kept:,} of {of:,} are asked about: those whose images no preference of the training split shows"
 
 
-def _exam(shown: Sequence[Shown], text: str, prompt: str, *, note: str, words: Adjectives, recall: str) -> Exam:
-    """Return the exam of one description each: CHAIR, and as ``recall`` the share of expected shapes."""
+def _exam(shown: Sequence[Shown], text: str, prompt: str, *, note: str, recall: str) -> Exam:
+    """Return the exam of one description each: CHAIR, and as ``recall`` the share of expected shapes.
+
+    Answers about pairs are also checked statement by statement against the scene graphs.
+    """
     asked = [ask_at_length(one.key, text, one.images, prompt) for one in shown]
 
     def mark(replies: Replies) -> Marked:
-        counted = [one for one in shown if one.key in replies.items]
-        counts = [_count(one.graphs, replies.texts.get(one.key, ""), words) for one in counted]
-        mentions, absent, said, right, named, wanted = map(list, zip(*counts, strict=True)) if counts else [[]] * 6
-        ratios = {"CHAIR_i": (absent, mentions), recall: (named, wanted), "described": (right, said)}
-        return Marked(marks=[measure_mean("CHAIR_s", [count > 0 for count in absent]), measure_ratios(ratios)])
+        said = [(one.graphs, replies.texts.get(one.key, "")) for one in shown if one.key in replies.items]
+        counts = np.array([_count(*one) for one in said], np.float64).reshape(-1, 4)
+        mentions, absent, named, wanted = counts.T
+        marks = [measure_mean("CHAIR_s", np.array(absent > 0, np.float64))]
+        marks.append(measure_ratios({"CHAIR_i": (absent, mentions), recall: (named, wanted)}))
+        if any(len(one.graphs) > 1 for one in shown):
+            checks = np.array([_check_claims(text, (first, second)) for (first, second), text in said], np.float64)
+            true, right, read = checks.reshape(-1, 3).T
+            each = np.ones(len(read))
+            ratios = {
+                TRUE: (true, each),
+                "true statements": (right, read),
+                UNREADABLE: (np.equal(read, 0).astype(np.float64), each),
+            }
+            marks.append(measure_ratios(ratios))
+        return Marked(marks=marks)
 
     return Exam(questions=asked, mark=mark, read_answers=False, notes=(note,))
 
 
-def _count(graphs: tuple[SceneGraph, ...], text: str, words: Adjectives) -> tuple[int, int, int, int, int, int]:
-    """Return numbers of mentions, false ones, described objects, right ones, expected shapes named, and expected."""
+def _count(graphs: tuple[SceneGraph, ...], text: str) -> tuple[int, int, int, int]:
+    """Return numbers of mentions, false ones, expected shapes named, and expected ones."""
     halves = SECOND.split(text, maxsplit=1) if len(graphs) > 1 else [text]
     about = [(halves[0], graphs[:1]), (halves[1], graphs[1:])] if len(halves) == 2 else [(text, graphs)]
-    found = [(thing, shown) for half, shown in about for thing in words.find_things(half)]
-    said = [(thing, shown) for thing, shown in found if thing.size or thing.colour or thing.material]
-    wanted = _expected_shapes(graphs)
-    return (
-        len(found),
-        sum(not _is_in(Selector(shape=thing.shape), shown) for thing, shown in found),
-        len(said),
-        sum(_is_in(thing, shown) for thing, shown in said),
-        len(wanted & {thing.shape for thing, _ in found}),
-        len(wanted),
-    )
-
-
-def _is_in(thing: Selector, graphs: Sequence[SceneGraph]) -> bool:
-    return any(thing.select(graph) for graph in graphs)
-
-
-def _expected_shapes(graphs: tuple[SceneGraph, ...]) -> set[str | None]:
-    """Return the shapes that a text should name: of a photograph, or of objects in only one of two."""
+    found = [(shape, shown) for half, shown in about for shape in find_shapes(half)]
+    absent = sum(all(shape != one.shape for graph in shown for one in graph.objects) for shape, shown in found)
     if len(graphs) == 1:
-        return {thing.shape for thing in graphs[0].objects}
-    first, second = graphs
-    return {thing.shape for thing in (*_only_in(first, second), *_only_in(second, first))}
+        wanted = {one.shape for one in graphs[0].objects}
+    else:
+        wanted = {one.shape for side in (0, 1) for one in _only_in(graphs[side], graphs[1 - side])}
+    return len(found), absent, len(wanted & {shape for shape, _ in found}), len(wanted)
+
+
+def find_shapes(text: str) -> list[str]:
+    """Return the shape of each thing that a text states, in order, with repetitions."""
+    return [SHAPES[match[1].lower()] for match in NOUN.finditer(affirmed(text))]
 
 
 def _only_in(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
@@ -185,15 +166,15 @@ def _only_in(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
     return [one for one in looks if not one.select(other)]
 
 
-def _open_scenes(data: Data) -> Exam:
+def open_scenes(data: Data) -> Exam:
+    """Return one question per photograph that was not trained on."""
     images, trained = _read_images(data), _trained_images(data)
     shown = [images[key] for key in sorted(images.keys() - trained)]
-    words = adjectives_of(graph for one in images.values() for graph in one.graphs)
     text, note = f"<image>\n{load('describe_image').render()}", _note(len(shown), len(images), data)
-    return _exam(shown, text, "describe_image", note=note, words=words, recall="recall")
+    return _exam(shown, text, "describe_image", note=note, recall="recall")
 
 
-def _open_scene_differences(data: Data) -> Exam:
+def open_scene_differences(data: Data) -> Exam:
     """Return one question per pair of the test split, or per held-out pair without splits."""
     pairs, of = _held_out_pairs(data)
     note, splits = _note(len(pairs), of, data), {row.subject: row.split for row in _rows_of(data, "splits")}
@@ -204,56 +185,32 @@ def _open_scene_differences(data: Data) -> Exam:
             raise ConfigError(
                 f"--data {data.folder}: no pair is in the test split: build more worlds, or set preferences.test_share"
             )
-    words = adjectives_of(graph for pair in pairs for graph in pair.graphs)
     text = f"<image><image>{load_wordings(PROMPT).kinds['ask'][0].render()}"
-    exam = _with_truth(_exam(pairs, text, PROMPT, note=note, words=words, recall="changed"), pairs)
+    exam = _exam(pairs, text, PROMPT, note=note, recall="changed")
     written: dict[str, list[str]] = {pair.key: [] for pair in pairs}
     for row in _rows_of(data, "differences"):
         written.get(row.subject, []).append(row.text)
     records = [Record(key, tuple(texts), is_list=True, where=key) for key, texts in written.items() if texts]
-    return with_references(exam, References(records=records, blank=data.blank)) if records else exam
-
-
-def _with_truth(exam: Exam, pairs: Sequence[Shown]) -> Exam:
-    """Return the exam with its answers also checked statement by statement against the scene graphs."""
-
-    def mark(replies: Replies) -> Marked:
-        found = exam.mark(replies)
-        judged = [
-            _check_claims(replies.texts.get(one.key, ""), (one.graphs[0], one.graphs[1]))
-            for one in pairs
-            if one.key in replies.items
-        ]
-        true, right, said = map(list, zip(*judged, strict=True)) if judged else [[]] * 3
-        each, unread = [1] * len(said), [not count for count in said]
-        ratios = {TRUE: (true, each), "true statements": (right, said), UNREADABLE: (unread, each)}
-        return replace(found, marks=[*found.marks, measure_ratios(ratios)])
-
-    return replace(exam, mark=mark)
+    return with_references(exam, References(records=records)) if records else exam
 
 
 def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
     """Return whether an answer is true and specific to the order, its true statements, and readable ones."""
-    claims = _read_claims(text)
-    own = [holds(claim, graphs) for claim in claims]
-    same = any(claim.kind == "no_change" for claim in claims)
-    tells = same or not all(holds(claim, (graphs[1], graphs[0])) for claim in claims)
-    return bool(own) and all(own) and tells, sum(own), len(own)
-
-
-def _read_claims(text: str) -> list[Claim]:
     unchanged = tuple(wording.text for wording in load_wordings("answer_sentences").kinds["unchanged"])
     same = text.lower().startswith(unchanged) or says_no_change(text)
     claims, read = [Claim(side=0, kind="no_change")] * same, read_composed(text, difference_verbs())
     if isinstance(read, Difference) and (read.verbs or same):
         claims += read_phrases(read.first_half, read.second_half if read.verbs else read.first_half).claims
-    return claims
+    own = [holds(claim, graphs) for claim in claims]
+    tells = same or not all(holds(claim, (graphs[1], graphs[0])) for claim in claims)
+    return bool(own) and all(own) and tells, sum(own), len(own)
 
 
-def _open_scene_pairs(data: Data) -> Exam:
+def open_scene_pairs(data: Data) -> Exam:
+    """Return a true and a false statement about each held-out pair."""
     pairs, of = _held_out_pairs(data)
     choices = [choice for pair in pairs for choice in _make_statements(pair)]
-    return exam_of(choices, _score_statements, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))
+    return exam_of(choices, UNITS, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))
 
 
 def _make_statements(pair: Shown) -> Iterator[Choice]:
@@ -268,33 +225,42 @@ def _make_statements(pair: Shown) -> Iterator[Choice]:
         yield judge_statement(name, pair.images, said, answer=answer, prompt=prompt, item=pair.key)
 
 
-def _score_statements(choices: Sequence[Choice], right: Right) -> list[Measured]:
-    both = all_right(choices, right, lambda one: one.item)
-    return [measure_mean("accuracy", list(right.values())), measure_mean("both", both)]
+def open_preferences(data: Data) -> Exam:
+    """Return two questions for each of a dataset's preferences about two images; the model is the judge.
+
+    A rejected text judged true may be no negative. Complements the report's checks by claims, for texts without claims.
+    If there are many, those with the first keys are asked about, a random sample.
+    """
+    held: Iterator[PreferenceRow] = data.rows("preferences", without=("rejected_images",))
+    both = (row for row in held if len(row.images) == 2 and row.chosen and row.rejected)
+    rows = nsmallest(MAX_ROWS, both, key=lambda row: row.key)
+    if not rows:
+        raise ConfigError(f"--data {data.folder}: has no preferences about two images with two texts")
+    asked = [(row, _ask_side(row, "chosen"), _ask_side(row, "rejected")) for row in rows]
+
+    def mark(replies: Replies) -> Marked:
+        choices = [choice for _, *own in asked for choice in own]
+        read = {one.name: read_choice(replies.texts.get(one.name, ""), one) for one in choices}
+        said = [(row.rejected_maker, read[a.name], read[b.name]) for row, a, b in asked if row.key in replies.items]
+        taken = {name: option for name, option in read.items() if option}
+        return Marked(marks=list(_mark_preferences(said)), taken=taken)
+
+    notes = ("told apart: the chosen text was judged true, and the rejected one false (chance: 25 %)",)
+    return Exam(questions=[choice for _, *own in asked for choice in own], mark=mark, notes=notes)
 
 
-BENCHMARKS = (
-    Benchmark(
-        name="scenes",
-        measures="whether a description of a rendered photograph names things that are not there (CHAIR)",
-        layout=LAYOUT,
-        open=_open_scenes,
-        rule=CHAIR_RULE,
-    ),
-    Benchmark(
-        name="scene-differences",
-        measures="whether a description of how two rendered photographs differ is true of each of them (CHAIR by "
-        "halves, and statement by statement), and how near it comes to what is written about them",
-        layout=LAYOUT,
-        open=_open_scene_differences,
-        rule=HALVES_RULE,
-    ),
-    Benchmark(
-        name="scene-pairs",
-        measures="whether true and false statements about what only one of two rendered photographs shows are told "
-        "apart",
-        layout=LAYOUT,
-        open=_open_scene_pairs,
-        rule=RULE,
-    ),
-)
+def _ask_side(row: PreferenceRow, side: Literal["chosen", "rejected"]) -> Choice:
+    name, text, answer = f"{row.key}_{side}", getattr(row, side), str(side == "chosen")
+    return judge_statement(name, row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key)
+
+
+def _mark_preferences(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measured]:
+    def believed(texts: Sequence[str | None]) -> tuple[list[float], list[float]]:
+        return [text == "True" for text in texts], [text is not None for text in texts]
+
+    chosen, rejected = [one for _, one, _ in said], [one for _, _, one in said]
+    yield measure_ratios({"chosen taken for true": believed(chosen), "rejected taken for true": believed(rejected)})
+    yield measure_mean("told apart", [texts == ["True", "False"] for _, *texts in said])
+    for maker in sorted({maker for maker, _, _ in said}):
+        own = [text for other, _, text in said if other == maker]
+        yield measure_ratios({"rejected taken for true": believed(own)}, category=maker)
