@@ -15,7 +15,7 @@ from pairwright.flows.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
 from pairwright.prompts import load
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, SourceError
-from pairwright.schemas.rows import CheckRow, NeighbourRow, PairRow, PreferenceRow, make_key
+from pairwright.schemas.rows import NeighbourRow, PairRow, PreferenceRow, make_key
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
 
@@ -122,11 +122,10 @@ def _switched_on(profile: Profile, stages: Sequence[Stage]) -> list[Stage]:
 
 
 def _idle(profile: Profile) -> set[str]:
-    """Return the stages without work for this source, pairing or checks."""
+    """Return the stages without work for this source or pairing."""
     reader = READERS.get(profile.source_kind)  # a profile may name no source yet
     brought = reader.brings if reader else ()
     mined = not {PairRow, PreferenceRow}.intersection(brought)
-    checks = (stage for stage in STAGES if issubclass(stage.writes, CheckRow))
     idle = set[str]()
     if not mined or profile.pairing != "similarity":
         idle.add("similar_pairs")
@@ -134,8 +133,6 @@ def _idle(profile: Profile) -> set[str]:
         idle |= {"nouns", "noun_pairs"}
     if PreferenceRow in brought and not profile.rejections.by_clip:
         idle.add("rejections")  # such images have no scene graphs
-    if not any(stage.enabled and stage.enabled(profile.section(stage.section)) for stage in checks):
-        idle.add("refuted")  # no check finds wrong descriptions
     return idle
 
 

@@ -35,7 +35,6 @@ from pairwright.tasks.rejected import (
     find_mentions,
     fit_removals,
     inspect_removals,
-    refute_texts,
     remove_elements,
     retrieve_texts,
     sample_texts,
@@ -73,7 +72,6 @@ STAGES: tuple[Stage, ...] = (
     swap_texts.STAGE,  # swapped
     edit_texts.STAGE,  # edited
     retrieve_texts.STAGE,  # retrieved
-    refute_texts.STAGE,  # refuted
     edit_with_model.STAGE,  # counterfactual; before the samples: the model that reads text may still be up
     sample_texts.STAGE,  # sampled
     split_texts.STAGE,  # statements; by the model that has just sampled

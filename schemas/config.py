@@ -307,8 +307,8 @@ class PreferencesConfig(Section):
     """Composition of preferences."""
 
     rejected: Literal["drawn", "hardest", "own"] = "drawn"
-    """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, or the closest that a model
-    wrote itself (sampled, refuted), where there is one. The others are negatives."""
+    """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, or the one that a model
+    wrote itself (sampled), where there is one. The others are negatives."""
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
     """Whether pairs keep the splits of their source, if it has at least two; others are drawn."""

@@ -321,7 +321,7 @@ class QuestionRow(Row):
     served: tuple[Served, ...] = ()
 
 
-MAKERS = ("retrieved", "swapped", "edited", "sampled", "refuted", "counterfactual")
+MAKERS = ("retrieved", "swapped", "edited", "sampled", "counterfactual")
 """Makers of rejected texts, each with a table of its name."""
 UNCHECKED = "unchecked"
 """End of the note of a text that no check showed to be wrong."""
@@ -333,9 +333,9 @@ class RejectedTextRow(Row):
 
     text: str
     maker: str
-    """"retrieved", "swapped", "edited", "sampled", "refuted" or "counterfactual"."""
+    """"retrieved", "swapped", "edited", "sampled" or "counterfactual"."""
     note: str
-    """How it was made: "colour red -> blue", the pair that it was retrieved from, the check that it failed."""
+    """How it was made: "colour red -> blue", the pair that it was retrieved from."""
     score: float
     """Similarity to the chosen text (TF-IDF cosine, 0 to 1)."""
     skipped_true: int

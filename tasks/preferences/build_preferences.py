@@ -43,7 +43,6 @@ PROMPT = "ask_difference"
 SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
 """Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
 ASKING: Mapping[str, str] = {"template": "ask"}  # wordings of the question by kind of text, if named otherwise
-OWN = ("sampled", "refuted")  # makers of the texts that a model wrote itself, and not to be wrong
 NOT_MADE = "its rejected image cannot be made"
 
 
@@ -200,8 +199,8 @@ def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: Preferen
     would always win. With ``own``, a model's own texts come first. Equal texts have the first maker's name.
     """
     by_text: dict[str, RejectedTextRow] = {}
-    first = OWN if config.rejected == "own" else ()
-    for text in sorted(texts, key=lambda text: (text.maker not in first, -text.score, text.maker)):
+    own = config.rejected == "own"
+    for text in sorted(texts, key=lambda text: (own and text.maker != "sampled", -text.score, text.maker)):
         by_text.setdefault(text.text, text)
     ranked = list(by_text.values())
     if config.rejected == "drawn" and ranked:

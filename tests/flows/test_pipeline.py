@@ -190,8 +190,8 @@ def test_served_models_have_their_stages() -> None:
     stages = on(SERVED)
     captioning = ["captions", "described", "controlled", "judged", "differences", "comparisons", "questions"]
     assert [name for name, stage in stages.items() if stage.group == "captioning"] == captioning
-    made = [*TEXTS, "refuted", "counterfactual", "sampled", "judged_rejected", *STEPS, "rejections"]
+    made = [*TEXTS, "counterfactual", "sampled", "judged_rejected", *STEPS, "rejections"]
     assert [name for name, stage in stages.items() if stage.group == "rejected"] == made
     assert stages["described"].writes is stages["differences"].writes
     assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
-    assert {"refuted", "counterfactual", "sampled"} <= {use.table for use in stages["preferences"].uses}
+    assert {"counterfactual", "sampled"} <= {use.table for use in stages["preferences"].uses}

@@ -167,11 +167,11 @@ def test_card_says_how_rows_were_made(tmp_path, made):
     rows = made.of("preferences")
     removal = next(row for row in rows if row.rejected_image_maker == "removal")
     crop = next(row for row in rows if row.rejected_image_maker == "crop")
-    none = replace(removal, rejected_images=(), rejected_image_maker="", rejected_maker="refuted")
+    none = replace(removal, rejected_images=(), rejected_image_maker="", rejected_maker="counterfactual")
     cases = (
         ([removal, crop, none], ["1 of the rejected images is a random crop", "rendered again without one thing",
-            "*refuted* (a description that a check found"], []),
-        ([removal, removal], ["rendered again without one thing"], ["is a random crop", "random crops", "*refuted*"]),
+            "*counterfactual* (the chosen text"], []),
+        ([removal, removal], ["rendered again without one thing"], ["is a random crop", "random crops", "*counterfactual*"]),
         ([crop, crop], ["2 of the rejected images are random crops"], ["rendered again"]),
         ([none], ["0 of 1 rows have rejected images"], ["rendered again", "random crops"]),
     )  # fmt: skip

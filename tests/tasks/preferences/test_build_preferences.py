@@ -84,8 +84,7 @@ def test_a_preference_holds_everything_that_was_made() -> None:
 
 def test_what_a_model_wrote_itself_comes_before_closer_texts() -> None:
     """The closest is swapped (0.9); without a sample it is the closest of the others."""
-    own = {"sampled": text("sampled", 0.3), "refuted": text("refuted", 0.4)}
-    for changes, wanted in ((own, ["refuted", "sampled"]), ({"sampled": own["sampled"]}, ["sampled"]), ({}, [])):
+    for changes, wanted in (({"sampled": text("sampled", 0.3)}, ["sampled"]), ({}, [])):
         row = build(PreferencesConfig(rejected="own"), **changes)
         assert isinstance(row, PreferenceRow)
         assert [row.rejected_maker, *(one.maker for one in row.negatives)] == [
@@ -187,11 +186,11 @@ def test_drawn_makers_are_met_equally_often() -> None:
 
 
 def test_makers_that_came_to_the_same_text_count_once() -> None:
-    same = {PAIR.key: (replace(text("refuted", 0.95)[PAIR.key][0], text="swapped text"),)}
-    row = build(refuted=same)
+    same = {PAIR.key: (replace(text("counterfactual", 0.95)[PAIR.key][0], text="swapped text"),)}
+    row = build(counterfactual=same)
     assert isinstance(row, PreferenceRow)
     assert (row.rejected, row.rejected_maker, [n.maker for n in row.negatives]) == (
-        "swapped text", "refuted", ["edited", "retrieved"],
+        "swapped text", "counterfactual", ["edited", "retrieved"],
     )  # fmt: skip
 
 

@@ -36,7 +36,6 @@ LINE_SERVED = (
     ("questions", "pairs", PairRow, QuestionRow, "captioning"),
     *LINE[6:9],
     ("sampled", "pairs", PairRow, RejectedTextRow, "rejected"),
-    ("refuted", "pairs", PairRow, RejectedTextRow, "rejected"),
     ("counterfactual", "pairs", PairRow, RejectedTextRow, "rejected"),
     *LINE[9:],
 )
@@ -73,7 +72,7 @@ def make_served(groups: int = 6, photographs: int = 4) -> Handmade:
     ]
     made.tables["pairs"] = [*pairs]
     made.tables["captions"] = [_caption(row, n) for n, row in enumerate(made.of("captions"))]
-    for name in ("described", "controlled", "grounded", "judged", "questions", "sampled", "refuted", "counterfactual"):
+    for name in ("described", "controlled", "grounded", "judged", "questions", "sampled", "counterfactual"):
         made.tables[name] = []
     made.tables["differences"] = []
     comparisons = {row.subject: row for row in made.of("comparisons")}
@@ -108,7 +107,6 @@ def _describe(made: Handmade, pair: PairRow, n: int) -> None:
     if n > 1:
         made.tables["differences"].append(replace(good, source_key=pair.key))
         made.tables["questions"].append(_question(pair, n))
-        made.tables["refuted"].append(_rejected(pair, bad.text, "refuted", n, served=bad.served))
         for maker, text, model in (
             ("sampled", sentence("displays a red lamp", f"contains a green ball {n}"), CHAT),
             ("counterfactual", good.text.replace("red", "yellow"), LANGUAGE),
@@ -197,11 +195,11 @@ def _rejected(pair: PairRow, text: str, maker: str, n: int, *, served) -> Reject
 def _prefer(made: Handmade) -> None:
     """Let the preferences hold the descriptions that were taken, and most of the models' rejected texts."""
     chosen = {row.subject: row for row in made.of("differences")}
-    more = {(row.subject, row.maker): row for name in ("refuted", "counterfactual") for row in made.of(name)}
+    more = {(row.subject, row.maker): row for name in ("sampled", "counterfactual") for row in made.of(name)}
     kept = []
     for row in made.of("preferences"):
         if row.subject in chosen:
-            found = [more[row.subject, maker] for maker in ("refuted", "counterfactual")]
+            found = [more[row.subject, maker] for maker in ("sampled", "counterfactual")]
             extra = tuple(Negative(text=one.text, maker=one.maker, note=one.note, score=one.score) for one in found)
             own = chosen[row.subject]
             kept.append(replace(row, chosen=own.text, chosen_model=own.model, negatives=(*row.negatives, *extra)))

@@ -188,13 +188,13 @@ def test_requests_of_captions(tmp_path):
 
 
 def test_a_request_counts_once(tmp_path):
-    """The description that was taken and the one that became a rejected text hold their requests, too."""
+    """The description that was taken holds its requests, too."""
     made = make_served(2, 3)
     uses = measured(tmp_path, made)
     requests = {one for name in LINE_SERVED for row in made.of(name[0]) for one in getattr(row, "served", ())}
     assert sum(use.requests for use in uses) == len(requests)
     assert sum(use.completion_tokens for use in uses) == sum(one.completion_tokens for one in requests)
-    assert {use.stage for use in uses}.isdisjoint({"differences", "refuted", "grounded"})
+    assert {use.stage for use in uses}.isdisjoint({"differences", "grounded"})
     assert {use.model for use in uses if use.stage in ("comparisons", "questions")} == {LANGUAGE}
 
 

@@ -99,7 +99,7 @@ def test_texts_are_marked_and_shown_not_interpreted(pages):
     assert "Failed grounded" in text
     assert "grounding: second half fits the first image as well" in text
     html = "".join(path.read_text() for path in pages.glob("pairs-*.html"))
-    for maker in ("retrieved", "swapped", "edited", "refuted", "counterfactual"):
+    for maker in ("retrieved", "swapped", "edited", "sampled", "counterfactual"):
         boxes = re.findall(rf'<span class="how">{maker}.*?</p>', html, re.DOTALL)
         assert boxes, maker
         assert any("<mark>" in box for box in boxes), maker
