@@ -52,20 +52,18 @@ class Batches:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
+                if len(batch) == 1:
+                    raise ModelError(
+                        f"out of memory with a single image: use a smaller model, or fewer run.workers ({error})"
+                    ) from None
                 traceback.clear_frames(error.__traceback__)  # its variables keep memory alive
-                self._halve(len(batch), error)
+                self.size = len(batch) // 2
+                if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+                    torch.cuda.empty_cache()
+                log.warning("out of memory with %d images at once; going on with %d", len(batch), self.size)
                 continue
             yield made
             place += len(batch)
-
-    def _halve(self, size: int, error: Exception) -> None:
-        if size == 1:
-            raise ModelError(f"out of memory with a single image: use a smaller model, or fewer run.workers ({error})")
-        self.size = size // 2
-        torch = sys.modules.get("torch")  # whoever fills a GPU has loaded it
-        if torch and torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        log.warning("out of memory with %d images at once; going on with %d", size, self.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

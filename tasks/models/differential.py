@@ -11,6 +11,7 @@ by transformers, since vLLM does not support the module.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -181,7 +182,7 @@ class _Hooks:
         self._recording = False  # within the tower's forward pass; blocks may run again in the backward pass
         tower.whole.register_forward_pre_hook(self._start, with_kwargs=True)
         for number in module.sizes.layers:
-            tower.blocks[number - 1].register_forward_hook(self._record(number))
+            tower.blocks[number - 1].register_forward_hook(partial(self._record, number))
         tower.after.register_forward_pre_hook(self._change)
 
     def _start(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -190,12 +191,9 @@ class _Hooks:
         grids = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
         self._grids = [] if grids is None else [tuple(grid) for grid in grids.tolist()]
 
-    def _record(self, number: int) -> Any:
-        def look(_block: nn.Module, _args: Any, out: Any) -> None:
-            if self._recording:
-                self._seen[number] = out[0] if isinstance(out, tuple) else out
-
-        return look
+    def _record(self, number: int, _block: nn.Module, _args: Any, out: Any) -> None:
+        if self._recording:
+            self._seen[number] = out[0] if isinstance(out, tuple) else out
 
     def _change(self, _after: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         features, scales = args[0], [self._seen[number] for number in self._module.sizes.layers]
@@ -212,19 +210,15 @@ class _Hooks:
                     f"{FIELD}: images {place + 1} and {place + 2} have grids {first} and {second}; give both one size"
                 )
         if len(set(grids)) > 1:
-            return (torch.cat(self._change_each(scales)), *args[1:])
+            parts = [one.split([prod(grid) for grid in grids]) for one in scales]
+            changed = (
+                self._module([(one[place][None], one[place + 1][None]) for one in parts])
+                for place in range(0, len(grids), 2)
+            )
+            return (torch.cat([one[0] for pair in changed for one in pair]), *args[1:])
         images = [one.reshape(len(grids), -1, one.shape[-1]) for one in scales]
         pairs = self._module([(one[::2], one[1::2]) for one in images])
         return (torch.stack(pairs, 1).reshape(features.shape), *args[1:])
-
-    def _change_each(self, scales: "Sequence[Tensor]") -> "list[Tensor]":
-        """Return the features of consecutive images, for pairs with different grids."""
-        images = [one.split([prod(grid) for grid in self._grids]) for one in scales]
-        changed: list[Tensor] = []
-        for place in range(0, len(self._grids), 2):
-            pair = self._module([(one[place][None], one[place + 1][None]) for one in images])
-            changed += [one[0] for one in pair]
-        return changed
 
 
 def save_differential(model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None) -> None:

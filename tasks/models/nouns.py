@@ -25,21 +25,13 @@ PROBE = "There are two dogs on the table."
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
     """Yield the lemmas of each text's nouns, in order."""
     wanted = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
-    for document in _tagged(texts, config):
-        lemmas = (_lemma(token) for token in document if token.pos_ in wanted)
-        yield tuple(lemma for lemma in lemmas if lemma)
-
-
-def _tagged(texts: Iterable[str], config: NounsConfig) -> Iterator[Any]:
     pipeline = _load_pipeline(pin_model(config).model)
     with pipeline.memory_zone():  # else the vocabulary grows without end
-        yield from pipeline.pipe(texts, batch_size=1)
-
-
-def _lemma(token: Any) -> str:
-    """Return a word's lemma; empty for non-words: "2x", the "t" of "t-shirt"."""
-    lemma = (token.lemma_ or token.lower_).strip().casefold()
-    return lemma if lemma.isalpha() and not (len(lemma) == 1 and lemma.isascii()) else ""
+        for document in pipeline.pipe(texts, batch_size=1):
+            nouns = (token.lemma_ or token.lower_ for token in document if token.pos_ in wanted)
+            lemmas = (noun.strip().casefold() for noun in nouns)
+            # No nouns are "2x", and the "t" of "t-shirt".
+            yield tuple(one for one in lemmas if one.isalpha() and not (len(one) == 1 and one.isascii()))
 
 
 def pin_model(config: NounsConfig) -> NounsConfig:

@@ -46,17 +46,14 @@ SPACE = "https://huggingface.co/spaces/xinyu1205/Recognize_Anything-Tag2Text/res
 LISTS = (
     "https://raw.githubusercontent.com/xinyu1205/recognize-anything/7cb804a8609e9f4b1a50b7f31436d2df40bb9481/ram/data/"
 )
+SHA256 = "15c729c793af28b9d107c69f85836a1356d76ea830d4714699fb62e55fcc08ed"
 FILES = {
-    "checkpoint": PublishedFile(
-        field=FIELD,
-        name="ram_swin_large_14m.pth",
-        url=f"{SPACE}ram_swin_large_14m.pth",
-        sha256="15c729c793af28b9d107c69f85836a1356d76ea830d4714699fb62e55fcc08ed",
-    ),
-    "tags": PublishedFile(field=FIELD, name="ram_tag_list.txt", url=f"{LISTS}ram_tag_list.txt"),
-    "thresholds": PublishedFile(
-        field=FIELD, name="ram_tag_list_threshold.txt", url=f"{LISTS}ram_tag_list_threshold.txt"
-    ),
+    setting: PublishedFile(field=FIELD, name=name, url=address + name, sha256=sha256)
+    for setting, address, name, sha256 in (
+        ("checkpoint", SPACE, "ram_swin_large_14m.pth", SHA256),
+        ("tags", LISTS, "ram_tag_list.txt", ""),
+        ("thresholds", LISTS, "ram_tag_list_threshold.txt", ""),
+    )
 }
 """Published files by setting. No SHA-256 is published of the lists, but their address names a commit."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as in the authors' transform
@@ -89,12 +86,12 @@ class RamTagger:
     @property
     def prepare(self) -> Callable[[Seen], NDArray[np.uint8]]:
         """Return the transform to the model's square."""
-        preprocess = self.model.preprocess
+        preprocess = _load(self).preprocess
         return lambda seen: preprocess(seen.pixels)
 
     def tag(self, prepared: Sequence[NDArray[np.uint8]]) -> list[tuple[Tag, ...]]:
         """Return the tags of each image, by falling probability."""
-        model, found = self.model, list[tuple[Tag, ...]]()
+        model, found = _load(self), list[tuple[Tag, ...]]()
         for row in model.encoder.encode(prepared) if prepared else ():
             if not np.isfinite(row).all():
                 raise ModelError(f"{FIELD}: the model gave probabilities that are not finite: its weights are damaged")
@@ -103,11 +100,6 @@ class RamTagger:
             scores = [(model.names[place], round(float(row[place]), DIGITS)) for place in above]
             found.append(tuple(Tag(name=name, score=score, tagger="ram") for name, score in scores))
         return found
-
-    @property
-    def model(self) -> "RamModel":
-        """Return the loaded model."""
-        return _load(self)
 
 
 class RamModel(NamedTuple):

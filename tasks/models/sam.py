@@ -116,7 +116,9 @@ def _masks(predictor: Any, image: Fitted, boxes: Sequence[Box]) -> Iterator[tupl
 
 
 def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
-    """Return the configuration with the hash of the local weights; a named checkpoint is checked."""
+    """Return the configuration with the hash of the local weights, if it uses them; a named checkpoint is checked."""
+    if config.segmenter != "sam":
+        return config
     require_packages(FIELD, "torch", "torchvision", "segment_anything")
     path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=config.download)
     if config.checkpoint:

@@ -1,13 +1,13 @@
-"""Taggers, detectors and segmenters: what each must do, and those of rendered scenes, which read the scene's graph.
+"""Tagger, detector and segmenter of rendered scenes, which read the scene's graph.
 
-All work in two steps: ``prepare`` turns one image into the model's input, possibly in another thread, and the model
-then takes many at once.
+Like the models of photographs that they stand in for (RAM, Grounding DINO, SAM), they work in two steps: ``prepare``
+turns one image into the model's input, possibly in another thread, and the model then takes many at once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,56 +23,11 @@ GROUPINGS = (("colour", "shape"), ("shape",))  # objects that agree in all of th
 VERSION = "scene graphs 1"
 
 
-class VisionModel(Protocol):
-    """Model that looks at images."""
-
-    @property
-    def version(self) -> str:
-        """Identity, which changes with its results."""
-        ...
-
-    @property
-    def prepare(self) -> Callable[[Seen], Any]:
-        """Function from one image to the model's input, for any thread."""
-        ...
-
-
-class Tagger(VisionModel, Protocol):
-    """Tagger of images."""
-
-    def tag(self, prepared: Sequence[Any]) -> list[tuple[Tag, ...]]:
-        """Return the tags of each prepared image, by falling score."""
-        ...
-
-
-class Detector(VisionModel, Protocol):
-    """Detector of tags."""
-
-    @property
-    def looks(self) -> bool:
-        """Whether it uses pixels, and so can tell whether something is gone."""
-        ...
-
-    def detect(self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
-        """Return the boxes of each prepared image, in its pixels, by tag and then by falling score."""
-        ...
-
-
 class TagMask(NamedTuple):
     """Union of the masks of one tag's boxes."""
 
     mask: NDArray[np.bool_]  # ``(h, w)``, of the image's own size
     score: float  # the segmenter's own quality estimate, the lowest of its boxes; 1 without estimates
-
-
-class Segmenter(VisionModel, Protocol):
-    """Segmenter of boxes."""
-
-    def segment(
-        self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
-    ) -> Iterator[list[TagMask]]:
-        """Yield for each prepared image one mask per tag, all False for a tag without a box."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +106,7 @@ class SceneSegmenter:
     def segment(
         self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
-        """Yield the union of the masks of each tag's objects."""
+        """Yield for each image one mask per tag: the union of its objects' masks, all False without a box."""
         for (size, masks), names, found in zip(prepared, tags, boxes, strict=True):
             boxed, made = {box.tag for box in found}, list[TagMask]()
             for place, tag in enumerate(names):

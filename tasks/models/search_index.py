@@ -189,16 +189,27 @@ def open_index(matrix: Halves, folder: Path) -> Any:
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "cells.faiss"
-    with FileLock(folder / "lock"):
-        if not path.exists():
-            new = folder / uuid.uuid4().hex
-            with naming(str(path), "written"):
-                try:
-                    faiss.write_index(_make_index(matrix, cells_of(len(matrix))), str(new))
-                except RuntimeError as error:  # Faiss's error of an incomplete file
-                    raise StoreError(f"{path}: could not be written: {error}") from error
-                new.rename(path)
+
+    def write(new: Path) -> None:
+        try:
+            faiss.write_index(_make_index(matrix, cells_of(len(matrix))), str(new))
+        except RuntimeError as error:  # Faiss's error of an incomplete file
+            raise StoreError(f"{path}: could not be written: {error}") from error
+
+    _write_once(path, write)
     return _read_index(path)
+
+
+def _write_once(path: Path, write: Callable[[Path], object]) -> bool:
+    """Write a file that does not exist yet, renamed into place; return whether this process did. Others wait."""
+    with FileLock(path.parent / "lock"):
+        if path.exists():
+            return False
+        new = path.with_name(uuid.uuid4().hex)
+        with naming(str(path), "written"):
+            write(new)
+            new.rename(path)
+    return True
 
 
 @lru_cache(maxsize=4)  # one for each space that is searched
@@ -243,16 +254,12 @@ def _make_index(matrix: Halves, cells: int) -> Any:
 def find_recall(folder: Path, matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int, bool]:
     """Return the result of ``measure_recall`` for the index in a folder, and whether this process measured it."""
     file = folder / f"recall-{probes}-{k}-{band}.json"
-    with FileLock(folder / "lock"):
-        if file.exists():
-            hits, total = json.loads(file.read_text())
-            return hits, total, False
-        hits, total = measure_recall(matrix, index, k=k, probes=probes, band=band)
-        new = folder / uuid.uuid4().hex
-        with naming(str(file), "written"):
-            new.write_text(json.dumps([hits, total]))
-            new.rename(file)
-    return hits, total, True
+    measured = _write_once(
+        file,
+        lambda new: new.write_text(json.dumps(measure_recall(matrix, index, k=k, probes=probes, band=band))),
+    )
+    hits, total = json.loads(file.read_text())
+    return hits, total, measured
 
 
 def measure_recall(matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int]:

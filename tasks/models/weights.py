@@ -44,15 +44,10 @@ class HubFiles:
     of_build: bool = True  # whether a build needs them, which can fetch them; a training cannot
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Return the files' names; of alternatives, the best."""
-        return (*self.beside, self.weights[0])
-
-    @property
     def command(self) -> str:
-        """Return the command that fetches them."""
+        """Return the command that fetches them; of alternatives, the best."""
         revision = f" --revision {self.revision}" if self.revision else ""
-        return f"hf download {self.repository} {' '.join(self.names)}{revision}"
+        return f"hf download {self.repository} {' '.join((*self.beside, self.weights[0]))}{revision}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +88,19 @@ def require_packages(field: str, *names: str) -> None:
 
 def find_on_hub(files: HubFiles, *, download: bool) -> Path:
     """Return the path of the weights in the local cache, other files beside them; fetch them first if allowed."""
-    if found := find_cached(files) or (fetch_from_hub(files) if download else None):
-        paths = (*(found.parent / name for name in files.beside), found)
-        _note(*(FoundFile(files.field, files.repository, path) for path in paths))
-        return found
-    from huggingface_hub import constants
+    from huggingface_hub import constants, try_to_load_from_cache
 
+    def cached(names: Sequence[str]) -> list[Path]:
+        found = (try_to_load_from_cache(files.repository, name, revision=files.revision or None) for name in names)
+        return [Path(path) for path in found if isinstance(path, str)]
+
+    weights = cached(files.weights)
+    if len(cached(files.beside)) < len(files.beside) or not weights:
+        weights = [_fetch_from_hub(files)] if download else []
+    if weights:
+        paths = (*(weights[0].parent / name for name in files.beside), weights[0])
+        _note(*(FoundFile(files.field, files.repository, path) for path in paths))
+        return weights[0]
     names = " and ".join((*files.beside, " or ".join(files.weights)))
     others = f"\nor {_say_fetch(files.field)}" if files.of_build else ""
     raise ModelError(
@@ -115,19 +117,7 @@ def _say_fetch(field: str) -> str:
     )
 
 
-def find_cached(files: HubFiles) -> Path | None:
-    """Return the path of the weights in the Hub's local cache; ``None`` unless all files are there."""
-    from huggingface_hub import try_to_load_from_cache
-
-    def find(names: Sequence[str]) -> list[Path]:
-        found = (try_to_load_from_cache(files.repository, name, revision=files.revision or None) for name in names)
-        return [Path(path) for path in found if isinstance(path, str)]
-
-    weights = find(files.weights)
-    return weights[0] if weights and len(find(files.beside)) == len(files.beside) else None
-
-
-def fetch_from_hub(files: HubFiles) -> Path:
+def _fetch_from_hub(files: HubFiles) -> Path:
     """Fetch missing files into the Hub's local cache; return the path of the weights."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError

@@ -35,8 +35,8 @@ from pairwright.tasks.rejected.pick_removal import (
     Inspections,
     Text,
     candidates_of,
+    embed_texts,
     pick_removal,
-    read_texts,
     score_by_clip,
     score_by_graphs,
     texts_of,
@@ -68,8 +68,8 @@ def choose_removals(
         for row in rows
         if (text := row if isinstance(row, PreferenceRow) else differences.get(row.key))
     }
-    scorer, texts = OpenClipTexts(config=config.clip) if config.clip else None, chain(*texts_by_key.values())
-    scores = read_texts(texts, scorer, images=vectors, removals=candidates) if scorer else None
+    scorer = OpenClipTexts(config=config.clip) if config.clip else None
+    spoken = embed_texts(chain(*texts_by_key.values()), scorer) if scorer else {}
     for row in rows:
         keys = (row.first, row.second) if isinstance(row, PairRow) else row.image_keys
         if row.key not in texts_by_key:
@@ -79,8 +79,9 @@ def choose_removals(
             yield Dropped(source_key=row.key, reason=SEVERAL, detail=f"{len(keys)}")
             continue
         found = candidates_of(keys, elements, inspected)
-        if scores:
-            scored = score_by_clip(found, keys, texts_by_key[row.key], scores)
+        if scorer:
+            said = [spoken.get(text) for text in texts_by_key[row.key]]
+            scored = score_by_clip(found, keys, said, images=vectors, removals=candidates)
         else:
             scored = score_by_graphs(differences[row.key], (images[keys[0]], images[keys[1]]), found)
         yield pick_removal(row.key, scored, config, shown=[images[key] for key in keys if key in images])

@@ -8,18 +8,20 @@ from typing import Any
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, TagsRow, make_key
-from pairwright.tasks.models.detection import count_detectors, has_weights, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.grounding_dino import GroundingDino, pin_grounding_dino
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
+from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.store.stage import Stage, Uses
 
+Detector = GroundingDino | SceneDetector
 GROUP = 256  # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
 
 
 def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images) -> Iterator[BoxesRow | Dropped]:
     """Yield the boxes of each image's tags, or ``Dropped`` without any."""
     detector = make_detector(config)
-    on_gpu = has_weights(config) and count_gpus() > 0
+    on_gpu = isinstance(detector, GroundingDino) and count_gpus() > 0
     items = [(row, images[row.subject]) for row in rows]
 
     def detect(ready: Sequence[Ready[TagsRow, Any]]) -> Iterator[BoxesRow | Dropped]:
@@ -28,6 +30,18 @@ def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Im
             yield _row(one.row, boxes, images[one.row.subject])
 
     yield from in_groups(items, by_image(detector.prepare), detect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
+
+
+def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:
+    """Return a profile's detector; ``batch``: images at once, instead of the configuration's."""
+    if config.detector == "scene-graph":
+        return SceneDetector()
+    return GroundingDino(config=config if batch is None else config.model_copy(update={"batch_size": batch}))
+
+
+def count_detectors(config: DetectionConfig) -> int | None:
+    """Return how many processes load the model: one per GPU, else one per worker."""
+    return None if config.detector == "scene-graph" else count_gpus()
 
 
 def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
@@ -50,6 +64,10 @@ def _name_models(config: DetectionConfig) -> tuple[str, ...]:
     return (make_detector(config).version,)
 
 
+def _pin_models(config: DetectionConfig) -> DetectionConfig:
+    return config if config.detector == "scene-graph" else pin_grounding_dino(config, download=config.download)
+
+
 STAGE = Stage(
     name="boxes",
     group="rejected",
@@ -59,6 +77,6 @@ STAGE = Stage(
     config="detection",
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
-    pin=pin_detector,
+    pin=_pin_models,
     processes=count_detectors,
 )

@@ -32,10 +32,9 @@ from pairwright.schemas.rows import (
     Tag,
     make_key,
 )
-from pairwright.tasks.models.detection import count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
-from pairwright.tasks.models.scene_models import Detector
+from pairwright.tasks.rejected.detect_boxes import Detector, count_detectors, make_detector
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
 from pairwright.tasks.store.images import RefusedImageError
@@ -125,8 +124,6 @@ NOT_THE_SCENE = "not what the scene shows"
 STILL_THERE, GROWN = "still detected", "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
 GROUP = 256  # altered images per call of the detector on a GPU, which cuts them into batches; up to 3.2 MB each
-NOT_LOOKED: Found = (-1.0, -1.0)
-NOTHING: Grown = ("", 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +149,7 @@ def inspect_removals(
     def inspect(ready: Sequence[Ready[RemovalRow, Trace]]) -> Iterator[InspectionRow]:
         looks = _detect(detector, boxes, ready, config) if detector else {}
         for one in ready:
-            yield _row(one, *looks.get(one.row.key, (one.part.why, NOT_LOOKED, NOTHING)))
+            yield _row(one, *looks.get(one.row.key, (one.part.why, (-1.0, -1.0), ("", 0.0))))
 
     trace = partial(_measure, config, detector)
     yield from in_groups(items, trace, inspect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
@@ -184,7 +181,9 @@ def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRo
     why = CHANGED_OUTSIDE if changed else halo
     if detector is None or why:
         return Trace(rim=rim, changed_outside=changed, why=why)
-    shown = detector.prepare(Seen(around.put_into(seen.pixels))), Place(around.corner, around.distance <= row.dilate)
+    (x0, y0), (height, width), altered = around.corner, around.mask.shape, seen.pixels.copy()
+    altered[y0 : y0 + height, x0 : x0 + width] = around.after
+    shown = detector.prepare(Seen(altered)), Place(around.corner, around.distance <= row.dilate)
     return Trace(rim=rim, changed_outside=changed, why="", shown=shown)
 
 

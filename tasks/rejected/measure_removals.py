@@ -20,7 +20,7 @@ from pairwright.schemas.rows import RemovalRow
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.prepare_ahead import Seen
 from pairwright.tasks.store.images import RGB, put_patch
-from pairwright.tasks.store.masks import Corners, Runs, cut_mask, read_runs
+from pairwright.tasks.store.masks import cut_mask, read_runs
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -59,12 +59,6 @@ class Around:
     mask: Bits  # the element, before the mask was dilated
     distance: NDArray[np.float32]  # distance of each pixel from the mask, in pixels; 0 inside
 
-    def put_into(self, pixels: RGB) -> RGB:
-        """Return the whole image with the removal."""
-        made, (x0, y0) = pixels.copy(), self.corner
-        made[y0 : y0 + self.after.shape[0], x0 : x0 + self.after.shape[1]] = self.after
-        return made
-
 
 def cut_removal(row: RemovalRow, seen: Seen) -> Around:
     """Return the changed part of an image, with the surroundings that ``measure_rim`` needs.
@@ -77,31 +71,20 @@ def cut_removal(row: RemovalRow, seen: Seen) -> Around:
     runs = read_runs(Mask.model_validate_json(row.mask))
     if (runs.height, runs.width) != (height, width):
         raise ValueError(f"a mask of {runs.width} x {runs.height} pixels, an image of {width} x {height}")
-    x0, y0, x1, y1 = place = _place(row, runs)
-    before, mask = seen.pixels[y0:y1, x0:x1], cut_mask(runs, place)
-    left, top, right, bottom = row.window
+    left, top, right, bottom = x0, y0, x1, y1 = row.window
+    if not (0 <= left < right <= width and 0 <= top < bottom <= height):
+        raise ValueError(f"the window {row.window} is not in an image of {width} x {height} pixels")
+    if runs.area:  # the smallest window with the patch and the surroundings of the mask
+        (x0, y0, x1, y1), reach = runs.box, row.dilate + margin(row.feather)
+        x0, y0 = max(min(x0 - reach, left), 0), max(min(y0 - reach, top), 0)
+        x1, y1 = min(max(x1 + reach, right), width), min(max(y1 + reach, bottom), height)
+    before, mask = seen.pixels[y0:y1, x0:x1], cut_mask(runs, (x0, y0, x1, y1))
     return Around(
         corner=(x0, y0),
         before=before,
         after=put_patch(before, row.patch, (left - x0, top - y0, right - x0, bottom - y0)),
         mask=mask,
         distance=measure_distance(mask),
-    )
-
-
-def _place(row: RemovalRow, mask: Runs) -> Corners:
-    """Return the smallest window with the patch and the surroundings of the mask."""
-    left, top, right, bottom = row.window
-    if not (0 <= left < right <= mask.width and 0 <= top < bottom <= mask.height):
-        raise ValueError(f"the window {row.window} is not in an image of {mask.width} x {mask.height} pixels")
-    if not mask.area:
-        return row.window
-    (x0, y0, x1, y1), reach = mask.box, row.dilate + margin(row.feather)
-    return (
-        max(min(x0 - reach, left), 0),
-        max(min(y0 - reach, top), 0),
-        min(max(x1 + reach, right), mask.width),
-        min(max(y1 + reach, bottom), mask.height),
     )
 
 

@@ -6,7 +6,7 @@ is cut, and the score is the drop of the sum against the original image, so that
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from math import exp, log, sqrt
 from random import Random
@@ -40,7 +40,7 @@ MAX_CHARACTERS, MAX_PIECES = 20_000, 100  # scored part of a text
 DIGITS = 6  # rounding of scores: later digits depend on the batch size
 SPACE = "clip"
 MAX_ASPECT = 4 / 3  # of a crop
-Vector = NDArray[np.float64]
+Matrix = NDArray[np.float32]  # vectors of sentences, ``(n, dimension)``
 Window = tuple[int, int, int, int]
 Text = str | tuple[str, ...]  # A text, to be split into sentences, or its statements
 Elements = Mapping[str, tuple[ElementRow, ...]]
@@ -100,38 +100,13 @@ def share_broken(true: Sequence[Claim], graphs: Graphs, side: int, object_ids: S
     return float(np.float32(sum(not holds(claim, left) for claim in true) / max(len(true), 1)))
 
 
-@dataclass(frozen=True)
-class ClipScores:
-    """Vectors of the sentences of some texts, and of the images to compare with."""
-
-    texts: Mapping[Text, Sequence[int]]  # indices of its sentences, by text
-    sentences: NDArray[np.float32]  # ``(n, dimension)``
-    images: Vectors | None
-    removals: Vectors | None  # by the key of the removed element
-
-    def fit(self, text: Text, image: str, element: str) -> Fit | None:
-        """Return the fit of the text to the image without the element; ``None``: a vector is missing (yet)."""
-        original = self.images.units_of([image]) if self.images else None
-        candidate = self.removals.units_of([element]) if self.removals else None
-        if original is None or candidate is None:
-            return None
-        after = self._sum(text, candidate[0])
-        return Fit(round(self._sum(text, original[0]) - after, DIGITS), after)
-
-    def _sum(self, text: Text, image: Vector) -> float:
-        own = self.sentences[list(self.texts[text])].astype(np.float64)
-        return round(float((own @ image).sum()), DIGITS) if len(own) else 0.0
-
-
-def read_texts(
-    texts: Iterable[Text], scorer: OpenClipTexts, *, images: Mapping[str, Vectors], removals: Mapping[str, Vectors]
-) -> ClipScores:
-    """Embed the different sentences of the texts, in sorted order."""
-    pieces = {text: sentences_of(text, scorer) for text in texts}
+def embed_texts(texts: Iterable[Text], scorer: OpenClipTexts) -> dict[Text, Matrix]:
+    """Return the vectors of each text's scored sentences; the different sentences are embedded in sorted order."""
+    pieces = {text: _sentences(text, scorer) for text in texts}
     known = sorted(set(chain.from_iterable(pieces.values())))
     place = {sentence: number for number, sentence in enumerate(known)}
-    own = {text: [place[sentence] for sentence in parts] for text, parts in pieces.items()}
-    return ClipScores(own, scorer.embed(known), images.get(SPACE), removals.get(SPACE))
+    vectors = scorer.embed(known)
+    return {text: vectors[[place[sentence] for sentence in parts]] for text, parts in pieces.items() if parts}
 
 
 def texts_of(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
@@ -141,20 +116,32 @@ def texts_of(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
     return row.halves if row.no_change else (affirmed(row.first_half), affirmed(row.second_half))
 
 
-def sentences_of(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
+def _sentences(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
     """Return the scored sentences, cut to the tower's length."""
     sentences = split_by_rules(text[:MAX_CHARACTERS]) if isinstance(text, str) else text
     return tuple(islice(chain.from_iterable(map(scorer.pieces, sentences)), MAX_PIECES))
 
 
 def score_by_clip(
-    candidates: Iterable[Candidate], keys: Sequence[str], texts: Sequence[Text], scores: ClipScores
+    candidates: Iterable[Candidate],
+    keys: Sequence[str],
+    spoken: Sequence[Matrix | None],
+    *,
+    images: Mapping[str, Vectors],
+    removals: Mapping[str, Vectors],
 ) -> Iterator[tuple[Candidate, Fit]]:
-    """Yield each candidate with its fit to the text about its image."""
-    for one in candidates:
-        fit = scores.fit(texts[one.side], keys[one.side], one.element.key)
-        if fit:
-            yield one, fit
+    """Yield each candidate with its fit to the text about its image, ``spoken``; none where a vector is missing yet."""
+    if SPACE in images and SPACE in removals:
+        for one in candidates:
+            original = images[SPACE].units_of([keys[one.side]])
+            candidate = removals[SPACE].units_of([one.element.key])
+            if original is not None and candidate is not None:
+                said = spoken[one.side]
+                before, after = (
+                    0.0 if said is None else round(float((said.astype(np.float64) @ image[0]).sum()), DIGITS)
+                    for image in (original, candidate)
+                )
+                yield one, Fit(round(before - after, DIGITS), after)
 
 
 def pick_removal(
@@ -186,20 +173,21 @@ def pick_removal(
     )
     row = RejectionRow(key="", source_key=key, subject=key, maker="", removal_scores=scores)
     if chosen:
-        side = next(one.side for one in scores if one.chosen)
-        return _with_key(replace(row, maker="removal", side=side, element=chosen))
-    refused = [(drop, why) for why, drop, *_ in worse]
-    why = f"{NONE_PASSED}: {min(refused)[1]}" if refused else NO_DROP if found else NO_ELEMENT
-    if config.fallback == "drop":
-        return Dropped(source_key=key, reason=NO_IMAGE, detail=why)
-    row = replace(row, why=why)
-    if config.fallback == "crop" and shown:
-        rng = Random(make_key("crop", config.seed, row.subject))
-        side = rng.randrange(len(shown))
-        area = (config.min_crop_area, config.max_crop_area)
-        if window := draw_crop(rng, shown[side].width, shown[side].height, area=area):
-            row = replace(row, maker="crop", side=side, window=window)
-    return _with_key(row)
+        row = replace(row, maker="removal", side=next(one.side for one in scores if one.chosen), element=chosen)
+    else:
+        refused = [(drop, why) for why, drop, *_ in worse]
+        row = replace(row, why=f"{NONE_PASSED}: {min(refused)[1]}" if refused else NO_DROP if found else NO_ELEMENT)
+        if config.fallback == "drop":
+            return Dropped(source_key=key, reason=NO_IMAGE, detail=row.why)
+        if config.fallback == "crop" and shown:
+            rng = Random(make_key("crop", config.seed, key))
+            side = rng.randrange(len(shown))
+            area = (config.min_crop_area, config.max_crop_area)
+            if window := draw_crop(rng, shown[side].width, shown[side].height, area=area):
+                row = replace(row, maker="crop", side=side, window=window)
+    about = f"{row.maker} {row.side} {row.element} {row.window} {row.why}"
+    scored_as = [f"{one.removal} {one.side} {one.score} {one.clip} {one.why}" for one in scores]
+    return replace(row, key=make_key("rejection", key, about, *scored_as))
 
 
 def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]) -> Window | None:
@@ -215,9 +203,3 @@ def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]
     wide, high = (max(1, round(side * fit)) for side in sides)
     x0, y0 = rng.randint(0, width - wide), rng.randint(0, height - high)
     return None if (wide, high) == (width, height) else (x0, y0, x0 + wide, y0 + high)
-
-
-def _with_key(row: RejectionRow) -> RejectionRow:
-    scores = [f"{one.removal} {one.side} {one.score} {one.clip} {one.why}" for one in row.removal_scores]
-    said = f"{row.maker} {row.side} {row.element} {row.window} {row.why}"
-    return replace(row, key=make_key("rejection", row.subject, said, *scores))

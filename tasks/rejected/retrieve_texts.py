@@ -51,10 +51,6 @@ class TextIndex(NamedTuple):
     vectorizer: "TfidfVectorizer"
     vectors: "csr_matrix"
 
-    def place(self, key: str) -> int:
-        """Return the index of a description, or where it would be inserted."""
-        return bisect_left(self.rows, key, key=attrgetter("key"))
-
 
 Candidate = tuple[DifferenceRow, float]
 Drawn = Mapping[str, tuple[str, str]]  # split and component by pair
@@ -86,7 +82,8 @@ def retrieve_texts(
         here = (index.splits[found] == split) & (index.subjects[found] != row.subject)
         here &= index.given[found] == row.is_given
         close = index.components[found] == component if truth.graphs else np.zeros(len(found), bool)
-        turn = np.where(close, (found - index.place(row.key)) % len(index.rows), len(index.rows))
+        place = bisect_left(index.rows, row.key, key=attrgetter("key"))  # its own, or where it would be inserted
+        turn = np.where(close, (found - place) % len(index.rows), len(index.rows))
         best = _best(index, found[here], scores=scores[here], turn=turn[here], limit=config.max_candidates)
         yield _retrieve(own, best, truth, config.max_candidates)
 

@@ -15,7 +15,7 @@ from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, Ma
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups
 from pairwright.tasks.models.sam import Sam, pin_sam
-from pairwright.tasks.models.scene_models import SceneSegmenter, Segmenter, TagMask
+from pairwright.tasks.models.scene_models import SceneSegmenter, TagMask
 from pairwright.tasks.store.masks import encode_mask
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -45,7 +45,7 @@ def segment_boxes(
     yield from in_groups(items, by_image(segmenter.prepare), segment, on_gpu=on_gpu, size=BATCH, ahead=AHEAD)
 
 
-def make_segmenter(config: SegmentationConfig) -> Segmenter:
+def make_segmenter(config: SegmentationConfig) -> Sam | SceneSegmenter:
     """Return the segmenter that a profile names."""
     return Sam(config=config) if _has_weights(config) else SceneSegmenter()
 
@@ -93,10 +93,6 @@ def _name_models(config: SegmentationConfig) -> tuple[str, ...]:
     return (f"{config.segmenter} {make_segmenter(config).version}",)
 
 
-def _pin_models(config: SegmentationConfig) -> SegmentationConfig:
-    return pin_sam(config) if _has_weights(config) else config
-
-
 def _has_weights(config: SegmentationConfig) -> bool:
     return config.segmenter == "sam"
 
@@ -110,6 +106,6 @@ STAGE = Stage(
     config="segmentation",
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
-    pin=_pin_models,
+    pin=pin_sam,
     processes=partial(count_processes, _has_weights),
 )

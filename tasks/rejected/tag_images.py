@@ -33,7 +33,7 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
 from pairwright.tasks.models.ram import RamTagger, pin_ram
-from pairwright.tasks.models.scene_models import SceneTagger, Tagger
+from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.store.stage import Stage, Uses
 
 NO_THING, EXCLUDED, TOO_LONG = "names no thing", "excluded by the profile", "too long for a name"
@@ -159,9 +159,9 @@ def tag_images(
     yield from in_groups([(row, row) for row in rows], prepare, tag, on_gpu=on_gpu, size=GROUP)
 
 
-def make_taggers(config: TaggingConfig) -> list[Tagger]:
+def make_taggers(config: TaggingConfig) -> list[SceneTagger | RamTagger]:
     """Return the taggers that read images, in the profile's order."""
-    made: dict[str, Tagger] = {GRAPH: SceneTagger(), "ram": RamTagger(config=config.ram, batch=config.batch_size)}
+    made = {GRAPH: SceneTagger(), "ram": RamTagger(config=config.ram, batch=config.batch_size)}
     return [made[name] for name in config.taggers if name != NOUNS]
 
 
