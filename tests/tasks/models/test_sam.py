@@ -9,7 +9,7 @@ from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.models.sam import Sam, load_sam, pin_sam
+from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.weights import identify_files
 from tests.fixtures.sam_checkpoints import make_sam, write_sam
 from tests.tasks.models.samples import photographs
@@ -144,5 +144,5 @@ def test_a_local_file_is_known_by_its_bytes_and_found_from_anywhere(path, tmp_pa
 def test_what_does_not_fit_is_named(tmp_path, path, name, tensor, words):
     weights = {key: value for key, value in torch.load(path, weights_only=True).items() if key != name}
     torch.save(weights if tensor is None else {**weights, name: tensor}, tmp_path / "other.pth")
-    with pytest.raises(ModelError, match=f"(?s)here: .*{words}"):
-        load_sam(tmp_path / "other.pth", field="here")
+    with pytest.raises(ModelError, match=rf"(?s)segmentation\.checkpoint: .*{words}"):
+        sam(tmp_path / "other.pth")

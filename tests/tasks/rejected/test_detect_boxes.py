@@ -7,9 +7,10 @@ import pytest
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import BoxesRow, Dropped, Tag, TagsRow, make_key
-from pairwright.tasks.models.detection import make_detector
+from pairwright.tasks.models.devices import count_gpus
+from pairwright.tasks.models.grounding_dino import GroundingDino
 from pairwright.tasks.models.prepare_ahead import Seen
-from pairwright.tasks.rejected.detect_boxes import detect_boxes
+from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes, make_detector
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.pictures import photograph
@@ -71,8 +72,16 @@ def test_images_without_boxes_are_dropped(config):
 
 def test_scenes_know_their_boxes():
     image = photograph(PIXELS["odd"], graph=graph(thing("a", box=(1, 2, 3, 4)), thing("b", box=(5, 6, 7, 8))))
-    rows = [tags_row(image, tag("ball", "b"), tag("two balls", "a", "b")), tags_row(IMAGES["china"], tag("ball", "a"))]
+    tags = (tag("ball", "b"), tag("two balls", "a", "b"), tag("ghost", "c"), tag("nothing"))
+    rows = [tags_row(image, *tags), tags_row(IMAGES["china"], tag("ball", "a"))]
     found, dropped = detect_boxes(rows, DetectionConfig(), images={**BY_KEY, image.key: image})
     corners = [(box.tag, box.score, box.x0, box.y0, box.x1, box.y1) for box in found.boxes]
     assert corners == [(0, 1, 5, 6, 7, 8), (1, 1, 1, 2, 3, 4), (1, 1, 5, 6, 7, 8)]
     assert dropped.reason == "no boxes"
+
+
+def test_photographs_have_a_detector_with_weights():
+    scenes, photographs = DetectionConfig(), DetectionConfig(detector="grounding-dino", model="./nowhere", batch_size=3)
+    assert STAGE.pin(scenes) is scenes
+    assert (STAGE.processes(scenes), STAGE.processes(photographs)) == (None, count_gpus())
+    assert make_detector(photographs, batch=0) == GroundingDino(config=photographs.model_copy(update={"batch_size": 0}))

@@ -1,9 +1,7 @@
-"""Sums of cosines by hand, on vectors that are made up; and what of a text is read."""
+"""Scores of removals by the claims that they break, ties, and crops."""
 
-from collections.abc import Sequence
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,46 +11,10 @@ from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.rows import DifferenceRow, RejectionRow
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.rejected.choose_removals import choose_removals
-from pairwright.tasks.rejected.pick_removal import (
-    Candidate,
-    ClipScores,
-    draw_crop,
-    score_by_graphs,
-)
-from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.rejected.pick_removal import Candidate, draw_crop, score_by_graphs
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.removals import element_of, inspection_of
 from tests.fixtures.rows import row_of
-
-
-def space(**vectors: Sequence[float]) -> dict[str, Vectors]:
-    """Return vectors under keys that are filled up to 32 digits."""
-    keys = sorted(vectors)
-    matrix = np.array([vectors[key] for key in keys], dtype=np.float16)
-    return {"clip": Vectors(np.array([key.ljust(32, "0").encode() for key in keys]), matrix, np.ones(len(keys)))}
-
-
-def key(name: str) -> str:
-    return name.ljust(32, "0")
-
-
-@settings(max_examples=100)
-@given(st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 12))
-def test_for_one_image_the_largest_drop_is_the_lowest_sum(seed: int, sentences: int, candidates: int) -> None:
-    """Eq. 9's order, down to ties."""
-    rng = np.random.default_rng(seed)
-    original = space(a=rng.normal(size=4))["clip"]
-    names = [chr(ord("b") + n) for n in range(candidates)]
-    removals = space(**{name: rng.normal(size=4) for name in names})["clip"]
-    texts = rng.normal(size=(sentences, 4)).astype(np.float32)
-    scores = ClipScores({"text": range(sentences)}, texts, original, removals)
-    fits = [scores.fit("text", key("a"), key(name)) for name in names]
-    ranked = sorted(range(candidates), key=lambda n: fits[n].clip)
-    assert ranked == sorted(range(candidates), key=lambda n: -fits[n].drop)
-    lowest = fits[ranked[0]]
-    unit = removals.matrix[ranked[0]].astype(np.float64)
-    assert lowest.clip == pytest.approx((texts @ (unit / np.linalg.norm(unit))).sum(), abs=1e-5)
-
 
 BALLS = (thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "cube", "blue"))
 FIRST, SECOND = graph(*BALLS), graph(BALLS[2], changes=(SceneChange(type="counting", object_ids=("a", "b")),))

@@ -52,14 +52,15 @@ def tags_of(found: TagsRow | Dropped) -> list[tuple[str, float, str]]:
 
 def test_scenes_keep_every_tag_of_their_graphs() -> None:
     """Two alike objects have two tags of one name; neither the list of words nor the most of a profile counts."""
-    scene = graph(thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "sign", "blue"))
+    balls = (thing("a", "ball", "red"), thing("b", "ball", "red"), thing("d", "ball", "blue"))
+    scene = graph(*balls, thing("c", "sign", "blue"))
     row = image(0, scene=scene)
     (found,) = tag_images([row], TaggingConfig(max_tags=1, excluded=("blue metal sign",)))
     assert isinstance(found, TagsRow)
     (wanted,) = SceneTagger().tag([scene])
     assert found.tags == wanted
     assert [tag.name for tag in found.tags] == [
-        "red metal ball", "red metal ball", "blue metal sign", "two red balls", "two balls",
+        "red metal ball", "red metal ball", "blue metal ball", "blue metal sign", "two red balls", "three balls",
     ]  # fmt: skip
     assert found.refused_tags == ()
     words = [f"scene-graph {tag.name} 1.0 {' '.join(tag.objects)}" for tag in wanted]
