@@ -124,7 +124,12 @@ def _find_edits(claims: Sequence[Claim], graphs: Graphs, rng: Random) -> Iterato
             if kind == "column" and not all(_is_clear(one, graphs) for one in named):
                 continue
             taken = {_values(one)[kind] for one in about if kind in _values(one)}
-            others = [other for other in _alternatives(kind, claim) if _is_free(kind, other, taken)]
+            near = NEAR_COLOURS if kind == "colour" else ()  # as clearly different as a change would be
+            others = [
+                other
+                for other in _alternatives(kind, claim)
+                if other not in taken and not any(frozenset((other, one)) in near for one in taken)
+            ]
             for other in rng.sample(others, min(len(others), MOST_ALTERNATIVES)):
                 becomes = {one: _set_value(one, kind, other) for one in named}
                 if _is_possible(tuple(becomes.values()), [one for one in claims if one not in becomes]):
@@ -170,12 +175,6 @@ def _alternatives(kind: str, claim: Claim) -> Sequence[str | int]:
     if kind == "pose":
         return SHAPES[claim.selector.shape].poses if claim.selector.shape in SHAPES else ()
     return SCENE_WORDS[kind]
-
-
-def _is_free(kind: str, other: str | int, taken: set[str | int]) -> bool:
-    """Return whether a value differs from all taken ones; of colours, as clearly as a change would."""
-    near = kind == "colour" and any(frozenset((other, one)) in NEAR_COLOURS for one in taken)
-    return other not in taken and not near
 
 
 def _set_value(claim: Claim, kind: str, value: str | int) -> Claim:

@@ -80,17 +80,21 @@ async def edit_with_model(
         served.append(answer.served)
         edit = check_edit(answer, row, side=side, truth=truth)
         if isinstance(edit, RefusedText):
-            edit = edit.by_tokens(answer.finish_reason, f"counterfactuals.max_tokens={config.max_tokens}")
+            refused = edit.by_tokens(answer.finish_reason, f"counterfactuals.max_tokens={config.max_tokens}")
         else:
             choice = await chat.ask(_choice_question(row, edit, config, attempt=attempt))
             served.append(choice.served)
-            edit = _confirm(edit, choice)
-        if isinstance(edit, CheckedEdit):
-            note, tries = f"{kind}: {edit.changed}", tuple(served)
-            return rejected_row(
-                row, edit.text, maker="counterfactual", note=note, true=edit.true, skipped_true=true, served=tries
-            )
-        refused, true = edit, true + (edit.reason in (STILL_TRUE, BOTH))
+            said = choice.text.strip(" \n\t\"'“”.*").lower()
+            if choice.finish_reason == "length" or said not in CHOICES:
+                refused = RefusedText("no clear answer", choice.text[:80])
+            elif said == "contradict":
+                note, tries = f"{kind}: {edit.changed}", tuple(served)
+                return rejected_row(
+                    row, edit.text, maker="counterfactual", note=note, true=edit.true, skipped_true=true, served=tries
+                )
+            else:
+                refused = RefusedText(BOTH, edit.changed)
+        true += refused.reason in (STILL_TRUE, BOTH)
     return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
@@ -130,13 +134,6 @@ def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: Counterfactu
         temperature=0.0,
         grammar=Grammar(regex=f"({'|'.join(CHOICES)})"),
     )
-
-
-def _confirm(edit: CheckedEdit, choice: Answer) -> CheckedEdit | RefusedText:
-    said = choice.text.strip(" \n\t\"'“”.*").lower()
-    if choice.finish_reason == "length" or said not in CHOICES:
-        return RefusedText("no clear answer", choice.text[:80])
-    return edit if said == "contradict" else RefusedText(BOTH, edit.changed)
 
 
 def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:

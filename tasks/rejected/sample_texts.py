@@ -15,16 +15,7 @@ from pairwright.prompts import difference_verbs, differences, load_wordings
 from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    DifferenceRow,
-    Dropped,
-    ImageRow,
-    Images,
-    PairRow,
-    Pairs,
-    RejectedTextRow,
-    make_key,
-)
+from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, Images, PairRow, Pairs, RejectedTextRow, make_key
 from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
