@@ -13,7 +13,7 @@ from pairwright.schemas.removing import TargetsConfig
 from pairwright.schemas.rows import NO_ROWS, DifferenceRow, Dropped, ImageRow, Images, PairRow, TargetRow, make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.models.scene_models import tags_of
-from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, share_broken, true_claims
+from pairwright.tasks.rejected.choose_removals import NO_DROP, NO_ELEMENT, share_broken, true_claims
 from pairwright.tasks.store.masks import read_runs
 from pairwright.tasks.store.stage import Stage, Uses
 

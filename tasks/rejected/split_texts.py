@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from pairwright.schemas.rows import DifferenceRow, Dropped, PreferenceRow, StatementsRow, make_key
 from pairwright.schemas.writing import StatementsConfig
-from pairwright.tasks.rejected.pick_removal import MAX_CHARACTERS, texts_of
+from pairwright.tasks.rejected.choose_removals import MAX_CHARACTERS, texts_of
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.split_text import SPLIT, ask_split

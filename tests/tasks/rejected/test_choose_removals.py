@@ -15,9 +15,8 @@ from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Statem
 from pairwright.tasks.models.embedders import make_clip, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.rejected import choose_removals as stage
-from pairwright.tasks.rejected.choose_removals import STAGE, choose_removals
+from pairwright.tasks.rejected.choose_removals import NO_DROP, NO_ELEMENT, NONE_PASSED, STAGE, choose_removals
 from pairwright.tasks.rejected.fit_removals import fit_removals
-from pairwright.tasks.rejected.pick_removal import NO_DROP, NO_ELEMENT, NONE_PASSED
 from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder

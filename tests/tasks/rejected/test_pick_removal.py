@@ -10,8 +10,7 @@ from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.rows import DifferenceRow, RejectionRow
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.rejected.choose_removals import choose_removals
-from pairwright.tasks.rejected.pick_removal import Candidate, draw_crop, score_by_graphs
+from pairwright.tasks.rejected.choose_removals import Candidate, choose_removals, draw_crop, score_by_graphs
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.removals import element_of, inspection_of
 from tests.fixtures.rows import row_of
