@@ -69,7 +69,6 @@ class GroundingDino:
     """Detector by Grounding DINO; its weights are loaded at the first use, once per process."""
 
     config: DetectionConfig
-    looks: bool = True
 
     @property
     def version(self) -> str:

@@ -49,7 +49,12 @@ class Preprocess:
             size = (self.size[0], other) if height <= width else (other, self.size[0])
         top, left = self._start(size[0] - self.crop[0]), self._start(size[1] - self.crop[1])
         if size[0] * size[1] > WASTE * self.crop[0] * self.crop[1]:
-            return self._resize_window(pixels, size, start=(top, left))
+            # Pillow resizes the crop alone, to the same pixels as from the whole image.
+            down, across = height / size[0], width / size[1]
+            right, bottom = (left + self.crop[1]) * across, (top + self.crop[0]) * down
+            box = (left * across, top * down, min(right, width), min(bottom, height))
+            method = Image.Resampling[self.interpolation.upper()]
+            return np.asarray(Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box))
         whole = pixels if size == (height, width) else _resize(pixels, size, self.interpolation)
         return np.ascontiguousarray(whole[top : top + self.crop[0], left : left + self.crop[1]])
 
@@ -62,15 +67,6 @@ class Preprocess:
 
     def _start(self, margin: int) -> int:
         return round(margin / 2) if self.offset == "round" else margin // 2
-
-    def _resize_window(self, pixels: Pixels, size: Size, *, start: Size) -> Pixels:
-        """Resize the crop alone with Pillow, to the same pixels as from the whole image."""
-        height, width = pixels.shape[:2]
-        down, across = height / size[0], width / size[1]
-        right, bottom = (start[1] + self.crop[1]) * across, (start[0] + self.crop[0]) * down
-        box = (start[1] * across, start[0] * down, min(right, width), min(bottom, height))
-        method = Image.Resampling[self.interpolation.upper()]
-        return np.asarray(Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box))
 
 
 def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:

@@ -76,7 +76,6 @@ class SceneDetector:
     """Detector that returns the boxes of a tag's rendered objects."""
 
     version: str = VERSION
-    looks: bool = False
 
     def prepare(self, seen: Seen) -> dict[str, dict[str, float]]:
         """Return the corners of each object."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pairwright.schemas.claims import CLAIMS, Claim, Graphs, dump_claims, may_hold
+from pairwright.schemas.claims import Claim, Graphs, dump_claims, may_hold
 from pairwright.schemas.rows import (
     UNCHECKED,
     DifferenceRow,
@@ -65,12 +65,6 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bo
         if says_nothing_else(halves, row.halves) or (row.no_change and says_no_change(" ".join(halves))):
             return True
     return truth.of_words(halves)
-
-
-def is_description_true(row: DifferenceRow, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
-    """Return whether a description is true of a pair with ``own`` descriptions, by its claims or else its words."""
-    known = truth.of(CLAIMS.validate_json(row.claims))
-    return is_as_true(row.halves, own, truth) if known is None else known
 
 
 def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> Truth:

@@ -32,11 +32,9 @@ def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Im
     yield from in_groups(items, by_image(detector.prepare), detect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
 
 
-def make_detector(config: DetectionConfig, *, batch: int | None = None) -> Detector:
-    """Return a profile's detector; ``batch``: images at once, instead of the configuration's."""
-    if config.detector == "scene-graph":
-        return SceneDetector()
-    return GroundingDino(config=config if batch is None else config.model_copy(update={"batch_size": batch}))
+def make_detector(config: DetectionConfig) -> Detector:
+    """Return a profile's detector."""
+    return SceneDetector() if config.detector == "scene-graph" else GroundingDino(config=config)
 
 
 def count_detectors(config: DetectionConfig) -> int | None:

@@ -34,6 +34,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
+from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.rejected.detect_boxes import Detector, count_detectors, make_detector
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
@@ -160,8 +161,9 @@ def _make_detector(config: InspectionConfig) -> Detector | None:
     if config.detection is None or not config.detector_enabled:
         return None
     least = min(config.detection.box_threshold, config.min_remaining_score, config.min_grown_score)
-    detector = make_detector(config.detection.model_copy(update={"box_threshold": least}), batch=config.batch_size)
-    return detector if detector.looks else None
+    update = {"box_threshold": least, "batch_size": config.batch_size}
+    detector = make_detector(config.detection.model_copy(update=update))
+    return None if isinstance(detector, SceneDetector) else detector  # the scene's boxes do not depend on the pixels
 
 
 def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: Seen) -> Trace | Dropped:

@@ -26,7 +26,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, SplitRow
 from pairwright.schemas.scene import SceneObject
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, Truth, is_description_true, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, Truth, is_as_true, rejected_row, truth_of
 from pairwright.tasks.store.stage import Stage, Uses
 
 if TYPE_CHECKING:
@@ -128,8 +128,11 @@ def _retrieve(
         shown = {look for shape, *rest in looks for look in product((shape,), *((word, None) for word in rest))}
         candidates = sorted(candidates, key=lambda one: shown.isdisjoint(_named(one[0])))
     for skipped, (row, score) in enumerate(candidates):
+        claims = CLAIMS.validate_json(row.claims)
         # Of two texts without a change, one may be true of the other's pair.
-        true = (own[0].no_change and row.no_change) or is_description_true(row, own, truth)
+        true = True if own[0].no_change and row.no_change else truth.of(claims)
+        if true is None:
+            true = is_as_true(row.halves, own, truth)
         if not true:
             return rejected_row(
                 own[0],
@@ -139,7 +142,7 @@ def _retrieve(
                 true=true,
                 score=score,
                 skipped_true=skipped,
-                claims=CLAIMS.validate_json(row.claims),
+                claims=claims,
             )
     bound = f" (rejected_texts.max_candidates={limit})" * (len(candidates) >= limit)
     reason = f"all similar descriptions are true{bound}" if candidates else "no other description"

@@ -33,7 +33,7 @@ LOOKING = DetectionConfig(detector="grounding-dino", model="of colours")
 class ColourDetector:
     """Find balls by their colour, in the pixels: the score of a box is how pure its colour is."""
 
-    version, looks = "colours 1", True
+    version = "colours 1"
 
     def __init__(self, least):
         self.least = least
@@ -61,10 +61,10 @@ def asked(monkeypatch):
     """Let a detector that sees colours take Grounding DINO's place, and note at what threshold and batch."""
     notes = []
 
-    def make(config, *, batch=None):
+    def make(config):
         if config.detector == "scene-graph":
-            return make_detector(config, batch=batch)
-        notes.append((config.box_threshold, batch))
+            return make_detector(config)
+        notes.append((config.box_threshold, config.batch_size))
         return ColourDetector(config.box_threshold)
 
     make_detector = stage.make_detector
