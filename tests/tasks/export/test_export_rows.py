@@ -171,7 +171,8 @@ def test_card_says_how_rows_were_made(tmp_path, made):
     cases = (
         ([removal, crop, none], ["1 of the rejected images is a random crop", "rendered again without one thing",
             "*counterfactual* (the chosen text"], []),
-        ([removal, removal], ["rendered again without one thing"], ["is a random crop", "random crops", "*counterfactual*"]),
+        ([removal, removal], ["rendered again without one thing"], ["is a random crop", "random crops",
+            "*counterfactual*"]),
         ([crop, crop], ["2 of the rejected images are random crops"], ["rendered again"]),
         ([none], ["0 of 1 rows have rejected images"], ["rendered again", "random crops"]),
     )  # fmt: skip
