@@ -27,6 +27,8 @@ PLANNED_VISIBLE = 0.6
 DRAWS = 60
 """Positions tried before a thing is given up."""
 TURNS = 5
+LEAST, MOST = 4, 12
+"""Things of a world."""
 
 
 _silhouette = lru_cache(maxsize=512)(Camera.silhouette)
@@ -130,10 +132,6 @@ def put_on_carrier(rng: np.random.Generator, thing: Thing, scene: Scene, *, came
     return None
 
 
-LEAST, MOST = 4, 12
-"""Things of a world."""
-
-
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
     """Return one of some options."""
     return options[int(rng.integers(len(options)))]
@@ -186,12 +184,9 @@ def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int)
     sign, stack = rng.random() < 0.55, rng.random() < 0.65
     group = int(rng.integers(2, 5)) if rng.random() < 0.6 else 0
     others = [shape for shape in vocabulary.SHAPES if shape != "sign"]
-    if sign:
-        scene = _add_single(rng, scene, ["sign"], camera)
-    if stack:
-        scene = _add_stack(rng, scene, camera)
-    if group:
-        scene = _add_group(rng, scene, group, camera)
+    scene = _add_single(rng, scene, ["sign"], camera) if sign else scene
+    scene = _add_stack(rng, scene, camera) if stack else scene
+    scene = _add_group(rng, scene, group, camera) if group else scene
     for _ in range(max(1, wanted - sign - 2 * stack - group)):
         scene = _add_single(rng, scene, others, camera)
     good = LEAST <= len(scene.things) <= MOST and facings_clear(scene, camera) and all_visible(scene, camera)

@@ -1,4 +1,4 @@
-"""Render scenes: meshes, materials, lights and camera of a photograph, its light, and its object index.
+"""Render scenes: meshes, materials, lights and camera of a photograph, its light, its object index, its exposure.
 
 Reads and writes nothing. Needs Open Image Denoise and Mitsuba, which gets its variant here and a single thread, since
 the worker processes share the cores: import this module only to render.
@@ -17,7 +17,9 @@ import mitsuba as mi
 import numpy as np
 import pyoidn
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.scenes.places import hide, linear, sign_board, stain, surfaces_of
 from pairwright.tasks.scenes.shapes import Part, Soup, corner_normals, planar_uv
 from pairwright.tasks.scenes.state import TARGET, Camera, Mask, Scene, Thing
@@ -317,3 +319,44 @@ def linear_of(picture: NDArray[np.uint8]) -> Plane:
     value = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
     soft = KNEE - (1 - KNEE) * np.log((1 - value) / (1 - KNEE))
     return np.where(value > KNEE, soft, value).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Settings of a photograph, which with the versions of renderer and denoiser decide its pixels."""
+
+    scene: Scene
+    width: int
+    height: int
+    samples: int
+    seed: int
+
+    @property
+    def camera(self) -> Camera:
+        """Return the camera."""
+        return Camera(self.scene.view, self.width, self.height)
+
+    def without(self, *things: str) -> Exposure:
+        """Return the exposure of the scene without some things."""
+        return replace(self, scene=self.scene.without(*things))
+
+    def light(self) -> Plane:
+        """Return the noisy light of every pixel; the noise is equal wherever a change of the scene alters nothing."""
+        return expose(build_scene(self.scene), self.camera, samples=self.samples, seed=self.seed)
+
+    def take(self, albedo: Plane | None = None) -> NDArray[np.uint8]:
+        """Return the picture ``(height, width, 3)``; ``albedo``: the scene's colours, if known."""
+        seen = survey_colours(self.scene, self.camera) if albedo is None else albedo
+        return develop(self.light(), seen)
+
+
+EXPOSURES = TypeAdapter(Exposure)
+
+
+def exposure_of(graph: SceneGraph | None) -> Exposure | None:
+    """Return the exposure of a rendered photograph; ``None`` for others.
+
+    Raises:
+        ValueError: the graph holds something else.
+    """
+    return EXPOSURES.validate_json(graph.exposure) if graph and graph.exposure else None

@@ -65,11 +65,10 @@ class Thing:
         turn = np.eye(3)
         turn[:2, :2] = self._turn()
         at = np.array([self.x, self.y, self.z])
-        parts: list[Part] = []
-        for part in form_of(self.shape, self.pose):
-            normals = None if part.normals is None else part.normals @ turn.T
-            parts.append(Part(part.role, part.soup * self.scale @ turn.T + at, normals))
-        return parts
+        return [
+            Part(one.role, one.soup * self.scale @ turn.T + at, None if one.normals is None else one.normals @ turn.T)
+            for one in form_of(self.shape, self.pose)
+        ]
 
     def can_carry(self) -> bool:
         """Return whether another thing may rest on it."""

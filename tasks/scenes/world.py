@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import ScenesConfig
 from pairwright.schemas.scene import DISTRACTORS, ChangeType, SceneGraph, SceneObject
 from pairwright.tasks.scenes.changes import Draft, vary
-from pairwright.tasks.scenes.photograph import EXPOSURES, Exposure
 from pairwright.tasks.scenes.plan import MIN_VISIBLE, draw_world, plan_camera
-from pairwright.tasks.scenes.render import Survey, survey
+from pairwright.tasks.scenes.render import EXPOSURES, Exposure, Survey, survey
 from pairwright.tasks.scenes.state import Camera, Mask, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import PLACES, SHAPES
 from pairwright.tasks.store.masks import encode_mask

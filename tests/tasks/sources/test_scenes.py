@@ -19,7 +19,7 @@ from pairwright.schemas.claims import content_changes, is_no_change
 from pairwright.schemas.config import Profile, ScenesConfig
 from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
-from pairwright.tasks.scenes.photograph import exposure_of
+from pairwright.tasks.scenes.render import exposure_of
 from pairwright.tasks.sources import scenes
 from pairwright.tasks.sources.scenes import list_items, read_items
 from pairwright.tasks.store.masks import decode_mask
