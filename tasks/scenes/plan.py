@@ -81,9 +81,8 @@ def visible_shares(scene: Scene, camera: Camera) -> dict[str, float]:
 
 def all_visible(scene: Scene, camera: Camera) -> bool:
     """Return whether every thing is wholly in the photograph and mostly visible."""
-    if not all(camera.frames(thing) for thing in scene.things):
-        return False
-    return min(visible_shares(scene, camera).values()) >= PLANNED_VISIBLE
+    framed = all(camera.frames(thing) for thing in scene.things)
+    return framed and min(visible_shares(scene, camera).values()) >= PLANNED_VISIBLE
 
 
 def facings_clear(scene: Scene, camera: Camera) -> bool:
@@ -94,9 +93,8 @@ def facings_clear(scene: Scene, camera: Camera) -> bool:
 
 def fits(scene: Scene, thing: Thing, camera: Camera) -> bool:
     """Return whether a scene is valid with this new or altered thing of it."""
-    if thing.support is not None and not rests_on(thing, scene.thing(thing.support)):
-        return False
-    return stands_free(thing, scene) and all_visible(scene, camera)
+    rests = thing.support is None or rests_on(thing, scene.thing(thing.support))
+    return rests and stands_free(thing, scene) and all_visible(scene, camera)
 
 
 def turn_to(rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: Facing | None = None) -> Thing:

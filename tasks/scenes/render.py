@@ -54,17 +54,15 @@ def _paint(of: Any, *which: Any) -> tuple[Any, ...]:
     return tuple(paints)
 
 
-def _colours_of(colour: str, material: str) -> list[NDArray[Any]]:
+def _colours_of(colour: str, material: str, text: str = "") -> list[NDArray[Any]]:
     srgb = COLOURS[colour]
+    if material == "board":
+        return [sign_board(text, srgb)[::-1]]
     if material == "leather":
         return [hide(srgb), hide(srgb) / hide(srgb).mean(axis=(0, 1))]
     if material == "metal":  # anodised: lighter than paint, because half of what it reflects is dark room
         return [np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95)]
     return [stain(srgb) if material == "wooden" else linear(srgb)]
-
-
-def _board_of(text: str, colour: str) -> list[NDArray[Any]]:
-    return [sign_board(text, COLOURS[colour])[::-1]]
 
 
 def _place_of(place: str, style: int) -> list[NDArray[Any]]:
@@ -111,7 +109,7 @@ def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
 
 def _surface(thing: Thing, part: Part) -> tuple[Any, Plugin]:
     if part.role == "board":
-        (paint,) = _paint(_board_of, thing.text or "", thing.colour)
+        (paint,) = _paint(_colours_of, thing.colour, "board", thing.text or "")
         return paint, {"type": "diffuse", "reflectance": paint}
     if part.role == "steel":
         steel = _rgb(FIXED["steel"])
@@ -209,8 +207,6 @@ BOUNCES = 3
 """Direct light and light over one other surface; a fourth bounce costs a fifth more time and shows little."""
 GLARE = np.float32(2)
 """Limit of a pixel's light (white is 1): a spark of few paths would stay as a spot."""
-COLOUR_SAMPLES = 4
-"""Enough for smooth edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +267,7 @@ def survey_colours(scene: Scene, camera: Camera) -> Plane:
         name: _mesh(name, _towards(shell, camera), "emitter", {"type": "area", "radiance": shell.paint})
         for name, shell in _shells(scene)
     }
-    return _shine(meshes, camera, samples=COLOUR_SAMPLES)
+    return _shine(meshes, camera, samples=4)  # enough for smooth edges
 
 
 def _shine(meshes: dict[str, mi.Mesh], camera: Camera, *, samples: int) -> Plane:
@@ -346,17 +342,12 @@ class Exposure:
 
     def take(self, albedo: Plane | None = None) -> NDArray[np.uint8]:
         """Return the picture ``(height, width, 3)``; ``albedo``: the scene's colours, if known."""
-        seen = survey_colours(self.scene, self.camera) if albedo is None else albedo
-        return develop(self.light(), seen)
+        return develop(self.light(), survey_colours(self.scene, self.camera) if albedo is None else albedo)
 
 
 EXPOSURES = TypeAdapter(Exposure)
 
 
 def exposure_of(graph: SceneGraph | None) -> Exposure | None:
-    """Return the exposure of a rendered photograph; ``None`` for others.
-
-    Raises:
-        ValueError: the graph holds something else.
-    """
+    """Return the exposure of a rendered photograph; ``None`` for others."""
     return EXPOSURES.validate_json(graph.exposure) if graph and graph.exposure else None

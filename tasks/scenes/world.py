@@ -75,11 +75,10 @@ class _Setup:
     """Seed, world and attempt: the seeds of all its randomness."""
 
 
-Photograph = tuple[NDArray[np.uint8], SceneGraph]
 Key = tuple[ChangeType, str | None]
 
 
-def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
+def photograph_world(config: ScenesConfig, index: int) -> Iterator[tuple[NDArray[np.uint8], SceneGraph] | None]:
     """Yield the photographs of a world, the base first; ``None`` for one that no attempt could draw."""
     base = _draw_base(config, index)
     made: set[Key] = set()
