@@ -133,15 +133,6 @@ def test_unknown_splits_are_named_with_those_there_are(sample: Sample, tmp_path:
         list_all(source_of(sample.kind, tmp_path, splits=["dev"]))
 
 
-@every_kind
-def test_annotations_that_are_none_are_a_source_error(sample: Sample, tmp_path: Path) -> None:
-    sample.write(tmp_path)
-    for data in (b"", b"\x89PNG\r\n", b"[" * 100_000, b"12"):
-        (tmp_path / sample.annotations).write_bytes(data)
-        with pytest.raises(SourceError, match=Path(sample.annotations).name):
-            list_all(source_of(sample.kind, tmp_path))
-
-
 @pytest.mark.parametrize("sample", [SAMPLES[0], SAMPLES[4]], ids=lambda sample: sample.kind)
 def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_path: Path) -> None:
     sample.write(tmp_path / "in")
