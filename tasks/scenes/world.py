@@ -20,6 +20,8 @@ from pairwright.tasks.scenes.vocabulary import PLACES, SHAPES
 from pairwright.tasks.store.masks import encode_mask
 
 ATTEMPTS = 60
+LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text", "support")
+"""Fields of a thing that its scene graph repeats."""
 MIN_CHANGED = 0.0025
 """Least share of pixels that a change of content alters (123 pixels of 256 x 192)."""
 
@@ -32,21 +34,14 @@ def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: 
         rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         position = camera.position_of(thing, mask)
         one = SceneObject(
-            id=thing.id,
-            shape=thing.shape,
-            colour=thing.colour,
-            material=thing.material,
-            size=thing.size,
+            **{name: getattr(thing, name) for name in LOOKS},
             facing=camera.facing(thing)[0] if SHAPES[thing.shape].front else None,
-            pose=thing.pose,
-            text=thing.text,
             column=position.column,
             depth=position.depth,
             clear=position.clear,
             box=(int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1),
             visible=_visible_share(thing, camera, mask),
             mask=encode_mask(mask),
-            support=thing.support,
             rests_on=scene.thing(thing.support).shape if thing.support else None,
         )
         objects.append(one)
