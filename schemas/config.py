@@ -526,7 +526,8 @@ class ResolvedProfile(Profile):
 def resolve(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
     """Return a profile with further findings."""
     known: Found = profile.found if isinstance(profile, ResolvedProfile) else {}
-    return ResolvedProfile.model_construct(**{**dict(profile), "found": {**known, **found}})
+    own = {name: value for name, value in profile if name != "found"}
+    return ResolvedProfile.model_construct(**own, found={**known, **found})
 
 
 class BuildRecord(Section):

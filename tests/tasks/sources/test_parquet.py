@@ -232,19 +232,6 @@ def test_paths_are_read_below_the_folder_only(tmp_path):
     assert keys_of(found) == {"names.parquet#0": [make_key(DATA[0])]}
 
 
-def test_keys_are_stable_and_follow_the_file(tmp_path):
-    path = write_images(tmp_path / "one" / "a.parquet")
-    items = list(READERS["parquet"].list_items(config_of(tmp_path / "one"), None))
-    assert items == list(READERS["parquet"].list_items(config_of(tmp_path / "one"), None))
-    assert items[:4] == list(READERS["parquet"].list_items(config_of(tmp_path / "one"), 4))
-    assert len({item.key for item in items}) == 6
-    (tmp_path / "one").rename(tmp_path / "two")
-    assert items == list(READERS["parquet"].list_items(config_of(tmp_path / "two"), None))
-    os.utime(tmp_path / "two" / path.name, ns=(1, 1))
-    touched = list(READERS["parquet"].list_items(config_of(tmp_path / "two"), None))
-    assert not {item.key for item in items} & {item.key for item in touched}
-
-
 def test_files_that_change_or_vanish_after_listing(tmp_path):
     path = write_images(tmp_path / "a.parquet", DATA[:1])
     config = config_of(tmp_path)

@@ -140,6 +140,7 @@ def test_every_type_of_change_occurs_and_is_true(worlds):
     fields = {name: name for name in ("size", "colour", "pose", "text", "material")} | {"orientation": "facing"}
     for base, row in variations(worlds):
         old, new, concerned = things(base), things(row), set()
+        assert 1 <= len(row.graph.changes) == len({change.type for change in row.graph.changes}) <= 3
         for change in row.graph.changes:
             seen[change.type] += 1
             name = change.object_id
