@@ -216,7 +216,7 @@ def test_nothing_to_list_is_a_source_error(tmp_path, place):
 
 def test_splits_are_refused(tmp_path):
     path = write_tar(tmp_path / "a.tar", ("a.png", picture()))
-    with pytest.raises(SourceError, match=r"reading\.splits .*train"):
+    with pytest.raises(SourceError, match=r"reading\.splits"):
         list(READER.list_items(config_of(path, splits=("train",)), None))
 
 
