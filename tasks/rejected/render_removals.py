@@ -71,8 +71,7 @@ def measure_difference(row: RemovalRow, seen: Seen) -> float:
     """
     import cv2
 
-    from pairwright.tasks.scenes.render import exposure_of
-    from pairwright.tasks.scenes.render import linear_of, tone_map
+    from pairwright.tasks.scenes.render import exposure_of, linear_of, tone_map
 
     exposure = exposure_of(seen.graph)
     if exposure is None:

@@ -111,6 +111,7 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
     ]
     files = {"out.png": "path leaves the folder", "loop.png": "symlink loop", "pipe.png": "not a regular file"}
     files |= {"large.bmp": "file too large", "words.png": "not an image", "none.png": "missing file"}
+    files |= {"deep": "not a regular file", "y" * 300: "unreadable file", "a.png/x": "missing file"}
     images = [{"image": name} for name in (*files, "deep/c.png")]
     path = manifest(folder, {"image": "a.png"}, b"", *(line for line, _ in lines), *images)
     numbered = {f"m.jsonl line {number}": reason for number, (_, reason) in enumerate(lines, 3)}

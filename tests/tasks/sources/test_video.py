@@ -102,9 +102,8 @@ def test_what_is_no_video_is_dropped_with_the_reason(tmp_path: Path) -> None:
     film(tmp_path / "real.avi", "MJPG")
     assert reason_of(path, b"") == "empty file"
     assert reason_of(path, b"\x07" * 5000) == "not a video"
-    assert (
-        reason_of(path, b"ffconcat version 1.0\nfile real.avi\n") == "not a video"
-    )  # FFmpeg would read the other file
+    other = b"ffconcat version 1.0\nfile real.avi\n"  # FFmpeg would read the other file
+    assert reason_of(path, other) == "not a video"
     assert reason_of(path, b"#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:1/x.ts\n#EXT-X-ENDLIST\n") == "not a video"
     assert reason_of(path, b"\0\0\0\x18ftypisom" + b"\xff" * 5000) == "damaged video"
     assert reason_of(half(film(path))) == "damaged video"  # its index was at the end
@@ -133,9 +132,8 @@ def test_a_video_that_changed_since_it_was_listed_is_refused(tmp_path: Path) -> 
     config = config_of(path)
     items: list[ItemRow] = list(list_items(config, None))
     path.write_bytes(path.read_bytes() + b" ")
-    assert [row.reason for row in read_items(items, config) if isinstance(row, Dropped)] == [
-        "changed since it was listed"
-    ] * 3
+    reasons = [row.reason for row in read_items(items, config) if isinstance(row, Dropped)]
+    assert reasons == ["changed since it was listed"] * 3
     path.unlink()
     assert {row.reason for row in read_items(items, config) if isinstance(row, Dropped)} == {"missing file"}
 
