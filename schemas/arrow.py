@@ -65,14 +65,13 @@ def to_table(rows: Sequence[Row | Dropped | Failed], row_type: type[Row]) -> pa.
     """Return the rows, of one type or without a result, as an Arrow table in the same order."""
     schema, classes = schema_of(row_type), _classes_of(row_type)
     empty = dict.fromkeys(name for name in schema.names if name not in OK)
-    records: list[Row | SimpleNamespace] = []
-    for row in rows:
-        if isinstance(row, Row):
-            records.append(row)
-        else:
-            names = dict.fromkeys(("key", "source_key", "subject"), row.source_key)
-            status = "dropped" if isinstance(row, Dropped) else "failed"
-            records.append(SimpleNamespace(**empty | names, status=status, reason=row.reason, detail=row.detail))
+
+    def without_result(row: Dropped | Failed) -> SimpleNamespace:
+        names = dict.fromkeys(("key", "source_key", "subject"), row.source_key)
+        status = "dropped" if isinstance(row, Dropped) else "failed"
+        return SimpleNamespace(**empty | names, status=status, reason=row.reason, detail=row.detail)
+
+    records = [row if isinstance(row, Row) else without_result(row) for row in rows]
     columns: list[pa.Array] = []
     for field in schema:
         if field.name in OK:

@@ -482,28 +482,22 @@ class Profile(Section):
         asked = {own.asks: name for name, own in sections.items() if isinstance(own, ServedSection)}
         known = {*STANDARD_MODELS, *self.models}
         if strange := next((name for name in asked if name and name not in known), None):
-            raise ValueError(
-                f"{asked[strange]}.model {strange!r}: no such model; describe it as models.{strange}, or choose from "
-                f"{', '.join(sorted(known))}"
-            )
+            hint = f"describe it as models.{strange}, or choose from {', '.join(sorted(known))}"
+            raise ValueError(f"{asked[strange]}.model {strange!r}: no such model; {hint}")
         if unused := next((name for name in self.models if name not in {*STANDARD_MODELS, *asked}), None):
-            raise ValueError(
-                f"models.{unused}: no section's `model` names it; sections ask {', '.join(STANDARD_MODELS)} by default"
-            )
+            usual = ", ".join(STANDARD_MODELS)
+            raise ValueError(f"models.{unused}: no section's `model` names it; sections ask {usual} by default")
         return self
 
     @model_validator(mode="after")
     def _embedders_fit(self) -> "Profile":
         embedders = self.embedding.embedders
         by_clip = {"grounding.enabled": self.grounding.enabled, "rejections.enabled": self.rejections.by_clip}
+        names = ", ".join(embedders)
         for name in (name for name, needed in by_clip.items() if needed and "clip" not in embedders):
-            raise ValueError(
-                f"{name} compares texts with the images' CLIP vectors: embedding.embedders has no clip, only "
-                f"{', '.join(embedders)}. Put clip among them (with a weight of its own in mining.weights), or set "
-                f"{name} to false"
-            )
+            hint = f"put clip among them (with a weight of its own in mining.weights), or set {name} to false"
+            raise ValueError(f"{name} needs CLIP vectors, embedding.embedders has no clip, only {names}: {hint}")
         if "clip" not in embedders and (self.filters.heads.aesthetic or self.filters.heads.unsafe):
-            names = ", ".join(embedders)
             raise ValueError(f"filters.heads scores CLIP vectors: put clip into embedding.embedders, now {names}")
         if len(self.mining.weights) != len(embedders):
             raise ValueError(f"mining.weights has {len(self.mining.weights)} numbers for {len(embedders)} embedders")
@@ -523,8 +517,7 @@ class ResolvedProfile(Profile):
     @property
     def settled(self) -> Profile:
         """Return the profile with unset fields filled by what was found."""
-        own = {name: value for name, value in self if name != "found"}
-        settled = Profile.model_construct(**own)
+        settled = Profile.model_construct(**{name: value for name, value in self if name != "found"})
         for name, value in self.found.items():
             settled = with_field(settled, name.split("."), value)
         return settled

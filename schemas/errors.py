@@ -1,14 +1,4 @@
-"""The errors of Pairwright; each names the boundary that failed.
-
-PairwrightError
-├── ConfigError      a profile, option or argument is wrong (exit code 2)
-├── SourceError      the images to read cannot be reached or hold nothing (exit code 2)
-├── StoreError       a table, part, journal or snapshot cannot be read or written
-├── ModelError       weights are missing (exit code 2), or cannot be loaded or run
-├── ServerError      a served model does not answer
-├── ValidationError  rows do not add up, or a text breaks its template
-└── TrainingError    a training run cannot go on
-"""
+"""The errors of Pairwright; each names the boundary that failed."""
 
 
 class PairwrightError(Exception):
@@ -16,11 +6,11 @@ class PairwrightError(Exception):
 
 
 class ConfigError(PairwrightError):
-    """Wrong profile, option or argument; the message names the file and the field."""
+    """Wrong profile, option or argument (exit code 2); the message names the file and the field."""
 
 
 class SourceError(PairwrightError):
-    """Source that cannot be reached, or holds no image."""
+    """Source that cannot be reached, or holds no image (exit code 2)."""
 
 
 class StoreError(PairwrightError):
@@ -28,7 +18,7 @@ class StoreError(PairwrightError):
 
 
 class ModelError(PairwrightError):
-    """Weights that are missing or cannot be loaded or run; the message names them and the command that fetches them."""
+    """Weights that are missing (exit code 2), or cannot be loaded or run; the message names what fetches them."""
 
 
 class ServerError(PairwrightError):

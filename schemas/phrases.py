@@ -16,11 +16,8 @@ COLUMNS = {"left": "on the left", "centre": "in the centre", "right": "on the ri
 DEPTHS = {"front": "in the foreground", "middle": "in the middle ground", "back": "in the background"}
 FACINGS = {"left": "facing left", "right": "facing right", "front": "facing the viewer", "back": "facing away"}
 SPOKEN: dict[Relation, str] = {
-    "left of": "to the left of",
-    "right of": "to the right of",
-    "in front of": "in front of",
-    "behind": "behind",
-}
+    "left of": "to the left of", "right of": "to the right of", "in front of": "in front of", "behind": "behind"
+}  # fmt: skip
 SURFACE = {"size": SIZES, "column": COLUMNS, "depth": DEPTHS, "facing": FACINGS}
 """Attributes whose words differ from their values."""
 TAIL = ("rests_on", "column", "depth", "pose", "facing", "text")
@@ -84,10 +81,9 @@ def tail(selector: Selector, count: int = 1) -> str:
     """Return the words after the noun: " on the left facing right", or nothing."""
     named = [(name, getattr(selector, name)) for name in TAIL]
     words = "".join(f" {surface(name, value)}" for name, value in named if value)
-    # Poses are written for one thing: "with its lid open".
-    return (
-        words if count == 1 else re.sub(r"with its (lid|head)\b", r"with their \1s", words).replace(" its ", " their ")
-    )
+    if count == 1:  # poses are written for one thing: "with its lid open"
+        return words
+    return re.sub(r"with its (lid|head)\b", r"with their \1s", words).replace(" its ", " their ")
 
 
 def some(selector: Selector, count: int | None = None) -> str:

@@ -73,9 +73,7 @@ class Registry(UserDict[str, P], Generic[P]):
         called = name_of(self.group, found)
         if not isinstance(found, self.kind) or called != name:
             kind = type(found).__name__
-            raise ConfigError(
-                f"{plugin}: must be a {self.kind.__name__} of this name; it is a {kind}, named {called!r}"
-            )
+            raise ConfigError(f"{plugin}: must be a {self.kind.__name__} of this name; it is a {kind} named {called!r}")
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -97,11 +95,9 @@ def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
     """Return the plugins of a group by name, without loading them; names in ``own`` are refused."""
     _load_all(filter(None, os.environ.get(FILES, "").split(os.pathsep)))
     listed = ((file, one) for file, module in _FILES.items() for one in getattr(module, group.upper(), ()))
+    loaded = (Plugin(group, name_of(group, one), file, lambda one=one: one) for file, one in listed)
     found: dict[str, Plugin] = {}
-    for plugin in (
-        *_installed(group),
-        *(Plugin(group, name_of(group, one), file, lambda one=one: one) for file, one in listed),
-    ):
+    for plugin in (*_installed(group), *loaded):
         if plugin.name in own:
             raise ConfigError(f"{plugin}: Pairwright's own {group} use this name; rename or remove the plugin")
         if plugin.name in found:

@@ -117,4 +117,4 @@ class SceneGraph(Frozen):
     changes: tuple[SceneChange, ...] = ()
     """Changes from the base photograph; empty for the base itself."""
     exposure: str = ""
-    """JSON of ``tasks.scenes.photograph.Exposure``: how to take the photograph again."""
+    """JSON of ``tasks.scenes.render.Exposure``: how to take the photograph again."""

@@ -16,9 +16,9 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.dinov2_embedder import pin_dinov2
-from pairwright.tasks.models.embedders import WITH_WEIGHTS, Prepare, make_embedder, to_unit
+from pairwright.tasks.models.embedders import WITH_WEIGHTS, make_embedder, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
-from pairwright.tasks.models.prepare_ahead import Ready, Seen, by_image, in_groups
+from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
 from pairwright.tasks.store.stage import Stage
 
 GROUP = 512
@@ -30,7 +30,7 @@ Parts = tuple[NDArray[Any], ...]
 def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[EmbeddingRow | Dropped]:
     """Yield each image's vector in each space, in the configured order, then its perceptual hash."""
     embedders = [make_embedder(name, config) for name in _names(config)]
-    prepare = by_image(partial(_parts, [embedder.prepare for embedder in embedders]))
+    prepare = by_image(lambda seen: tuple(embedder.prepare(seen.pixels) for embedder in embedders))
 
     def embed(images: Sequence[Ready[ImageRow, Parts]]) -> Iterator[EmbeddingRow]:
         matrices = [embedder.encode([image.part[n] for image in images]) for n, embedder in enumerate(embedders)]
@@ -49,10 +49,6 @@ def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[
 
     on_gpu = _has_weights(config) and count_gpus() > 0
     yield from in_groups([(row, row) for row in rows], prepare, embed, on_gpu=on_gpu, size=GROUP)
-
-
-def _parts(steps: Sequence[Prepare], seen: Seen) -> Parts:
-    return tuple(step(seen.pixels) for step in steps)
 
 
 def name_models(config: EmbeddingConfig) -> tuple[str, ...]:

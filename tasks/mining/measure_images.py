@@ -22,7 +22,6 @@ from pairwright.tasks.store.stage import Stage, Uses
 SIDE = 512
 DARK, BRIGHT = 16, 239
 HEADS = ("aesthetic", "unsafe")
-NO_VECTOR = "no vector"
 
 
 def measure_images(
@@ -36,7 +35,7 @@ def measure_images(
         if isinstance(made, Dropped):
             yield made
         elif heads and not own:
-            yield Dropped(source_key=row.key, reason=NO_VECTOR)
+            yield Dropped(source_key=row.key, reason="no vector")
         else:
             scores = {name: float(head.score(own)[0]) for name, head in heads.items()}
             if "unsafe" in scores:
@@ -66,10 +65,10 @@ def _measure(seen: Seen) -> dict[str, float]:
 
 
 def _load_heads(config: HeadsConfig) -> dict[str, VectorHead]:
-    named = {name: path for name in HEADS if (path := getattr(config, name))}
     return {
         name: load_head(f"filters.heads.{name}", path, getattr(config, f"{name}_revision"))
-        for name, path in named.items()
+        for name in HEADS
+        if (path := getattr(config, name))
     }
 
 

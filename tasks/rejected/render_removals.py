@@ -39,7 +39,7 @@ def render_without(row: ElementRow, seen: Seen, *, feather: int) -> tuple[RGB, N
     """Return a rendered image without an element, and its weight at each pixel, ``(h, w)``; or why not."""
     import cv2
 
-    from pairwright.tasks.scenes.photograph import exposure_of
+    from pairwright.tasks.scenes.render import exposure_of
 
     exposure = exposure_of(seen.graph)
     if exposure is None:
@@ -71,8 +71,7 @@ def measure_difference(row: RemovalRow, seen: Seen) -> float:
     """
     import cv2
 
-    from pairwright.tasks.scenes.photograph import exposure_of
-    from pairwright.tasks.scenes.render import linear_of, tone_map
+    from pairwright.tasks.scenes.render import exposure_of, linear_of, tone_map
 
     exposure = exposure_of(seen.graph)
     if exposure is None:

@@ -2,5 +2,5 @@
 
 Read in this order: ``vocabulary`` (words), ``shapes`` (meshes), ``places`` (surroundings), ``state`` (content and
 camera of a photograph), ``plan`` (placing things, worlds), ``changes`` (the types of change), ``render`` (Mitsuba,
-noise and tone), ``photograph`` (exposures), ``world`` (photographs and their scene graphs).
+noise, tone, exposures), ``world`` (photographs and their scene graphs).
 """

@@ -52,12 +52,12 @@ Rng = np.random.Generator
 Change = Callable[[Rng, Draft], Draft | None]
 
 
-def _shuffled(rng: Rng, things: Sequence[Thing]) -> list[Thing]:
-    return [things[int(k)] for k in rng.permutation(len(things))]
-
-
 Alteration = tuple[Thing, str, str]
 """Altered thing, and the values before and after."""
+
+
+def _shuffled(rng: Rng, things: Sequence[Thing]) -> list[Thing]:
+    return [things[int(k)] for k in rng.permutation(len(things))]
 
 
 def _alter(
@@ -242,8 +242,6 @@ DISTRACTING: dict[ChangeType, Change] = {"viewpoint": _change_viewpoint, "illumi
 
 NUMBERS = (0.6, 0.27, 0.13)
 """Shares of photographs with one, two and three changes."""
-DISTRACTED = 0.3
-"""Share of photographs with changes of content that also have another view or light."""
 WEIGHTS: dict[ChangeType, float] = {
     "removal": 2.5, "counting": 2, "pose": 2, "text": 2, "move": 1.5, "disappearance": 0.7
 }  # fmt: skip
@@ -256,7 +254,7 @@ def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None
     if plain:
         done = _apply(rng, draft, DISTRACTING, count=1 + int(rng.random() < 0.3))
     else:
-        distracted = wanted < 3 and rng.random() < DISTRACTED
+        distracted = wanted < 3 and rng.random() < 0.3  # another view or light beside changes of content
         done = _apply(rng, draft, CONTENT, count=wanted)
         done = _apply(rng, done, DISTRACTING, count=1) if done and distracted else done
     if done is None:

@@ -162,9 +162,10 @@ def hide(colour: tuple[int, int, int]) -> Picture:
 
 
 HOUSES = ((222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190))
-PALETTES = 3
-STYLES = 12
+PALETTES, STYLES = 3, 12
 """Looks of each place: its palette and clutter."""
+LIFT = 0.002
+"""Height of flat things: visible, but too low to lift things on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +243,7 @@ def _street(style: int) -> list[Surface]:
     row = list(zip(starts + widths / 2, widths, heights, strict=True))
     blocks = [rounded_box((x, 3.35, high / 2), (wide, 1.2, high), 0.03) for x, wide, high in row]
     roofs = [rounded_box((x, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03) for x, wide, high in row]
-    soups: list[Soup] = []
-    uvs: list[Soup] = []
-    pictures: list[Picture] = []
+    soups, uvs, pictures = list[Soup](), list[Soup](), list[Picture]()
     for k, (x, wide, high) in enumerate(row):
         soup, uv = _quad((x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06))
         soups.append(soup)
@@ -339,10 +338,6 @@ def _hung(rng: np.random.Generator, picture: Picture, *, y: float) -> Surface:
     width = rng.uniform(1.1, 1.9)
     corner = (rng.uniform(-3.2, 3.2 - width), y - 0.02, rng.uniform(0.35, 0.8))
     return Surface(*_quad(corner, (width, 0, 0), (0, 0, width * picture.shape[0] / picture.shape[1])), picture[::-1])
-
-
-LIFT = 0.002
-"""Height of flat things: visible, but too low to lift things on them."""
 
 
 def _clutter(place: str, rng: np.random.Generator) -> list[Surface]:

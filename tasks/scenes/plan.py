@@ -27,6 +27,8 @@ PLANNED_VISIBLE = 0.6
 DRAWS = 60
 """Positions tried before a thing is given up."""
 TURNS = 5
+LEAST, MOST = 4, 12
+"""Things of a world."""
 
 
 _silhouette = lru_cache(maxsize=512)(Camera.silhouette)
@@ -79,9 +81,8 @@ def visible_shares(scene: Scene, camera: Camera) -> dict[str, float]:
 
 def all_visible(scene: Scene, camera: Camera) -> bool:
     """Return whether every thing is wholly in the photograph and mostly visible."""
-    if not all(camera.frames(thing) for thing in scene.things):
-        return False
-    return min(visible_shares(scene, camera).values()) >= PLANNED_VISIBLE
+    framed = all(camera.frames(thing) for thing in scene.things)
+    return framed and min(visible_shares(scene, camera).values()) >= PLANNED_VISIBLE
 
 
 def facings_clear(scene: Scene, camera: Camera) -> bool:
@@ -92,9 +93,8 @@ def facings_clear(scene: Scene, camera: Camera) -> bool:
 
 def fits(scene: Scene, thing: Thing, camera: Camera) -> bool:
     """Return whether a scene is valid with this new or altered thing of it."""
-    if thing.support is not None and not rests_on(thing, scene.thing(thing.support)):
-        return False
-    return stands_free(thing, scene) and all_visible(scene, camera)
+    rests = thing.support is None or rests_on(thing, scene.thing(thing.support))
+    return rests and stands_free(thing, scene) and all_visible(scene, camera)
 
 
 def turn_to(rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: Facing | None = None) -> Thing:
@@ -128,10 +128,6 @@ def put_on_carrier(rng: np.random.Generator, thing: Thing, scene: Scene, *, came
             if fits(scene.having(turned), turned, camera):
                 return scene.having(turned)
     return None
-
-
-LEAST, MOST = 4, 12
-"""Things of a world."""
 
 
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
@@ -186,12 +182,9 @@ def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int)
     sign, stack = rng.random() < 0.55, rng.random() < 0.65
     group = int(rng.integers(2, 5)) if rng.random() < 0.6 else 0
     others = [shape for shape in vocabulary.SHAPES if shape != "sign"]
-    if sign:
-        scene = _add_single(rng, scene, ["sign"], camera)
-    if stack:
-        scene = _add_stack(rng, scene, camera)
-    if group:
-        scene = _add_group(rng, scene, group, camera)
+    scene = _add_single(rng, scene, ["sign"], camera) if sign else scene
+    scene = _add_stack(rng, scene, camera) if stack else scene
+    scene = _add_group(rng, scene, group, camera) if group else scene
     for _ in range(max(1, wanted - sign - 2 * stack - group)):
         scene = _add_single(rng, scene, others, camera)
     good = LEAST <= len(scene.things) <= MOST and facings_clear(scene, camera) and all_visible(scene, camera)

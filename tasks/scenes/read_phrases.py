@@ -14,17 +14,15 @@ from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES,
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 
-Side = Literal[0, 1]
 NOUNS = {
     **{form: shape for shape, plural in PLURALS.items() for form in (shape, plural)},
     **dict.fromkeys(("object", "objects", "thing", "things", "item", "items"), ""),
 }
-MATERIALS = {word: word for word in (*SCENE_WORDS["material"], "glass")} | {"wood": "wooden", "metallic": "metal"}
 COUNTS = {word: count for count, word in enumerate(NUMBERS) if count} | {str(count): count for count in range(1, 100)}
 SPOKEN = {
     "size": {words: value for value, words in SIZES.items()} | {"medium": "medium"},
     "colour": {word: word for word in SCENE_WORDS["colour"]},
-    "material": MATERIALS,
+    "material": {w: w for w in (*SCENE_WORDS["material"], "glass")} | {"wood": "wooden", "metallic": "metal"},
     "rests_on": {surface("rests_on", shape): shape for shape in PLURALS},
     "column": {words: value for value, words in COLUMNS.items()} | {"in the center": "centre"},
     "depth": {words: value for value, words in DEPTHS.items()},
@@ -81,7 +79,7 @@ def read_phrases(first: str, second: str) -> Reading:
     return Reading((*halves[0].claims, *halves[1].claims), all(half.understood for half in halves))
 
 
-def _read(text: str, side: Side) -> Reading:
+def _read(text: str, side: Literal[0, 1]) -> Reading:
     text = re.sub(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", BUT_NO.sub("and ", text))
     if len(text) > MOST_CHARACTERS or UNREADABLE.search(text):
         return Reading((), understood=False)
@@ -99,7 +97,7 @@ def _read(text: str, side: Side) -> Reading:
     return Reading(tuple(claims), understood=bool(claims) and not left)
 
 
-def _claim(match: re.Match[str], side: Side, *, text: str) -> Iterator[Claim]:
+def _claim(match: re.Match[str], side: Literal[0, 1], *, text: str) -> Iterator[Claim]:
     """Yield the claim of one noun phrase; none if a denial before it may apply."""
     named = {name: match[name] for name in (*SPOKEN, "text") if match[name]}
     values = {name: SPOKEN[name][value.lower()] if name in SPOKEN else value for name, value in named.items()}

@@ -1,4 +1,4 @@
-"""Render scenes: meshes, materials, lights and camera of a photograph, its light, and its object index.
+"""Render scenes: meshes, materials, lights and camera of a photograph, its light, its object index, its exposure.
 
 Reads and writes nothing. Needs Open Image Denoise and Mitsuba, which gets its variant here and a single thread, since
 the worker processes share the cores: import this module only to render.
@@ -17,7 +17,9 @@ import mitsuba as mi
 import numpy as np
 import pyoidn
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.scenes.places import hide, linear, sign_board, stain, surfaces_of
 from pairwright.tasks.scenes.shapes import Part, Soup, corner_normals, planar_uv
 from pairwright.tasks.scenes.state import TARGET, Camera, Mask, Scene, Thing
@@ -52,17 +54,15 @@ def _paint(of: Any, *which: Any) -> tuple[Any, ...]:
     return tuple(paints)
 
 
-def _colours_of(colour: str, material: str) -> list[NDArray[Any]]:
+def _colours_of(colour: str, material: str, text: str = "") -> list[NDArray[Any]]:
     srgb = COLOURS[colour]
+    if material == "board":
+        return [sign_board(text, srgb)[::-1]]
     if material == "leather":
         return [hide(srgb), hide(srgb) / hide(srgb).mean(axis=(0, 1))]
     if material == "metal":  # anodised: lighter than paint, because half of what it reflects is dark room
         return [np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95)]
     return [stain(srgb) if material == "wooden" else linear(srgb)]
-
-
-def _board_of(text: str, colour: str) -> list[NDArray[Any]]:
-    return [sign_board(text, COLOURS[colour])[::-1]]
 
 
 def _place_of(place: str, style: int) -> list[NDArray[Any]]:
@@ -109,7 +109,7 @@ def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
 
 def _surface(thing: Thing, part: Part) -> tuple[Any, Plugin]:
     if part.role == "board":
-        (paint,) = _paint(_board_of, thing.text or "", thing.colour)
+        (paint,) = _paint(_colours_of, thing.colour, "board", thing.text or "")
         return paint, {"type": "diffuse", "reflectance": paint}
     if part.role == "steel":
         steel = _rgb(FIXED["steel"])
@@ -207,8 +207,6 @@ BOUNCES = 3
 """Direct light and light over one other surface; a fourth bounce costs a fifth more time and shows little."""
 GLARE = np.float32(2)
 """Limit of a pixel's light (white is 1): a spark of few paths would stay as a spot."""
-COLOUR_SAMPLES = 4
-"""Enough for smooth edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +267,7 @@ def survey_colours(scene: Scene, camera: Camera) -> Plane:
         name: _mesh(name, _towards(shell, camera), "emitter", {"type": "area", "radiance": shell.paint})
         for name, shell in _shells(scene)
     }
-    return _shine(meshes, camera, samples=COLOUR_SAMPLES)
+    return _shine(meshes, camera, samples=4)  # enough for smooth edges
 
 
 def _shine(meshes: dict[str, mi.Mesh], camera: Camera, *, samples: int) -> Plane:
@@ -317,3 +315,39 @@ def linear_of(picture: NDArray[np.uint8]) -> Plane:
     value = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
     soft = KNEE - (1 - KNEE) * np.log((1 - value) / (1 - KNEE))
     return np.where(value > KNEE, soft, value).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Settings of a photograph, which with the versions of renderer and denoiser decide its pixels."""
+
+    scene: Scene
+    width: int
+    height: int
+    samples: int
+    seed: int
+
+    @property
+    def camera(self) -> Camera:
+        """Return the camera."""
+        return Camera(self.scene.view, self.width, self.height)
+
+    def without(self, *things: str) -> Exposure:
+        """Return the exposure of the scene without some things."""
+        return replace(self, scene=self.scene.without(*things))
+
+    def light(self) -> Plane:
+        """Return the noisy light of every pixel; the noise is equal wherever a change of the scene alters nothing."""
+        return expose(build_scene(self.scene), self.camera, samples=self.samples, seed=self.seed)
+
+    def take(self, albedo: Plane | None = None) -> NDArray[np.uint8]:
+        """Return the picture ``(height, width, 3)``; ``albedo``: the scene's colours, if known."""
+        return develop(self.light(), survey_colours(self.scene, self.camera) if albedo is None else albedo)
+
+
+EXPOSURES = TypeAdapter(Exposure)
+
+
+def exposure_of(graph: SceneGraph | None) -> Exposure | None:
+    """Return the exposure of a rendered photograph; ``None`` for others."""
+    return EXPOSURES.validate_json(graph.exposure) if graph and graph.exposure else None

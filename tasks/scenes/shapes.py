@@ -270,18 +270,10 @@ FORMS: dict[str, Callable[[str | None], list[Part]]] = {
     "ball": lambda _: [Part("body", ball((0, 0, 0.34), 0.34))],
     "cube": lambda _: [Part("body", rounded_box((0, 0, 0.29), (0.58, 0.58, 0.58), 0.045))],
     "pyramid": lambda _: [Part("body", lathe([(0, 0), (0.44, 0), (0.44, 0.05), (0, 0.7)], sides=4, turn=np.pi / 4))],
-    "ring": _ring,
-    "mug": _mug,
-    "teapot": _teapot,
-    "box": _box,
-    "book": _book,
-    "lamp": _lamp,
-    "chair": _chair,
-    "robot": _robot,
-    "car": _car,
-    "duck": _duck,
-    "sign": _sign,
-}
+} | {
+    "ring": _ring, "mug": _mug, "teapot": _teapot, "box": _box, "book": _book, "lamp": _lamp, "chair": _chair,
+    "robot": _robot, "car": _car, "duck": _duck, "sign": _sign,
+}  # fmt: skip
 
 
 @lru_cache(maxsize=256)

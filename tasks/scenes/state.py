@@ -5,7 +5,7 @@ that they agree.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -65,11 +65,10 @@ class Thing:
         turn = np.eye(3)
         turn[:2, :2] = self._turn()
         at = np.array([self.x, self.y, self.z])
-        parts: list[Part] = []
-        for part in form_of(self.shape, self.pose):
-            normals = None if part.normals is None else part.normals @ turn.T
-            parts.append(Part(part.role, part.soup * self.scale @ turn.T + at, normals))
-        return parts
+        return [
+            Part(one.role, one.soup * self.scale @ turn.T + at, None if one.normals is None else one.normals @ turn.T)
+            for one in form_of(self.shape, self.pose)
+        ]
 
     def can_carry(self) -> bool:
         """Return whether another thing may rest on it."""
@@ -105,8 +104,7 @@ class Scene:
         return replace(self, things=(*kept, *new.values()))
 
 
-TARGET = np.array([0.0, 0.1, 0.3])
-DISTANCE = 8.0
+TARGET, DISTANCE = np.array([0.0, 0.1, 0.3]), 8.0
 HALF_FIELD = np.radians(17.0)
 """Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower the horizontal."""
 
@@ -121,13 +119,6 @@ Column = Literal["left", "centre", "right"]
 Depth = Literal["front", "middle", "back"]
 COLUMNS: tuple[Column, Column, Column] = ("left", "centre", "right")
 DEPTHS: tuple[Depth, Depth, Depth] = ("front", "middle", "back")
-Word = TypeVar("Word")
-
-
-def _third(share: float, words: tuple[Word, Word, Word]) -> Word:
-    return words[0] if share < 1 / 3 else words[2] if share > 2 / 3 else words[1]
-
-
 _FACINGS: tuple[Facing, ...] = ("front", "right", "back", "left")
 
 
@@ -209,7 +200,8 @@ class Camera:
         across = (int(columns[0]) + int(columns[-1]) + 1) / 2 / self.width
         ahead = (self.distance(thing) - NEAR) / (FAR - NEAR)
         clear = all(abs(share - border) >= CLEAR for share in (across, ahead) for border in (1 / 3, 2 / 3))
-        return Position(_third(across, COLUMNS), _third(ahead, DEPTHS), clear)
+        column, depth = ((share >= 1 / 3) + (share > 2 / 3) for share in (across, ahead))
+        return Position(COLUMNS[column], DEPTHS[depth], clear)
 
     def facing(self, thing: Thing) -> tuple[Facing, float]:
         """Return the thing's facing as seen from here, and the degrees by which it deviates."""

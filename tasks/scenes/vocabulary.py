@@ -131,12 +131,9 @@ class Light:
 
 
 TINTS: dict[Tint, tuple[float, float, float]] = {
-    "warm": (1.12, 0.98, 0.79),
-    "white": (1.0, 1.0, 1.0),
-    "cool": (0.84, 0.98, 1.2),
-}
+    "warm": (1.12, 0.98, 0.79), "white": (1.0, 1.0, 1.0), "cool": (0.84, 0.98, 1.2)
+}  # fmt: skip
 DIRECTIONS: tuple[Direction, ...] = ("left", "right", "above")
-
 PLACES = tuple(PREPOSITIONS)
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {

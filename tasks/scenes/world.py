@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import ScenesConfig
 from pairwright.schemas.scene import DISTRACTORS, ChangeType, SceneGraph, SceneObject
 from pairwright.tasks.scenes.changes import Draft, vary
-from pairwright.tasks.scenes.photograph import EXPOSURES, Exposure
 from pairwright.tasks.scenes.plan import MIN_VISIBLE, draw_world, plan_camera
-from pairwright.tasks.scenes.render import Survey, survey
+from pairwright.tasks.scenes.render import EXPOSURES, Exposure, Survey, survey
 from pairwright.tasks.scenes.state import Camera, Mask, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import PLACES, SHAPES
 from pairwright.tasks.store.masks import encode_mask
 
 ATTEMPTS = 60
+LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text", "support")
+"""Fields of a thing that its scene graph repeats."""
 MIN_CHANGED = 0.0025
 """Least share of pixels that a change of content alters (123 pixels of 256 x 192)."""
 
@@ -33,21 +34,14 @@ def describe(draft: Draft, camera: Camera, seen: Survey, *, world: str, number: 
         rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
         position = camera.position_of(thing, mask)
         one = SceneObject(
-            id=thing.id,
-            shape=thing.shape,
-            colour=thing.colour,
-            material=thing.material,
-            size=thing.size,
+            **{name: getattr(thing, name) for name in LOOKS},
             facing=camera.facing(thing)[0] if SHAPES[thing.shape].front else None,
-            pose=thing.pose,
-            text=thing.text,
             column=position.column,
             depth=position.depth,
             clear=position.clear,
             box=(int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1),
             visible=_visible_share(thing, camera, mask),
             mask=encode_mask(mask),
-            support=thing.support,
             rests_on=scene.thing(thing.support).shape if thing.support else None,
         )
         objects.append(one)
@@ -76,11 +70,10 @@ class _Setup:
     """Seed, world and attempt: the seeds of all its randomness."""
 
 
-Photograph = tuple[NDArray[np.uint8], SceneGraph]
 Key = tuple[ChangeType, str | None]
 
 
-def photograph_world(config: ScenesConfig, index: int) -> Iterator[Photograph | None]:
+def photograph_world(config: ScenesConfig, index: int) -> Iterator[tuple[NDArray[np.uint8], SceneGraph] | None]:
     """Yield the photographs of a world, the base first; ``None`` for one that no attempt could draw."""
     base = _draw_base(config, index)
     made: set[Key] = set()

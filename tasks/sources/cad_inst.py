@@ -59,10 +59,9 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
         count += 1
         found = found or any(size >= 0 for _, size, _ in json.loads(item.locator).get("images", ()))
         yield item
-    if not count and limit != 0:
-        raise SourceError(f"{config.path}: holds no records of CaD-Inst")
     if not found and limit != 0:
-        raise SourceError(f"{config.path}: none of its images is in {folder}; {hint}")
+        fault = f"none of its images is in {folder}; {hint}" if count else "holds no records of CaD-Inst"
+        raise SourceError(f"{config.path}: {fault}")
     log.info("%s: listed %d records", shown_name(config.path), count)
 
 
@@ -178,11 +177,6 @@ def parse_literal(text: str) -> Any:
         return None
 
 
-def _recognises(path: str) -> bool:
-    name = Path(path).name.lower()
-    return name.startswith(("phase1_", "phase2_", "cad_qa_eval")) and name.endswith((*ENDINGS, ".parquet"))
-
-
 READER = Reader(
     kind="cad-inst",
     about="CaD-Inst: pairs with commonalities and differences, Parquet or JSON; you provide the images",
@@ -191,5 +185,5 @@ READER = Reader(
     list_items=list_items,
     read_items=read_items,
     brings=(PairRow, ComparisonRow),
-    recognises=_recognises,
+    recognises=lambda path: bool(re.search(r"(^|/)(phase[12]_|cad_qa_eval)[^/]*\.(jsonl?|parquet)$", path.lower())),
 )

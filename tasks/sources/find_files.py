@@ -86,10 +86,10 @@ class Place:
             if self.pattern and self.system.isfile(self.path(self.pattern)):
                 return [self.pattern]
             if not self.pattern:
-                if self.is_local:
-                    below = list(walk_files(Path(self.root or "/")))
-                else:
-                    below = [path[cut:].lstrip("/") for path in self.system.find(self.root)]
+                remote = () if self.is_local else self.system.find(self.root)
+                below = (
+                    walk_files(Path(self.root or "/")) if self.is_local else (one[cut:].lstrip("/") for one in remote)
+                )
                 return _sorted(name for name in below if name.lower().endswith(endings))
             found: list[str] = []
             for pattern in expand_braces(self.pattern):

@@ -35,8 +35,7 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
     images = sorted((name for name in names if name.lower().endswith((*EXTENSIONS, "/"))), key=os.fsencode)
     ignored = len(names) - len(images)
     if not images:
-        endings = " ".join(EXTENSIONS)
-        raise SourceError(f"{root}: no image found ({ignored} other files); images have the extensions {endings}")
+        raise SourceError(f"{root}: no image found ({ignored} other files); images end in {' '.join(EXTENSIONS)}")
     log.info("%s: found %d images, ignored %d other files", shown_name(str(root)), len(images), ignored)
     for name in images[:limit]:
         size, time_ns = size_and_time(root, name)

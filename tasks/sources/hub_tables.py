@@ -11,24 +11,13 @@ import pyarrow as pa
 
 from pairwright.schemas.config import ReadingConfig
 from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
+from pairwright.tasks.sources import tables
 from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
 from pairwright.tasks.sources.find_files import holds
 from pairwright.tasks.sources.read_entry import About, read_image, read_pair
 from pairwright.tasks.sources.reader import Given, RefusedEntryError, shown_name
-from pairwright.tasks.sources.tables import (
-    BYTES,
-    Choose,
-    TableRow,
-    cells_of,
-    is_struct,
-    kinds_of,
-    need,
-    only_cell,
-    table_reader,
-    wrong_columns,
-)
+from pairwright.tasks.sources.tables import Choose, TableRow, cells_of, only_cell, table_reader, wrong_columns
 
-RLAIF_V_LICENCE = "CC-BY-NC-4.0"
 RLAIF_V_TEXTS = ("question", "chosen", "rejected")
 RLAIF_V_NOTES = ("ds_name", "origin_dataset", "idx")
 """Columns with the origin of a row."""
@@ -38,7 +27,7 @@ def _columns(*needed: str, images: Sequence[str], more: Sequence[str] = ()) -> C
     """Return a function that chooses the columns of a data set, with those ``more`` that not every release has."""
 
     def choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
-        return need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
+        return tables.need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
 
     return choose
 
@@ -47,11 +36,10 @@ def _read_captioned(row: TableRow) -> Iterable[Given]:
     conversation = row.record["conversations"]
     turns = conversation if isinstance(conversation, list) else []
     answers = (turn.get("value") for turn in turns if isinstance(turn, dict) and turn.get("from") == "gpt")
-    caption = next((text for answer in answers for text in texts_of(answer)), "")
-    if not caption:
+    captions = tuple(text for answer in answers for text in texts_of(answer))[:1]
+    if not captions:
         raise RefusedEntryError("no caption")
-    part = shown_name(str(row.record["id"])[:200])
-    picture = row.picture(only_cell(row.record["image"]), (caption,), part)
+    picture = row.picture(only_cell(row.record["image"]), captions, shown_name(str(row.record["id"])[:200]))
     return [read_image(row.item, picture, row.config, About())]
 
 
@@ -129,7 +117,7 @@ def _read_preference(row: TableRow) -> Iterable[Given]:
     if texts["chosen"] == texts["rejected"]:
         raise RefusedEntryError("chosen is rejected")
     picture = row.picture(only_cell(row.record["image"]))
-    image = read_image(row.item, picture, row.config, About(licence=RLAIF_V_LICENCE))
+    image = read_image(row.item, picture, row.config, About(licence="CC-BY-NC-4.0"))
     model = answering_model(row.record.get("origin_split"))
     preference = PreferenceRow(
         key=make_key("preference", image.key, texts["question"], texts["chosen"], texts["rejected"], model),
@@ -187,10 +175,10 @@ CAPTION = "caption"
 
 def _choose_columns(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]:
     """Return the columns of images, in the table's order, and of captions; none of these if none has a usual name."""
-    kinds = kinds_of(schema)
+    kinds = tables.kinds_of(schema)
     texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
-    plain = [name for name, kind in kinds.items() if str(kind) in BYTES]
-    structs = [name for name, kind in kinds.items() if is_struct(kind)]
+    plain = [name for name, kind in kinds.items() if str(kind) in tables.BYTES]
+    structs = [name for name, kind in kinds.items() if tables.is_struct(kind)]
     if name := reading.image_column:
         if name not in (*texts, *plain, *structs):
             raise wrong_columns(f"reading.image_column: {name!r} holds no images here", schema)

@@ -39,7 +39,7 @@ from pairwright.tasks.sources import annotations
 from pairwright.tasks.sources.annotations import CAPTIONS, Record, check_texts, check_word, parse_record
 from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
 from pairwright.tasks.sources.read_entry import About, check_path
-from pairwright.tasks.sources.reader import RefusedEntryError, never
+from pairwright.tasks.sources.reader import RefusedEntryError
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
 PAIR = ("image1", "image2")
@@ -152,5 +152,5 @@ OMNIDIFF = replace(
     kind="omnidiff",
     about="pairs with captions, change types and scenes, as JSON Lines in our own format",
     example="omnidiff:omnidiff",
-    recognises=never,
+    recognises=lambda _: False,
 )

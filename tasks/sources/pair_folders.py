@@ -4,16 +4,20 @@ CLEVR-Change, CLEVR-DC, Spot-the-Diff, Image-Editing-Request; each reader descri
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_record, check_texts, load_json, load_lists
 from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
 from pairwright.tasks.sources.read_entry import About, check_path
 from pairwright.tasks.sources.reader import RefusedEntryError
+
+
+def _annotated_pair(images: tuple[str, str], texts: object, **about: Any) -> Entry:
+    return Entry(images=images, about=About(human_differences=check_texts(texts, keep_blank=True), **about))
 
 
 def _has_files(names: Sequence[str], path: str) -> bool:
@@ -44,18 +48,13 @@ def _list_clevr_change(layout: Layout) -> Iterator[Listed]:
                 yield f"splits.json {split}", RefusedEntryError("split names no image", detail), split
                 continue
             name = f"{numbers[place]}.png"
-            about = About(change_types=tuple(kind for kind, members in types.items() if name in members))
-            yield name, partial(_clevr_change_pair, folder, name, changes, about), split
-            about = About(change_types=("no_change",), may_be_identical=True)
-            yield f"{name}_n", partial(_clevr_change_pair, folder, name, distractors, about), split
-
-
-def _clevr_change_pair(folder: str, name: str, captions: Mapping[str, object], about: About) -> Entry:
-    default = f"CLEVR_default_{name}"
-    other = "nsc_images/CLEVR_nonsemantic_" if about.may_be_identical else "sc_images/CLEVR_semantic_"
-    texts = check_texts(captions.get(default, []), keep_blank=True)
-    images = (f"{folder}images/{default}", f"{folder}{other}{name}")
-    return Entry(images=images, about=replace(about, human_differences=texts))
+            default = f"CLEVR_default_{name}"
+            images = (f"{folder}images/{default}", f"{folder}sc_images/CLEVR_semantic_{name}")
+            kinds = tuple(kind for kind, members in types.items() if name in members)
+            yield name, partial(_annotated_pair, images, changes.get(default, []), change_types=kinds), split
+            images = (images[0], f"{folder}nsc_images/CLEVR_nonsemantic_{name}")
+            same = {"change_types": ("no_change",), "may_be_identical": True}
+            yield f"{name}_n", partial(_annotated_pair, images, distractors.get(default, []), **same), split
 
 
 CLEVR_CHANGE = layout_reader(
@@ -146,12 +145,8 @@ def _list_spot_the_diff(layout: Layout) -> Iterator[Listed]:
                 sentences = record.get("sentences", [])
                 found.setdefault(name, []).extend(sentences if isinstance(sentences, list) else [sentences])
         for name, texts in found.items():
-            yield name, partial(_spot_pair, folder, name, texts), split
-
-
-def _spot_pair(folder: str, name: str, given: list[object]) -> Entry:
-    texts = check_texts(given, keep_blank=True)
-    return Entry(images=(f"{folder}{name}.png", f"{folder}{name}_2.png"), about=About(human_differences=texts))
+            images = (f"{folder}{name}.png", f"{folder}{name}_2.png")
+            yield name, partial(_annotated_pair, images, texts), split
 
 
 SPOT_THE_DIFF = layout_reader(

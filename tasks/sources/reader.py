@@ -27,11 +27,6 @@ Given = ImageRow | PairRow | ComparisonRow | PreferenceRow
 Read = Given | Dropped | Failed
 
 
-def never(_: str) -> bool:
-    """Recognise no path: the kind must be named."""
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """Declaration of one kind of source."""
@@ -52,7 +47,7 @@ class Reader:
     cannot be read completely, one ``Dropped`` or ``Failed`` only."""
     brings: tuple[type[Row], ...] = ()
     """Types of rows that it yields beside images; the stages that would make these do not run."""
-    recognises: Callable[[str], bool] = never
+    recognises: Callable[[str], bool] = lambda _: False
     """Function that returns whether a path without a kind is one of its sources; it may read names, not large files."""
     needs_path: bool = True
     """Whether a path must follow the colon."""

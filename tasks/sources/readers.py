@@ -38,10 +38,8 @@ def recognise_source(text: str) -> str:
             raise SourceError(f"{text!r}: has no path; write it like {reader.example}")
         return f"{kind}:{_absolute(path)}"
     if colon and "://" not in text and not Path(text).exists():
-        raise SourceError(
-            f"{text}: no such file or folder, and {kind!r} is not a kind of source; choose from {', '.join(READERS)} "
-            "(`pairwright sources` shows an example of each)"
-        )
+        kinds = f"{', '.join(READERS)} (`pairwright sources` shows an example of each)"
+        raise SourceError(f"{text}: no such file or folder, and {kind!r} is not a kind of source; choose from {kinds}")
     if not text:
         raise SourceError("the source is empty: name a folder, or kind:path")
     place = _absolute(text)

@@ -60,8 +60,6 @@ Record = dict[str, Any]
 """Columns of one row that the reader needs, under its own names."""
 Choose = Callable[[pa.Schema, ReadingConfig], dict[str, str]]
 """Function that returns the columns to read, each with its name in a record; it refuses a table without them."""
-Located = tuple[ItemRow, dict[str, Any]]
-"""An item and its parsed locator."""
 Listing = tuple[str, Seen, list[int] | RefusedEntryError]
 """A file and the number of rows of each of its groups, or why it is refused."""
 Found = Iterator[tuple[ItemRow, Record | Dropped | Failed]]
@@ -177,9 +175,7 @@ class TableRow:
         name = shown_name(f"{self.item.name} {part or Path(cell.path[-200:]).name}".strip())
         if cell.data is None and not self.folder:
             raise RefusedEntryError("image is not in the table", shown_name(cell.path[:200]))
-        data = cell.data
-        if data is None:
-            data = read_below(self.folder, cell.path, self.config.images)
+        data = read_below(self.folder, cell.path, self.config.images) if cell.data is None else cell.data
         return Picture(data=data, name=name, captions=captions)
 
 
@@ -211,8 +207,7 @@ def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Ite
     place = open_place(config.path)
     found = {name: split_of(name) for name in place.names((".parquet",))}
     if not found:
-        hint = "(a data set saved by `save_to_disk` is written by its `to_parquet` first)"
-        raise SourceError(f"{place.address}: has no Parquet file {hint}")
+        raise SourceError(f"{place.address}: has no Parquet file (what `save_to_disk` saved, write with `to_parquet`)")
     wanted = choose_splits(place.address, config.reading.splits, sorted(set(found.values())))
     names = [name for name in sorted(found, key=os.fsencode) if found[name] in wanted]
     threads = ThreadPoolExecutor(LOOKING_AHEAD)
@@ -288,7 +283,7 @@ def _list_items(place: Place, kind: str, listings: Iterable[Listing]) -> Iterato
 def read_rows(items: Sequence[ItemRow], config: SourceConfig, *, choose: Choose) -> Found:
     """Yield each item of a shard with its row, or with the reason why there is none."""
     place = open_place(config.path)
-    located: list[Located] = [(item, json.loads(item.locator)) for item in items]
+    located = [(item, json.loads(item.locator)) for item in items]
     for _, members in groupby(located, key=lambda both: both[1]["file"]):
         some = list(members)
         try:
@@ -326,6 +321,5 @@ def _read_group(table: pq.ParquetFile, left: dict[int, ItemRow], *, group: int, 
 def _unread(item: ItemRow, error: Exception) -> Dropped | Failed:
     if isinstance(error, _MediumError) and isinstance(error.__cause__, Exception):
         return refuse(item, error.__cause__)
-    if isinstance(error, RefusedEntryError):
-        return refuse(item, error)
-    return refuse(item, RefusedEntryError("damaged table", shown_words(error)))
+    refused = error if isinstance(error, RefusedEntryError) else RefusedEntryError("damaged table", shown_words(error))
+    return refuse(item, refused)

@@ -77,8 +77,7 @@ def _items(place: Place, name: str, config: SourceConfig) -> Iterator[ItemRow]:
         with _opened(place, name, config) as capture:
             own, total = capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)
         if not (math.isfinite(own) and own > 0 and math.isfinite(total) and total >= 1):
-            detail = "its header tells no length: write it anew, as with ffmpeg -i VIDEO -c copy NEW.mkv"
-            raise RefusedEntryError("no frames", detail)
+            raise RefusedEntryError("no frames", "its header tells no length: ffmpeg -i VIDEO -c copy NEW.mkv adds it")
         rate = min(wanted, own)
         frames = (total - 1) * rate / own + 1e-6  # including a frame at the end of a step
         if frames >= MAX_FRAMES:

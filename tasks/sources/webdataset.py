@@ -11,18 +11,20 @@ one (``a.before.jpg``, ``a.after.jpg``), they are images of one group;
 * ``a.txt`` and ``a.caption``: captions; ``a.json``: captions, licence, group. In a sample with several images, captions
 count if their names match an image (``a.before.txt``).
 
-Other members, and hidden ones, are ignored. An item's key hashes the tar's name, size and
-version and the offsets of its members. Listing seeks from header to header; reading a member takes one seek.
+Other members, and hidden ones, are ignored. Tars may be hostile: links, devices, sparse files, absurd headers and names
+that lead out of the archive are refused with a reason. An item's key hashes the tar's name, size and version and the
+offsets of its members. Listing seeks from header to header; reading a member takes one seek.
 """
 
 import json
 import logging
 import posixpath
+import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, BinaryIO
 
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
@@ -39,8 +41,8 @@ from pairwright.tasks.sources.reader import (
     read_one,
     refuse,
     shown_name,
+    shown_words,
 )
-from pairwright.tasks.sources.tars import Member, TarBytes, walk_members
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,111 @@ MAX_TEXT = 1 << 20
 MAX_OF_SAMPLE = 64
 READ_AHEAD = 1 << 20
 """Bytes per request to a remote store: adjacent headers and small members cost one round trip."""
+MAX_HEADER = 1 << 20
+"""Maximum bytes of a GNU long name or pax header; real ones have hundreds."""
+MAX_NAME, MAX_MEMBERS = 4096, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Regular file of a tar, or the reason of its refusal; a fault of the archive itself has no name."""
+
+    name: str
+    offset: int = 0
+    """Offset of its first byte."""
+    size: int = 0
+    refused: RefusedEntryError | None = None
+
+
+class TarBytes:
+    """Bytes of an archive, with limits on the size of headers and members."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        """Read ``file``, which has ``size`` bytes."""
+        self._file, self._size = file, size
+        self.tell, self.close = file.tell, file.close
+
+    def seek(self, offset: int) -> int:
+        """Move to an offset."""
+        if offset > self._size:
+            raise RefusedEntryError("truncated archive", f"a member ends at byte {offset} of {self._size}")
+        return self._file.seek(offset)
+
+    def read(self, count: int) -> bytes:
+        """Return a header, which ``tarfile`` reads while it walks; fewer bytes at the end of the archive."""
+        if count > MAX_HEADER:
+            raise RefusedEntryError("damaged header", f"an extended header of {count} bytes")
+        return self._file.read(count)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return the contents of a member; ``OSError`` if its medium fails."""
+        try:
+            self.seek(offset)
+            data = self._file.read(size)
+        except (OSError, RefusedEntryError):
+            raise
+        except Exception as error:  # each store raises its own errors
+            raise OSError(shown_words(error)) from error
+        if len(data) < size:
+            raise RefusedEntryError("truncated archive", f"at byte {offset}")
+        return data
+
+
+def walk_members(archive: TarBytes) -> Iterator[Member]:
+    """Yield the members of a tar in order, without folders; a fault of the archive comes last."""
+    held: Member | None = None
+    """The last member: reading the next header shows whether its contents are complete."""
+    walked = 0
+    try:
+        if archive.read(2) == b"\x1f\x8b":
+            raise RefusedEntryError("gzipped archive", "unpack it first, with gunzip")
+        archive.seek(0)
+        with tarfile.open(fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # pyright: ignore[reportArgumentType, reportCallIssue] - reads and seeks only
+            while walked < MAX_MEMBERS:
+                info = tar.next()
+                tar.members.clear()  # a million of them would take a gigabyte
+                walked += 1
+                if held is not None:
+                    yield held
+                held = None
+                if info is None:
+                    # ``tarfile`` takes any stop for an end: only a block of zeros is one.
+                    archive.seek(tar.offset)
+                    block = archive.read(tarfile.BLOCKSIZE)
+                    if len(block) < tarfile.BLOCKSIZE:
+                        end = tar.offset + len(block)
+                        raise RefusedEntryError("truncated archive", f"ends at byte {end} without an end mark")
+                    if any(block):
+                        raise RefusedEntryError("damaged archive", f"no header at byte {tar.offset}")
+                    return
+                if info.size < 0 or tar.offset <= info.offset:
+                    raise RefusedEntryError("damaged archive", "a member of negative size")
+                held = None if info.isdir() else _member(info)
+        fault = RefusedEntryError("too many members", f"more than {MAX_MEMBERS}: make smaller archives")
+    except RefusedEntryError as error:
+        fault = error
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        reason = {"empty file": "empty archive", "unexpected end of data": "truncated archive"}.get(str(error))
+        fault = RefusedEntryError(reason or ("damaged archive" if walked else "not an archive"), str(error)[:200])
+    if held is not None and archive.tell() >= held.offset + held.size:
+        yield held
+    yield Member("", refused=fault)
+
+
+def _member(info: tarfile.TarInfo) -> Member:
+    refused = None
+    if info.issym() or info.islnk():
+        refused = RefusedEntryError("link in an archive", f"to {info.linkname}")
+    elif info.issparse():
+        refused = RefusedEntryError("sparse file in an archive")
+    elif not info.isreg():
+        refused = RefusedEntryError("not a regular file", f"type {info.type!r}")
+    elif info.name.startswith("/") or ".." in info.name.split("/") or "\0" in info.name:
+        refused = RefusedEntryError("path leaves the archive")
+    elif len(info.name) > MAX_NAME:
+        refused = RefusedEntryError("damaged header", f"a name of {len(info.name)} characters")
+        return Member(info.name[-100:], refused=refused)
+    return Member(info.name if refused else posixpath.normpath(info.name), info.offset_data, info.size, refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +182,7 @@ class _Part:
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the samples of all archives in order, at most ``limit``; ``SourceError`` if there is none."""
     if config.reading.splits:
-        raise SourceError(
-            f"{config.path}: tars have no splits, but reading.splits is {', '.join(config.reading.splits)}; "
-            "give a pattern for the tars of a split"
-        )
+        raise SourceError(f"{config.path}: tars have no splits: leave reading.splits empty, or give a pattern of tars")
     yield from islice(_all_items(config.path), limit)
 
 
@@ -95,7 +199,9 @@ def _all_items(source: str) -> Iterator[ItemRow]:
                 with closing(_open(place, name, seen)) as archive:
                     for member in walk_members(archive):
                         stem, suffix = _split(member.name)
-                        if not member.name or _is_wanted(member.name, suffix):
+                        hidden = any(part.startswith(".") and part.strip(".") for part in member.name.split("/"))
+                        wanted = _Part(suffix).ending in (*EXTENSIONS, *TEXTS) or suffix.lower() == RECORD
+                        if not member.name or (wanted and not hidden):
                             samples.setdefault(stem, []).append(member)
         except RefusedEntryError as error:
             samples = {"": [Member("", refused=error)]}
@@ -107,10 +213,8 @@ def _all_items(source: str) -> Iterator[ItemRow]:
             found = found or bool(stem)
             yield _item(name, seen, stem, members)
     if not found:
-        raise SourceError(
-            f"{source}: no sample with an image in its archives ({fault}); give a tar (not gzipped), a pattern "
-            "like NAME-{000..011}.tar, or a folder of tars"
-        )
+        hint = "give a tar (not gzipped), a pattern like NAME-{000..011}.tar, or a folder of tars"
+        raise SourceError(f"{source}: no sample with an image in its archives ({fault}); {hint}")
 
 
 def _open(place: Place, name: str, seen: Seen) -> TarBytes:
@@ -121,12 +225,6 @@ def _split(name: str) -> tuple[str, str]:
     folder, file = posixpath.split(name)
     base = file.partition(".")[0]
     return posixpath.join(folder, base), file[len(base) :]
-
-
-def _is_wanted(name: str, suffix: str) -> bool:
-    if any(part.startswith(".") and part.strip(".") for part in name.split("/")):
-        return False
-    return _Part(suffix).ending in (*EXTENSIONS, *TEXTS) or suffix.lower() == RECORD
 
 
 def _item(archive: str, seen: Seen, stem: str, members: Sequence[Member]) -> ItemRow:
@@ -145,8 +243,7 @@ def _item(archive: str, seen: Seen, stem: str, members: Sequence[Member]) -> Ite
         if not _images(parts):
             raise RefusedEntryError("no image in the sample")
     except RefusedEntryError as error:
-        refused = RefusedEntryError(error.reason, shown_name(error.detail)[:500])
-        return list_item("webdataset", name, where, refused)
+        return list_item("webdataset", name, where, RefusedEntryError(error.reason, shown_name(error.detail)[:500]))
     where["parts"] = [[part.suffix, part.offset, part.size] for part in parts]
     return list_item("webdataset", name, where)
 
@@ -187,10 +284,8 @@ def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageR
     except (ValueError, RecursionError) as error:
         raise RefusedEntryError("damaged caption or record", str(error)) from error
     record: dict[str, Any] = next((found for found in records if isinstance(found, dict)), {})
-    about = About(
-        licence=check_word(record, *LICENCES),
-        group=check_word(record, "group") or (item.name if len(images) > 1 else ""),
-    )
+    group = check_word(record, "group") or (item.name if len(images) > 1 else "")
+    about = About(licence=check_word(record, *LICENCES), group=group)
     rows: list[ImageRow] = []
     for part in images:
         own = [text for about_it, text in texts.items() if about_it.field == part.field]

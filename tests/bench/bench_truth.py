@@ -22,7 +22,7 @@ from PIL import Image
 import pairwright as pw
 from pairwright.schemas.rows import PreferenceRow, RemovalRow
 from pairwright.schemas.scene import SceneObject
-from pairwright.tasks.scenes.photograph import exposure_of
+from pairwright.tasks.scenes.render import exposure_of
 from tests.bench.truth_style import distinct_bigrams, statistics_of, structure_of, tell_apart
 from tests.bench.truth_text import (
     Graphs,

@@ -14,19 +14,7 @@ from pydantic import BaseModel
 from pairwright.schemas import rows
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import (
-    Dropped,
-    EmbeddingRow,
-    Failed,
-    ImageRow,
-    NeighbourRow,
-    PreferenceRow,
-    RemovalRow,
-    Row,
-    SplitRow,
-    TagsRow,
-    make_key,
-)
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, Row, make_key
 
 ROW_TYPES = sorted(
     (kind for kind in vars(rows).values() if isinstance(kind, type) and issubclass(kind, Row) and kind is not Row),
@@ -73,12 +61,12 @@ def _rows(kind: type[Row]) -> st.SearchStrategy[Row]:
         (ImageRow, "image", pa.large_binary()),
         (ImageRow, "captions", pa.list_(TEXT)),
         (ImageRow, "graph", TEXT),
-        (EmbeddingRow, "vector", pa.list_(pa.float16())),
-        (NeighbourRow, "similarities", pa.list_(pa.list_(NUMBER))),
-        (RemovalRow, "box", pa.list_(pa.int32(), 4)),
-        (PreferenceRow, "prompt", pa.list_(pa.struct([("role", TEXT), ("text", TEXT)]))),
-        (TagsRow, "tags", pa.list_(pa.struct([*TAG, ("objects", pa.list_(TEXT))]))),
-        (SplitRow, "status", TEXT),
+        (rows.EmbeddingRow, "vector", pa.list_(pa.float16())),
+        (rows.NeighbourRow, "similarities", pa.list_(pa.list_(NUMBER))),
+        (rows.RemovalRow, "box", pa.list_(pa.int32(), 4)),
+        (rows.PreferenceRow, "prompt", pa.list_(pa.struct([("role", TEXT), ("text", TEXT)]))),
+        (rows.TagsRow, "tags", pa.list_(pa.struct([*TAG, ("objects", pa.list_(TEXT))]))),
+        (rows.SplitRow, "status", TEXT),
     ],
 )
 def test_a_column_has_the_type_of_its_field(kind: type[Row], column: str, expected: pa.DataType) -> None:

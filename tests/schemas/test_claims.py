@@ -2,17 +2,8 @@
 
 import pytest
 
-from pairwright.schemas.claims import (
-    CLAIMS,
-    Claim,
-    Selector,
-    all_hold,
-    content_changes,
-    holds,
-    is_no_change,
-    may_hold,
-    stands,
-)
+from pairwright.schemas import claims
+from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold, holds, is_no_change, may_hold, stands
 from pairwright.schemas.scene import SceneChange
 from tests.fixtures.graphs import LIGHTS, graph, thing
 
@@ -39,12 +30,6 @@ BALL, CUBE = Selector(shape="ball"), Selector(shape="cube")
         (Claim(side=0, kind="relation", selector=BALL, relation="left of", other=CUBE), True),
         (Claim(side=0, kind="relation", selector=CUBE, relation="left of", other=BALL), False),
         (Claim(side=0, kind="relation", selector=CUBE, relation="right of", other=BALL), True),
-        (Claim(side=0, kind="relation", selector=BALL, relation="in front of", other=CUBE), False),
-        (Claim(side=0, kind="relation", selector=Selector(shape="mug"), relation="in front of", other=CUBE), True),
-        (Claim(side=0, kind="relation", selector=CUBE, relation="behind", other=Selector(shape="mug")), True),
-        (Claim(side=0, kind="relation", selector=CUBE, relation="in front of", other=Selector(shape="mug")), False),
-        (Claim(side=0, kind="relation", selector=Selector(shape="mug"), relation="right of", other=CUBE), False),
-        (Claim(side=0, kind="relation", selector=BALL, relation="behind", other=CUBE), False),
         (Claim(side=0, kind="relation", selector=BALL, relation="behind", other=BALL), False),
         (Claim(side=0, kind="light", value=LIGHTS[0]), True),
         (Claim(side=1, kind="light", value=LIGHTS[0]), False),
@@ -71,7 +56,7 @@ def test_viewpoint_light_and_the_same_change_on_both_sides_are_no_change():
     moved = graph(
         RED, BLUE, MUG, light=LIGHTS[1], changes=(SceneChange(type="illumination"), SceneChange(type="viewpoint"))
     )
-    assert content_changes(moved) == frozenset()
+    assert claims.content_changes(moved) == frozenset()
     assert is_no_change((FIRST, moved))
     assert not is_no_change(PAIR)
     assert not is_no_change((FIRST, graph(RED, BLUE, MUG, world="other")))
@@ -79,11 +64,8 @@ def test_viewpoint_light_and_the_same_change_on_both_sides_are_no_change():
 
 
 def test_claims_survive_their_column():
-    claims = (
-        Claim(side=1, kind="relation", selector=BALL, relation="behind", other=CUBE),
-        Claim(side=0, kind="count", count=3),
-    )
-    assert CLAIMS.validate_json(CLAIMS.dump_json(claims, exclude_defaults=True)) == claims
+    said = (Claim(side=1, kind="relation", selector=BALL, relation="behind", other=CUBE), Claim(side=0, kind="count"))
+    assert CLAIMS.validate_json(CLAIMS.dump_json(said, exclude_defaults=True)) == said
 
 
 @pytest.mark.parametrize(

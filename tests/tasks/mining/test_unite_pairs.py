@@ -10,7 +10,7 @@ import pytest
 
 from pairwright.schemas.config import UnitingConfig
 from pairwright.schemas.rows import AdmittedRow, Dropped, PairRow, make_key
-from pairwright.tasks.mining.unite_pairs import EXCLUDED, FULL, HUB, unite_pairs
+from pairwright.tasks.mining.unite_pairs import EXCLUDED, FULL, HUB, NONE, unite_pairs
 from tests.fixtures.rows import row_of
 
 IMAGES = [make_key("image", number) for number in range(8)]
@@ -21,11 +21,13 @@ def pair(first: str, second: str, similarity: float) -> PairRow:
     return row_of(PairRow, "pair", first, second, source=anchor, first=first, second=second, similarity=similarity)
 
 
+def columns_of(rows: list[PairRow]) -> pa.Table:
+    return pa.table({name: [getattr(row, name) for row in rows] for name in NONE.column_names}, schema=NONE.schema)
+
+
 def limited(rows: list[PairRow], most: int) -> dict[str, PairRow | Dropped]:
     """Return what became of each pair, by its key."""
-    names = ("key", "first", "second", "similarity")
-    everything = pa.table({name: [getattr(row, name) for row in rows] for name in names})
-    everything = everything.set_column(3, "similarity", everything.column("similarity").cast(pa.float32()))
+    everything = columns_of(rows)
     cut = len(everything) // 2  # some were found by similarity, others by nouns
     found = unite_pairs(
         rows, UnitingConfig(max_pairs_per_image=most, excludes=False),
@@ -78,25 +80,16 @@ def test_a_pair_that_is_excluded_takes_no_place_of_another() -> None:
     one, other, refused = IMAGES[:3]
     admitted = {key: AdmittedRow(key=key, source_key=key, subject=key) for key in (one, other)}
     rows = [pair(one, refused, 0.9), pair(one, other, 0.8)]
-    columns = {name: [getattr(row, name) for row in rows] for name in ("key", "first", "second", "similarity")}
-    config = UnitingConfig(max_pairs_per_image=1, excludes=True)
-    everything, keys = pa.table(columns), pa.table({"key": [one, other]})
-    none = everything.slice(2)
-    found = unite_pairs(
-        rows, config, admitted=admitted, given=everything, similar=none, by_nouns=none, all_admitted=keys
-    )
+    config, keys = UnitingConfig(max_pairs_per_image=1, excludes=True), pa.table({"key": [one, other]})
+    found = unite_pairs(rows, config, admitted=admitted, given=columns_of(rows), all_admitted=keys)
     assert [type(row) for row in found] == [Dropped, PairRow]
 
 
 def test_a_group_is_in_a_limited_number_of_pairs_its_most_similar_ones() -> None:
     rows = [pair(*IMAGES[place : place + 2], 0.9 - place / 100) for place in range(7)]  # a video whose frames follow
-    columns = {name: [getattr(row, name) for row in rows] for name in ("key", "first", "second", "similarity")}
     names = {"key": IMAGES, "name": [f"walk/{key}.png" for key in IMAGES], "group": [""] * 5 + ["a.mp4"] * 3}
     config = UnitingConfig(max_pairs_per_image=0, max_pairs_per_group=2, excludes=False)
-    none = pa.table(columns).slice(7)
-    found = list(
-        unite_pairs(rows, config, given=none, similar=pa.table(columns), by_nouns=none, all_images=pa.table(names))
-    )
+    found = list(unite_pairs(rows, config, similar=columns_of(rows), all_images=pa.table(names)))
     # 0-1 and 1-2 fill the folder; 4-5 is between the two groups, and 5-6 and 6-7 are the video's own
     assert [isinstance(row, PairRow) for row in found] == [True, True, False, False, False, True, True]
     assert {row.reason for row in found if isinstance(row, Dropped)} == {f"{FULL} (mining.max_pairs_per_group=2)"}

@@ -3,13 +3,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from pairwright.tasks.scenes.plan import (
-    all_visible,
-    overlap,
-    rests_on,
-    stands_free,
-    visible_shares,
-)
+from pairwright.tasks.scenes.plan import all_visible, overlap, rests_on, stands_free, visible_shares
 from pairwright.tasks.scenes.state import Camera, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import Light, View
 

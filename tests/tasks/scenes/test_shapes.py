@@ -3,18 +3,8 @@ import pytest
 
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.places import LIFT, STYLES, surfaces_of
-from pairwright.tasks.scenes.shapes import (
-    FORMS,
-    extent_of,
-    form_of,
-)
-from pairwright.tasks.scenes.vocabulary import (
-    COLOURS,
-    METALLIC_COLOURS,
-    NEAR_COLOURS,
-    PLACES,
-    SHAPES,
-)
+from pairwright.tasks.scenes.shapes import FORMS, extent_of, form_of
+from pairwright.tasks.scenes.vocabulary import COLOURS, METALLIC_COLOURS, NEAR_COLOURS, PLACES, SHAPES
 
 ALL = [(shape, pose) for shape, kind in SHAPES.items() for pose in kind.poses or (None,)]
 

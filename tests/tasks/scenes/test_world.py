@@ -28,18 +28,6 @@ def test_what_a_thing_rests_on_is_named():
     assert [(thing.support, thing.rests_on) for thing in graph.objects] == [(None, None), ("object-1", "cube")]
 
 
-def test_words_and_phrases_are_kept():
-    sign = Thing("object-1", "sign", "white", "wooden", "large", text="ZOO", x=-1.0)
-    box = Thing("object-2", "box", "green", "metal", "small", pose="with its lid open", x=1.0)
-    graph = look(sign, box)[1]
-    assert (graph.world, graph.photograph, graph.place) == ("world-00001", 2, "a photo studio")
-    assert graph.light == "dim warm light from the left"
-    assert graph.viewpoint == "a high viewpoint from the front"
-    first, second = graph.objects
-    assert (first.text, first.facing, first.pose) == ("ZOO", None, None)
-    assert (second.text, second.facing, second.pose) == (None, None, "with its lid open")
-
-
 def test_visible_share_of_a_half_hidden_thing():
     # A medium ball, 0.68 wide, behind a large cube of 0.82: its upper part shows.
     free = look(ball("object-1", y=1.2))[1].objects[0]

@@ -71,17 +71,6 @@ def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
         item.locator.encode("utf-8")
 
 
-def test_key_follows_path_size_and_time_but_not_the_place_of_the_folder(tmp_path):
-    path = put(tmp_path / "one", "a.png", picture())
-    (before,) = listed(tmp_path / "one")
-    (tmp_path / "one").rename(tmp_path / "two")
-    (moved,) = listed(tmp_path / "two")
-    assert moved == before
-    os.utime(tmp_path / "two" / path.name, ns=(1, 1))
-    (touched,) = listed(tmp_path / "two")
-    assert touched.key != before.key
-
-
 def test_links_are_followed_once_and_never_loop(tmp_path):
     root = tmp_path / "root"
     put(root, "d/a.png", picture(1))

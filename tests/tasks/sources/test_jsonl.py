@@ -10,7 +10,6 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, PairRow, make_key
 from pairwright.tasks.sources.annotations import MAX_LINE_BYTES
 from pairwright.tasks.sources.readers import READERS, recognise_source
-from tests.fixtures.builds import build_through_mining, ok_rows
 from tests.fixtures.pictures import photograph, picture
 from tests.fixtures.tables import config_of, read_all
 
@@ -112,6 +111,7 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
     ]
     files = {"out.png": "path leaves the folder", "loop.png": "symlink loop", "pipe.png": "not a regular file"}
     files |= {"large.bmp": "file too large", "words.png": "not an image", "none.png": "missing file"}
+    files |= {"deep": "not a regular file", "y" * 300: "unreadable file", "a.png/x": "missing file"}
     images = [{"image": name} for name in (*files, "deep/c.png")]
     path = manifest(folder, {"image": "a.png"}, b"", *(line for line, _ in lines), *images)
     numbered = {f"m.jsonl line {number}": reason for number, (_, reason) in enumerate(lines, 3)}
@@ -192,25 +192,3 @@ def test_the_first_line_that_names_images_tells_the_kind(folder):
     manifest(folder, b"{", {"image": "a.png"}, {"image1": "a.png", "image2": "b.png"})
     assert recognise_source(str(path)) == f"jsonl:{path}"
     assert recognise_source("/nowhere/m.jsonl") == "jsonl:/nowhere/m.jsonl"
-
-
-def test_a_build_of_pairs_skips_mining(folder, tmp_path):
-    path = manifest(
-        folder,
-        {"image1": "a.png", "image2": "b.png", "difference": "x"},
-        {"image1": "b.png", "image2": "deep/c.png", "instruction": "y"},
-        {"image1": "b.png", "image2": "none.png"},
-    )
-    counts = build_through_mining(tmp_path / "out", str(path))
-    shards = counts.pop("shards")
-    assert shards
-    assert [name for name, count in counts.items() if count["in"]] == ["images", "given_pairs", "pairs"]
-    assert (counts["given_pairs"]["ok"], counts["given_pairs"]["dropped"]) == (2, 1)
-    assert (counts["pairs"]["in"], counts["pairs"]["ok"], counts["pairs"]["dropped"]) == (2, 2, 0)
-    rows = sorted(ok_rows(tmp_path / "out", "pairs"), key=lambda row: row["origin"])
-    assert [(row["origin"], row["first"], row["second"]) for row in rows] == [
-        ("edit", make_key(B), make_key(C)),
-        ("given", make_key(A), make_key(B)),
-    ]
-    assert {row["key"] for row in ok_rows(tmp_path / "out", "images")} == {make_key(data) for data in (A, B, C)}
-    assert build_through_mining(tmp_path / "out", str(path))["shards"] == 0

@@ -103,41 +103,6 @@ def test_a_changed_image_changes_the_key_of_its_item_alone(sample: Sample, tmp_p
 
 
 @every_kind
-def test_changed_annotations_are_new_items(sample: Sample, tmp_path: Path) -> None:
-    sample.write(tmp_path)
-    config = source_of(sample.kind, tmp_path)
-    before = {item.name: item.key for item in list_all(config)}
-    text = (tmp_path / sample.annotations).read_text()
-    old = {"omnidiff": "A chair came.", "localized-narratives": "I can see a bear."}.get(sample.kind, "the ")
-    old = "remove the flag" if sample.kind == "image-editing-request" else old
-    assert old in text
-    (tmp_path / sample.annotations).write_text(text.replace(old, "THE ", 1))
-    after = {item.name: item.key for item in list_all(config)}
-    assert sum(before[name] != after[name] for name in before) == 1
-
-
-@every_kind
-def test_links_out_odd_files_and_what_is_no_image_are_refused(sample: Sample, tmp_path: Path) -> None:
-    sample.write(tmp_path / "in")
-    outside = put(tmp_path, "secret.png", cut(77))
-    path = tmp_path / "in" / sample.file
-    config = source_of(sample.kind, tmp_path / "in")
-    for reason, make in (
-        ("path leaves the folder", lambda: path.symlink_to(outside)),
-        ("not a regular file", lambda: os.mkfifo(path)),
-        ("not an image", lambda: path.write_bytes(b"no image")),
-    ):
-        path.unlink()
-        make()
-        rows = read_all(config)
-        (row,) = rows[sample.names[sample.position]]
-        assert isinstance(row, Dropped), row
-        assert row.reason == reason
-        assert sum(isinstance(row, Dropped) for found in rows.values() for row in found) == 1
-    assert path.name in row.detail
-
-
-@every_kind
 def test_images_may_be_elsewhere(sample: Sample, tmp_path: Path) -> None:
     sample.write(tmp_path / "in")
     (tmp_path / "pictures").mkdir()
@@ -166,15 +131,6 @@ def test_unknown_splits_are_named_with_those_there_are(sample: Sample, tmp_path:
     sample.write(tmp_path)
     with pytest.raises(SourceError, match=r"reading\.splits .*'dev'.*(train|coco_train)"):
         list_all(source_of(sample.kind, tmp_path, splits=["dev"]))
-
-
-@every_kind
-def test_annotations_that_are_none_are_a_source_error(sample: Sample, tmp_path: Path) -> None:
-    sample.write(tmp_path)
-    for data in (b"", b"\x89PNG\r\n", b"[" * 100_000, b"12"):
-        (tmp_path / sample.annotations).write_bytes(data)
-        with pytest.raises(SourceError, match=Path(sample.annotations).name):
-            list_all(source_of(sample.kind, tmp_path))
 
 
 @pytest.mark.parametrize("sample", [SAMPLES[0], SAMPLES[4]], ids=lambda sample: sample.kind)

@@ -40,15 +40,6 @@ def test_a_change_and_its_distractor_are_pairs_with_their_captions_and_type(tmp_
     assert distractor.change_types == ("no_change",)
 
 
-def test_only_a_distractor_may_show_the_same_image_twice(tmp_path: Path) -> None:
-    write_clevr_change(tmp_path)
-    put(tmp_path, "sc_images/CLEVR_semantic_000000.png", cut(0))
-    found = read_all(source_of("clevr-change", tmp_path))
-    assert [row.reason for row in found["000000.png"]] == ["identical images"]
-    image, pair = found["000000.png_n"]
-    assert pair.first == pair.second == image.key == make_key(cut(0))
-
-
 def test_a_split_names_places_in_the_sorted_list(tmp_path: Path) -> None:
     """The list is 0, 1, 3, 4: place 3 is number 4, and place 2 is number 3."""
     write_clevr_change(tmp_path)
@@ -232,9 +223,7 @@ def test_bad_records_are_dropped_by_their_number_of_image_editing_request(tmp_pa
         ("image-editing-request", write_image_editing_request),
     ],
 )
-def test_pairs_have_their_published_split_in_our_words(
-    kind: str, write: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_pairs_have_their_split_in_our_words(kind: str, write: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path)
     pairs = read_pairs(kind, tmp_path)
     assert {pair.split for pair in pairs.values()} == {"train", "validation", "test"}

@@ -1,13 +1,11 @@
 """Pairs are whole or refused; names that others chose reach files below their folder and nothing else."""
 
-import os
 from dataclasses import replace
 
 import pytest
 
 from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.sources import read_entry
 from pairwright.tasks.sources.read_entry import About, Picture, check_path, read_below, read_pair
 from pairwright.tasks.sources.reader import RefusedEntryError
 from tests.fixtures.pictures import picture
@@ -62,29 +60,3 @@ def test_paths_that_leave_are_refused(name):
             use(name)
         assert len(refused.value.detail) < 500
         refused.value.detail.encode()
-
-
-def test_what_lies_below_is_read_if_it_is_a_file_of_some_size(tmp_path):
-    root = tmp_path / "root"
-    (root / "d").mkdir(parents=True)
-    (root / "d/a.png").write_bytes(b"data")
-    (root / "large").write_bytes(bytes(101))
-    (tmp_path / "secret").write_bytes(b"secret")
-    (root / "inside").symlink_to(root / "d")
-    (root / "outside").symlink_to(tmp_path)
-    (root / "loop").symlink_to(root / "loop")
-    os.mkfifo(root / "pipe")
-    (tmp_path / "link").symlink_to(root)
-    assert read_below(root, "d/a.png", IMAGES) == read_below(tmp_path / "link", "inside/a.png", IMAGES) == b"data"
-    reasons = {"outside/secret": "path leaves the folder", "large": "file too large", "loop": "symlink loop"}
-    reasons |= dict.fromkeys(("d", "pipe"), "not a regular file") | {"d/" + "y" * 300: "unreadable file"}
-    reasons |= dict.fromkeys(("none", "d/a.png/x"), "missing file")
-    for name, reason in reasons.items():
-        with pytest.raises(RefusedEntryError, match=reason):
-            read_below(root, name, IMAGES)
-    listed = read_entry.size_and_time(root, "d/a.png")
-    assert listed == (4, (root / "d/a.png").stat().st_mtime_ns)
-    assert read_entry.size_and_time(root, "none") == (-1, 0)
-    os.utime(root / "d/a.png", ns=(1, 1))
-    with pytest.raises(RefusedEntryError, match="changed since it was listed"):
-        read_below(root, "d/a.png", IMAGES, listed)
