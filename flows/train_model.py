@@ -181,7 +181,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
 
 
 def _check(config: TrainConfig) -> None:
-    from pairwright.tasks.training.train_model import check_launcher, check_optimiser
+    from pairwright.tasks.training.train_model import check_launcher, check_libraries
 
     check_launcher(config)
     if config.objective == NAMC:
@@ -189,7 +189,7 @@ def _check(config: TrainConfig) -> None:
 
         check_settings(config)
         return
-    check_optimiser(config)
+    check_libraries(config)
     if config.model.load_in_4bit:
         require_bits("model.load_in_4bit")
 

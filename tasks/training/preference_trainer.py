@@ -92,7 +92,8 @@ class PreferenceTrainer(Trainer):
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
-        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
+        lengths = load_batches.text_lengths(rows) if config.data.group_by_length and seed is not None else ()
+        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
         return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
@@ -272,6 +273,9 @@ class PreferenceTrainer(Trainer):
             return
         if found and self.is_world_process_zero():
             self._add(runs.HELD_OUT, found)
+            due = self.control.should_log  # a report to trackers is no log entry of the step
+            self.callback_handler.on_log(self.args, self.state, self.control, {f"eval_{k}": found[k] for k in found})
+            self.control.should_log = due
         cast("Any", self.model).train()
         self._tokens = tokens
         self._since += time.monotonic() - began

@@ -72,8 +72,8 @@ def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
     if count_ranks() > 1:
         raise ConfigError("NAMC is trained by one process: start it with `pairwright train`, without a launcher")
-    if config.optimiser.optim != OptimiserConfig().optim:
-        raise ConfigError("optimiser.optim: not supported by NAMC; leave it out")
+    if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length or config.output.report_to:
+        raise ConfigError("optimiser.optim, data.group_by_length, output.report_to: not supported by NAMC")
 
 
 def train_namc(job: Job) -> Ended:

@@ -7,6 +7,7 @@ import torch
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training import train_model
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.train_model import check_launcher, make_arguments, rate_of
 
@@ -44,6 +45,15 @@ def test_settings_arrive(tmp_path: Path) -> None:
     assert getattr(made, "activation_checkpointing", None) or made.gradient_checkpointing
     whole = make_arguments(Run(tmp_path), config(optimiser={"num_train_epochs": 2.5}), torch.bfloat16)
     assert (whole.max_steps, whole.num_train_epochs, whole.bf16) == (-1, 2.5, True)
+
+
+def test_trackers_get_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = config(output={"report_to": ["wandb"]})
+    made = make_arguments(Run(tmp_path / "album"), reported, torch.float32)
+    assert (made.report_to, made.run_name) == (["wandb"], "album")
+    monkeypatch.setattr(train_model, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"output\.report_to: wandb .*python -m pip install wandb"):
+        train_model.check_libraries(reported)
 
 
 CONFIG = TrainConfig(objective="dpo")
