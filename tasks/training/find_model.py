@@ -51,12 +51,9 @@ def require_bits(field: str) -> None:
 
 
 def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
-    """Return the files of a model.
+    """Return the files of a model, a folder or a name on the Hub; ``field`` is the setting that names it.
 
-    Args:
-        name: a folder, or a name on the Hub.
-        revision: the required commit, or hash of a folder's files; empty: any.
-        field: the setting that names the model, for messages.
+    ``revision``: the required commit, or hash of a folder's files; empty: any.
     """
     require_packages()
     found, local = _find(name, revision, field), is_local(name)

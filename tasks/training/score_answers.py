@@ -72,12 +72,8 @@ def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) ->
     """Return the log-probabilities of target tokens, (N,) float32, differentiable once.
 
     Equals ``logits.log_softmax(-1)[places, targets]``, but keeps only the logits for the backward pass and makes
-    float32 copies by chunk: half the memory for bfloat16.
-
-    Args:
-        logits: (K, V).
-        places: (N,) of 0 to K - 1; several tokens may share one.
-        targets: (N,) of 0 to V - 1.
+    float32 copies by chunk: half the memory for bfloat16. Logits are (K, V), places and targets (N,); several tokens
+    may share a place.
     """
     return _TargetLogProbabilities.apply(logits, places, targets)  # pyright: ignore[reportReturnType]
 

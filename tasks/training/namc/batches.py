@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.models.namc import NO_WORD, Described
 from pairwright.tasks.models.namc_places import SMALL_SIDE, crop_small, split_patches, to_codes
 from pairwright.tasks.models.namc_words import ClipWords, DecoderWords
@@ -43,16 +42,13 @@ class Text:
 def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0) -> tuple[list[Text], list[Refused]]:
     """Return the texts of a split's rows, and the rows refused.
 
-    Args:
-        rows: the split.
-        halves: whether a text must be an implicit-change description, with words to mask.
-        limit: number of rows, drawn by ``seed``; 0: all.
-        seed: of the draw.
+    ``halves``: each text must be an implicit-change description, with words to mask; ``limit``: number of rows, drawn
+    by ``seed``; 0: all.
     """
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[: limit or None].tolist())
     texts, refused = list[Text](), list[Refused]()
     for place, row in ((place, row) for place, row in enumerate(rows.read_texts()) if place in drawn):
-        text = description_of(row)
+        text = row.description or row.chosen
         parts = read_difference(text, difference_verbs())
         if len(row.image_keys) != PAIR:
             refused.append(Refused(key=row.key, reason="not about two images"))
@@ -63,11 +59,6 @@ def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0)
     return texts, refused
 
 
-def description_of(row: PreferenceRow) -> str:
-    """Return the row's implicit-change description, also where its chosen text is of another kind."""
-    return row.description or row.chosen
-
-
 def read_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
     """Return the small size's inputs of rows' images, each decoded once; patch values as bytes."""
     crops: dict[str, NDArray[np.uint8] | None] = {}
@@ -75,7 +66,8 @@ def read_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
         if not crops.keys() >= set(text.images):
             crops |= zip(text.images, map(_decode, rows.read(text.place).images), strict=True)
     known = {key: crop for key, crop in crops.items() if crop is not None}
-    patches = split_patches(np.stack(list(known.values()) or [np.zeros((SMALL_SIDE, SMALL_SIDE, 3), np.uint8)]))
+    blank = np.zeros((SMALL_SIDE, SMALL_SIDE, 3), np.uint8)
+    patches = split_patches(np.stack(list(known.values()) or [blank]))
     return Copies(images={key: place for place, key in enumerate(known)}, grids=patches, codes=to_codes(patches))
 
 

@@ -126,12 +126,7 @@ def read_about(folder: Path) -> About:
 
 
 def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
-    """Return a saved model, without its noise module.
-
-    Args:
-        folder: of ``save_captioner``.
-        config: of a run that continues it: the required size, and whether the noise module is needed.
-    """
+    """Return a saved model; ``config`` of a run that continues it requires a size, and may need the noise module."""
     refuse_damage(folder, field=FIELD)
     about, words = read_about(folder), saved_words(folder / WORDS)
     size = PAPER if about.cnn else SMALL
@@ -180,9 +175,8 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
     while some := list(islice(source, batch)):
         crops: dict[str, list[NDArray[np.uint8]]] = {}
         for name, question in some:
-            if len(question.images) != PAIR:
-                detail = f"NAMC describes two images, not {len(question.images)}"
-                yield Reply(name=name, state="refused", detail=detail)
+            if (count := len(question.images)) != PAIR:
+                yield Reply(name=name, state="refused", detail=f"NAMC describes two images, not {count}")
                 continue
             try:
                 crops[name] = [crop(decode_rgb(data)) for data in question.images]

@@ -147,11 +147,9 @@ class RetrieverAdversary:
                     yield Answer(TEXTS + column, ids)
 
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
-        """Learn from the rewards of the last proposal; return metrics.
+        """Learn from the rewards of the last proposal, step on the mean since the last ``step``; return metrics.
 
-        Args:
-            rewards: ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
-            step: whether the optimiser steps, on the mean since the last step.
+        ``rewards`` are ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
         """
         proposed, self._proposed = self._proposed, None
         assert proposed is not None
@@ -188,7 +186,11 @@ class RetrieverAdversary:
         """Write the network, and the summary for the run's page."""
         config = self.retriever.config
         about = self.retriever.encoder.about | {"scale": repr(config.logit_scale), "tau": repr(config.temperature)}
-        save_network(folder / NETWORK, self.retriever.encoder.network.state_dict(), about)
+        weights = self.retriever.encoder.network.state_dict().items()
+        held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights}
+        # One metadata entry: safetensors writes several in random order, and the file is hashed.
+        told = {ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)}
+        save_file(held, folder / NETWORK, metadata=told)
         page: dict[str, Any] = {
             "steps": self.retriever.steps,
             "pool": len(self.retriever.pool.texts),
@@ -203,9 +205,17 @@ def open_adversary(
 ) -> RetrieverAdversary:
     """Create a run's new retriever from ``material.freeze_material``; every process has one."""
     material, clip = open_material(folder), None
+    where: dict[str, tuple[FrozenRows, int]] = {}
+
+    def read(place: int) -> Sequence[NDArray[Any]]:
+        frozen, number = where[material.entries[place].key]
+        return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
+
     if (folder / CLIP).exists():
-        shown = _image_reader(material, config, rows=rows, dataset=dataset)
-        clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), shown)
+        for split in (config.data.split, config.data.eval_split):
+            frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
+            where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
+        clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), read)
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     average = average_over_ranks if count_ranks() > 1 else None
     return make_adversary(material, config, tokenize=tokenize, device=device, average=average, clip=clip)
@@ -247,29 +257,9 @@ def make_adversary(
     return RetrieverAdversary(retriever, watch, material.places, tokenize=tokenize, most_tokens=most)
 
 
-def _image_reader(material: Material, config: TrainConfig, *, rows: Path, dataset: Folder) -> ReadImages:
-    where: dict[str, tuple[FrozenRows, int]] = {}
-    for split in (config.data.split, config.data.eval_split):
-        frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
-        where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
-
-    def read(place: int) -> Sequence[NDArray[Any]]:
-        frozen, number = where[material.entries[place].key]
-        return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
-
-    return read
-
-
 def average_over_ranks(tensors: Sequence[Tensor]) -> None:
     """Replace tensors by their means over all processes; every process passes the same shapes."""
     for tensor in tensors:
         mean = tensor.detach().clone(memory_format=torch.contiguous_format)
         dist.all_reduce(mean)
         tensor.detach().copy_(mean / count_ranks())
-
-
-def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:
-    """Write the weights and the parameters of their network."""
-    held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights.items()}
-    # One metadata entry: safetensors writes several in random order, and the file is hashed.
-    save_file(held, path, metadata={ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)})

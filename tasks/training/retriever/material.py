@@ -14,7 +14,7 @@ PyTorch.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -162,7 +162,8 @@ def read_entries(
             own = edited.get(row["key"])
             yield {**row, "chosen": own.chosen, "description": own.description} if own else row
 
-    held = find_held_out(stream(), train=train)
+    # Texts of other splits must not become negatives.
+    held = {plain_text(row["chosen"]) for row in stream() if row["split"] != train}
     for row in stream():
         if row["key"] in splits:
             exact = said.get((row["subject"], row["description"] or row["chosen"]))
@@ -173,11 +174,6 @@ def read_entries(
 def _stream(build: Build, planned: Planned, *columns: str) -> Iterator[dict[str, Any]]:
     for table in stream_live(build, planned, list(columns)):
         yield from table.to_pylist()
-
-
-def find_held_out(rows: Iterable[Mapping[str, Any]], *, train: str) -> set[str]:
-    """Return the plain chosen texts of all splits but ``train``, which must not become negatives."""
-    return {plain_text(row["chosen"]) for row in rows if row["split"] != train}
 
 
 def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None) -> Entry:
