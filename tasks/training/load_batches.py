@@ -48,8 +48,8 @@ class Order:
             np.random.default_rng([self.seed, self.epoch]).shuffle(order)
         step = self.batch * self.ranks
         if self.lengths:  # the shuffled rows, sorted among some steps
-            ordered = get_length_grouped_indices([self.lengths[n] for n in order], step, generator=torch.Generator())
-            order = order[ordered]
+            lengths = [self.lengths[n] for n in order.tolist()]
+            order = order[get_length_grouped_indices(lengths, step, generator=torch.Generator())]
         for start in range(0, self.rows, step):
             yield np.array_split(order[start : start + step], self.ranks)[self.rank].tolist()
 

@@ -342,13 +342,15 @@ def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict
 
 def _mark_halbench(answers: list[tuple[str, set[str]]], words: CocoWords) -> benchmark.Marked:
     """Score answers by the objects in their images; a word counts once per answer."""
-    rows = [({*words.find(text)} if len(text.split()) > FEW else set(), there) for text, there in answers]
-    named = np.array([len(own) for own, _ in rows], np.float64)
-    absent = np.array([sum(kind not in there for _, kind in own) for own, there in rows], np.float64)
-    found = np.array([(len(there & {kind for _, kind in own}), len(there)) for own, there in rows], np.float64)
-    ratios = {
-        "response (CHAIR_s)": (absent > 0, named > 0),
-        "mention (CHAIR_i)": (absent, named),
-        "recall": tuple(found.reshape(-1, 2).T),
+    rows = [
+        ({*words.find(text)} if len(text.split()) > FEW else set[tuple[str, str]](), there) for text, there in answers
+    ]
+    absent = [sum(kind not in there for _, kind in own) for own, there in rows]
+    found = [len(there & {kind for _, kind in own}) for own, there in rows]
+    named = [bool(own) for own, _ in rows]
+    ratios: Mapping[str, tuple[list[float], list[float]]] = {
+        "response (CHAIR_s)": ([count > 0 for count in absent], [*named]),
+        "mention (CHAIR_i)": ([*absent], [len(own) for own, _ in rows]),
+        "recall": ([*found], [len(there) for _, there in rows]),
     }
-    return benchmark.Marked(marks=[measure_ratios(ratios), measure_mean("answers that name objects", named > 0)])
+    return benchmark.Marked(marks=[measure_ratios(ratios), measure_mean("answers that name objects", named)])
