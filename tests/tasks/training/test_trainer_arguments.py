@@ -59,18 +59,11 @@ def test_trackers_get_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 CONFIG = TrainConfig(objective="dpo")
 
 
-def test_the_first_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is what ``accelerate launch --use_fsdp`` gives where no version is named."""
+def test_the_first_fsdp_and_checkpoints_in_one_piece_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first version is what ``accelerate launch --use_fsdp`` gives where none is named."""
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    for version in ("", "1"):
-        if version:
-            monkeypatch.setenv("FSDP_VERSION", version)
-        with pytest.raises(ConfigError, match="--fsdp_version 2"):
-            check_launcher(CONFIG)
-
-
-def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match="--fsdp_version 2"):
+        check_launcher(CONFIG)
     monkeypatch.setenv("FSDP_VERSION", "2")
     monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
     with pytest.raises(ConfigError, match="--fsdp_state_dict_type SHARDED_STATE_DICT"):
