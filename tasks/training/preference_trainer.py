@@ -250,7 +250,7 @@ class PreferenceTrainer(Trainer):
         ADPO, which draws its negatives, is evaluated as DPO on the rows' own rejected texts.
         """
         config, metrics, began = self.setting.config, self.setting.metrics, time.monotonic()
-        rows = cast("Any", self.eval_dataset)
+        rows, first = cast("Any", self.eval_dataset), self.is_world_process_zero()
         if not len(rows) or any(gather(metrics.has(self.state.global_step, runs.HELD_OUT))):
             return
         if self.setting.adversary:
@@ -265,13 +265,13 @@ class PreferenceTrainer(Trainer):
             window.join(gather(window.empty()))
             ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
             found = window.take()
-            if found and self.is_world_process_zero():
+            if found and first:
                 found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
         except KeyboardInterrupt:
             if not self.stopping:
                 raise
             return
-        if found and self.is_world_process_zero():
+        if found and first:
             self._add(runs.HELD_OUT, found)
             due = self.control.should_log  # a report to trackers is no log entry of the step
             self.callback_handler.on_log(self.args, self.state, self.control, {f"eval_{k}": found[k] for k in found})

@@ -278,8 +278,3 @@ class MetricsFile:
         rows = [dict(zip(SCHEMA.names, entry, strict=True)) for entry in self.entries]
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), whole)
         Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())
-
-
-def read_metrics(path: Path) -> MetricsFile:
-    """Return a run's metrics; none where the file is missing."""
-    return MetricsFile(path).resume()

@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field, RootModel
@@ -132,7 +133,9 @@ def open_amber(data: benchmark.Data) -> benchmark.Exam:
         if query.id not in truths:
             raise ConfigError(f"{where}: id: {query.id} is not in annotations.json")
         image = benchmark.find_image(data.folder, f"image/{query.image}", query.image, where=where)
-        asked.append(_question(query, image, *truths[query.id], lists=lists))
+        own: dict[str, Any] = _read_truth(*truths[query.id], lists=lists)
+        name, text = str(query.id), f"<image>\n{benchmark.as_written(query.query)}"
+        asked.append(AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", **own))
 
     def mark(replies: benchmark.Replies) -> benchmark.Marked:
         return _mark_amber([one for one in asked if one.item in replies.items], lists, replies)
@@ -141,18 +144,16 @@ def open_amber(data: benchmark.Data) -> benchmark.Exam:
     return benchmark.Exam(questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ())
 
 
-def _question(query: _Query, image: Path, one: _Annotation, where: str, *, lists: Lists) -> AmberQuestion:
-    name, text = str(query.id), f"<image>\n{benchmark.as_written(query.query)}"
-    tokens = benchmark.LONG if one.type == GENERATIVE else benchmark.SHORT
-    asked = AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", max_tokens=tokens)
+def _read_truth(one: _Annotation, where: str, *, lists: Lists) -> dict[str, Any]:
+    own = {"max_tokens": benchmark.LONG if one.type == GENERATIVE else benchmark.SHORT}
     if one.truth in ("yes", "no"):
         category = one.type.removeprefix("discriminative-").replace("-", ": ").replace("hallucination", "existence")
-        return replace(asked, truth=str(one.truth), category=category)
+        return {**own, "truth": str(one.truth), "category": category}
     if not isinstance(one.truth, list) or one.hallu is None:
         raise ConfigError(f"{where}: truth must be yes or no, or truth and hallu lists of words")
     if unknown := [word for word in (*one.truth, *one.hallu) if word not in lists.associated]:
         raise ConfigError(f"{where}: relation.json has no {unknown[0]!r}")
-    return replace(asked, truths=tuple(one.truth), decoys=tuple(one.hallu))
+    return {**own, "truths": tuple(one.truth), "decoys": tuple(one.hallu)}
 
 
 def _mark_amber(asked: Sequence[AmberQuestion], lists: Lists, replies: benchmark.Replies) -> benchmark.Marked:

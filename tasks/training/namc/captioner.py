@@ -7,7 +7,7 @@
 The CNN's weights are not saved, but found as in training. Needs PyTorch, open_clip and, for a CNN, timm.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -183,17 +183,13 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
             except RefusedImageError as error:
                 yield Reply(name=name, state="no image", detail=str(error))
         if crops:
-            said = captioner.write(_features(captioner, [one for pair in crops.values() for one in pair]))
+            flat = [one for pair in crops.values() for one in pair]  # first and second images alternate
+            if captioner.cnn:
+                found = torch.from_numpy(namc_places.load_grids(captioner.cnn.model_dump_json()).encode(flat))
+            else:
+                found = torch.from_numpy(namc_places.split_patches(np.stack(flat))) / 127.5 - 1
+            said = captioner.write(found.unflatten(0, (-1, PAIR)))
             yield from (Reply(name=name, text=text) for name, text in zip(crops, said, strict=True))
-
-
-def _features(captioner: Captioner, crops: Sequence[NDArray[np.uint8]]) -> Tensor:
-    """Return ``(B, 2, places, features)`` of crops, first and second images alternating."""
-    if captioner.cnn:
-        found = torch.from_numpy(namc_places.load_grids(captioner.cnn.model_dump_json()).encode(crops))
-    else:
-        found = torch.from_numpy(namc_places.split_patches(np.stack(crops))) / 127.5 - 1
-    return found.unflatten(0, (-1, PAIR))
 
 
 @lru_cache(maxsize=1)

@@ -284,8 +284,8 @@ class Training:
         if values:
             self.metrics.add(step, epoch, split, values)
             self.metrics.write()
-        if values and self.job.watcher:
-            self.job.watcher.logged(step, split, values)
+            if self.job.watcher:
+                self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
         saving = Saving(self.job.run, f"{runs.STEP}{step}")

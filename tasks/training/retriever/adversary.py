@@ -15,7 +15,7 @@ Needs PyTorch and safetensors.
 import json
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,22 +129,23 @@ class RetrieverAdversary:
         self._raised: set[str] = set()
 
     def propose(self, keys: Sequence[str]) -> list[tuple[Answer, ...]]:
-        """Return m answers per row, in columns from ``TEXTS`` on, or none; warm up a new retriever first."""
+        """Return m answers per row, in columns from ``TEXTS`` on, or none; warm up a new retriever first.
+
+        Unusable texts are left out, without a reward.
+        """
         self._warm_up()
         self._proposed = self.retriever.propose([self._places[key] for key in keys])
-        return [tuple(self._answers(own)) for own in self._proposed.texts]
+        answers: list[list[Answer]] = [[] for _ in keys]
+        for own, texts in zip(answers, self._proposed.texts, strict=True):
+            for column, text in enumerate(texts):
+                with suppress(RefusedRowError):
+                    if len(ids := self._tokenize(text)) <= self._most_tokens:
+                        own.append(Answer(TEXTS + column, ids))
+        return list(map(tuple, answers))
 
     def _warm_up(self) -> None:
         if not self.retriever.drawn and self.retriever.config.warmup_steps:
             warm_up(self.retriever, self.retriever.config.warmup_steps)
-
-    def _answers(self, texts: Sequence[str]) -> Iterator[Answer]:
-        """Yield each text as an answer; unusable ones are left out, without a reward."""
-        for column, text in enumerate(texts):
-            with suppress(RefusedRowError):
-                ids = self._tokenize(text)
-                if len(ids) <= self._most_tokens:
-                    yield Answer(TEXTS + column, ids)
 
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
         """Learn from the rewards of the last proposal, step on the mean since the last ``step``; return metrics.
