@@ -85,9 +85,7 @@ def _find(name: str, revision: str, field: str) -> Found:
         return _inspect_folder(folder, field, commit=folder.name)
     except (HFValidationError, LocalEntryNotFoundError) as error:
         where = f"{constants.HF_HUB_CACHE}/models--{name.replace('/', '--')}"
-        raise ModelError(
-            f"{field}: {name} is neither a folder nor on this machine: looked in {where}. {advice}"
-        ) from error
+        raise ModelError(f"{field}: {name} is neither a folder nor in {where}. {advice}") from error
     except ModelError as error:
         raise ModelError(f"{error}. {advice}") from error
 

@@ -157,9 +157,7 @@ class Run:
             try:
                 lock.acquire(timeout=0.05)
             except Timeout as error:
-                raise ConfigError(
-                    f"{self.folder}: another process is training this run. Wait for it, or give another --name"
-                ) from error
+                raise ConfigError(f"{self.folder}: another process trains this run; give another --name") from error
         try:
             yield
         finally:

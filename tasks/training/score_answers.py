@@ -168,10 +168,7 @@ class Table:
         asked = tokens.cpu()
         wrong = ((asked > 0) & (asked != known)).any(1).numpy() | (self.scores["keys"][places] != wanted)
         if wrong.any():
-            raise TrainingError(
-                f"row {keys[wrong.argmax()]}: is not, or with another text, in {self.path}. Start over with another "
-                "--name"
-            )
+            raise TrainingError(f"row {keys[wrong.argmax()]}: not as in {self.path}: start over with another --name")
         return Scored(logps=logps.to(tokens.device).where(tokens > 0, 0.0), tokens=tokens)
 
 

@@ -280,10 +280,7 @@ def check_launcher(config: TrainConfig) -> None:
     if (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
     if os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and config.model.tuning == "lora":
-        raise ConfigError(
-            "accelerate: fsdp_state_dict_type FULL_STATE_DICT loses some adapters; give --fsdp_state_dict_type "
-            "SHARDED_STATE_DICT"
-        )
+        raise ConfigError("accelerate: some adapters would be lost; give --fsdp_state_dict_type SHARDED_STATE_DICT")
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 

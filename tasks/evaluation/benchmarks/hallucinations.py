@@ -335,9 +335,7 @@ def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict
             if said.image_id in wanted:
                 truths[said.image_id] |= {kind for _, kind in words.find(said.caption)}
     if missing:
-        raise ConfigError(
-            f"--data {folder}: instances_val2014.json and instances_train2014.json lack image {min(missing)}"
-        )
+        raise ConfigError(f"--data {folder}: instances_val2014.json and _train2014.json lack image {min(missing)}")
     return truths
 
 

@@ -182,9 +182,7 @@ def open_scene_differences(data: Data) -> Exam:
         pairs = [pair for pair in pairs if splits.get(pair.key) == TEST]
         note = f"{len(pairs):,} of {of:,} are asked about: those of the test split"
         if not pairs:
-            raise ConfigError(
-                f"--data {data.folder}: no pair is in the test split: build more worlds, or set preferences.test_share"
-            )
+            raise ConfigError(f"--data {data.folder}: no pair is in the test split: set preferences.test_share")
     text = f"<image><image>{load_wordings(PROMPT).kinds['ask'][0].render()}"
     exam = _exam(pairs, text, PROMPT, note=note, recall="changed")
     written: dict[str, list[str]] = {pair.key: [] for pair in pairs}

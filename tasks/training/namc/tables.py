@@ -139,10 +139,7 @@ def _copy(build: Build, planned: Planned, file: Path, order: Mapping[str, int]) 
             values[order[row["subject"]]] = np.frombuffer(row["values"], values.dtype).reshape(values.shape[1:])
             found.add(row["subject"])
     if not found:
-        raise TrainingError(
-            f"{planned.table}: has none of the run's {len(order):,} images: NAMC needs rows about two decodable images "
-            "of the dataset"
-        )
+        raise TrainingError(f"{planned.table}: has none of the run's {len(order):,} images: no row shows two")
     return width, found
 
 

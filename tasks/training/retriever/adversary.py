@@ -234,20 +234,14 @@ def make_adversary(
     """Create a new retriever; ``clip``: CLIP4IDC's base, and the reader of a row's images."""
     pool, adpo = material.pool, config.adpo
     if len(pool.texts) < 2:
-        raise ConfigError(
-            f"adpo: the training split has {len(pool.texts)} distinct chosen texts, too few for negatives. Train with "
-            "--objective dpo"
-        )
+        raise ConfigError(f"adpo: only {len(pool.texts)} distinct chosen texts to train on: use --objective dpo")
     encoder: Encoder
     if adpo.encoder == "clip4idc":
         if clip is None:
             raise ConfigError("adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)")
         encoder = Clip4IdcEncoder(clip[0], pool.texts, clip[1], seed=config.seed, device=device)
     elif material.features is None:
-        raise ConfigError(
-            "adpo.encoder: heads: the dataset has no vectors of its images or texts; build it with the table "
-            "embeddings, or set adpo.encoder=clip4idc"
-        )
+        raise ConfigError("adpo.encoder: heads: no vectors: build the table embeddings, or set adpo.encoder=clip4idc")
     else:
         heads = Heads(*material.features.sizes, adpo.projection_dim, seed=config.seed)
         encoder = HeadsEncoder(heads, material.features, device)

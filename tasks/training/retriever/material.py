@@ -82,9 +82,7 @@ def map_features(
         rows = [vectors.rows_of(key for entry in entries for key in entry.images) for vectors in used.values()]
         of_texts = words.rows_of(map(text_key, pool.texts))
     except KeyError as error:
-        raise ConfigError(
-            "adpo.encoder: heads: an image or a chosen text has no vector: run `pairwright resume`"
-        ) from error
+        raise ConfigError("adpo.encoder: heads: a vector is missing: run `pairwright resume`") from error
     return Features(
         images=tuple(vectors.matrix for vectors in used.values()),
         shown=rows[0].reshape(-1, 2),
