@@ -21,14 +21,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Marked, Replies, ask_at_length
-from pairwright.tasks.evaluation.benchmarks.choices import (
-    ACCURACY,
-    Choice,
-    Units,
-    exam_of,
-    judge_statement,
-    read_choice,
-)
+from pairwright.tasks.evaluation.benchmarks.choices import Choice, Units, exam_of, judge_statement, read_choice
 from pairwright.tasks.evaluation.benchmarks.differences import PROMPT, TEST, References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
@@ -67,7 +60,7 @@ TRUE, UNREADABLE = "true", "unreadable"
 BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
 PREFERENCES = "preferences"
 MAX_ROWS = 1_000  # preferences whose images are in memory together
-UNITS: Units = {**ACCURACY, "both": lambda one: one.item}
+UNITS: Units = {"accuracy": lambda one: one.name, "both": lambda one: one.item}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ row and epoch, and decodes both images for CLIP.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,21 +62,14 @@ def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0)
 
 def read_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
     """Return the small size's inputs of rows' images, each decoded once; patch values as bytes."""
-    crops: dict[str, NDArray[np.uint8] | None] = {}
-    for text in texts:
-        if not crops.keys() >= set(text.images):
-            crops |= zip(text.images, map(_decode, rows.read(text.place).images), strict=True)
-    known = {key: crop for key, crop in crops.items() if crop is not None}
-    blank = np.zeros((SMALL_SIDE, SMALL_SIDE, 3), np.uint8)
-    patches = split_patches(np.stack(list(known.values()) or [blank]))
-    return Copies(images={key: place for place, key in enumerate(known)}, grids=patches, codes=to_codes(patches))
-
-
-def _decode(data: bytes) -> NDArray[np.uint8] | None:
-    try:
-        return crop_small(decode_rgb(data))
-    except RefusedImageError:
-        return None
+    crops, tried, blank = dict[str, NDArray[np.uint8]](), set[str](), np.zeros((SMALL_SIDE, SMALL_SIDE, 3), np.uint8)
+    for text in (text for text in texts if not tried >= set(text.images)):
+        tried |= set(text.images)
+        for key, data in zip(text.images, rows.read(text.place).images, strict=True):
+            with suppress(RefusedImageError):
+                crops[key] = crop_small(decode_rgb(data))
+    patches = split_patches(np.stack(list(crops.values()) or [blank]))
+    return Copies(images={key: place for place, key in enumerate(crops)}, grids=patches, codes=to_codes(patches))
 
 
 class Batches:
