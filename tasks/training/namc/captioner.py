@@ -8,7 +8,7 @@ The CNN's weights are not saved, but found as in training. Needs PyTorch, open_c
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -196,6 +196,7 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
 def _load_cached(folder: Path) -> Captioner:
     """Load the model and its CNN, so that missing files are reported before the first question."""
     captioner = load_captioner(folder)
+    captioner.model.to(choose_device())
     if captioner.cnn:
         namc_places.load_grids(captioner.cnn.model_dump_json())
-    return replace(captioner, model=captioner.model.to(choose_device()))
+    return captioner

@@ -56,15 +56,13 @@ def _rows(encoder: PlaceEncoder, model: str, images: Sequence[Ready[ImageRow, Pi
     little = found.astype(found.dtype.newbyteorder("<"), copy=False)
     for image, values in zip(images, little, strict=True):
         key = image.row.key
-        yield PlacesRow(
-            key=make_key("places", key, model),
-            source_key=key,
-            subject=key,
-            model=model,
-            kind=encoder.kind.__name__,
-            width=encoder.width,
-            values=values.tobytes(),
-        )
+        about: dict[str, Any] = {
+            "key": make_key("places", key, model),
+            "source_key": key,
+            "subject": key,
+            "model": model,
+        }
+        yield PlacesRow(**about, kind=encoder.kind.__name__, width=encoder.width, values=values.tobytes())
 
 
 def name_model(config: CnnConfig | VqganConfig) -> tuple[str]:
