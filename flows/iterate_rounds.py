@@ -32,7 +32,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.report.write_rounds_page import HEADS, Round, keep_rounds, write_rounds_page
-from pairwright.tasks.training.runs import HELD_OUT, RUNS, Run, check_name, read_metrics
+from pairwright.tasks.training.runs import HELD_OUT, RUNS, MetricsFile, Run, check_name
 
 POLICY, TRUTH, SAMPLES = "models.policy", "truth.json", 4
 OWN = "preferences.rejected=own"
@@ -211,7 +211,7 @@ class Rounds:
             held = {one["name"]: one for one in json.loads(truth.read_text())["scores"]}
             value, items, unreadable = held[TRUE]["value"], held[TRUE]["items"], held[UNREADABLE]["value"]
         else:
-            value = read_metrics(run.metrics).last(HELD_OUT).get("nll")
+            value = MetricsFile(run.metrics).resume().last(HELD_OUT).get("nll")
             items = min(data["rows"].get(config.data.eval_split, 0), config.data.max_eval_rows or sys.maxsize)
         if value is None:
             raise ConfigError(f"{run.folder}: nothing was measured on held-out rows: set preferences.validation_share")

@@ -19,7 +19,7 @@ from pairwright.schemas.training import NAMC
 from pairwright.tasks.evaluation.measured import Score
 from pairwright.tasks.store.evaluations import EvaluationRow, read_evaluations
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.runs import HELD_OUT, RUNS, TRAIN, Run, read_metrics
+from pairwright.tasks.training.runs import HELD_OUT, RUNS, TRAIN, MetricsFile, Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def list_runs(dataset: str) -> list[Listed]:
 
 
 def _look_at(run: Run, evaluations: list[EvaluationRow]) -> Listed:
-    metrics, steps = read_metrics(run.metrics), run.steps()
+    metrics, steps = MetricsFile(run.metrics).resume(), run.steps()
     train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
     objective, model, start, version, problem = "?", "?", "?", None, ""
     try:

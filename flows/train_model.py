@@ -29,7 +29,7 @@ from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, co
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.memory import check_memory
 from pairwright.tasks.training.report.write_run_page import write_run_page
-from pairwright.tasks.training.runs import FREE, HELD_OUT, Run, check_name, read_metrics
+from pairwright.tasks.training.runs import FREE, HELD_OUT, MetricsFile, Run, check_name
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.ranks import Watcher
@@ -100,7 +100,7 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
     from pairwright.tasks.training.ranks import own_rank
 
     if prepared.was_finished:
-        page, measured = run.folder / "report" / "index.html", read_metrics(run.metrics).last(HELD_OUT)
+        page, measured = run.folder / "report" / "index.html", MetricsFile(run.metrics).resume().last(HELD_OUT)
         shown = str(page) if page.exists() else ""
         return Trained(folder=str(run.folder), finished=True, was_finished=True, measured=measured, page=shown)
     from pairwright.tasks.training.train_model import Job, fitting
@@ -181,7 +181,7 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
 
 
 def _check(config: TrainConfig) -> None:
-    from pairwright.tasks.training.train_model import check_launcher, check_optimiser
+    from pairwright.tasks.training.train_model import check_launcher, check_libraries
 
     check_launcher(config)
     if config.objective == NAMC:
@@ -189,7 +189,7 @@ def _check(config: TrainConfig) -> None:
 
         check_settings(config)
         return
-    check_optimiser(config)
+    check_libraries(config)
     if config.model.load_in_4bit:
         require_bits("model.load_in_4bit")
 

@@ -188,6 +188,8 @@ class DataConfig(Section):
     """Maximum rows of the held-out split; 0: all."""
     max_train_rows: Count = 0
     """Maximum rows of the shuffled training split; 0: all."""
+    group_by_length: bool = False
+    """Whether batches group rows of similar text length, to reduce padding."""
     dataloader_num_workers: Literal["auto"] | Count = "auto"
     """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none for a CPU."""
 
@@ -222,6 +224,8 @@ class OutputConfig(Section):
     """Whether a run stops when held-out rows show that the model forgets chosen texts or answers unreadably."""
     write_answers: bool = False
     """Whether the finished model answers all held-out rows, for ``pairwright evaluate captions``."""
+    report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Trackers that also get the metrics."""
 
 
 class TrainConfig(Section):

@@ -61,21 +61,16 @@ def prepare_questions(asked: Iterable[ExamQuestion], change: Change) -> Iterator
     """Yield each question under its name, changed, or the reply that an image is missing."""
     for one in asked:
         try:
-            images = tuple(map(_read, one.images))
+            for path in (image for image in one.images if isinstance(image, Path)):
+                if (size := path.stat().st_size) > IMAGE_BYTES:
+                    raise RefusedImageError("too many pixels", f"{path}: {size:,} bytes")
+            images = tuple(image if isinstance(image, bytes) else image.read_bytes() for image in one.images)
             question = Question(
                 prompt=one.prompt, text=one.text, images=images, max_tokens=one.max_tokens, temperature=0.0
             )
             yield one.name, change(question, one)
         except (OSError, RefusedImageError) as error:
             yield Reply(name=one.name, state="no image", detail=str(error))
-
-
-def _read(image: Path | bytes) -> bytes:
-    if isinstance(image, bytes):
-        return image
-    if (size := image.stat().st_size) > IMAGE_BYTES:
-        raise RefusedImageError("too many pixels", f"{image}: {size:,} bytes")
-    return image.read_bytes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from pairwright.tasks.evaluation.benchmark import Benchmark, Rubric
 from pairwright.tasks.evaluation.benchmarks import differences, hallucinations, own_datasets, rated, two_images
 from pairwright.tasks.evaluation.benchmarks.choices import RULE as CHOICE
 
+_choices = partial(Benchmark, rule=CHOICE)
 SCENES = "a dataset of rendered scenes: pairwright build --profile scenes"
 
 
@@ -32,54 +33,48 @@ ALL = (
         own_datasets.open_scene_differences,
         own_datasets.HALVES_RULE,
     ),
-    Benchmark(
+    _choices(
         "scene-pairs",
         "whether true and false statements about what only one of two rendered photographs shows are told apart",
         SCENES,
         own_datasets.open_scene_pairs,
-        CHOICE,
     ),
     _of_people("spot-the-diff", "frames of surveillance cameras, by the three protocols that papers use"),
     _of_people("clevr-change", "rendered scenes, with a change and without"),
     _of_people("clevr-dc", "rendered scenes from far viewpoints"),
     _of_people("image-editing-request", "edited photographs, and the requests"),
-    Benchmark(
+    _choices(
         "bison",
         "which of two similar images a caption suits (chance: 50 %)",
         "BISON.jsonl (paper 003: 150 questions), and COCO's val2014 images",
         two_images.open_bison,
-        CHOICE,
     ),
-    Benchmark(
+    _choices(
         "svo",
         "which of two images a sentence suits (chance: 50 %), by what differs: subject, verb, object",
         f"SVO_Probes.jsonl (paper 003: 1,500 questions) or {two_images.SVO} (all), and the images, also below images/: "
         "00017.jpg or 17.jpg, by their ids",
         two_images.open_svo,
-        CHOICE,
     ),
-    Benchmark(
+    _choices(
         "nlvr2",
         "whether a statement about two photographs is true (chance: 50 %)",
         f"NLVR2.jsonl (paper 003: 150 questions) or one of {', '.join(two_images.NLVR2)}, and the images, also below "
         "images/: test1-463-0-img0.png",
         two_images.open_nlvr2,
-        CHOICE,
     ),
-    Benchmark(
+    _choices(
         "eqben",
         "which of two almost equal images each of two captions suits (chance: 25 %), by where they are from",
         "EQBEN.jsonl (paper 003: 120 pairs), and the images, also below images/: eqbensd/844/image0.png",
         two_images.open_eqben,
-        CHOICE,
     ),
-    Benchmark(
+    _choices(
         "cola",
         "which of two images each of two captions of objects and attributes suits (chance: 25 %)",
         f"COLA.jsonl (paper 003) or {two_images.COLA} (COLA's own list), and the images, also below images/: "
         "2390970.jpg or 0_2390970.jpg",
         two_images.open_cola,
-        CHOICE,
     ),
     Benchmark(
         "cad-qa",
@@ -127,12 +122,11 @@ ALL = (
         hallucinations.open_halbench,
         hallucinations.HALBENCH_RULE,
     ),
-    Benchmark(
+    _choices(
         own_datasets.PREFERENCES,
         "of a dataset, not of the model: which chosen and rejected texts a judge that sees takes for true",
         "a dataset with preferences about two images; its report shows what was found",
         own_datasets.open_preferences,
-        CHOICE,
     ),
 )
 BENCHMARKS = {one.name: one for one in ALL}

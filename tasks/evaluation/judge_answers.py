@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -29,8 +30,6 @@ MOST_TOKENS, REASON_TOKENS = 64, 320
 """Of a rating without and with a reason; the rating itself has some 40, with its 16-digit number."""
 FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")  # code fences around JSON
 SECRET = make_key("secret of the fences")  # key of an evaluation's secret, which the fences' numbers derive from
-
-
 Values = Mapping[str, str]  # the answer and other fields of the judge's prompt
 
 
@@ -59,13 +58,6 @@ def judge_answers(
         yield result if isinstance(result, Rating) else own
 
 
-def number_of(name: str, values: Values, secret: bytes) -> str:
-    """Return the number of an answer's fences, a keyed hash of their content."""
-    parts = (name, *(part for pair in sorted(values.items()) for part in pair))
-    inside = make_key(*(part.encode(errors="surrogatepass") for part in parts))
-    return f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
-
-
 async def _judge(row: Rating, chat: Chat, *, rubric: Rubric, secret: bytes) -> Rating:
     question, number = ask_rating(row.key, row.values, rubric, secret)
     text = ""
@@ -79,8 +71,10 @@ async def _judge(row: Rating, chat: Chat, *, rubric: Rubric, secret: bytes) -> R
 
 
 def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tuple[Question, str]:
-    """Return the judge's question about an answer, and the number that its rating must repeat."""
-    number = number_of(name, values, secret)
+    """Return the judge's question about an answer, and its fences' number: a keyed hash of their content."""
+    parts = (name, *(part for pair in sorted(values.items()) for part in pair))
+    inside = make_key(*(part.encode(errors="surrogatepass") for part in parts))
+    number = f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
     told = {field: as_data(text) or "(nothing)" for field, text in values.items()}
     fields: dict[str, Any] = {"number": {"type": "string", "enum": [number]}}
     if rubric.reasoned:
@@ -97,23 +91,12 @@ def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tupl
 
 
 def read_rating(text: str, number: str, rubric: Rubric) -> int | None:
-    """Return the rating in a judge's reply, or ``None``."""
-    fields = {"number", "rating", *(["reason"] if rubric.reasoned else [])}
-    found = [value for value in _json_objects(text) if set(value) == fields and value["number"] == number]
-    if len(found) != 1:
-        return None
-    rating = found[0]["rating"]
-    fits = isinstance(rating, int) and not isinstance(rating, bool) and 0 <= rating <= rubric.best
-    return rating if fits else None
-
-
-def _json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield JSON objects that fill a line or the whole reply."""
-    whole = FENCE.sub("", text.strip())
-    for line in dict.fromkeys([whole, *map(str.strip, text.splitlines())]):
-        try:
+    """Return the rating in a judge's reply, a JSON object that fills a line or the whole reply; or ``None``."""
+    fields, found = {"number", "rating", *(["reason"] if rubric.reasoned else [])}, list[Any]()
+    for line in dict.fromkeys([FENCE.sub("", text.strip()), *map(str.strip, text.splitlines())]):
+        with suppress(ValueError, RecursionError):
             value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            yield value
+            if isinstance(value, dict) and set(value) == fields and value["number"] == number:
+                found.append(value["rating"])
+    rating = found[0] if len(found) == 1 else None
+    return rating if type(rating) is int and 0 <= rating <= rubric.best else None

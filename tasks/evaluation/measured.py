@@ -3,8 +3,9 @@
 Intervals are percentiles over resamples of the items with replacement; statistics are summed, nothing is scored again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,19 +65,19 @@ def measure_ratios(
 
 def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list[Score]:
     """Return the scores, in order, with intervals unless ``resamples`` is 0."""
-    return [score for one in measured for score in _conclude(one, resamples, seed)]
-
-
-def _conclude(one: Measured, resamples: int, seed: int) -> Iterator[Score]:
-    items, found = len(one.statistics), np.full((len(one.names), 3), np.nan)
-    if items:
-        found[:, 0] = one.conclude(one.statistics.sum(axis=0))
-    if items and resamples:
-        found[:, 1:] = resample(one, resamples=resamples, seed=seed)
-    found[np.isnan(found[:, 0])] = np.nan
-    for name, row in zip(one.names, found.tolist(), strict=True):
-        value, low, high = (number if np.isfinite(number) else None for number in row)
-        yield Score(category=one.category, name=name, value=value, low=low, high=high, items=items, percent=one.percent)
+    scores = list[Score]()
+    for one in measured:
+        items, found = len(one.statistics), np.full((len(one.names), 3), np.nan)
+        if items:
+            found[:, 0] = one.conclude(one.statistics.sum(axis=0))
+        if items and resamples:
+            found[:, 1:] = resample(one, resamples=resamples, seed=seed)
+        found[np.isnan(found[:, 0])] = np.nan
+        of: dict[str, Any] = {"category": one.category, "items": items, "percent": one.percent}
+        for name, row in zip(one.names, found.tolist(), strict=True):
+            value, low, high = (number if np.isfinite(number) else None for number in row)
+            scores.append(Score(name=name, value=value, low=low, high=high, **of))
+    return scores
 
 
 def resample(one: Measured, *, resamples: int, seed: int, confidence: float = CONFIDENCE) -> Floats:

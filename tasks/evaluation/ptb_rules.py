@@ -7,8 +7,7 @@ is Java: equal on captions, hyphens, quotes, contractions, numbers and common sy
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 NBSP = "\N{NO-BREAK SPACE}"
 _APOSTROPHE = "['’\x92]"
@@ -106,33 +105,24 @@ _PARTING = re.compile("[\n\r\x0b\x0c\u2028\u2029\U00010000-\U0010ffff]")  # line
 _PLAIN = re.compile(r"(?!(?i:cannot|gonna|gotta|lemme|gimme|wanna)\b)[A-Za-z]+(?=,? |$)")
 
 
-@cache
-def _rules(kind: str) -> tuple[re.Pattern[str], ...]:
-    some = {"letter": _WORDS + _WORDS_OR_NUMBERS, "digit": _NUMBERS + _WORDS_OR_NUMBERS, "symbol": _SYMBOLS}
-    return tuple(re.compile(rule, re.IGNORECASE) for rule in some[kind])
+@lru_cache(maxsize=1024)
+def _rules(first: str) -> tuple[re.Pattern[str], ...]:
+    """Return the rules for words that begin with a character."""
+    rules = (_NUMBERS if first.isdecimal() else _WORDS) + _WORDS_OR_NUMBERS
+    rules = () if first.isspace() else rules if first.isdecimal() or first.isalpha() else _SYMBOLS
+    return tuple(re.compile(rule, re.IGNORECASE) for rule in rules)
 
 
 def tokenise(text: str) -> str:
     """Return the words of a text, lower-case, without punctuation, separated by spaces."""
-    return " ".join(word for word in map(_write, _scan(text)) if word and word not in _DROPPED)
-
-
-def _scan(text: str) -> Iterator[str]:
-    text, place = _PARTING.sub(" ", text), 0
+    text, place, words = _PARTING.sub(" ", text), 0, list[str]()
     while place < len(text):
-        found = _PLAIN.match(text, place) or _longest(text, place)
+        matches = (rule.match(text, place) for rule in _rules(text[place]))
+        found = _PLAIN.match(text, place) or max(filter(None, matches), key=re.Match.end, default=None)
         if found:
-            yield found[found.lastindex or 0]
-            place = found.end(found.lastindex or 0)
-        else:
-            place += 1
-
-
-def _longest(text: str, place: int) -> re.Match[str] | None:
-    first = text[place]
-    kind = "digit" if first.isdecimal() else "letter" if first.isalpha() else "symbol"
-    matches = () if first.isspace() else (rule.match(text, place) for rule in _rules(kind))
-    return max(filter(None, matches), key=re.Match.end, default=None)
+            words.append(_write(found[found.lastindex or 0]))
+        place = found.end(found.lastindex or 0) if found else place + 1
+    return " ".join(word for word in words if word and word not in _DROPPED)
 
 
 def _write(word: str) -> str:

@@ -120,10 +120,7 @@ def match_captions(
     written = _index(predictions, references)
     lacking = [name for name in dict.fromkeys(record.name for record in references) if name not in written]
     if lacking and missing == "refuse":
-        raise ConfigError(
-            f"{_list_ids(lacking)} of the references have no prediction. Score them as empty with --missing empty, "
-            "or leave them out (numbers of a part are not comparable) with --missing leave-out"
-        )
+        raise ConfigError(f"{_list_ids(lacking)} have no prediction: give --missing empty, or --missing leave-out")
     groups = _group(references, protocol)
     scored = [(name, texts) for name, texts in groups if name in written or missing == "empty"]
     kept = [(name, tuple(text for text in texts if text.strip() or keep_blank)) for name, texts in scored]
@@ -168,10 +165,7 @@ def _group(references: Sequence[Record], protocol: str) -> list[tuple[str, tuple
             groups[record.name] = (*groups.get(record.name, ()), *record.texts)
         return list(groups.items())
     if single := next((record for record in references if not record.is_list), None):
-        raise ConfigError(
-            f"{single.where}: this protocol scores records, and needs their sentences as lists "
-            '({"img_id": ..., "sentences": [...]}), as in Spot-the-Diff\'s own files'
-        )
+        raise ConfigError(f"{single.where}: this protocol scores records, and needs their sentences as lists")
     if protocol == "spot-the-diff-records":
         return [(record.name, record.texts) for record in references]
     joined = (". ".join(text.strip().rstrip(".") for text in one.texts if text.strip()) for one in references)

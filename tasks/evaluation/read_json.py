@@ -57,13 +57,8 @@ def number_records(values: list[Any], where: str) -> Iterator[tuple[Any, str]]:
     return ((value, f"{where} record {number}") for number, value in enumerate(values, start=1))
 
 
-def read_values(path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield the values of JSON Lines, or of a JSON list, with their locations."""
-    return parse_values(read_text(path), path)
-
-
 def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield the values of a file's text, with their locations."""
+    """Yield the values of a file's text, JSON Lines or a JSON list, with their locations."""
     if text.lstrip()[:1] == "[":
         yield from number_records(parse_json(text, str(path)), str(path))
         return
@@ -74,7 +69,7 @@ def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
 
 def read_records(path: Path, kind: type[M]) -> list[tuple[M, str]]:
     """Return the records of a file, with their locations."""
-    records = [(check_record(value, kind, where), where) for value, where in read_values(path)]
+    records = [(check_record(value, kind, where), where) for value, where in parse_values(read_text(path), path)]
     if not records:
         raise ConfigError(f"{path}: has no records")
     return records

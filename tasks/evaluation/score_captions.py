@@ -79,8 +79,9 @@ def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path
 
 def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
     """Return METEOR's counts of each item, whose sums give the score, so that resamples need no Java."""
-    rows = (["SCORE", *map(_field, texts), _field(text)] for text, texts in zip(predictions, references, strict=True))
-    given = "".join(" ||| ".join(row) + "\n" for row in rows)
+    rows = ([*texts, text] for text, texts in zip(predictions, references, strict=True))
+    fields = ([text.replace("|||", "").replace("  ", " ") for text in row] for row in rows)
+    given = "".join(" ||| ".join(["SCORE", *row]) + "\n" for row in fields)
     words = ["-Xmx2G", "-jar", str(find_jar(METEOR_JAR)), "-", "-", "-stdio", "-l", "en", "-norm"]
     lines = run_java(words, given.encode(), limit_s=limit_s).decode().splitlines()
     try:
@@ -109,10 +110,6 @@ def conclude_meteor(sums: Floats) -> Floats:
 
 def _share(part: Floats, whole: Floats) -> Floats:
     return np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
-
-
-def _field(text: str) -> str:
-    return text.replace("|||", "").replace("  ", " ")
 
 
 def measure_spice(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:

@@ -98,12 +98,7 @@ class NoiseIdentifier(nn.Module):
 
     @torch.no_grad()
     def draw_masks(
-        self,
-        pixels: Tensor,
-        tokens: Tensor,
-        words: Tensor,
-        *,
-        shares: tuple[float, float],
+        self, pixels: Tensor, tokens: Tensor, words: Tensor, *, shares: tuple[float, float]
     ) -> tuple[Tensor, Tensor]:
         """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by the current CLIP.
 

@@ -143,14 +143,13 @@ class PlaceEncoder:
 
     def encode(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Return the values of each place of ``(224, 224, 3)`` crops, in the stored dtype."""
-        return np.concatenate([part.astype(self.kind) for part in Batches(most=AT_ONCE).pieces(self._run, crops)])
-
-    def _run(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
         import torch
 
-        with torch.inference_mode():
-            pixels = self.numbers(torch.from_numpy(np.stack(crops)).to(choose_device()))
-            return self.network(pixels).cpu().numpy()
+        def run(some: Sequence[NDArray[Any]]) -> NDArray[Any]:
+            with torch.inference_mode():
+                return self.network(self.numbers(torch.from_numpy(np.stack(some)).to(choose_device()))).cpu().numpy()
+
+        return np.concatenate([part.astype(self.kind) for part in Batches(most=AT_ONCE).pieces(run, crops)])
 
 
 @lru_cache(maxsize=1)

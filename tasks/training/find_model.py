@@ -51,12 +51,9 @@ def require_bits(field: str) -> None:
 
 
 def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
-    """Return the files of a model.
+    """Return the files of a model, a folder or a name on the Hub; ``field`` is the setting that names it.
 
-    Args:
-        name: a folder, or a name on the Hub.
-        revision: the required commit, or hash of a folder's files; empty: any.
-        field: the setting that names the model, for messages.
+    ``revision``: the required commit, or hash of a folder's files; empty: any.
     """
     require_packages()
     found, local = _find(name, revision, field), is_local(name)
@@ -88,9 +85,7 @@ def _find(name: str, revision: str, field: str) -> Found:
         return _inspect_folder(folder, field, commit=folder.name)
     except (HFValidationError, LocalEntryNotFoundError) as error:
         where = f"{constants.HF_HUB_CACHE}/models--{name.replace('/', '--')}"
-        raise ModelError(
-            f"{field}: {name} is neither a folder nor on this machine: looked in {where}. {advice}"
-        ) from error
+        raise ModelError(f"{field}: {name} is neither a folder nor in {where}. {advice}") from error
     except ModelError as error:
         raise ModelError(f"{error}. {advice}") from error
 

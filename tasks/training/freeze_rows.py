@@ -187,10 +187,7 @@ class FrozenRows:
         found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
         for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
             if row.key != entry["key"]:
-                raise StoreError(
-                    f"{part.path}: row {entry['key']} is gone: its image was removed on request. Start over with "
-                    "another --name"
-                )
+                raise StoreError(f"{part.path}: row {entry['key']} was removed on request: give another --name")
             yield edits.edit(row)
 
 
@@ -249,10 +246,7 @@ def check_parts(folder: Folder, file: Path) -> None:
     """Raise ``TrainingError`` where a part with frozen rows is missing."""
     for path in sorted(frozen_places(file)):
         if not (part := _part(folder, path)).folder.exists(part.name):
-            raise TrainingError(
-                f"{part.path}: missing, with rows of this run. A build with the same settings writes the same bytes "
-                "again; or start over with another --name"
-            )
+            raise TrainingError(f"{part.path}: missing: build the same again, or start over with another --name")
 
 
 def frozen_places(file: Path) -> dict[str, set[int]]:

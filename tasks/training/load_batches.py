@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
+from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from pairwright.schemas.errors import TrainingError
 from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate
@@ -35,6 +36,7 @@ class Order:
     ranks: int = 1
     rank: int = 0
     epoch: int = 0
+    lengths: Sequence[int] = ()  # of the rows' texts, where batches group rows of similar length
 
     def __len__(self) -> int:
         return -(-self.rows // (self.batch * self.ranks))
@@ -45,8 +47,18 @@ class Order:
         if self.seed is not None:
             np.random.default_rng([self.seed, self.epoch]).shuffle(order)
         step = self.batch * self.ranks
+        if self.lengths:  # the shuffled rows, sorted among some steps
+            lengths = [self.lengths[n] for n in order.tolist()]
+            order = order[get_length_grouped_indices(lengths, step, generator=torch.Generator())]
         for start in range(0, self.rows, step):
             yield np.array_split(order[start : start + step], self.ranks)[self.rank].tolist()
+
+
+def text_lengths(rows: Any) -> list[int]:
+    """Return the characters of each row's texts, of ``ExampleRows`` or a subset; reads no images."""
+    whole = getattr(rows, "dataset", rows)
+    texts = [[row.chosen, row.rejected, *(turn.text for turn in row.prompt)] for row in whole.rows.read_texts()]
+    return [sum(map(len, texts[place])) for place in getattr(rows, "indices", range(len(rows)))]
 
 
 def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":

@@ -249,11 +249,9 @@ def negative_rewards(policy: Scored, reference: Scored, config: settings.AdpoCon
 def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tensor":
     """Return -mean[(R - b) log q], whose expected gradient is that of -E[R] (Eq. 7, REINFORCE).
 
-    Args:
-        log_q: (B, m) log-probabilities of the sampled negatives under the retriever that drew them.
-        rewards: (B, m) from ``negative_rewards``; NaN ones are left out.
-        baseline: b of an example with one sample; the paper's is 0. With more samples, each one's b is the mean of the
-            example's others, which leaves the expected gradient unchanged, as draws are independent (ours).
+    ``log_q`` and ``rewards``, of ``negative_rewards`` (NaN is left out), are (B, m). ``baseline`` is b of an example
+    with one sample; the paper's is 0. With more samples, each one's b is the mean of the example's others, which leaves
+    the expected gradient unchanged, as draws are independent (ours).
     """
     having = ~rewards.isnan()
     rewards = rewards.detach().where(having, 0)

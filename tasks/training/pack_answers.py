@@ -46,13 +46,10 @@ class Layout(NamedTuple):
 
 
 def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype | None = None) -> Packed:
-    """Return the sequences of a batch, on the model's device.
+    """Return the sequences of a batch of P prompts, on the device of the unwrapped model.
 
-    Args:
-        batch: P prompts with any number of answers.
-        model: the unwrapped model; gives the positions of image tokens, where it has its own rule (M-RoPE).
-        width: A, the columns of the result; 0: as many as the answers need.
-        dtype: of attention, for the mask: autocast's where it is on; by default the weights'.
+    ``width``: A, the columns of the result; 0: as many as the answers need. ``dtype``: of attention, for the mask:
+    autocast's where it is on; by default the weights'.
     """
     weight = next(model.parameters())
     device = weight.device

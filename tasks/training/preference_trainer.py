@@ -92,7 +92,8 @@ class PreferenceTrainer(Trainer):
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
-        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank())
+        lengths = load_batches.text_lengths(rows) if config.data.group_by_length and seed is not None else ()
+        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
         return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
@@ -249,7 +250,7 @@ class PreferenceTrainer(Trainer):
         ADPO, which draws its negatives, is evaluated as DPO on the rows' own rejected texts.
         """
         config, metrics, began = self.setting.config, self.setting.metrics, time.monotonic()
-        rows = cast("Any", self.eval_dataset)
+        rows, first = cast("Any", self.eval_dataset), self.is_world_process_zero()
         if not len(rows) or any(gather(metrics.has(self.state.global_step, runs.HELD_OUT))):
             return
         if self.setting.adversary:
@@ -264,14 +265,17 @@ class PreferenceTrainer(Trainer):
             window.join(gather(window.empty()))
             ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
             found = window.take()
-            if found and self.is_world_process_zero():
+            if found and first:
                 found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
         except KeyboardInterrupt:
             if not self.stopping:
                 raise
             return
-        if found and self.is_world_process_zero():
+        if found and first:
             self._add(runs.HELD_OUT, found)
+            due = self.control.should_log  # a report to trackers is no log entry of the step
+            self.callback_handler.on_log(self.args, self.state, self.control, {f"eval_{k}": found[k] for k in found})
+            self.control.should_log = due
         cast("Any", self.model).train()
         self._tokens = tokens
         self._since += time.monotonic() - began

@@ -73,15 +73,9 @@ def _group() -> Any:
     return dist.new_group(backend="gloo", timeout=PATIENCE)
 
 
-class Stoppable(Protocol):
-    """Trainer that checks ``stopping`` after each step."""
-
-    stopping: bool
-
-
 @contextmanager
-def stoppable(trainer: Stoppable) -> Generator[None]:
-    """Let the first signal set ``stopping``; in a thread without signals, do nothing."""
+def stoppable(trainer: Any) -> Generator[None]:
+    """Let the first signal set ``stopping``, checked after each step; in a thread without signals, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -157,9 +157,7 @@ class Run:
             try:
                 lock.acquire(timeout=0.05)
             except Timeout as error:
-                raise ConfigError(
-                    f"{self.folder}: another process is training this run. Wait for it, or give another --name"
-                ) from error
+                raise ConfigError(f"{self.folder}: another process trains this run; give another --name") from error
         try:
             yield
         finally:
@@ -278,8 +276,3 @@ class MetricsFile:
         rows = [dict(zip(SCHEMA.names, entry, strict=True)) for entry in self.entries]
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), whole)
         Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())
-
-
-def read_metrics(path: Path) -> MetricsFile:
-    """Return a run's metrics; none where the file is missing."""
-    return MetricsFile(path).resume()

@@ -72,12 +72,8 @@ def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) ->
     """Return the log-probabilities of target tokens, (N,) float32, differentiable once.
 
     Equals ``logits.log_softmax(-1)[places, targets]``, but keeps only the logits for the backward pass and makes
-    float32 copies by chunk: half the memory for bfloat16.
-
-    Args:
-        logits: (K, V).
-        places: (N,) of 0 to K - 1; several tokens may share one.
-        targets: (N,) of 0 to V - 1.
+    float32 copies by chunk: half the memory for bfloat16. Logits are (K, V), places and targets (N,); several tokens
+    may share a place.
     """
     return _TargetLogProbabilities.apply(logits, places, targets)  # pyright: ignore[reportReturnType]
 
@@ -172,10 +168,7 @@ class Table:
         asked = tokens.cpu()
         wrong = ((asked > 0) & (asked != known)).any(1).numpy() | (self.scores["keys"][places] != wanted)
         if wrong.any():
-            raise TrainingError(
-                f"row {keys[wrong.argmax()]}: is not, or with another text, in {self.path}. Start over with another "
-                "--name"
-            )
+            raise TrainingError(f"row {keys[wrong.argmax()]}: not as in {self.path}: start over with another --name")
         return Scored(logps=logps.to(tokens.device).where(tokens > 0, 0.0), tokens=tokens)
 
 

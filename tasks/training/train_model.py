@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Generator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -209,8 +210,11 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
     """Return the Trainer's settings; logging, evaluation and checkpoint rotation are ours."""
     optimiser, output, gpu = config.optimiser, config.output, torch.cuda.is_available()
     schedule = optimiser.lr_scheduler_type
+    if "tensorboard" in output.report_to:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
     arguments: Any = TrainingArguments(
         output_dir=str(run.folder / SAVING),
+        run_name=run.folder.name,
         per_device_train_batch_size=optimiser.per_device_train_batch_size,
         gradient_accumulation_steps=optimiser.gradient_accumulation_steps,
         num_train_epochs=optimiser.num_train_epochs,
@@ -232,7 +236,7 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         logging_nan_inf_filter=False,
         save_steps=output.save_steps,
         eval_strategy="no",
-        report_to="none",
+        report_to=list(output.report_to) or "none",
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=[],
@@ -253,8 +257,10 @@ def rate_of(config: TrainConfig) -> float:
     return config.optimiser.learning_rate or own
 
 
-def check_optimiser(config: TrainConfig) -> None:
-    """Refuse optimisers that transformers does not know, or whose library is missing."""
+def check_libraries(config: TrainConfig) -> None:
+    """Refuse optimisers that transformers does not know, and optimisers and trackers whose library is missing."""
+    if missing := next((one for one in config.output.report_to if find_spec(one) is None), ""):
+        raise ConfigError(f"output.report_to: {missing} is not installed here: python -m pip install {missing}")
     name = config.optimiser.optim
     if name not in (known := [one.value for one in OptimizerNames]):
         raise ConfigError(f"optimiser.optim: unknown optimiser {name!r}; choose from {', '.join(known)}")
@@ -274,10 +280,7 @@ def check_launcher(config: TrainConfig) -> None:
     if (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
     if os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and config.model.tuning == "lora":
-        raise ConfigError(
-            "accelerate: fsdp_state_dict_type FULL_STATE_DICT loses some adapters; give --fsdp_state_dict_type "
-            "SHARDED_STATE_DICT"
-        )
+        raise ConfigError("accelerate: some adapters would be lost; give --fsdp_state_dict_type SHARDED_STATE_DICT")
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 

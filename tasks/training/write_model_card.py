@@ -5,7 +5,6 @@ shared.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -54,6 +53,12 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         metric_value=ranked.value if ranked else None,
         metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}" if ranked else "",
     )
+    usual, given = (one.model_dump(mode="json") for one in (TrainConfig(objective=config.objective), config))
+    settings = [
+        (name, value)
+        for name, _, value in find_changes(usual, given)
+        if not name.startswith(("output.", "model.name", "model.revision")) and not {"/", "\\"} & set(value)
+    ]
     told = ModelCardData(
         **licence,
         base_model=base if is_named else None,
@@ -75,7 +80,7 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         data=data,
         count=len(rows),
         totals=list(list_totals(logged)),
-        settings=list(_list_settings(config)),
+        settings=settings,
         licences=licences.most_common(),
     )
     (folder / README).write_text(f"{card.content}\n", encoding="utf-8")
@@ -88,10 +93,3 @@ def _read_licence(start: Path) -> dict[str, Any]:
         card = {}
     known = {name: card[name] for name in LICENCE if isinstance(card.get(name), str)}
     return {} if known.get("license") == "unknown" else known
-
-
-def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str]]:
-    usual = TrainConfig(objective=config.objective).model_dump(mode="json")
-    for name, _, own in find_changes(usual, config.model_dump(mode="json")):
-        if not name.startswith(("output.", "model.name", "model.revision")) and not {"/", "\\"} & set(own):
-            yield name, own

@@ -12,7 +12,7 @@ import pytest
 import pairwright as pw
 from pairwright.flows import iterate_rounds
 from pairwright.tasks.training.report.write_rounds_page import keep_rounds
-from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
+from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
 from tests.fixtures import forward_chat, serve_checkpoint
 from tests.fixtures.chat_server import Asked, chat_server
 from tests.fixtures.command import run, words_of
@@ -167,7 +167,7 @@ def test_photographs_are_judged_by_the_loss_of_held_out_texts(
         assert code == 0, err
         asked = {one.body.get("user", "") for one in server.asked}
     assert asked == {"", str(iterate.run(0).model)}, "the model that was trained wrote the round's texts"
-    loss = read_metrics(iterate.run(1).metrics).last(HELD_OUT)["nll"]
+    loss = MetricsFile(iterate.run(1).metrics).resume().last(HELD_OUT)["nll"]
     page = (iterate.out / "runs/iterate/index.html").read_text()
     assert f"{loss:.3g}" in out
     assert "Loss per token of the held-out chosen texts" in page

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairwright.tasks.training.runs import TRAIN, Run, read_metrics
+from pairwright.tasks.training.runs import TRAIN, MetricsFile, Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import compare, curve, settings, write_run
@@ -36,7 +36,7 @@ class Trained:
 
     def __init__(self, run: Run, said: dict[str, Any]) -> None:
         self.run, self.said, self.losses = run, said, np.array(curve(run))
-        self.speed = read_metrics(run.metrics).last(TRAIN)["rows per second"]
+        self.speed = MetricsFile(run.metrics).resume().last(TRAIN)["rows per second"]
 
 
 @pytest.fixture(scope="module")

@@ -36,16 +36,8 @@ Mistake = tuple[Literal["colour", "shape"], str, str]
 """What of a thing is taken for what: ("colour", "purple", "blue")."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Size of images: pixels of their sides and of a cell's, and the radius of what stands in it."""
-
-    side: int
-    cell: int
-    radius: int
-
-
-SMALL = Grid(side=48, cell=16, radius=6)
+SIDE, CELL, RADIUS = 48, 16, 6
+"""Pixels of an image's side and of a cell's, and the radius of what stands in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +128,10 @@ def _without_change(graph: SceneGraph, pair: Graphs) -> SceneGraph:
     return graph.model_copy(update={"objects": tuple(one for one in graph.objects if one.id not in gone)})
 
 
-def draw_pair(rng: Random, world: str, grid: Grid = SMALL) -> Graphs:
+def draw_pair(rng: Random, world: str) -> Graphs:
     """Return the graphs of two scenes."""
     cells = rng.sample(range(9), rng.randint(3, 5))
-    things = [_thing(str(place), cell, rng, grid) for place, cell in enumerate(cells)]
+    things = [_thing(str(place), cell, rng) for place, cell in enumerate(cells)]
     changed = rng.choice(things)
     kind = rng.choices(list(CHANGES), list(CHANGES.values()))[0]
     after: list[SceneObject] = [thing for thing in things if thing is not changed]
@@ -162,20 +154,20 @@ def draw_pair(rng: Random, world: str, grid: Grid = SMALL) -> Graphs:
     return pair if rng.random() < 1 / 2 else (pair[1], pair[0])
 
 
-def _thing(name: str, cell: int, rng: Random, grid: Grid) -> SceneObject:
+def _thing(name: str, cell: int, rng: Random) -> SceneObject:
     row, column = divmod(cell, 3)
-    x, y = (grid.cell * place + grid.cell // 2 + rng.randint(-1, 1) for place in (column, row))
-    box = (x - grid.radius, y - grid.radius, x + grid.radius + 1, y + grid.radius + 1)
+    x, y = (CELL * place + CELL // 2 + rng.randint(-1, 1) for place in (column, row))
+    box = (x - RADIUS, y - RADIUS, x + RADIUS + 1, y + RADIUS + 1)
     return SceneObject(
         id=name, shape=rng.choice(SHAPES), colour=rng.choice(NAMED), material="rubber", size="medium",
         column=COLUMNS[column], depth=DEPTHS[row], box=box, visible=1.0,
-        mask=Mask(height=grid.side, width=grid.side, counts=(grid.side**2,)),
+        mask=Mask(height=SIDE, width=SIDE, counts=(SIDE**2,)),
     )  # fmt: skip
 
 
-def paint(graph: SceneGraph, rng: Random, grid: Grid = SMALL) -> NDArray[np.uint8]:
+def paint(graph: SceneGraph, rng: Random) -> NDArray[np.uint8]:
     """Return a scene's photograph."""
-    image = Image.new("RGB", (grid.side, grid.side), (GROUND,) * 3)
+    image = Image.new("RGB", (SIDE, SIDE), (GROUND,) * 3)
     pen = ImageDraw.Draw(image)
     for thing in graph.objects:
         (left, top, right, bottom), fill = thing.box, COLOURS[thing.colour]
@@ -185,10 +177,10 @@ def paint(graph: SceneGraph, rng: Random, grid: Grid = SMALL) -> NDArray[np.uint
         elif thing.shape == "cone":
             pen.polygon([(left, bottom - 1), (right - 1, bottom - 1), ((left + right) // 2, top)], fill=fill)
         elif thing.shape == "ring":
-            pen.ellipse(box, outline=fill, width=grid.radius // 2)
+            pen.ellipse(box, outline=fill, width=RADIUS // 2)
         else:
             pen.ellipse(box, fill=fill)
-    noise = np.random.default_rng(rng.getrandbits(32)).normal(0, NOISE, (grid.side, grid.side, 3))
+    noise = np.random.default_rng(rng.getrandbits(32)).normal(0, NOISE, (SIDE, SIDE, 3))
     return np.clip(np.asarray(image) + noise, 0, 255).astype(np.uint8)
 
 

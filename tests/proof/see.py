@@ -20,12 +20,12 @@ from pairwright.schemas.claims import Graphs
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.training.tiny_model import SIZES, Size, write_tiny_model
-from tests.proof.draw_scenes import COLUMNS, DEPTHS, NAMED, SHAPES, SMALL, Drawn, draw_pairs
+from tests.proof.draw_scenes import COLUMNS, DEPTHS, NAMED, SHAPES, SIDE, Drawn, draw_pairs
 from tests.proof.people import PLACES
 
 SIZES["drawn"] = Size(
     vocabulary=600, hidden=128, layers=3, heads=4, vision_width=96, vision_layers=2, vision_heads=4,
-    patch=8, max_pixels=SMALL.side**2, spread=0.04,
+    patch=8, max_pixels=SIDE**2, spread=0.04,
 )  # fmt: skip
 """A million weights; two by two patches are a cell."""
 STEPS, BATCH, RATE, WARM, PAIRS = 500, 32, 1e-3, 50, 10_000

@@ -12,9 +12,10 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from pydantic import RootModel
+from pydantic import Field, RootModel
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import benchmark
@@ -132,7 +133,9 @@ def open_amber(data: benchmark.Data) -> benchmark.Exam:
         if query.id not in truths:
             raise ConfigError(f"{where}: id: {query.id} is not in annotations.json")
         image = benchmark.find_image(data.folder, f"image/{query.image}", query.image, where=where)
-        asked.append(_question(query, image, *truths[query.id], lists=lists))
+        own: dict[str, Any] = _read_truth(*truths[query.id], lists=lists)
+        name, text = str(query.id), f"<image>\n{benchmark.as_written(query.query)}"
+        asked.append(AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", **own))
 
     def mark(replies: benchmark.Replies) -> benchmark.Marked:
         return _mark_amber([one for one in asked if one.item in replies.items], lists, replies)
@@ -141,24 +144,22 @@ def open_amber(data: benchmark.Data) -> benchmark.Exam:
     return benchmark.Exam(questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ())
 
 
-def _question(query: _Query, image: Path, one: _Annotation, where: str, *, lists: Lists) -> AmberQuestion:
-    name, text = str(query.id), f"<image>\n{benchmark.as_written(query.query)}"
-    tokens = benchmark.LONG if one.type == GENERATIVE else benchmark.SHORT
-    asked = AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", max_tokens=tokens)
+def _read_truth(one: _Annotation, where: str, *, lists: Lists) -> dict[str, Any]:
+    own = {"max_tokens": benchmark.LONG if one.type == GENERATIVE else benchmark.SHORT}
     if one.truth in ("yes", "no"):
         category = one.type.removeprefix("discriminative-").replace("-", ": ").replace("hallucination", "existence")
-        return replace(asked, truth=str(one.truth), category=category)
+        return {**own, "truth": str(one.truth), "category": category}
     if not isinstance(one.truth, list) or one.hallu is None:
         raise ConfigError(f"{where}: truth must be yes or no, or truth and hallu lists of words")
     if unknown := [word for word in (*one.truth, *one.hallu) if word not in lists.associated]:
         raise ConfigError(f"{where}: relation.json has no {unknown[0]!r}")
-    return replace(asked, truths=tuple(one.truth), decoys=tuple(one.hallu))
+    return {**own, "truths": tuple(one.truth), "decoys": tuple(one.hallu)}
 
 
 def _mark_amber(asked: Sequence[AmberQuestion], lists: Lists, replies: benchmark.Replies) -> benchmark.Marked:
     described, doubts = [one for one in asked if not one.truth], [one for one in asked if one.truth]
-    first = {one.name: words_in(replies.texts.get(one.name, ""))[:1] for one in doubts}
-    said = {name: words[0] for name, words in first.items() if words and words[0] in ("yes", "no")}
+    first = {one.name: " ".join(words_in(replies.texts.get(one.name, ""))[:1]) for one in doubts}
+    said = {name: word for name, word in first.items() if word in ("yes", "no")}
     groups = {"discriminative": doubts} if doubts else {}
     for one in doubts:
         for name in dict.fromkeys((one.category.split(":")[0], one.category)):
@@ -238,32 +239,25 @@ class _Record(Given):
     question: str
 
 
-class _Image(Given):
+class _Named(Given):
+    """Image or category of COCO."""
+
     id: int
+    name: str = ""
 
 
-class _Category(_Image):
-    name: str
+class _About(Given):
+    """Annotation of an image: an object, or a caption."""
 
-
-class _Instance(Given):
     image_id: int
-    category_id: int
+    category_id: int = 0
+    caption: str = ""
 
 
-class _Instances(Given):
-    images: list[_Image]
-    categories: list[_Category]
-    annotations: list[_Instance]
-
-
-class _Caption(Given):
-    image_id: int
-    caption: str
-
-
-class _Captions(Given):
-    annotations: list[_Caption]
+class _Coco(Given):
+    images: list[_Named] = Field(default_factory=list[_Named])
+    categories: list[_Named] = Field(default_factory=list[_Named])
+    annotations: list[_About]
 
 
 @dataclass(frozen=True)
@@ -304,8 +298,7 @@ def read_coco_words(path: Path) -> CocoWords:
 def open_halbench(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of Object HalBench's published file."""
     words = read_coco_words(benchmark.find_file(data.folder, "synonyms_refine.txt", "synonyms.txt"))
-    asked: list[benchmark.ExamQuestion] = []
-    numbers: dict[str, int] = {}
+    asked, numbers = list[benchmark.ExamQuestion](), dict[str, int]()
     for number, (record, where) in enumerate(read_records(benchmark.find_file(data.folder, QUESTIONS), _Record)):
         name = str(number)
         try:
@@ -331,34 +324,32 @@ def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict
         path = folder / "annotations" / f"instances_{split}2014.json"
         if not path.is_file():
             continue
-        held = check_record(parse_json(read_text(path), str(path)), _Instances, str(path))
+        held = check_record(parse_json(read_text(path), str(path)), _Coco, str(path))
         missing -= {image.id for image in held.images}
         kinds = {kind.id: words.kinds.get(kind.name) for kind in held.categories}
         for one in held.annotations:
             if one.image_id in wanted and (kind := kinds.get(one.category_id)):
                 truths[one.image_id].add(kind)
         captions = benchmark.find_file(folder, f"annotations/captions_{split}2014.json")
-        for said in check_record(parse_json(read_text(captions), str(captions)), _Captions, str(captions)).annotations:
+        for said in check_record(parse_json(read_text(captions), str(captions)), _Coco, str(captions)).annotations:
             if said.image_id in wanted:
                 truths[said.image_id] |= {kind for _, kind in words.find(said.caption)}
     if missing:
-        raise ConfigError(
-            f"--data {folder}: annotations/instances_val2014.json and _train2014.json say nothing of image "
-            f"{min(missing)}"
-        )
+        raise ConfigError(f"--data {folder}: instances_val2014.json and _train2014.json lack image {min(missing)}")
     return truths
 
 
 def _mark_halbench(answers: list[tuple[str, set[str]]], words: CocoWords) -> benchmark.Marked:
     """Score answers by the objects in their images; a word counts once per answer."""
-    named = [{*words.find(text)} if len(text.split()) > FEW else set[tuple[str, str]]() for text, _ in answers]
-    rows = [(own, there) for own, (_, there) in zip(named, answers, strict=True)]
+    rows = [
+        ({*words.find(text)} if len(text.split()) > FEW else set[tuple[str, str]](), there) for text, there in answers
+    ]
     absent = [sum(kind not in there for _, kind in own) for own, there in rows]
     found = [len(there & {kind for _, kind in own}) for own, there in rows]
-    names_any = [bool(own) for own in named]
+    named = [bool(own) for own, _ in rows]
     ratios: Mapping[str, tuple[list[float], list[float]]] = {
-        "response (CHAIR_s)": ([count > 0 for count in absent], [*names_any]),
-        "mention (CHAIR_i)": ([*absent], [len(own) for own in named]),
+        "response (CHAIR_s)": ([count > 0 for count in absent], [*named]),
+        "mention (CHAIR_i)": ([*absent], [len(own) for own, _ in rows]),
         "recall": ([*found], [len(there) for _, there in rows]),
     }
-    return benchmark.Marked(marks=[measure_ratios(ratios), measure_mean("answers that name objects", names_any)])
+    return benchmark.Marked(marks=[measure_ratios(ratios), measure_mean("answers that name objects", named)])

@@ -21,14 +21,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Marked, Replies, ask_at_length
-from pairwright.tasks.evaluation.benchmarks.choices import (
-    ACCURACY,
-    Choice,
-    Units,
-    exam_of,
-    judge_statement,
-    read_choice,
-)
+from pairwright.tasks.evaluation.benchmarks.choices import Choice, Units, exam_of, judge_statement, read_choice
 from pairwright.tasks.evaluation.benchmarks.differences import PROMPT, TEST, References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
@@ -67,7 +60,7 @@ TRUE, UNREADABLE = "true", "unreadable"
 BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
 PREFERENCES = "preferences"
 MAX_ROWS = 1_000  # preferences whose images are in memory together
-UNITS: Units = {**ACCURACY, "both": lambda one: one.item}
+UNITS: Units = {"accuracy": lambda one: one.name, "both": lambda one: one.item}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +175,7 @@ def open_scene_differences(data: Data) -> Exam:
         pairs = [pair for pair in pairs if splits.get(pair.key) == TEST]
         note = f"{len(pairs):,} of {of:,} are asked about: those of the test split"
         if not pairs:
-            raise ConfigError(
-                f"--data {data.folder}: no pair is in the test split: build more worlds, or set preferences.test_share"
-            )
+            raise ConfigError(f"--data {data.folder}: no pair is in the test split: set preferences.test_share")
     text = f"<image><image>{load_wordings(PROMPT).kinds['ask'][0].render()}"
     exam = _exam(pairs, text, PROMPT, note=note, recall="changed")
     written: dict[str, list[str]] = {pair.key: [] for pair in pairs}

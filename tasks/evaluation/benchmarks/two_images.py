@@ -18,17 +18,9 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import Count
 from pairwright.tasks.evaluation.benchmark import Data, Exam, find_file, find_image
-from pairwright.tasks.evaluation.benchmarks.choices import (
-    ACCURACY,
-    EXACT_NOTE,
-    LETTERS,
-    Choice,
-    Units,
-    choose_image,
-    exam_of,
-    judge_statement,
-)
-from pairwright.tasks.evaluation.read_json import Given, check_record, read_records, read_text, read_values
+from pairwright.tasks.evaluation.benchmarks import choices
+from pairwright.tasks.evaluation.benchmarks.choices import ACCURACY, LETTERS, Choice, choose_image, judge_statement
+from pairwright.tasks.evaluation.read_json import Given, check_record, parse_values, read_records, read_text
 
 CAPTION = re.compile(r'Which image suits the caption "(.*)" better\?', re.DOTALL)
 STATEMENT = re.compile(r'Is the statement "(.*)" True or False\?', re.DOTALL)
@@ -110,9 +102,7 @@ def _read_pairs(path: Path) -> Iterator[Choice]:
         line, images, _, where = lines[0]
         said = [(str(one.question_id), one.answer, both) for one, both, _, _ in lines]
         if said != [(f"{pair}_0", "A", images), (f"{pair}_1", "B", images)]:
-            raise ConfigError(
-                f"{where}: question_id: needs N_0, whose answer is A, and N_1, whose answer is B, with the same images"
-            )
+            raise ConfigError(f"{where}: question_id: needs N_0 (answer A) and N_1 (answer B), with the same images")
         origin = line.image[0].rpartition("/")[0].partition("/")[0]
         yield from _ask_pair(pair, images, [caption for _, _, caption, _ in lines], line.category or origin)
 
@@ -139,29 +129,30 @@ def _read_nlvr2(path: Path) -> Iterator[Choice]:
 
 
 def _read_cola(path: Path) -> Iterator[Choice]:
-    for number, (value, where) in enumerate(read_values(path)):
+    for number, (value, where) in enumerate(parse_values(read_text(path), path)):
         address, caption, other_address, other = check_record({"pair": value}, _ColaPair, where).pair
         names = [PurePosixPath(urlsplit(one).path).name for one in (address, other_address)]
         first, second = (find_image(path.parent, f"{number}_{name}", name, where=where) for name in names)
         yield from _ask_pair(str(number), (first, second), [caption, other])
 
 
-def _opener(readers: dict[str, Reader], units: Units = ACCURACY, note: str = "") -> Callable[[Data], Exam]:
+def _opener(readers: dict[str, Reader], units: choices.Units = ACCURACY, *notes: str) -> Callable[[Data], Exam]:
     """Return the ``open`` of a benchmark whose folder holds one of some files."""
 
     def open_exam(data: Data) -> Exam:
         path = find_file(data.folder, *readers)
-        return exam_of(list(readers[path.name](path)), units, notes=(EXACT_NOTE, *filter(None, [note])), exact=True)
+        return choices.exam_of(list(readers[path.name](path)), units, notes=(choices.EXACT_NOTE, *notes), exact=True)
 
     return open_exam
 
 
-PAIRS: Units = {"image": lambda one: one.item}
-STATEMENTS: Units = {**ACCURACY, "consistency": lambda one: one.words[0]}
+PAIRS: choices.Units = {"image": lambda one: one.item}
+STATEMENTS: choices.Units = {**ACCURACY, "consistency": lambda one: one.words[0]}
 open_bison = _opener({"BISON.jsonl": _read_captions})
 open_svo = _opener(
     {"SVO_Probes.jsonl": _read_captions, SVO: _read_svo},
-    note=f"{SVO} defines no order of the two images: a hash of the line does",
+    ACCURACY,
+    f"{SVO} defines no order of the two images: a hash of the line does",
 )
 open_nlvr2 = _opener(
     {"NLVR2.jsonl": _read_statements, **dict.fromkeys(NLVR2, _read_nlvr2)},

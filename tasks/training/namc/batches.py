@@ -7,6 +7,7 @@ row and epoch, and decodes both images for CLIP.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.models.namc import NO_WORD, Described
 from pairwright.tasks.models.namc_places import SMALL_SIDE, crop_small, split_patches, to_codes
 from pairwright.tasks.models.namc_words import ClipWords, DecoderWords
@@ -43,16 +43,13 @@ class Text:
 def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0) -> tuple[list[Text], list[Refused]]:
     """Return the texts of a split's rows, and the rows refused.
 
-    Args:
-        rows: the split.
-        halves: whether a text must be an implicit-change description, with words to mask.
-        limit: number of rows, drawn by ``seed``; 0: all.
-        seed: of the draw.
+    ``halves``: each text must be an implicit-change description, with words to mask; ``limit``: number of rows, drawn
+    by ``seed``; 0: all.
     """
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[: limit or None].tolist())
     texts, refused = list[Text](), list[Refused]()
     for place, row in ((place, row) for place, row in enumerate(rows.read_texts()) if place in drawn):
-        text = description_of(row)
+        text = row.description or row.chosen
         parts = read_difference(text, difference_verbs())
         if len(row.image_keys) != PAIR:
             refused.append(Refused(key=row.key, reason="not about two images"))
@@ -63,27 +60,16 @@ def read_texts(rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0)
     return texts, refused
 
 
-def description_of(row: PreferenceRow) -> str:
-    """Return the row's implicit-change description, also where its chosen text is of another kind."""
-    return row.description or row.chosen
-
-
 def read_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
     """Return the small size's inputs of rows' images, each decoded once; patch values as bytes."""
-    crops: dict[str, NDArray[np.uint8] | None] = {}
-    for text in texts:
-        if not crops.keys() >= set(text.images):
-            crops |= zip(text.images, map(_decode, rows.read(text.place).images), strict=True)
-    known = {key: crop for key, crop in crops.items() if crop is not None}
-    patches = split_patches(np.stack(list(known.values()) or [np.zeros((SMALL_SIDE, SMALL_SIDE, 3), np.uint8)]))
-    return Copies(images={key: place for place, key in enumerate(known)}, grids=patches, codes=to_codes(patches))
-
-
-def _decode(data: bytes) -> NDArray[np.uint8] | None:
-    try:
-        return crop_small(decode_rgb(data))
-    except RefusedImageError:
-        return None
+    crops, tried, blank = dict[str, NDArray[np.uint8]](), set[str](), np.zeros((SMALL_SIDE, SMALL_SIDE, 3), np.uint8)
+    for text in (text for text in texts if not tried >= set(text.images)):
+        tried |= set(text.images)
+        for key, data in zip(text.images, rows.read(text.place).images, strict=True):
+            with suppress(RefusedImageError):
+                crops[key] = crop_small(decode_rgb(data))
+    patches = split_patches(np.stack(list(crops.values()) or [blank]))
+    return Copies(images={key: place for place, key in enumerate(crops)}, grids=patches, codes=to_codes(patches))
 
 
 class Batches:

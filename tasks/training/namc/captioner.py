@@ -7,8 +7,8 @@
 The CNN's weights are not saved, but found as in training. Needs PyTorch, open_clip and, for a CNN, timm.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -126,12 +126,7 @@ def read_about(folder: Path) -> About:
 
 
 def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
-    """Return a saved model, without its noise module.
-
-    Args:
-        folder: of ``save_captioner``.
-        config: of a run that continues it: the required size, and whether the noise module is needed.
-    """
+    """Return a saved model; ``config`` of a run that continues it requires a size, and may need the noise module."""
     refuse_damage(folder, field=FIELD)
     about, words = read_about(folder), saved_words(folder / WORDS)
     size = PAPER if about.cnn else SMALL
@@ -180,32 +175,28 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
     while some := list(islice(source, batch)):
         crops: dict[str, list[NDArray[np.uint8]]] = {}
         for name, question in some:
-            if len(question.images) != PAIR:
-                detail = f"NAMC describes two images, not {len(question.images)}"
-                yield Reply(name=name, state="refused", detail=detail)
+            if (count := len(question.images)) != PAIR:
+                yield Reply(name=name, state="refused", detail=f"NAMC describes two images, not {count}")
                 continue
             try:
                 crops[name] = [crop(decode_rgb(data)) for data in question.images]
             except RefusedImageError as error:
                 yield Reply(name=name, state="no image", detail=str(error))
         if crops:
-            said = captioner.write(_features(captioner, [one for pair in crops.values() for one in pair]))
+            flat = [one for pair in crops.values() for one in pair]  # first and second images alternate
+            if captioner.cnn:
+                found = torch.from_numpy(namc_places.load_grids(captioner.cnn.model_dump_json()).encode(flat))
+            else:
+                found = torch.from_numpy(namc_places.split_patches(np.stack(flat))) / 127.5 - 1
+            said = captioner.write(found.unflatten(0, (-1, PAIR)))
             yield from (Reply(name=name, text=text) for name, text in zip(crops, said, strict=True))
-
-
-def _features(captioner: Captioner, crops: Sequence[NDArray[np.uint8]]) -> Tensor:
-    """Return ``(B, 2, places, features)`` of crops, first and second images alternating."""
-    if captioner.cnn:
-        found = torch.from_numpy(namc_places.load_grids(captioner.cnn.model_dump_json()).encode(crops))
-    else:
-        found = torch.from_numpy(namc_places.split_patches(np.stack(crops))) / 127.5 - 1
-    return found.unflatten(0, (-1, PAIR))
 
 
 @lru_cache(maxsize=1)
 def _load_cached(folder: Path) -> Captioner:
     """Load the model and its CNN, so that missing files are reported before the first question."""
     captioner = load_captioner(folder)
+    captioner.model.to(choose_device())
     if captioner.cnn:
         namc_places.load_grids(captioner.cnn.model_dump_json())
-    return replace(captioner, model=captioner.model.to(choose_device()))
+    return captioner

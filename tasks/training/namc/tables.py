@@ -13,7 +13,7 @@ A run trains on memory-mapped copies, deleted when it is finished:
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,22 +38,13 @@ from pairwright.tasks.store.vectors import map_new
 ABOUT = "about.json"
 
 
-def encode_grids(rows: Sequence[ImageRow], config: CnnConfig) -> Iterator[PlacesRow | Dropped]:
-    """Yield the CNN's features of each image."""
-    return _encode(rows, partial(load_grids, config.model_dump_json()), name_model(config)[0])
-
-
-def encode_codes(rows: Sequence[ImageRow], config: VqganConfig) -> Iterator[PlacesRow | Dropped]:
-    """Yield the VQGAN's codes of each image."""
-    return _encode(rows, partial(load_codes, config.model_dump_json()), name_model(config)[0])
-
-
-def _encode(rows: Sequence[ImageRow], load: Callable[[], PlaceEncoder], model: str) -> Iterator[PlacesRow | Dropped]:
+def encode_places(rows: Sequence[ImageRow], config: CnnConfig | VqganConfig) -> Iterator[PlacesRow | Dropped]:
+    """Yield the CNN's features, or the VQGAN's codes, of each image."""
     if not rows:
         return
-    encoder, on_gpu = load(), count_gpus() > 0
-    items, work = [(row, row) for row in rows], partial(_rows, encoder, model)
-    yield from in_groups(items, by_image(_crop), work, on_gpu=on_gpu, size=AT_ONCE, ahead=8 * BATCH)
+    load = load_grids if isinstance(config, CnnConfig) else load_codes
+    items, work = [(row, row) for row in rows], partial(_rows, load(config.model_dump_json()), name_model(config)[0])
+    yield from in_groups(items, by_image(_crop), work, on_gpu=count_gpus() > 0, size=AT_ONCE, ahead=8 * BATCH)
 
 
 def _crop(seen: Seen) -> Pixels:
@@ -65,15 +56,13 @@ def _rows(encoder: PlaceEncoder, model: str, images: Sequence[Ready[ImageRow, Pi
     little = found.astype(found.dtype.newbyteorder("<"), copy=False)
     for image, values in zip(images, little, strict=True):
         key = image.row.key
-        yield PlacesRow(
-            key=make_key("places", key, model),
-            source_key=key,
-            subject=key,
-            model=model,
-            kind=encoder.kind.__name__,
-            width=encoder.width,
-            values=values.tobytes(),
-        )
+        about: dict[str, Any] = {
+            "key": make_key("places", key, model),
+            "source_key": key,
+            "subject": key,
+            "model": model,
+        }
+        yield PlacesRow(**about, kind=encoder.kind.__name__, width=encoder.width, values=values.tobytes())
 
 
 def name_model(config: CnnConfig | VqganConfig) -> tuple[str]:
@@ -87,7 +76,7 @@ def count_processes(_config: CnnConfig | VqganConfig) -> int:
     return count_gpus()
 
 
-def _stage(name: str, config: str, **own: Any) -> Stage:
+def _stage(name: str, config: str, rows_per_shard: int) -> Stage:
     return Stage(
         name=name,
         version=1,
@@ -95,17 +84,18 @@ def _stage(name: str, config: str, **own: Any) -> Stage:
         reads={"images": ImageRow},
         writes=PlacesRow,
         config=config,
+        function=encode_places,
         models=name_model,
         pin=pin_weights,
         processes=count_processes,
         without=("graph",),
         only_in=("pairs",),
-        **own,
+        rows_per_shard=rows_per_shard,
     )
 
 
-GRIDS = _stage("grids", "cnn", function=encode_grids, rows_per_shard=200)
-CODES = _stage("codes", "vqgan", function=encode_codes, rows_per_shard=1000)
+GRIDS = _stage("grids", "cnn", 200)
+CODES = _stage("codes", "vqgan", 1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +137,7 @@ def _copy(build: Build, planned: Planned, file: Path, order: Mapping[str, int]) 
             values[order[row["subject"]]] = np.frombuffer(row["values"], values.dtype).reshape(values.shape[1:])
             found.add(row["subject"])
     if not found:
-        raise TrainingError(
-            f"{planned.table}: has none of the run's {len(order):,} images: NAMC needs rows about two decodable images "
-            "of the dataset"
-        )
+        raise TrainingError(f"{planned.table}: has none of the run's {len(order):,} images: no row shows two")
     return width, found
 
 

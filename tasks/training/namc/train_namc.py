@@ -41,15 +41,7 @@ from pairwright.tasks.training import runs
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
 from pairwright.tasks.training.load_model import choose_precision, computing
 from pairwright.tasks.training.namc import captioner as saved
-from pairwright.tasks.training.namc.batches import (
-    NO_HALVES,
-    NOT_SEEN,
-    Batches,
-    Text,
-    description_of,
-    read_small,
-    read_texts,
-)
+from pairwright.tasks.training.namc.batches import NO_HALVES, NOT_SEEN, Batches, Text, read_small, read_texts
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
 from pairwright.tasks.training.ranks import count_ranks, stoppable
@@ -72,8 +64,8 @@ def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
     if count_ranks() > 1:
         raise ConfigError("NAMC is trained by one process: start it with `pairwright train`, without a launcher")
-    if config.optimiser.optim != OptimiserConfig().optim:
-        raise ConfigError("optimiser.optim: not supported by NAMC; leave it out")
+    if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length or config.output.report_to:
+        raise ConfigError("optimiser.optim, data.group_by_length, output.report_to: not supported by NAMC")
 
 
 def train_namc(job: Job) -> Ended:
@@ -122,7 +114,8 @@ def _make_words(job: Job) -> DecoderWords:
         if job.config.namc.size == PAPER:
             words = bert_words(find_weights(job.config.namc.vocabulary))
         else:
-            texts = (description_of(row) for row in find_rows(job, job.config.data.split).read_texts())
+            rows = find_rows(job, job.config.data.split).read_texts()
+            texts = (row.description or row.chosen for row in rows)
             words = learnt_words(texts, size=VOCABULARY_SIZE)
         Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
     return saved_words(kept)
@@ -140,10 +133,9 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
     runs.append_refused(job.run.refused, refused)
     if not (known or held_out):
         raise ConfigError(f"{job.run.folder}: no row can be trained on; see the reasons in {job.run.refused}")
-    show = None
+    show: Callable[[Sequence[Text], Tensor], Tensor] | None = None
     if noise:
-        by_clip = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else None
-        show = by_clip or (lambda _texts, features: join_patches(features))
+        show = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else lambda _, found: join_patches(found)
     tokenizer = create_tokenizer(config.clip if paper else DualEncoderConfig(model=TOKENIZER), field=CLIP)
     length = captioner.model.sizes.length
     return Batches(known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show)
@@ -184,14 +176,14 @@ class Learner:
             loss, values = self.losses(batch.to(self.captioner.device))
             (loss * (len(batch.written) / rows)).backward()
             window.add({"loss": loss.item()} | values, weight=len(batch.written))
-        measured = window.take()
-        _check_finite("the loss", measured["loss"], number)
-        groups = self.optimiser.param_groups
+        measured, groups = window.take(), self.optimiser.param_groups
         for group in groups:
             group["lr"] = group["top"] * falling(number / self.steps, group["floor"])
         # Per group: gradients of cosines / 0.02 are hundreds of times those of the other losses.
         norms = [clip_grad_norm_(group["params"], self.config.optimiser.max_grad_norm).item() for group in groups]
-        _check_finite("the norm of the gradients", sum(norms), number)  # before the weights become NaN
+        for what, value in (("the loss", measured["loss"]), ("the norm of the gradients", sum(norms))):
+            if not math.isfinite(value):  # before the weights become NaN
+                raise TrainingError(f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help")
         self.optimiser.step()
         measured |= zip(("grad_norm", "grad_norm/noise"), norms, strict=False)
         return measured | {"learning_rate": groups[0]["lr"]}
@@ -227,11 +219,6 @@ class Learner:
 
 def _chunks(batches: Batches) -> list[range]:
     return [range(start, min(start + AT_ONCE, len(batches))) for start in range(0, len(batches), AT_ONCE)]
-
-
-def _check_finite(what: str, value: float, number: int) -> None:
-    if not math.isfinite(value):
-        raise TrainingError(f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help")
 
 
 def falling(done: float, floor: float) -> float:
@@ -297,8 +284,8 @@ class Training:
         if values:
             self.metrics.add(step, epoch, split, values)
             self.metrics.write()
-        if values and self.job.watcher:
-            self.job.watcher.logged(step, split, values)
+            if self.job.watcher:
+                self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
         saving = Saving(self.job.run, f"{runs.STEP}{step}")

@@ -31,7 +31,7 @@ from pairwright.tasks.store.images import decode_rgb, encode_png
 from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, show_value
 from pairwright.tasks.training.report.find_alarms import find_alarms, held_out_accuracy, say_proportion
-from pairwright.tasks.training.runs import HELD_OUT, Run, read_metrics
+from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
 
 HERE = Path(__file__).parent
 RETRIEVER, SAMPLES = "retriever/retriever.json", "samples/samples.jsonl"
@@ -44,7 +44,7 @@ def write_run_page(folder: Path) -> Path:
     config = run.config()
     if config is None:
         raise ConfigError(f"{folder}: not a training run (no config.yaml)")
-    metrics, retriever = arrange(read_metrics(run.metrics).entries), _read_json(folder / RETRIEVER)
+    metrics, retriever = arrange(MetricsFile(run.metrics).resume().entries), _read_json(folder / RETRIEVER)
     samples = read_samples(folder)
     alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
     defaults = TrainConfig(objective=config.objective)

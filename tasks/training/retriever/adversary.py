@@ -15,7 +15,7 @@ Needs PyTorch and safetensors.
 import json
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,29 +129,28 @@ class RetrieverAdversary:
         self._raised: set[str] = set()
 
     def propose(self, keys: Sequence[str]) -> list[tuple[Answer, ...]]:
-        """Return m answers per row, in columns from ``TEXTS`` on, or none; warm up a new retriever first."""
+        """Return m answers per row, in columns from ``TEXTS`` on, or none; warm up a new retriever first.
+
+        Unusable texts are left out, without a reward.
+        """
         self._warm_up()
         self._proposed = self.retriever.propose([self._places[key] for key in keys])
-        return [tuple(self._answers(own)) for own in self._proposed.texts]
+        answers: list[list[Answer]] = [[] for _ in keys]
+        for own, texts in zip(answers, self._proposed.texts, strict=True):
+            for column, text in enumerate(texts):
+                with suppress(RefusedRowError):
+                    if len(ids := self._tokenize(text)) <= self._most_tokens:
+                        own.append(Answer(TEXTS + column, ids))
+        return list(map(tuple, answers))
 
     def _warm_up(self) -> None:
         if not self.retriever.drawn and self.retriever.config.warmup_steps:
             warm_up(self.retriever, self.retriever.config.warmup_steps)
 
-    def _answers(self, texts: Sequence[str]) -> Iterator[Answer]:
-        """Yield each text as an answer; unusable ones are left out, without a reward."""
-        for column, text in enumerate(texts):
-            with suppress(RefusedRowError):
-                ids = self._tokenize(text)
-                if len(ids) <= self._most_tokens:
-                    yield Answer(TEXTS + column, ids)
-
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
-        """Learn from the rewards of the last proposal; return metrics.
+        """Learn from the rewards of the last proposal, step on the mean since the last ``step``; return metrics.
 
-        Args:
-            rewards: ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
-            step: whether the optimiser steps, on the mean since the last step.
+        ``rewards`` are ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
         """
         proposed, self._proposed = self._proposed, None
         assert proposed is not None
@@ -188,7 +187,11 @@ class RetrieverAdversary:
         """Write the network, and the summary for the run's page."""
         config = self.retriever.config
         about = self.retriever.encoder.about | {"scale": repr(config.logit_scale), "tau": repr(config.temperature)}
-        save_network(folder / NETWORK, self.retriever.encoder.network.state_dict(), about)
+        weights = self.retriever.encoder.network.state_dict().items()
+        held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights}
+        # One metadata entry: safetensors writes several in random order, and the file is hashed.
+        told = {ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)}
+        save_file(held, folder / NETWORK, metadata=told)
         page: dict[str, Any] = {
             "steps": self.retriever.steps,
             "pool": len(self.retriever.pool.texts),
@@ -203,9 +206,17 @@ def open_adversary(
 ) -> RetrieverAdversary:
     """Create a run's new retriever from ``material.freeze_material``; every process has one."""
     material, clip = open_material(folder), None
+    where: dict[str, tuple[FrozenRows, int]] = {}
+
+    def read(place: int) -> Sequence[NDArray[Any]]:
+        frozen, number = where[material.entries[place].key]
+        return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
+
     if (folder / CLIP).exists():
-        shown = _image_reader(material, config, rows=rows, dataset=dataset)
-        clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), shown)
+        for split in (config.data.split, config.data.eval_split):
+            frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
+            where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
+        clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), read)
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     average = average_over_ranks if count_ranks() > 1 else None
     return make_adversary(material, config, tokenize=tokenize, device=device, average=average, clip=clip)
@@ -223,20 +234,14 @@ def make_adversary(
     """Create a new retriever; ``clip``: CLIP4IDC's base, and the reader of a row's images."""
     pool, adpo = material.pool, config.adpo
     if len(pool.texts) < 2:
-        raise ConfigError(
-            f"adpo: the training split has {len(pool.texts)} distinct chosen texts, too few for negatives. Train with "
-            "--objective dpo"
-        )
+        raise ConfigError(f"adpo: only {len(pool.texts)} distinct chosen texts to train on: use --objective dpo")
     encoder: Encoder
     if adpo.encoder == "clip4idc":
         if clip is None:
             raise ConfigError("adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)")
         encoder = Clip4IdcEncoder(clip[0], pool.texts, clip[1], seed=config.seed, device=device)
     elif material.features is None:
-        raise ConfigError(
-            "adpo.encoder: heads: the dataset has no vectors of its images or texts; build it with the table "
-            "embeddings, or set adpo.encoder=clip4idc"
-        )
+        raise ConfigError("adpo.encoder: heads: no vectors: build the table embeddings, or set adpo.encoder=clip4idc")
     else:
         heads = Heads(*material.features.sizes, adpo.projection_dim, seed=config.seed)
         encoder = HeadsEncoder(heads, material.features, device)
@@ -247,29 +252,9 @@ def make_adversary(
     return RetrieverAdversary(retriever, watch, material.places, tokenize=tokenize, most_tokens=most)
 
 
-def _image_reader(material: Material, config: TrainConfig, *, rows: Path, dataset: Folder) -> ReadImages:
-    where: dict[str, tuple[FrozenRows, int]] = {}
-    for split in (config.data.split, config.data.eval_split):
-        frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
-        where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
-
-    def read(place: int) -> Sequence[NDArray[Any]]:
-        frozen, number = where[material.entries[place].key]
-        return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
-
-    return read
-
-
 def average_over_ranks(tensors: Sequence[Tensor]) -> None:
     """Replace tensors by their means over all processes; every process passes the same shapes."""
     for tensor in tensors:
         mean = tensor.detach().clone(memory_format=torch.contiguous_format)
         dist.all_reduce(mean)
         tensor.detach().copy_(mean / count_ranks())
-
-
-def save_network(path: Path, weights: dict[str, Tensor], about: dict[str, str]) -> None:
-    """Write the weights and the parameters of their network."""
-    held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights.items()}
-    # One metadata entry: safetensors writes several in random order, and the file is hashed.
-    save_file(held, path, metadata={ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)})

@@ -101,10 +101,8 @@ class Clip4Idc(nn.Module):
         super().__init__()
         visual = clip.visual
         if not clips.has_class_token(visual) or not visual.transformer.batch_first:
-            raise ModelError(
-                f"{clips.FIELD}: adpo.encoder=clip4idc needs a vision transformer with a class token, not a "
-                f"{type(visual).__name__}. Use a ViT of CLIP's form, or adpo.encoder=heads"
-            )
+            kind = type(visual).__name__
+            raise ModelError(f"{clips.FIELD}: adpo.encoder=clip4idc needs a ViT of CLIP's form, not a {kind}")
         if len(visual.transformer.resblocks) < 2:
             raise ModelError(f"{clips.FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
         self.clip = clip

@@ -14,7 +14,7 @@ PyTorch.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +82,7 @@ def map_features(
         rows = [vectors.rows_of(key for entry in entries for key in entry.images) for vectors in used.values()]
         of_texts = words.rows_of(map(text_key, pool.texts))
     except KeyError as error:
-        raise ConfigError(
-            "adpo.encoder: heads: an image or a chosen text has no vector: run `pairwright resume`"
-        ) from error
+        raise ConfigError("adpo.encoder: heads: a vector is missing: run `pairwright resume`") from error
     return Features(
         images=tuple(vectors.matrix for vectors in used.values()),
         shown=rows[0].reshape(-1, 2),
@@ -162,7 +160,8 @@ def read_entries(
             own = edited.get(row["key"])
             yield {**row, "chosen": own.chosen, "description": own.description} if own else row
 
-    held = find_held_out(stream(), train=train)
+    # Texts of other splits must not become negatives.
+    held = {plain_text(row["chosen"]) for row in stream() if row["split"] != train}
     for row in stream():
         if row["key"] in splits:
             exact = said.get((row["subject"], row["description"] or row["chosen"]))
@@ -173,11 +172,6 @@ def read_entries(
 def _stream(build: Build, planned: Planned, *columns: str) -> Iterator[dict[str, Any]]:
     for table in stream_live(build, planned, list(columns)):
         yield from table.to_pylist()
-
-
-def find_held_out(rows: Iterable[Mapping[str, Any]], *, train: str) -> set[str]:
-    """Return the plain chosen texts of all splits but ``train``, which must not become negatives."""
-    return {plain_text(row["chosen"]) for row in rows if row["split"] != train}
 
 
 def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None) -> Entry:

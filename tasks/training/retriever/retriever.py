@@ -125,12 +125,9 @@ class Retriever:
         return dict(zip(values, means.tolist(), strict=True)) | about
 
     def learn(self, proposal: Proposal, rewards: Tensor, *, last: bool = True) -> dict[str, float]:
-        """Add the gradient of one batch; at the last batch before the policy's step, take a step.
+        """Add the gradient of a batch proposed since the last step; at the ``last`` before the policy's step, step.
 
-        Args:
-            proposal: made since the last step, so that its log q is of the current weights.
-            rewards: ``(B, m)`` R = -log sigmoid(M) of each negative, NaN where absent.
-            last: whether the optimiser steps, on the mean over the batches since the last step and over all ranks.
+        ``rewards``, ``(B, m)``, are R = -log sigmoid(M) of each negative, NaN where absent.
         """
         rewards = rewards.detach().to(proposal.log_q)
         loss = retriever_loss(proposal.log_q, rewards, self.baseline if self.config.baseline == "running" else 0.0)
@@ -179,16 +176,10 @@ class Retriever:
 
 
 def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> tuple[Places, Tensor, Tensor]:
-    """Draw m of each of B pairs' N candidates independently from q.
+    """Draw m of each of B pairs' N candidates, ``present`` of ``(B, N)``, independently from q.
 
-    Args:
-        logits: ``(B, N)`` float32.
-        present: ``(B, N)`` bool: which candidates exist.
-        shares: ``(B, m)`` numbers in (0, 1): positions of the draws in the cumulative distribution.
-
-    Returns:
-        ``(B, m)`` indices of candidates, and their log-probabilities, differentiable; both are 0 for a pair without
-        candidates. ``(B,)`` entropies of q in nats, detached.
+    ``shares``, ``(B, m)`` in (0, 1), are the draws' positions in the cumulative distribution. Returns their ``(B, m)``
+    indices and log-probabilities, differentiable, both 0 without candidates; and ``(B,)`` entropies in nats, detached.
     """
     log_q = logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
     detached, there = log_q.detach().cpu().double(), present.cpu()

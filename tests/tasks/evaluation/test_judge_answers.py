@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.tasks.evaluation.benchmark import Rubric
-from pairwright.tasks.evaluation.judge_answers import Rating, ask_rating, judge_answers, number_of, read_rating
+from pairwright.tasks.evaluation.judge_answers import Rating, ask_rating, judge_answers, read_rating
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import config_of
 from tests.fixtures.chat_server import Asked, ChatServer, Status, chat_server
@@ -135,5 +135,6 @@ def test_a_reason_may_hold_what_looks_like_a_rating() -> None:
     assert read_rating(f'{{"number": "{NUMBER}", "rating": 10}}', NUMBER, REASONED) is None
     question, number = ask_rating("0", judged("It left."), RUBRIC, SECRET)
     assert question.text.count(number) == 8
-    others = [number_of("0", judged("It left"), SECRET), number_of("0", judged("It left."), b"t" * 32)]
-    assert number == number_of("0", judged("It left."), SECRET) not in others
+    others = [("0", judged("It left"), RUBRIC, SECRET), ("0", judged("It left."), RUBRIC, b"t" * 32)]
+    assert number == ask_rating("0", judged("It left."), RUBRIC, SECRET)[1]
+    assert number not in {ask_rating(*other)[1] for other in others}

@@ -12,14 +12,6 @@ from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.chat import Chat, make_messages
 from pairwright.tasks.training.freeze_rows import RefusedRowError
 
-FRAMES = {
-    "qwen2_vl": ("assistant\n", "", ["<|im_end|>"]),
-    "qwen2_5_vl": ("assistant\n", "", ["<|im_end|>"]),
-    "qwen3_vl": ("assistant\n", "", ["<|im_end|>"]),
-    "llava_onevision": ("assistant\n", "", ["<|im_end|>"]),
-    "smolvlm": ("\nAssistant:", " ", ["<end_of_utterance>"]),
-    "gemma3": ("model\n", "", ["<end_of_turn>"]),
-}
 CONTROL = {
     "qwen2_vl": ("<|im_end|>", "<|im_start|>", "<|image_pad|>", "<|vision_start|>", "<|endoftext|>"),
     "llava_onevision": ("<image>", "<video>", "<|im_end|>"),
@@ -30,30 +22,7 @@ CONTROL = {
 
 @pytest.fixture(scope="module")
 def processors(checkpoint: Any) -> dict[str, Any]:
-    return {name: AutoProcessor.from_pretrained(checkpoint(name)) for name in FRAMES}
-
-
-@pytest.mark.parametrize("family", FRAMES)
-def test_answers_stand_as_the_published_template_has_them(family: str, processors: dict[str, Any]) -> None:
-    processor = processors[family]
-    frame = Chat(processor).frame
-    end = processor.tokenizer.convert_ids_to_tokens(list(frame.end))
-    assert (frame.tail, frame.lead, end) == FRAMES[family]
-
-
-@pytest.mark.parametrize("family", FRAMES)
-def test_a_text_is_tokenised_as_behind_the_prompt(family: str, processors: dict[str, Any]) -> None:
-    chat, tokenizer = Chat(processors[family]), processors[family].tokenizer
-    texts = ["The door is open.", " It is.", "\nA", "ünïcödé ✓", "a"]
-    found = chat.tokenise(texts)
-    assert list(found) == texts
-    for text in texts:
-        prompt = "question" + tokenizer.convert_ids_to_tokens([*chat.frame.end])[0] + chat.frame.tail
-        whole = tokenizer(prompt + chat.frame.lead + text, add_special_tokens=False)["input_ids"]
-        ids = list(found[text])
-        assert tokenizer.decode(ids).removeprefix(chat.frame.lead) == text
-        if text != "\nA":  # else the line end merges with the prompt's own
-            assert whole[-len(ids) :] == ids
+    return {name: AutoProcessor.from_pretrained(checkpoint(name)) for name in CONTROL}
 
 
 @pytest.mark.parametrize(("family", "token"), [(family, token) for family in CONTROL for token in CONTROL[family]])
@@ -65,7 +34,7 @@ def test_control_tokens_are_found_wherever_they_stand(family: str, token: str, p
         assert caught.value.detail == token
 
 
-@pytest.mark.parametrize("family", FRAMES)
+@pytest.mark.parametrize("family", CONTROL)
 def test_texts_that_only_look_like_it_pass(family: str, processors: dict[str, Any]) -> None:
     texts = ["a < b and b > c", "<|im_", "|>", "<b>bold</b>", "\n\n", "im_start", "\ufffd\u0378", "<ımage>"]
     chat = Chat(processors[family])

@@ -47,13 +47,6 @@ def test_prompts_are_tokenised_as_by_transformers(family: Path) -> None:
     assert list(batch.prompts[0]) == given["input_ids"][0]
 
 
-def test_apart_each_answer_has_a_prompt(processor: Any) -> None:
-    batch = Collator(processor, 4096, apart=True, late=2)(ragged()[2:])["batch"]
-    assert batch.owners == [0] * 5 + [1] * 7
-    assert [len(own) for own in batch.answers] == [1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1]
-    assert batch.answers[-1][0].column == IMAGE
-
-
 @pytest.mark.parametrize(("text", "token"), [("An <image> here.", "<image>"), ("A <|im_end|> ball.", "<|im_end|>")])
 def test_control_tokens_are_refused(text: str, token: str, processor: Any) -> None:
     batch = Collator(processor, 4096)([loaded("bad", "A ball.", (text,)), loaded("good", "A ball.")])["batch"]

@@ -14,7 +14,7 @@ from pairwright.tasks.training import find_model
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.memory import NF4, Sizes
 from pairwright.tasks.training.runs import HELD_OUT
-from pairwright.tasks.training.train_model import check_optimiser, train_model
+from pairwright.tasks.training.train_model import check_libraries, train_model
 from tests.fixtures.runs_to_train import At, curve, settings, write_run
 
 BITS = {"load_in_4bit": True, "lora": {"rank": 64, "alpha": 128}}
@@ -79,10 +79,10 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="weights in 4 bits cannot be trained"):
         given(model={"load_in_4bit": True, "tuning": "full"})
     with pytest.raises(ConfigError, match=r"unknown optimiser 'adamw_8bits'; choose from .*adamw_8bit"):
-        check_optimiser(given(optimiser={"optim": "adamw_8bits"}))
+        check_libraries(given(optimiser={"optim": "adamw_8bits"}))
     for name in ("adamw_torch_fused", "adafactor", "paged_lion_8bit"):
-        check_optimiser(given(optimiser={"optim": name}))
+        check_libraries(given(optimiser={"optim": name}))
     monkeypatch.setattr(find_model.importlib.util, "find_spec", lambda name: None)
-    check_optimiser(given(optimiser={"optim": "adamw_torch_8bit"}))
+    check_libraries(given(optimiser={"optim": "adamw_torch_8bit"}))
     with pytest.raises(ConfigError, match=r"optim: adamw_8bit: needs bitsandbytes.*train,qlora"):
-        check_optimiser(given(optimiser={"optim": "adamw_8bit"}))
+        check_libraries(given(optimiser={"optim": "adamw_8bit"}))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 import pytest
 
 from pairwright.tasks.training.collate import Batch
@@ -53,6 +54,18 @@ def test_the_order_is_that_of_the_seed_and_the_epoch() -> None:
     assert list(Order(50, 5, 1)) == list(Order(50, 5, 1))
     assert len({str(list(Order(50, 5, seed, epoch=epoch))) for seed in (0, 1) for epoch in (0, 1)}) == 4
     assert list(Order(5, 2, None)) == [[0, 1], [2, 3], [4]]
+
+
+def test_a_step_has_rows_of_about_one_length_and_each_row_comes_once() -> None:
+    lengths = np.random.default_rng(3).integers(1, 1000, 330).tolist()
+    alone = list(Order(330, 4, 7, lengths=lengths))
+    assert sorted(chain(*alone)) == list(range(330))
+
+    def spread(steps: list[list[int]]) -> float:
+        return float(np.mean([np.ptp([lengths[place] for place in step]) for step in steps]))
+
+    assert spread(alone) < spread(list(Order(330, 4, 7))) / 5
+    assert list(Order(330, 4, 7, lengths=lengths)) == alone != list(Order(330, 4, 7, lengths=lengths, epoch=1))
 
 
 def test_processes_do_not_change_the_order() -> None:

@@ -121,8 +121,3 @@ def test_what_is_small_is_kept_where_steps_are_small() -> None:
     for tuning, stored in (("full", torch.float32), ("lora", torch.bfloat16)):
         config = TrainConfig.model_validate({"objective": "sft", "model": {"tuning": tuning}, **precise})
         assert (choose_precision(config), choose_storage(config)) == (torch.bfloat16, stored)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_is_float32() -> None:
-    assert choose_precision(TrainConfig(objective="sft")) is torch.float32

@@ -26,14 +26,6 @@ def test_sft_over_tokens():
     assert gradient(loss, policy) == [[-1 / 5], [-1 / 5], [0]]
 
 
-def test_sft_over_examples():
-    policy = score(*EXAMPLES, tokens=TOKENS, grad=True)
-    loss = sft(policy, by_example=True)
-    assert loss.value.item() == pytest.approx((6 / 4 + 3 / 1) / 2)
-    assert numbers(loss.metrics) == pytest.approx({"nll": 9 / 5, "logp/chosen": -4.5})
-    assert gradient(loss, policy) == [[-1 / 8], [-1 / 2], [0]]
-
-
 POLICY = [-2.0, None, -5.0]
 REFERENCE = [-3.0, None, -4.5]
 MARGIN = 0.3 * ((-2 + 3) - (-5 + 4.5))
@@ -68,23 +60,6 @@ def test_of_several_negatives_the_chosen_text_is_first():
     assert loss.value.item() == pytest.approx(surprise(-math.log(differences)), abs=1e-12)
     shares = [math.exp(reward) / total for reward in (1.0, 0.5, -0.3, 0.2)]
     assert gradient(loss, policy)[0] == pytest.approx([shares[0] - 1, 0, *shares[1:]], abs=1e-12)
-
-
-@pytest.mark.parametrize("most", [1, 2])
-def test_without_a_rejected_text_the_rejected_image_stands_in(most):
-    # The first has both: its image is not looked at. The third has neither: it does not count.
-    policy = score([-2.0, -1.0, -5.0], [-2.0, -6.0, None], [-2.0, None, None], grad=True)
-    reference = score([-3.0, -9.0, -4.5], [-3.0, -5.0, None], [-3.0, None, None])
-    loss = dpo(policy, reference, DpoConfig(beta=0.3, max_negatives=most))
-    both = [surprise(MARGIN), surprise(0.3 * (1 + 1))]
-    assert loss.value.item() == pytest.approx(sum(both) / 2, abs=1e-12)
-    got = gradient(loss, policy)
-    assert got[0][1] == got[1][2] == 0
-    assert got[1][1] != 0
-    assert got[2] == [0, 0, 0]
-    # Each metric is of those that have it.
-    assert loss.metrics["margin"].item() == pytest.approx(MARGIN)
-    assert loss.metrics["logp/chosen"].item() == -2
 
 
 BOTH, BOTH_REFERENCE = [-2.0, -7.0, -5.0], [-3.0, -6.0, -4.5]
@@ -193,19 +168,6 @@ def test_on_average_the_retriever_ascends_the_expected_reward(samples, baseline)
         mean += log_q[chosen].sum().exp().detach() * got
     (exact,) = torch.autograd.grad(-(log_q.exp() * rewards).sum(), logits)
     torch.testing.assert_close(mean, exact, rtol=0, atol=1e-14)
-
-
-def test_one_sample_is_held_against_the_running_mean():
-    log_q = torch.tensor([[-1.0], [-2.0]], dtype=F64)
-    loss = retriever_loss(log_q, torch.tensor([[3.0], [0.5]], dtype=F64), 2.0)
-    assert loss.item() == pytest.approx(-((3 - 2) * -1 + (0.5 - 2) * -2) / 2)
-
-
-def test_several_samples_are_held_against_each_other():
-    log_q = torch.tensor([[-1.0, -2.0, -3.0]], dtype=F64)
-    loss = retriever_loss(log_q, torch.tensor([[3.0, 0.5, 1.0]], dtype=F64), 100.0)
-    advantages = 3 - (0.5 + 1) / 2, 0.5 - (3 + 1) / 2, 1 - (3 + 0.5) / 2
-    assert loss.item() == pytest.approx(-(advantages[0] * -1 + advantages[1] * -2 + advantages[2] * -3) / 3)
 
 
 def test_what_was_not_drawn_is_left_out():

@@ -86,14 +86,6 @@ def packed() -> Packed:
     )
 
 
-def test_tokens_are_summed_by_answer() -> None:
-    logits = torch.tensor([[0.5, 0.2, 0.2, 0.1], [0.4, 0.3, 0.2, 0.1], [0.25] * 4]).log()
-    scored = score_answers(lambda **_: SimpleNamespace(logits=logits), packed())
-    expected = torch.tensor([[0.2 * 0.4, 1, 0.2], [0.25, 1, 1]]).log()
-    assert torch.allclose(scored.logps, expected)
-    assert scored.tokens.tolist() == [[2, 0, 1], [1, 0, 0]]
-
-
 def test_a_model_that_gives_all_logits_is_scored_at_the_same_places() -> None:
     every = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
     kept = every[packed().inputs["logits_to_keep"]]

@@ -346,19 +346,7 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
             "--set optimiser.gradient_checkpointing=true, or --set model.load_in_4bit=true (with LoRA), or "
             "--set model.max_pixels=100352",
         ),
-        (
-            {
-                "objective": "sft",
-                "model": {"tuning": "full"},
-                "optimiser": {"per_device_train_batch_size": 3, "gradient_checkpointing": True},
-            },
-            f"--set {SIZE}=1 --set {STEPS}=2, or --set model.tuning=lora, or --set model.load_in_4bit=true (with LoRA)"
-            ", or --set model.max_pixels=100352",
-        ),
-        (
-            {"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}},
-            "a smaller model",
-        ),
+        ({"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}}, "a smaller model"),
     ],
 )
 def test_what_helps(values: dict[str, Any], advice: str, tmp_path: Path) -> None:

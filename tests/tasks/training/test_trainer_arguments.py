@@ -7,6 +7,7 @@ import torch
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training import train_model
 from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.train_model import check_launcher, make_arguments, rate_of
 
@@ -46,21 +47,23 @@ def test_settings_arrive(tmp_path: Path) -> None:
     assert (whole.max_steps, whole.num_train_epochs, whole.bf16) == (-1, 2.5, True)
 
 
+def test_trackers_get_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = config(output={"report_to": ["wandb"]})
+    made = make_arguments(Run(tmp_path / "album"), reported, torch.float32)
+    assert (made.report_to, made.run_name) == (["wandb"], "album")
+    monkeypatch.setattr(train_model, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"output\.report_to: wandb .*python -m pip install wandb"):
+        train_model.check_libraries(reported)
+
+
 CONFIG = TrainConfig(objective="dpo")
 
 
-def test_the_first_fsdp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is what ``accelerate launch --use_fsdp`` gives where no version is named."""
+def test_the_first_fsdp_and_checkpoints_in_one_piece_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first version is what ``accelerate launch --use_fsdp`` gives where none is named."""
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    for version in ("", "1"):
-        if version:
-            monkeypatch.setenv("FSDP_VERSION", version)
-        with pytest.raises(ConfigError, match="--fsdp_version 2"):
-            check_launcher(CONFIG)
-
-
-def test_checkpoints_in_one_piece_lack_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match="--fsdp_version 2"):
+        check_launcher(CONFIG)
     monkeypatch.setenv("FSDP_VERSION", "2")
     monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
     with pytest.raises(ConfigError, match="--fsdp_state_dict_type SHARDED_STATE_DICT"):

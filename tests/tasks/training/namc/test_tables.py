@@ -58,7 +58,7 @@ def values(found: PlacesRow) -> NDArray[np.float32]:
 
 def test_grids_are_those_of_torchvision(images: list[ImageRow], tmp_path: Path) -> None:
     config = CnnConfig(model="resnet18", checkpoint=str(write_cnn(tmp_path / "resnet18.pth")))
-    torn, first, last = tables.encode_grids(images, pin_weights(config))
+    torn, first, last = tables.encode_places(images, pin_weights(config))
     assert isinstance(torn, Dropped)
     assert (torn.source_key, torn.reason) == (images[1].key, "damaged image")
     model = make_cnn()
@@ -75,7 +75,7 @@ def test_grids_are_those_of_torchvision(images: list[ImageRow], tmp_path: Path) 
 def test_codes_are_those_of_another_implementation(images: list[ImageRow], tmp_path: Path) -> None:
     model = make_vqgan()
     config = VqganConfig(checkpoint=str(write_vqgan(tmp_path / "vqgan.ckpt", model)))
-    found = [one for one in tables.encode_codes(images, config) if isinstance(one, PlacesRow)]
+    found = [one for one in tables.encode_places(images, config) if isinstance(one, PlacesRow)]
     for image, own in zip((images[0], images[2]), found, strict=True):
         assert (own.width, len(own.values)) == (CODES, 196 * 2)
         with torch.no_grad():

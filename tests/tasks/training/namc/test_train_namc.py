@@ -15,7 +15,7 @@ from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.namc.captioner import answer_pairs, identify, is_namc
 from pairwright.tasks.training.namc.train_namc import check_settings, train_namc
-from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, Run, read_metrics
+from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Run
 from pairwright.tasks.training.train_model import Job
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
@@ -60,7 +60,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 def test_what_a_run_leaves(trained: Job) -> None:
     """Metrics of each loss, a model, answers beside references, samples; and why rows were left out."""
-    metrics = read_metrics(trained.run.metrics)
+    metrics = MetricsFile(trained.run.metrics).resume()
     names = {"loss", "loss/alignment", "loss/description", "loss/reconstruction", "masked/places", "masked/words"}
     last = metrics.last(TRAIN)
     assert names <= last.keys()
@@ -92,7 +92,8 @@ def test_a_stopped_run_ends_with_the_same_weights(trained: Job, tmp_path: Path) 
     for name in ("model.safetensors", "words.json"):
         assert (job.run.model / name).read_bytes() == (trained.run.model / name).read_bytes(), name
     before, after = (
-        [entry for entry in read_metrics(one.run.metrics).entries if entry[3] == "loss"] for one in (trained, job)
+        [entry for entry in MetricsFile(one.run.metrics).resume().entries if entry[3] == "loss"]
+        for one in (trained, job)
     )
     assert after == before
 
@@ -106,7 +107,7 @@ def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> No
     config = settings(namc={"noise_enabled": False}, optimiser={"max_steps": 2}).model_copy(update={"start": "namc"})
     job = replace(write_run(tmp_path, config, rows=rows()), start=trained.run.model)
     assert train_namc(job).finished
-    assert "masked/places" not in read_metrics(job.run.metrics).last(TRAIN)
+    assert "masked/places" not in MetricsFile(job.run.metrics).resume().last(TRAIN)
     assert json.loads((job.run.model / "namc.json").read_text())["noise"] is False
     refused = [json.loads(line)["reason"] for line in job.run.refused.read_text().splitlines()]
     assert refused == ["not about two images"]
@@ -117,8 +118,8 @@ def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> No
 
 
 def test_what_it_does_not_have_is_refused(tmp_path: Path) -> None:
-    for values, named in ():
-        with pytest.raises(ConfigError, match=named):
+    for values in ({"data": {"group_by_length": True}}, {"output": {"report_to": ["wandb"]}}):
+        with pytest.raises(ConfigError, match="not supported by NAMC"):
             check_settings(settings(**values))
     with pytest.raises(ConfigError, match=r"no row of split .*not about two images"):
         train_namc(write_run(tmp_path, settings(), rows=rows()[-2:]))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pairwright.tasks.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, smooth
-from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry, Run, read_metrics
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry, MetricsFile, Run
 from tests.tasks.training.report.handmade_run import HOSTILE, entries, points, write_metrics
 
 
@@ -73,7 +73,7 @@ def test_sft_has_no_preference_charts_and_its_likelihood_is_not_drawn_twice() ->
 def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tmp_path: Path) -> None:
     run = Run(tmp_path)
     write_metrics(run, range(1, 40), measured=(20, 39))
-    drawn = {section.title: section.charts for section in draw_run(arrange(read_metrics(run.metrics).entries))}
+    drawn = {section.title: section.charts for section in draw_run(arrange(MetricsFile(run.metrics).resume().entries))}
     assert list(drawn) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
     retriever = ["Entropy", "Effective candidates", "Reward", "Doubtful negatives"]
     assert [chart.title for chart in drawn["The retriever"]] == retriever

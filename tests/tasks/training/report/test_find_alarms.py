@@ -85,8 +85,3 @@ def test_an_accuracy_stands_with_its_rows_and_wilsons_interval() -> None:
     ranked = held_out_accuracy(metrics(held_accuracy=(0.5, 1.0), **{RANKED: (8, 8)}))
     assert ranked is not None
     assert say_proportion(ranked) == "100% of 8 (68% to 100%)"
-
-
-def test_the_numbers_are_in_the_words() -> None:
-    ((_, text),) = find_alarms(metrics(held_loss=(2, 1, 1.5)), ADPO)
-    assert re.search(r"step 2 .*\b1\b.* 1\.5\b", text)

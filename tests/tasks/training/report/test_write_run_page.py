@@ -20,7 +20,6 @@ from tests.tasks.training.report.handmade_run import (
     make_png,
     make_run,
     make_samples,
-    write_metrics,
 )
 
 WIDE = {"viewport": {"width": 1240, "height": 900}}
@@ -93,15 +92,6 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
     assert "Nothing logged" in text
 
 
-def test_a_page_is_written_anew_while_the_run_goes_on(tmp_path: Path) -> None:
-    run = begin(tmp_path / "adpo")
-    write_metrics(run, range(1, 10))
-    first = write_run_page(run.folder).read_bytes()
-    assert write_run_page(run.folder).read_bytes() == first
-    write_metrics(run, range(1, 20))
-    assert write_run_page(run.folder).read_bytes() != first
-
-
 def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config\.yaml"):
         write_run_page(tmp_path)
@@ -132,13 +122,6 @@ def test_samples_come_back_and_their_images_are_kept_once(tmp_path: Path) -> Non
     assert kept == given
     assert kept[0]["images"][:1] == kept[1]["images"]
     assert len(list((tmp_path / "samples").glob("*.png"))) == 2
-
-
-def test_new_samples_take_the_place_of_the_old(tmp_path: Path) -> None:
-    write_samples(tmp_path, make_samples())
-    write_samples(tmp_path, make_samples()[1:])
-    assert len(read_samples(tmp_path)) == 1
-    assert len(list((tmp_path / "samples").glob("*.png"))) == 1
 
 
 def test_a_sample_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
