@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from pairwright.flows.find_models import left_out, profile_to_fetch
+from pairwright.flows.find_models import profile_to_fetch, served_on_hub
 from pairwright.flows.load_profile import load_profile
 from pairwright.tasks.models.weights import CACHE, weights_folder
 from pairwright.tasks.serving.launch import vllm_command
@@ -97,7 +97,7 @@ def test_weights_outlive_the_containers(services: dict[str, Any], monkeypatch: p
             monkeypatch.setenv(CACHE, cache)
     assert homes == {"/models/huggingface"}
     assert weights_folder().is_relative_to("/models")
-    fetched = {model for _, model, _ in left_out(profile_to_fetch("containers", ()), "", ask=False)}
+    fetched = {chat.model for chat in served_on_hub(profile_to_fetch("containers", ()), "").values()}
     assert fetched == {services[name]["command"][0] for name in ("vllm-chat", "vllm-language")}
 
 

@@ -223,7 +223,7 @@ def test_values_are_named_in_words(verb: str) -> None:
     said = CliRunner().invoke(app, [*verb.split(), "--help"])
     assert said.exit_code == 0
     assert not re.search(r"<\w|\bTEXT\b|\bINTEGER\b|\bstr\b|list\[", said.output)
-    assert verb == "evaluate" or ("-q, --quiet" in said.output)
+    assert verb == "evaluate" or ("-q, --quiet" in said.output and "-v, --verbose" in said.output)
 
 
 @pytest.mark.parametrize("words", ["build --out", "plan --out", "doctor --out", "export demo --to", "status", "report"])
@@ -233,10 +233,13 @@ def test_a_place_without_a_name_is_refused(words: str) -> None:
 
 
 @pytest.mark.usefixtures("_levels")
-@pytest.mark.parametrize("words", [["-q", "formats"], ["formats", "-q"]])
-def test_quiet_is_said_before_or_after_the_verb(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [(["-q", "formats"], logging.WARNING), (["formats", "-q"], logging.WARNING), (["formats", "-v"], logging.DEBUG)],
+)
+def test_how_much_is_logged_is_said_before_or_after_the_verb(words: list[str], level: int) -> None:
     assert CliRunner().invoke(app, words).exit_code == 0
-    assert logging.getLogger("pairwright.tasks").getEffectiveLevel() == logging.WARNING
+    assert logging.getLogger("pairwright.tasks").getEffectiveLevel() == level
 
 
 def test_the_log_comes_as_json_objects_on_request(
