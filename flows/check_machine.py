@@ -36,7 +36,9 @@ FETCH = ". Fetch it with: "  # text after which the message of a missing model t
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
     """Yield the checks that apply to every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
     yield ok("machine", "Python", f"Python {sys.version.split()[0]} at {sys.executable}")
-    memory = memory_bytes() / GB
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
+    with suppress(OSError, ValueError):  # no container's limit: no such file, or "max"
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()) / GB)
     state = warning if memory < MIN_MEMORY_GB else ok
     yield state("machine", "processor", f"{count_cores()} cores, {memory:.1f} GB of memory")
     yield from check_gpus(needed=needs_gpu)
@@ -44,14 +46,6 @@ def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
     for name, place in (("dataset", out or "."), ("weights", str(weights_folder()))):
         yield _look("disk", name, partial(_check_place, name, place))
     yield _check_prefect(os.environ.get("PREFECT_API_URL", ""))
-
-
-def memory_bytes() -> int:
-    """Return the memory that this process may use, limited by its container."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with suppress(OSError, ValueError):  # no such file, or "max"
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(limits)
 
 
 def _check_place(name: str, url: str) -> Check:

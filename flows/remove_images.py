@@ -28,7 +28,6 @@ from pairwright.tasks.training.freeze_rows import frozen_places
 from pairwright.tasks.training.runs import Run
 
 KEY = re.compile(r"[0-9a-f]{1,32}")
-WHOLE = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +46,8 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
     with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
         table = images.stage.name
-        keys = [_find_key(build, table, text.strip().lower()) for text in texts]
-        keys = list(dict.fromkeys([*keys, *_by_name(build, images, names)]))
+        given = [_find_key(build, table, text.strip().lower()) for text in texts]
+        keys = list(dict.fromkeys([*given, *_by_name(build, images, names)]))
         before = removed_by(read_takedowns(folder))
         new = [key for key in keys if key not in before]
         seeds = [(table, key) for key in new if keys_like(build.ledger, table, key)]
@@ -74,7 +73,7 @@ def _find_key(build: Build, table: str, text: str) -> str:
     if not KEY.fullmatch(text):
         raise ConfigError(f"{text!r} is not a key (up to 32 of the digits 0-9 and a-f); give names with --name")
     like = keys_like(build.ledger, table, text)
-    if len(like) == 1 or (len(text) == WHOLE and not like):
+    if len(like) == 1 or (len(text) == 32 and not like):
         return like[0] if like else text
     several = f"several begin so: {', '.join(like[:5])}. Give more of it"
     raise ConfigError(f"{text}: {several if like else 'no image has a key that begins so'}")
