@@ -222,6 +222,13 @@ class Rounds:
                 counts = stages[table]["counts"]
                 refused = "".join(f", {count:,} x {reason}" for reason, count in counts["reasons"].items())
                 written.append(f"{counts['rows']:,} {table} of {counts['in']:,}{refused}")
-        about: dict[str, Any] = {"run": run.folder.name, "start": config.start, "version": version}
-        measured: dict[str, Any] = {"value": value, "items": items, "unreadable": unreadable, "percent": percent}
-        return Round(**about, **measured, written="; ".join(written))
+        return Round(
+            run=run.folder.name,
+            start=config.start,
+            version=version,
+            written="; ".join(written),
+            value=value,
+            items=items,
+            unreadable=unreadable,
+            percent=percent,
+        )
