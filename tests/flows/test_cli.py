@@ -93,18 +93,6 @@ def test_what_was_dropped_is_listed_by_name(photographs: Path, out: Path, capsys
     assert capsys.readouterr() == ("", "No input of embeddings was refused.\n")
 
 
-def test_verify_names_a_part_that_nothing_else_would_read(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("status", out, "--verify") == 0
-    (part,) = (out / "tables" / "images").rglob("*.parquet")
-    data = bytearray(part.read_bytes())
-    data[2000] ^= 1
-    part.write_bytes(data)
-    capsys.readouterr()
-    assert run("status", out) == 0
-    assert run("status", out, "--verify") == 1
-    assert str(part) in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("text", ["null", "{"])
 def test_a_damaged_record_is_named_and_replaced_by_a_build(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
