@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from pairwright.flows.stages import BY_NAME
@@ -22,7 +23,6 @@ from pairwright.tasks.store.decisions import forget_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import count_rows, follow, keys_like
 from pairwright.tasks.store.snapshot import latest_snapshot, part_files, read_snapshot, snapshot_numbers, stream_live
-from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by, write_swept, write_takedown
 from pairwright.tasks.training.freeze_rows import frozen_places
 from pairwright.tasks.training.runs import Run
@@ -46,8 +46,14 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
     with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
         table = images.stage.name
+        named: dict[str, list[str]] = {name: [] for name in names}
+        for rows in stream_live(build, images, ["key", "name"]) if names else ():
+            for row in rows.to_pylist():
+                named.get(row["name"], []).append(row["key"])
+        if missing := next((name for name, keys in named.items() if not keys), ""):
+            raise ConfigError(f"--name {missing}: no image of the newest version has this name")
         given = [_find_key(build, table, text.strip().lower()) for text in texts]
-        keys = list(dict.fromkeys([*given, *_by_name(build, images, names)]))
+        keys = list(dict.fromkeys([*given, *chain.from_iterable(named.values())]))
         before = removed_by(read_takedowns(folder))
         new = [key for key in keys if key not in before]
         seeds = [(table, key) for key in new if keys_like(build.ledger, table, key)]
@@ -77,17 +83,6 @@ def _find_key(build: Build, table: str, text: str) -> str:
         return like[0] if like else text
     several = f"several begin so: {', '.join(like[:5])}. Give more of it"
     raise ConfigError(f"{text}: {several if like else 'no image has a key that begins so'}")
-
-
-def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:
-    found: dict[str, list[str]] = {name: [] for name in names}
-    for table in stream_live(build, images, ["key", "name"]) if names else ():
-        for row in table.to_pylist():
-            if row["name"] in found:
-                found[row["name"]].append(row["key"])
-    if missing := next((name for name, keys in found.items() if not keys), ""):
-        raise ConfigError(f"--name {missing}: no image of the newest version has this name")
-    return [key for keys in found.values() for key in keys]
 
 
 OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")
