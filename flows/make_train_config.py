@@ -49,7 +49,7 @@ def find_start(
             small = {asked.name, own.name}.intersection(STAND_INS)
             if small or find_model(asked.name, asked.revision).revision != own.revision:
                 raise ConfigError(f"--from {config.start}: that run trained {own.name}, and --model says {asked.name}")
-        model = {"name": own.name, "revision": own.revision}
+        model: dict[str, Any] = {"name": own.name, "revision": own.revision}
         found = find_model(str(other.model), field="--from")
     else:
         name, lasting = config.model.name, _lasting(config.model)

@@ -213,15 +213,17 @@ def publish_version(
 
     ``stopped``: why the build ended early.
     """
-    before = snapshots.latest_snapshot(build.folder)
-    counts = [count for _, count in done]
-    judged = tuple(gates.judge(record.profile.gates, done, _asked(done, record.until)))
+    stages, asked = [planned.stage for planned, _ in done], [record.until]
+    if record.until not in (stage.name for stage in stages):  # it ends with a group: its results are judged
+        asked = [stage.name for stage in stages if stage.group == stages[-1].group and stage.name in RESULTS]
+    judged = tuple(gates.judge(record.profile.gates, done, asked))
     published = force or all(gate.holds for gate in judged)
+    before = snapshots.latest_snapshot(build.folder)
     snapshot = snapshots.write_snapshot(build, done, record=record) if published else before
     verdict = gates.Verdict(
         began=began,
         ended=now(),
-        complete=not any(count.failed or count.pending for count in counts),
+        complete=not any(count.failed or count.pending for _, count in done),
         version=snapshot.number if published and snapshot else 0,
         gates=judged,
         stopped=stopped,
@@ -241,11 +243,3 @@ def publish_anyway(folder: Folder) -> gates.Verdict:
 def now() -> str:
     """Return the time, to the microsecond, in the form of verdicts."""
     return datetime.now(UTC).isoformat()
-
-
-def _asked(done: Sequence[tuple[Planned, Counts]], until: str) -> list[str]:
-    """Return the last table of a build, or the results of its last group."""
-    stages = [planned.stage for planned, _ in done]
-    if until in (stage.name for stage in stages):
-        return [until]
-    return [stage.name for stage in stages if stage.group == stages[-1].group and stage.name in RESULTS]
