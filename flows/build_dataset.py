@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import httpx
-from prefect import Task, flow, tags, task
+from prefect import flow, tags, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
@@ -33,7 +33,7 @@ from pairwright.flows.dataset import Dataset
 from pairwright.flows.load_profile import profile_names
 from pairwright.flows.progress import LineWatcher, log_outcome, metered
 from pairwright.flows.run_build import Request, RunShards, RunStep, Work, workers_of
-from pairwright.flows.show_status import say_owed, say_shard
+from pairwright.flows.show_status import say_owed, say_reasons, say_shard
 from pairwright.flows.stages import BY_NAME, GROUPS
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.dataset import hold
@@ -42,7 +42,7 @@ from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.on_dask import Runner
 from pairwright.tasks.store.pool import Outcome
 from pairwright.tasks.store.shard import ShardRef
-from pairwright.tasks.store.stage import Planned, Stage
+from pairwright.tasks.store.stage import Planned
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=512)  # threads that only wait; the workers set the pace
 AHEAD = 2  # task runs submitted per worker process: enough to keep workers busy, few to lose with a server
@@ -108,20 +108,17 @@ def update_dataset(dataset: str) -> State[None]:
     with logged():
         opened = Dataset.open(dataset)
         try:
-            with hold(folder, LOCK, _refuse if folder.is_local else None):
+            with hold(folder, LOCK, _Busy.refuse if folder.is_local else None):
                 opened.resume(worker=as_flow_run)
                 return _end_of(opened)
         except _Busy:
-            said = f"another update of {dataset} is running; the next one sees the same"
-            return Completed(name="Skipped", message=said)
+            return Completed(name="Skipped", message=f"another update of {dataset} is running; the next sees the same")
 
 
 class _Busy(Exception):  # noqa: N818  (not an error: another update is running)
-    pass
-
-
-def _refuse() -> None:
-    raise _Busy
+    @classmethod
+    def refuse(cls) -> None:
+        raise cls
 
 
 @contextmanager
@@ -141,10 +138,9 @@ def _end_of(dataset: Dataset) -> State[None]:
     """Publish the stage table; return the final state, with the message that the command line prints at the end."""
     report, name = dataset.outcome, dataset_name(dataset.url)
     assert report
-    reasons = ["; ".join(f"{text} ({n})" for text, n in count.reasons.items()) for count in report.counts]
     rows: list[dict[str, Any]] = [
-        {**count.as_json(), "seconds": round(spent, 1), "reasons": why}
-        for count, spent, why in zip(report.counts, report.seconds, reasons, strict=True)
+        {**count.as_json(), "seconds": round(spent, 1), "reasons": say_reasons(count.reasons)}
+        for count, spent in zip(report.counts, report.seconds, strict=True)
     ]
     publish_table(f"build-{name}", rows, f"Outcomes of the rows of {name}.")
     if report.is_complete:
@@ -199,13 +195,29 @@ def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         waiting, ended = deque(shards), Queue[tuple[ShardRef, list[Outcome]]]()
-        run_shard = _task_of(planned.stage, workers)
-        lost: list[ShardRef] = []
+        stage, lost = planned.stage, list[ShardRef]()
+
+        def run_shard(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:
+            outcomes.append(workers.run_one(planned, shard))
+            log_outcome(planned, outcomes[0])
+            failed = say_shard(planned, outcomes[0])
+            return Failed(message=failed) if failed else None
+
+        run_shard.__qualname__ = stage.name  # Prefect derives the task's key from it
+        own = task(
+            name=stage.name,
+            task_run_name="{shard.name}",
+            tags=[stage.name, stage.group],
+            cache_policy=NO_CACHE,
+            persist_result=False,
+            retries=1,  # with 0, Prefect logs a failed state as a missing exception: "NoneType: None"
+            retry_condition_fn=lambda _task, _run, _state: False,
+        )(run_shard)
         under_way = 0
         while under_way or (waiting and not gone.is_set()):
             while waiting and not gone.is_set() and under_way < AHEAD * workers.count:
                 shard, outcomes = waiting.popleft(), list[Outcome]()
-                future = run_shard.submit(planned, shard, outcomes)
+                future = own.submit(planned, shard, outcomes)
                 future.add_done_callback(lambda _, end=(shard, outcomes): ended.put(end))
                 under_way += 1
             shard, outcomes = ended.get()
@@ -220,25 +232,6 @@ def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
             yield outcome
 
     return run
-
-
-def _task_of(stage: Stage, workers: Runner) -> Task[[Planned, ShardRef, list[Outcome]], State[None] | None]:
-    def run_shard(planned: Planned, shard: ShardRef, outcomes: list[Outcome]) -> State[None] | None:
-        outcomes.append(workers.run_one(planned, shard))
-        log_outcome(planned, outcomes[0])
-        failed = say_shard(planned, outcomes[0])
-        return Failed(message=failed) if failed else None
-
-    run_shard.__qualname__ = stage.name  # Prefect derives the task's key from it
-    return task(
-        name=stage.name,
-        task_run_name="{shard.name}",
-        tags=[stage.name, stage.group],
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=1,  # with 0, Prefect logs a failed state as a missing exception: "NoneType: None"
-        retry_condition_fn=lambda _task, _run, _state: False,
-    )(run_shard)
 
 
 OURS = logging.getLogger("pairwright")

@@ -3,9 +3,8 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from pairwright.flows.find_models import served_models
 from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
-from pairwright.schemas.section import Section
-from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import Check, check_gpus, check_packages, faiss_extra, missing, ok, warning
 from pairwright.tasks.models.weights import weights_folder
@@ -24,7 +21,6 @@ from pairwright.tasks.rejected import find_mentions
 from pairwright.tasks.serving.probe import find_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
-from pairwright.tasks.store.stage import Stage
 
 GB = 1e9
 MIN_MEMORY_GB, MIN_FREE_GB = 4.0, 5.0
@@ -36,22 +32,19 @@ FETCH = ". Fetch it with: "  # text after which the message of a missing model t
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
     """Yield the checks that apply to every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
     yield ok("machine", "Python", f"Python {sys.version.split()[0]} at {sys.executable}")
-    memory = memory_bytes() / GB
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
+    with suppress(OSError, ValueError):  # no container's limit: no such file, or "max"
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()) / GB)
     state = warning if memory < MIN_MEMORY_GB else ok
     yield state("machine", "processor", f"{count_cores()} cores, {memory:.1f} GB of memory")
     yield from check_gpus(needed=needs_gpu)
     yield from check_packages([faiss_extra()])
     for name, place in (("dataset", out or "."), ("weights", str(weights_folder()))):
-        yield _look("disk", name, partial(_check_place, name, place))
+        try:
+            yield _check_place(name, place)
+        except (PairwrightError, OSError) as error:
+            yield missing("disk", name, str(error))
     yield _check_prefect(os.environ.get("PREFECT_API_URL", ""))
-
-
-def memory_bytes() -> int:
-    """Return the memory that this process may use, limited by its container."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with suppress(OSError, ValueError):  # no such file, or "max"
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(limits)
 
 
 def _check_place(name: str, url: str) -> Check:
@@ -75,30 +68,27 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
     extras = [*(["models"] if loading else []), *(["nouns"] if NOUNS & sections.keys() else [])]
     yield from (check for check in check_packages([faiss_extra(), *extras]) if check.name in extras)
     for stage in {one.section: one for one in stages if one.pin}.values():
-        config = sections[stage.name]
-        check = _look("weights", stage.section, partial(_check_weights, stage, config, profile.name))
+        config, mend = sections[stage.name], f"pairwright fetch --profile {profile.name}, with the same --set"
+        assert stage.pin
+        try:
+            pinned = stage.pin(config)
+            said = ", ".join(stage.models(pinned) if stage.models else ()) or "here"
+            check = ok("weights", stage.section, said)
+        except ModelError as error:
+            said, _, how = str(error).partition(FETCH)
+            mend = how.splitlines()[0] if stage.name in NOUNS and how else mend
+            check = missing("weights", stage.section, said, mend=mend)
+        except (PairwrightError, OSError) as error:
+            check = missing("weights", stage.section, str(error))
         if check.state != "ok" or not stage.processes or stage.processes(config) is not None:
             yield check
-    for field, chat in served_models(profile, until).items():
-        yield _look("served", field, partial(_check_served, chat, field))
-
-
-def _check_weights(stage: Stage, config: Section, profile: str) -> Check:
-    assert stage.pin
-    try:
-        pinned = stage.pin(config)
-    except ModelError as error:
-        said, _, how = str(error).partition(FETCH)
-        mend = f"pairwright fetch --profile {profile}, with the same --set"
-        mend = how.splitlines()[0] if stage.name in NOUNS and how else mend
-        return missing("weights", stage.section, said, mend=mend)
-    return ok("weights", stage.section, ", ".join(stage.models(pinned) if stage.models else ()) or "here")
-
-
-def _check_served(chat: ChatConfig, field: str) -> Check:
     waits = {"timeout_seconds": SERVER_SECONDS, "patience_seconds": SERVER_SECONDS, "structured_output": "none"}
-    found = find_model(chat.model_copy(update=waits), field=field)
-    return ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")
+    for field, chat in served_models(profile, until).items():
+        try:
+            found = find_model(chat.model_copy(update=waits), field=field)
+            yield ok("served", field, f"{found.model} at {', '.join(found.endpoint) or found.launch.command[0]}")
+        except (PairwrightError, OSError) as error:
+            yield missing("served", field, str(error))
 
 
 def _check_prefect(url: str) -> Check:
@@ -113,10 +103,3 @@ def _check_prefect(url: str) -> Check:
         return missing("Prefect", "server", f"{url}: no Prefect server answers", mend=mend)
     state = ok if said.split(".")[:2] == version("prefect").split(".")[:2] else warning
     return state("Prefect", "server", f"{url}: version {said}, here is {version('prefect')}")
-
-
-def _look(area: str, name: str, look: Callable[[], Check]) -> Check:
-    try:
-        return look()
-    except (PairwrightError, OSError) as error:
-        return missing(area, name, str(error))

@@ -17,7 +17,7 @@ from pairwright.flows.verbs.options import app as registered
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
 WORDS = {int: "NUMBER", float: "NUMBER"}
-SHARED = ("quiet", "log_format", "plugin")  # options allowed before or after a verb
+SHARED = ("quiet", "verbose", "log_format", "plugin")  # options allowed before or after a verb
 
 
 class LazyGroup(TyperGroup):
@@ -77,6 +77,11 @@ def _be_quiet(wanted: bool) -> None:  # noqa: FBT001
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
+def _be_verbose(wanted: bool) -> None:  # noqa: FBT001
+    if wanted:
+        logging.getLogger("pairwright").setLevel(logging.DEBUG)
+
+
 def _form_log(form: str) -> None:
     if form == "json":
         from pairwright.flows.progress import JsonLines
@@ -92,6 +97,9 @@ def _main(
     ] = False,
     quiet: Annotated[
         bool, Option("--quiet", "-q", help="Show warnings and the end only.", callback=_be_quiet, expose_value=False)
+    ] = False,
+    verbose: Annotated[
+        bool, Option("--verbose", "-v", help="Log more details.", callback=_be_verbose, expose_value=False)
     ] = False,
     log_format: Annotated[
         Literal["text", "json"],
@@ -115,10 +123,10 @@ def main() -> None:
     keep_quiet()
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")  # docker/notify.yaml buries runs that send no more
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs the builds that it tries to load
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
-    for client in ("httpx", "httpx2"):  # they log each request, with signed addresses
-        logging.getLogger(client).setLevel(logging.WARNING)
+    # They log the builds that they try to load, where credentials were found, each request with its signed address.
+    for library in ("faiss", "botocore", "aiobotocore", "httpx", "httpx2"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         app()
     except PairwrightError as error:

@@ -131,8 +131,7 @@ class Evaluated:
     def rows(self, run: str) -> Iterator[EvaluationRow]:
         """Yield the scores as rows of a dataset's table."""
         about = self.about()
-        given = {name: about[name] for name in ("version", "limit", "perturbed", "judge")}
-        asked = ", ".join(f"{name} {value}" for name, value in given.items() if value)
+        asked = ", ".join(f"{name} {about[name]}" for name in ("version", "limit", "perturbed", "judge") if about[name])
         at = datetime.now(UTC).isoformat(timespec="seconds")
         whose = {"run": run, "model": self.identity, "benchmark": self.benchmark.name, "asked": asked, "at": at}
         for score in self.results.scores:

@@ -46,7 +46,13 @@ class Setting:
 
 def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:
     """Return the settings of a section (``mining``, ``train.optimiser``), one setting by name, or all."""
-    build = list(_walk("build", Profile, _describe_all(load_profile(profile), section)))
+    own = load_profile(profile)
+    place, _, rest = section.partition(".")
+    name = rest.partition(".")[0] if place == "models" else ""
+    asked = ("chat", *({name} & set(STANDARD_MODELS)))  # a standard model is described if it is the section
+    models = {**{one: own.served[one] for one in asked}, **own.models}
+    stages = {**{one: settings_model(one)() for one in find_plugins("stages")}, **own.stages}
+    build = list(_walk("build", Profile, own.model_copy(update={"models": models, "stages": stages})))
     train = list(_walk("train", TrainConfig, None))
     named = {one.name: one for one in build} | {f"{TRAIN}.{one.name}": one for one in train}
     found = [one for name, one in named.items() if f"{name}.".startswith(f"{section}.") or not section]
@@ -64,16 +70,6 @@ def list_profiles() -> list[dict[str, str]]:
     """Return name, description and file of each profile that comes with Pairwright."""
     paths = {name: str(FOLDER / f"{name}.yaml") for name in profile_names()}
     return [{"name": name, "about": load_profile(name).about, "path": path} for name, path in paths.items()]
-
-
-def _describe_all(profile: Profile, section: str) -> Profile:
-    """Return the profile with ``models.chat``, the standard model of the section, and plugins' stages."""
-    place, _, rest = section.partition(".")
-    name = rest.partition(".")[0] if place == "models" else ""
-    asked = ("chat", *({name} & set(STANDARD_MODELS)))
-    models = {**{one: profile.served[one] for one in asked}, **profile.models}
-    stages = {**{one: settings_model(one)() for one in find_plugins("stages")}, **profile.stages}
-    return profile.model_copy(update={"models": models, "stages": stages})
 
 
 def _walk(command: Command, kind: type[Section], own: Section | None, place: str = "") -> Iterator[Setting]:

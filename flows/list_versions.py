@@ -5,7 +5,6 @@ Reads the snapshot files of any release, and the names of the existing parts.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pairwright.flows.run_build import OWN_NOTES
 from pairwright.flows.version import Version
@@ -60,16 +59,13 @@ def list_versions(folder: Folder) -> list[Listed]:
 
 
 def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    yield from say_changes(_asked(before), _asked(after), free=OWN_NOTES)
+    lineages = (one.content["lineage"] for one in (before, after))
+    old, new = ({**one["profile"], "limit": one["limit"], "until": one["until"]} for one in lineages)
+    yield from say_changes(old, new, free=OWN_NOTES)
     if before.content["items"] != after.content["items"]:
         yield "the source lists other items"
     if (count := after.content.get("takedowns", 0)) != before.content.get("takedowns", 0):
         yield f"removals on request up to number {count} apply"
-
-
-def _asked(snapshot: Snapshot) -> dict[str, Any]:
-    lineage = snapshot.content["lineage"]
-    return {**lineage["profile"], "limit": lineage["limit"], "until": lineage["until"]}
 
 
 @dataclass(frozen=True, kw_only=True)

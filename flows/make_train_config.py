@@ -42,7 +42,14 @@ def find_start(
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
     if config.start:
         other = find_run(folder, config.start)
-        model = _model_of(other, config)
+        settings, asked = other.config(), config.model
+        assert settings is not None
+        own = settings.model
+        if "name" in asked.model_fields_set and _lasting(asked) != own.name:
+            small = {asked.name, own.name}.intersection(STAND_INS)
+            if small or find_model(asked.name, asked.revision).revision != own.revision:
+                raise ConfigError(f"--from {config.start}: that run trained {own.name}, and --model says {asked.name}")
+        model: dict[str, Any] = {"name": own.name, "revision": own.revision}
         found = find_model(str(other.model), field="--from")
     else:
         name, lasting = config.model.name, _lasting(config.model)
@@ -54,12 +61,9 @@ def find_start(
             known = begun.get("folder", "")
             if not (known and Path(known).is_dir()):
                 table = Table[Any](open_version(folder, version), config.data.table)
-                rows = table.rows(without=("images", "rejected_images"))
-                texts = [
-                    text
-                    for row in rows
-                    for text in (*(turn.text for turn in turns_of(row)), getattr(row, "rejected", ""))
-                ]
+                texts = list[str]()
+                for row in table.rows(without=("images", "rejected_images")):
+                    texts += [*(turn.text for turn in turns_of(row)), getattr(row, "rejected", "")]
                 known = str(write_tiny_model(Path(folder.path("models")), texts, size=name))
             name = known
         found = find_model(name, wanted)
@@ -71,8 +75,8 @@ def find_start(
         )
     model |= {"differential": _perceives_as(found, config)}
     mix = tuple(one if "://" in one else absolute(one) for one in config.data.mix)
-    own = {"model": config.model.model_copy(update=model), "data": config.data.model_copy(update={"mix": mix})}
-    return found, config.model_copy(update=own)
+    made = {"model": config.model.model_copy(update=model), "data": config.data.model_copy(update={"mix": mix})}
+    return found, config.model_copy(update=made)
 
 
 def _perceives_as(found: Found, config: TrainConfig) -> DifferentialConfig:
@@ -109,17 +113,6 @@ def find_run(folder: Folder, name: str) -> Run:
     there = sorted(place.name for place in runs.glob("*") if Run(place).is_finished) if runs.is_dir() else []
     what = f"{run.folder} is not finished: repeat its command" if run else f"no such run in {runs}"
     raise ConfigError(f"--from {name}: {what}. Finished there: {', '.join(there) or 'none'}")
-
-
-def _model_of(other: Run, config: TrainConfig) -> dict[str, Any]:
-    settings = other.config()
-    assert settings is not None
-    own, asked = settings.model, config.model
-    if "name" in asked.model_fields_set and _lasting(asked) != own.name:
-        small = {asked.name, own.name}.intersection(STAND_INS)
-        if small or find_model(asked.name, asked.revision).revision != own.revision:
-            raise ConfigError(f"--from {config.start}: that run trained {own.name}, and --model says {asked.name}")
-    return {"name": own.name, "revision": own.revision}
 
 
 PAPER_BATCH = 256  # rows of a step over all devices (paper 002, Table 10)

@@ -142,10 +142,10 @@ def check_stage(name: str) -> None:
         raise ConfigError(f"{name}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(TABLES)}")
 
 
-def check_table(name: str) -> None:
+def check_tables(names: Iterable[str]) -> None:
     """Refuse a name that is not a table's."""
-    if name not in BY_NAME:
-        raise ConfigError(f"{name}: no such table. There are {', '.join(TABLES)}")
+    if strange := next((name for name in names if name not in BY_NAME), ""):
+        raise ConfigError(f"{strange}: no such table. There are {', '.join(TABLES)}")
 
 
 def with_source(profile: Profile, source: str | None) -> Profile:

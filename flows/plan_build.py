@@ -5,7 +5,7 @@ loads models. Everything is taken to grow with the items of the source.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -117,7 +117,14 @@ def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
         stages[name] = _plan_stage(request, planned, counts, rate, items=len(keys), fresh=fresh)
         fresh[name] = stages[name]["rows"]
     notes = [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
-    notes += _say_notes(request, stages, trial=trial)
+    if trial:
+        about = "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
+        notes.append(about)
+    if missing := [name for name, amounts in stages.items() if amounts["rows"] is None]:
+        more = f" and {len(missing) - 6} more" if missing[6:] else ""
+        notes.append(f"Not known: {', '.join(missing[:6])}{more}; not measured here yet. `--trial 50` measures them.")
+    if caveat := request.pipeline.caveat:
+        notes.append(f"{caveat}.")
     return Plan(request=request, is_new=is_new, items=len(keys), new_items=new, stages=stages, notes=notes)
 
 
@@ -179,13 +186,3 @@ def _plan_stage(
         own = (stage.processes(planned.config) if stage.processes else None) or workers
         found["seconds"] = rates["seconds"] * inputs / max(1, min(own, workers, math.ceil(inputs / size)))
     return {**found, "inputs": inputs}
-
-
-def _say_notes(request: Request, stages: Mapping[str, Amounts], *, trial: int) -> Iterator[str]:
-    if trial:
-        yield "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
-    if missing := [name for name, amounts in stages.items() if amounts["rows"] is None]:
-        more = f" and {len(missing) - 6} more" if missing[6:] else ""
-        yield f"Not known: {', '.join(missing[:6])}{more}; not measured here yet. `--trial 50` measures them."
-    if caveat := request.pipeline.caveat:
-        yield f"{caveat}."

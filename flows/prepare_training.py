@@ -63,31 +63,23 @@ def prepare_retriever(version: Version, config: TrainConfig, run: Path) -> None:
     embedding = version.profile.settled.embedding
     heads = config.adpo.encoder == "heads"
     clip = None if heads else pin_clip(embedding.clip, download=False)  # before anything is made
-    frozen, place = open_rows(version.folder, config, run), run / RETRIEVER
-    with version.settled(_vectors(version, embedding) if heads else []) as (build, _):
+    file, place = str(run / freezing.FILE), run / RETRIEVER
+    splits = filter(None, (config.data.split, config.data.eval_split))
+    frozen = [freezing.FrozenRows(folder=version.folder, file=file, split=split) for split in splits]
+    vectors = [make_table(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))] if heads else []
+    if heads and embed_images.STAGE.name not in {planned.stage.name for planned in version.planned}:
+        vectors.append(make_table(version, embed_images.STAGE, embedding))
+    with version.settled(vectors) as (build, _):
         tables = {planned.stage.name: planned for planned in build.planned}
         material.freeze_material(build, tables, place, frozen=frozen, table=config.table)
     if clip:
         (place / material.CLIP).write_text(clip.model_dump_json())
 
 
-def open_rows(folder: Folder, config: TrainConfig, run: Path) -> list[freezing.FrozenRows]:
-    """Return the frozen rows of a run: for training, and for measuring."""
-    splits = filter(None, (config.data.split, config.data.eval_split))
-    return [freezing.FrozenRows(folder=folder, file=str(run / freezing.FILE), split=split) for split in splits]
-
-
 def choose_text_vectors(embedding: EmbeddingConfig) -> TextVectorsConfig:
     """Return the encoder of texts: CLIP's text tower if images have CLIP's vectors, else hashed words."""
     has_clip = "clip" in embedding.embedders
     return TextVectorsConfig(encoder="clip", clip=embedding.clip) if has_clip else TextVectorsConfig()
-
-
-def _vectors(version: Version, embedding: EmbeddingConfig) -> list[Planned]:
-    made = [make_table(version, embed_chosen_texts.STAGE, choose_text_vectors(embedding))]
-    if embed_images.STAGE.name not in {planned.stage.name for planned in version.planned}:
-        made.append(make_table(version, embed_images.STAGE, embedding))
-    return made
 
 
 def tell_table(version: Version, config: TrainConfig) -> list[Planned]:

@@ -55,10 +55,8 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
 def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
     """Make the pairs of the request's thresholds and compare them with the dataset's."""
     record = read_record(request.folder)
-    own, version = (
-        Version.of(request.folder, record.model_copy(update={"profile": profile, "until": SECTION}))
-        for profile in (record.profile, request.profile)
-    )
+    records = (record.model_copy(update={"profile": one.profile, "until": SECTION}) for one in (record, request))
+    own, version = (Version.of(request.folder, one) for one in records)
     with own.settled() as (build, stages):
         before = [counts for planned, counts in stages if _is_decided(planned)]
         old = _read_pairs(build, own.planned[-1]).keys()

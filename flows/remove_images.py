@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from pairwright.flows.stages import BY_NAME
@@ -22,13 +23,11 @@ from pairwright.tasks.store.decisions import forget_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import count_rows, follow, keys_like
 from pairwright.tasks.store.snapshot import latest_snapshot, part_files, read_snapshot, snapshot_numbers, stream_live
-from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by, write_swept, write_takedown
 from pairwright.tasks.training.freeze_rows import frozen_places
 from pairwright.tasks.training.runs import Run
 
 KEY = re.compile(r"[0-9a-f]{1,32}")
-WHOLE = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +46,14 @@ def remove_images(folder: Folder, texts: Sequence[str] = (), *, names: Sequence[
     with open_version(folder).settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
         table = images.stage.name
-        keys = [_find_key(build, table, text.strip().lower()) for text in texts]
-        keys = list(dict.fromkeys([*keys, *_by_name(build, images, names)]))
+        named: dict[str, list[str]] = {name: [] for name in names}
+        for rows in stream_live(build, images, ["key", "name"]) if names else ():
+            for row in rows.to_pylist():
+                named.get(row["name"], []).append(row["key"])
+        if missing := next((name for name, keys in named.items() if not keys), ""):
+            raise ConfigError(f"--name {missing}: no image of the newest version has this name")
+        given = [_find_key(build, table, text.strip().lower()) for text in texts]
+        keys = list(dict.fromkeys([*given, *chain.from_iterable(named.values())]))
         before = removed_by(read_takedowns(folder))
         new = [key for key in keys if key not in before]
         seeds = [(table, key) for key in new if keys_like(build.ledger, table, key)]
@@ -74,21 +79,10 @@ def _find_key(build: Build, table: str, text: str) -> str:
     if not KEY.fullmatch(text):
         raise ConfigError(f"{text!r} is not a key (up to 32 of the digits 0-9 and a-f); give names with --name")
     like = keys_like(build.ledger, table, text)
-    if len(like) == 1 or (len(text) == WHOLE and not like):
+    if len(like) == 1 or (len(text) == 32 and not like):
         return like[0] if like else text
     several = f"several begin so: {', '.join(like[:5])}. Give more of it"
     raise ConfigError(f"{text}: {several if like else 'no image has a key that begins so'}")
-
-
-def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:
-    found: dict[str, list[str]] = {name: [] for name in names}
-    for table in stream_live(build, images, ["key", "name"]) if names else ():
-        for row in table.to_pylist():
-            if row["name"] in found:
-                found[row["name"]].append(row["key"])
-    if missing := next((name for name, keys in found.items() if not keys), ""):
-        raise ConfigError(f"--name {missing}: no image of the newest version has this name")
-    return [key for keys in found.values() for key in keys]
 
 
 OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, islice
@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pairwright.flows import find_models
 from pairwright.flows.load_profile import change_profile, load_profile
-from pairwright.flows.pipeline import Pipeline, check_stage, check_table, list_stages, with_source
+from pairwright.flows.pipeline import Pipeline, check_stage, check_tables, list_stages, with_source
 from pairwright.flows.progress import LineWatcher, metered, watching
 from pairwright.flows.show_status import Status, say_held
 from pairwright.flows.stages import BY_NAME
@@ -145,14 +145,9 @@ def make_request(
 def request_of(pipeline: Pipeline, folder: Folder) -> Request:
     """Return the request to build a dataset by a pipeline, with its tables and models looked up."""
     profile, until = pipeline.profile, pipeline.until
-    _check_tables(profile)
+    check_tables((*profile.run.rows_per_shard_of, *profile.gates.min_yield))
     pinned = find_models.pin_models(find_models.pin_served(profile, until), until)
     return Request(folder=folder, profile=pinned, until=until)
-
-
-def _check_tables(profile: Profile) -> None:
-    for table in (*profile.run.rows_per_shard_of, *profile.gates.min_yield):
-        check_table(table)
 
 
 def _check_place(out: str, profile: Profile) -> None:
@@ -178,7 +173,7 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
             "others, build with all options: pairwright build SOURCE --out DIR"
         )
     request = replace(request, profile=change_profile(request.profile, settings))
-    _check_tables(request.profile)
+    check_tables((*request.profile.run.rows_per_shard_of, *request.profile.gates.min_yield))
     if not stage or any(
         stage in (one.name, one.group) for one in list_stages(request.profile.stages) if one.pin or one.models
     ):
@@ -188,7 +183,10 @@ def resume_request(dataset: str, *, stage: str, reason: str, settings: Sequence[
 
 def run_build(request: Request, work: Work) -> Report:
     """Do everything that is owed, stage by stage, and publish a version if the profile's gates hold."""
-    _log_changes(request)
+    with suppress(ConfigError, StoreError):  # no record yet, or one that this build replaces
+        last, own = read_record(request.folder).profile.model_dump(mode="json"), request.profile.model_dump(mode="json")
+        for change in say_changes(last, own, free=OWN_NOTES):
+            log.info("%s: changed since the last build of this dataset: %s", request.folder.url, change)
     if caveat := request.pipeline.caveat:
         log.warning("%s", caveat)
     began, source = now(), request.profile.sources
@@ -279,15 +277,6 @@ def run_stage(build: Build, planned: Planned, request: Request, work: Work) -> t
             counts = build.settle(planned)
     work.watcher.end(planned, counts, time.monotonic() - start)
     return counts, failures
-
-
-def _log_changes(request: Request) -> None:
-    try:
-        last = read_record(request.folder).profile.model_dump(mode="json")
-    except (ConfigError, StoreError):  # no record yet, or one that this build replaces
-        return
-    for change in say_changes(last, request.profile.model_dump(mode="json"), free=OWN_NOTES):
-        log.info("%s: changed since the last build of this dataset: %s", request.folder.url, change)
 
 
 def record_of(request: Request, items: tuple[str, ...]) -> BuildRecord:

@@ -113,9 +113,9 @@ def evaluate_model(
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only the first N items; 0: all.
     """
-    place: dict[str, Any] = {"data": Path(data), "to": Path(to) if to else None}
     asked: dict[str, Any] = {"server": server, "judge": judge, "perturb": perturb, "limit": limit or None}
-    config = models.EvaluationConfig(model=checkpoint, benchmark=benchmark, **place, **asked)
+    asked |= {"data": Path(data), "to": Path(to) if to else None}
+    config = models.EvaluationConfig(model=checkpoint, benchmark=benchmark, **asked)
     with logged(), tagged(dataset_name(checkpoint), benchmark):
         found = models.evaluate_model(config, watch=log_steps)
         rows = [asdict(one) for one in found.results.scores]

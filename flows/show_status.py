@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.pipeline import check_table
+from pairwright.flows.pipeline import check_tables
 from pairwright.flows.version import open_present
 from pairwright.schemas.arrow import R
 from pairwright.schemas.errors import StoreError
@@ -177,7 +177,7 @@ def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
 
     The status is "dropped", "failed", or "kept": a row that exists, but is not or less used for this reason.
     """
-    check_table(table)
+    check_tables([table])
     present = open_present(folder)
     planned = next((stage for stage in present.planned if stage.stage.name == table), None)
     if planned is None:

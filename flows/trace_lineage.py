@@ -14,7 +14,6 @@ from rich.tree import Tree
 from pairwright.flows.version import Version
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.lineage import Link, find_keys, follow, read_cells
 
 TOLD = (
@@ -74,7 +73,15 @@ def trace_lineage(found: Version, prefix: str) -> Lineage:
             raise ConfigError(f"{found.folder.url}: {several if rows else none}")
         seed = rows[0]
         down, up = (follow(build, [seed], way) for way in ("made of it", "made from"))
-        made = _read_makers(build, [seed, *((link.table, link.key) for link in (*down, *up))])
+        made: dict[tuple[str, str], dict[str, Any]] = {seed: {}}
+        made |= {(link.table, link.key): {} for link in (*down, *up)}
+        for planned in build.planned:
+            name = planned.stage.name
+            keys = [key for table, key in made if table == name]
+            columns = [column for column in TOLD if column in schema_of(planned.stage.writes).names]
+            cells = read_cells(build, planned, keys, columns) if keys and columns else {}
+            for key, values in cells.items():
+                made[name, key] = {column: value for column, value in values.items() if value not in ("", None, [])}
 
         def traced(links: Sequence[Link]) -> list[Traced]:
             return [Traced(one.table, one.key, (one.of_table, one.of_key), made[one.table, one.key]) for one in links]
@@ -87,18 +94,6 @@ def trace_lineage(found: Version, prefix: str) -> Lineage:
             made_from=traced(up),
             fingerprints={one.stage.name: one.fingerprint for one in found.planned if one.stage.name in tables},
         )
-
-
-def _read_makers(build: Build, rows: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
-    found: dict[tuple[str, str], dict[str, Any]] = {row: {} for row in rows}
-    for planned in build.planned:
-        name = planned.stage.name
-        keys = [key for table, key in found if table == name]
-        columns = [column for column in TOLD if column in schema_of(planned.stage.writes).names]
-        cells = read_cells(build, planned, keys, columns) if keys and columns else {}
-        for key, values in cells.items():
-            found[name, key] = {column: value for column, value in values.items() if value not in ("", None, [])}
-    return found
 
 
 def _draw(title: str, root: Traced, rows: Sequence[Traced]) -> Tree:

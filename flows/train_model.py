@@ -138,7 +138,17 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
 
     A run without a checkpoint loses nothing and begins again; a refused one leaves nothing behind.
     """
-    _check(config)
+    from pairwright.tasks.training.train_model import check_launcher, check_libraries
+
+    check_launcher(config)
+    if config.objective == NAMC:
+        from pairwright.tasks.training.namc.train_namc import check_settings
+
+        check_settings(config)
+    else:
+        check_libraries(config)
+        if config.model.load_in_4bit:
+            require_bits("model.load_in_4bit")
     run.clean()
     if not run.is_finished and not run.steps():
         run.forget()
@@ -178,20 +188,6 @@ def prepare(folder: Folder, config: TrainConfig, run: Run, *, version: int | Non
             run.forget()
         raise
     return prepared
-
-
-def _check(config: TrainConfig) -> None:
-    from pairwright.tasks.training.train_model import check_launcher, check_libraries
-
-    check_launcher(config)
-    if config.objective == NAMC:
-        from pairwright.tasks.training.namc.train_namc import check_settings
-
-        check_settings(config)
-        return
-    check_libraries(config)
-    if config.model.load_in_4bit:
-        require_bits("model.load_in_4bit")
 
 
 def _check_same(run: Run, config: TrainConfig) -> None:

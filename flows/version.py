@@ -89,20 +89,20 @@ class Version:
 
     def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
         """Settle some of its stages, after the earlier ones; return them with the version's counts."""
-        return [(one, self._stated(build, one, build.settle(one))) for one in planned]
-
-    def _stated(self, build: Build, planned: Planned, counts: Counts) -> Counts:
-        if self.snapshot is None:
-            return counts
-        name = planned.stage.name
-        stated = self.snapshot.content["stages"][name]
-        if dict(build.ledger.live_parts(name)) != stated["parts"]:
-            raise StoreError(
-                f"{self.folder.url}: version {self.number} states {sum(stated['parts'].values()):,} rows of {name}, "
-                f"but its parts hold {counts.rows:,}: another release made it, or a part has changed. Open another "
-                "version (`pairwright versions`), or build again"
-            )
-        return _counts(stated["counts"])
+        found: list[tuple[Planned, Counts]] = []
+        for one in planned:
+            name, counts = one.stage.name, build.settle(one)
+            if self.snapshot:
+                stated = self.snapshot.content["stages"][name]
+                if dict(build.ledger.live_parts(name)) != stated["parts"]:
+                    raise StoreError(
+                        f"{self.folder.url}: version {self.number} states {sum(stated['parts'].values()):,} rows of "
+                        f"{name}, but its parts hold {counts.rows:,}: another release made it, or a part has changed. "
+                        "Open another version (`pairwright versions`), or build again"
+                    )
+                counts = _counts(stated["counts"])
+            found.append((one, counts))
+        return found
 
     def counts(self) -> list[Counts]:
         """Return the counts of each stage, of the version or of the current tables."""
@@ -135,8 +135,13 @@ class Version:
         """Return the index of a table's live rows; settles only the stages that lead to it, and writes nothing."""
         if table not in self._indexes:
             last = self.find(table)
+            needed, leading = {table}, list[Planned]()
+            for one in reversed([*self.planned, *self.off]):
+                if one.stage.name in needed:
+                    leading.append(one)
+                    needed |= one.stage.tables
             with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as place:
-                self.settle(build, _leading_to([*self.planned, *self.off], last))
+                self.settle(build, leading[::-1])
                 names, file = build.ledger.part_names(table), Path(place, "index.arrow")
                 write_index(file, build.ledger.index(table), names)
                 self._indexes[table] = open_index_file(file, self.folder, last.table)
@@ -195,15 +200,6 @@ def _counts(stated: dict[str, Any]) -> Counts:
     return Counts(of=stated["in"], **{name: value for name, value in stated.items() if name != "in"})
 
 
-def _leading_to(planned: Sequence[Planned], last: Planned) -> list[Planned]:
-    needed, found = {last.stage.name}, list[Planned]()
-    for one in reversed(planned):
-        if one.stage.name in needed:
-            found.append(one)
-            needed |= one.stage.tables
-    return found[::-1]
-
-
 def publish_version(
     build: Build,
     done: Sequence[tuple[Planned, Counts]],
@@ -217,15 +213,17 @@ def publish_version(
 
     ``stopped``: why the build ended early.
     """
-    before = snapshots.latest_snapshot(build.folder)
-    counts = [count for _, count in done]
-    judged = tuple(gates.judge(record.profile.gates, done, _asked(done, record.until)))
+    stages, asked = [planned.stage for planned, _ in done], [record.until]
+    if record.until not in (stage.name for stage in stages):  # it ends with a group: its results are judged
+        asked = [stage.name for stage in stages if stage.group == stages[-1].group and stage.name in RESULTS]
+    judged = tuple(gates.judge(record.profile.gates, done, asked))
     published = force or all(gate.holds for gate in judged)
+    before = snapshots.latest_snapshot(build.folder)
     snapshot = snapshots.write_snapshot(build, done, record=record) if published else before
     verdict = gates.Verdict(
         began=began,
         ended=now(),
-        complete=not any(count.failed or count.pending for count in counts),
+        complete=not any(count.failed or count.pending for _, count in done),
         version=snapshot.number if published and snapshot else 0,
         gates=judged,
         stopped=stopped,
@@ -245,11 +243,3 @@ def publish_anyway(folder: Folder) -> gates.Verdict:
 def now() -> str:
     """Return the time, to the microsecond, in the form of verdicts."""
     return datetime.now(UTC).isoformat()
-
-
-def _asked(done: Sequence[tuple[Planned, Counts]], until: str) -> list[str]:
-    """Return the last table of a build, or the results of its last group."""
-    stages = [planned.stage for planned, _ in done]
-    if until in (stage.name for stage in stages):
-        return [until]
-    return [stage.name for stage in stages if stage.group == stages[-1].group and stage.name in RESULTS]

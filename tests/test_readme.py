@@ -79,6 +79,16 @@ def test_files_are_there(page: str) -> None:
     assert not [name for name in linked if not (ROOT / page).parent.joinpath(name).exists()]
 
 
+def test_code_is_that_of_the_example() -> None:
+    """``tests/flows/test_plugins.py`` runs it."""
+    example = ROOT / "tests/example_plugin"
+    shown = {"python": example / "pairwright_example.py", "toml": example / "pyproject.toml"}
+    text = "\n".join((ROOT / page).read_text() for page in ("CONTRIBUTING.md", "docs/guides/extending.md"))
+    blocks = re.findall(r"^```(python|toml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    assert not [block for kind, block in blocks if block not in shown[kind].read_text()]
+
+
 def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 150
 

@@ -203,7 +203,7 @@ def fetch(
         ]
         options.print_table(["section", "model", "file", ">size", "verified by"], *rows)
         for folder, sizes in done.places.items():
-            print(f"{folder}: {len(sizes)} files, {options.shown_size(sum(sizes))}")
+            print(f"{folder}: {len(sizes)} file{'s' * (len(sizes) > 1)}, {options.shown_size(sum(sizes))}")
     if done.faults:
         if check:
             print("Fetch the missing files with the same command without --check.", file=sys.stderr)

@@ -96,14 +96,14 @@ def is_first() -> bool:
 
 def run_flow(flow: Any, words: dict[str, Any]) -> Any:
     """Run a flow on the configured Prefect server; return its result. An error that ended it is raised."""
-    from prefect.exceptions import FailedRun
+    from prefect.exceptions import CrashedRun, FailedRun
 
     try:
         state = flow(**words, return_state=True)
     except RuntimeError as error:
         raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
     found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
-    if isinstance(found, BaseException) and not isinstance(found, FailedRun):
+    if isinstance(found, BaseException) and not isinstance(found, CrashedRun | FailedRun):
         raise found
     return found
 

@@ -10,7 +10,6 @@ from httpx import Request, Response
 from pairwright.flows import check_machine
 from pairwright.flows.check_machine import check_profile
 from pairwright.flows.find_models import profile_to_fetch
-from pairwright.tasks.models.check_packages import Check
 from tests.fixtures.command import run
 
 NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"
@@ -64,14 +63,6 @@ def test_a_folder_that_is_to_be_made_is_tried_above_it(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing is left behind"
     (tmp_path / "file").write_text("")
     assert check_machine._check_place("dataset", str(tmp_path / "file" / "out")).state == "missing"
-
-
-def test_a_look_that_fails_is_said() -> None:
-    def broken() -> Check:
-        raise OSError("strange machine")
-
-    failed = check_machine._look("machine", "second", broken)
-    assert (failed.state, failed.found) == ("missing", "strange machine")
 
 
 def test_prefect_is_needed_only_where_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,15 +47,7 @@ def test_the_newest_version_is_opened_and_each_by_its_number(two: Path, rendered
 def test_a_dataset_says_how_it_stands(two: Path) -> None:
     dataset = pw.open(two)
     status = dataset.status(verify=True)
-    assert status.version == 2
-    assert status.owed == 0
-    assert not status.damaged
-    assert {one["stage"]: one["rows"] for one in status.as_json()["stages"]}["images"] == 6
-    assert [one.version for one in dataset.versions()] == [1, 2]
-    assert {one.stage: one.went for one in dataset.diff(1, 2, stage="images").stages} == {"images": 3}
-    image = dataset["images"][0]
-    assert dataset.lineage(image.key).row.table == "images"
-    assert dataset.runs() == []
+    assert (status.version, status.owed, list(status.damaged)) == (2, 0, [])
     for shown in (dataset._repr_html_(), status._repr_html_(), pw.open(two, version=1)._repr_html_()):
         assert "<td>pairs</td>" in shown
 

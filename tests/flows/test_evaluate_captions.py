@@ -36,10 +36,16 @@ def files(tmp_path):
 
 
 def expected():
+    texts = [(name, text) for name, text in REFERENCES if text.strip()]
+    return reference_scores(
+        PREDICTIONS, {name: [text for other, text in texts if other == name] for name in PREDICTIONS}
+    )
+
+
+def reference_scores(answers: dict[str, str], references: dict[str, list[str]]) -> dict[str, float]:
     """Return what pycocoevalcap makes of the same tokens."""
-    texts = [(name, tokenise(text)) for name, text in REFERENCES if text.strip()]
-    theirs = {name: [one for other, one in texts if other == name] for name in PREDICTIONS}
-    own = {name: [tokenise(text)] for name, text in PREDICTIONS.items()}
+    theirs = {name: [tokenise(text) for text in texts] for name, texts in references.items()}
+    own = {name: [tokenise(answers[name])] for name in references}
     bleus, _ = Bleu().compute_score(theirs, own, verbose=0)
     found = {f"BLEU-{number}": score for number, score in enumerate(bleus, start=1)}
     return {**found, "ROUGE-L": Rouge().compute_score(theirs, own)[0], "CIDEr-D": Cider().compute_score(theirs, own)[0]}

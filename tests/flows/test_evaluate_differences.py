@@ -4,15 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from pycocoevalcap.bleu.bleu import Bleu
-from pycocoevalcap.cider.cider import Cider
-from pycocoevalcap.rouge.rouge import Rouge
 
 import pairwright as pw
-from pairwright.tasks.evaluation.ptb_rules import tokenise
 from tests.fixtures.benchmarks import counts_of, evaluate, rows_of, scores_of
 from tests.fixtures.command import run, words_of
 from tests.fixtures.layouts import PUBLISHED, put_lines, put_pair
+from tests.flows.test_evaluate_captions import reference_scores
 
 GIVEN = words_of(["differences.writer=given", "rejections.enabled=false", "run.workers=1"])
 FAST = words_of(
@@ -34,15 +31,6 @@ GROUPS = {
 """By kind, the categories of scores, with how many items each has."""
 
 
-def published(answers: dict[str, str], references: dict[str, list[str]]) -> dict[str, object]:
-    """Return what pycocoevalcap makes of the same texts."""
-    theirs = {name: [tokenise(text) for text in texts] for name, texts in references.items()}
-    own = {name: [tokenise(answers[name])] for name in references}
-    found = dict(zip([f"BLEU-{n}" for n in range(1, 5)], Bleu().compute_score(theirs, own, verbose=0)[0], strict=True))
-    found |= {"ROUGE-L": Rouge().compute_score(theirs, own)[0], "CIDEr-D": Cider().compute_score(theirs, own)[0]}
-    return {name: pytest.approx(float(value), abs=1e-4) for name, value in found.items()}
-
-
 @pytest.mark.parametrize("kind", PUBLISHED)
 def test_from_the_published_layout_to_published_scores(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -60,7 +48,8 @@ def test_from_the_published_layout_to_published_scores(
     said = {name: row["answer"] for name, row in rows_of(to).items()}
     counts = counts_of(to)
     assert (counts["scored_items"], counts["without_image"]) == (len(references), 1)
-    assert {name: value for (of, name), value in scores_of(to).items() if not of} == published(said, references)
+    found = {name: value for (of, name), value in scores_of(to).items() if not of}
+    assert found == pytest.approx(reference_scores(said, references), abs=1e-4)
     held = json.loads(to.read_text())
     assert {one["category"]: one["items"] for one in held["scores"] if one["category"]} == GROUPS[kind]
     assert any("; blank ones, 1, count. " in note for note in held["notes"])

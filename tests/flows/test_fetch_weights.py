@@ -83,7 +83,7 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
     assert (code, err) == (0, "")
     hub, cache = tmp_path / "hub", tmp_path / "cache" / "weights"
     size = sum(len(data) for path, data in web.files.items() if path.startswith("/owner/dinov2"))
-    assert f"{hub}: 3 files, {size / 1e3:.1f} kB\n{cache}: 1 files, " in out
+    assert f"{hub}: 3 files, {size / 1e3:.1f} kB\n{cache}: 1 file, " in out
     assert rows(out, "SHA-256") == [
         ["embedding.dinov2", "owner/dinov2", COMMIT[:12]],
         ["segmentation", "127.0.0.1:" + str(web.port), "sam.pth"],

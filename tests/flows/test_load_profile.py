@@ -5,18 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.flows.load_profile import load_profile
 from pairwright.schemas.errors import ConfigError
 
 
 def write(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)
-
-
-@pytest.mark.parametrize("name", profile_names())
-def test_shipped_profiles_are_right(name: str) -> None:
-    assert load_profile(name).name == name
 
 
 def test_settings_win_over_the_file(tmp_path: Path) -> None:

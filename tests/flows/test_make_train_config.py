@@ -181,6 +181,7 @@ def test_differential_perception_has_the_papers_settings(monkeypatch: pytest.Mon
     [
         ("dpo", ["model.differential.enabled=true"], "objective sft"),
         ("namc", ["model.differential.enabled=true"], "^--differential: "),
+        ("namc", ["model.name=tiny"], "^--model: "),
         ("adavip", ["model.tuning=lora", "model.vision_tuning=full"], "LoRA .*objective sft"),
         ("sft", ["model.train_vision=false", "optimiser.vision_learning_rate=1e-6"], "model.train_vision"),
         ("sft", ["model.differential.depth=9"], "model.differential.depth"),

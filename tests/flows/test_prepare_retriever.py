@@ -1,10 +1,8 @@
-"""From a real dataset to a retriever that proposes and goes on after a reload."""
+"""From a real dataset to the data of a retriever."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from pairwright.flows.prepare_training import choose_text_vectors, prepare_retriever
 from pairwright.flows.version import open_present, open_version
@@ -17,7 +15,6 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
 from pairwright.tasks.training.losses import needs_of
-from pairwright.tasks.training.retriever.adversary import open_adversary
 from pairwright.tasks.training.retriever.material import open_material
 
 CONFIG = TrainConfig.model_validate(
@@ -49,14 +46,6 @@ def run(folder: Folder) -> Path:
     return place
 
 
-def tokenize(text: str) -> tuple[int, ...]:
-    return tuple(text.encode())
-
-
-def opened(run: Path, folder: Folder, config: TrainConfig = CONFIG):
-    return open_adversary(run / "retriever", config, rows=run / FILE, dataset=folder, tokenize=tokenize)
-
-
 def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> None:
     material = open_material(run / "retriever")
     preferences = {row.key: row for row in rows_of(folder, "preferences", PreferenceRow)}
@@ -71,21 +60,6 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
         assert entry.no_change == differences[row.subject].no_change
     train = {plain_text(row.chosen) for row in preferences.values() if row.split == "train"} - held
     assert {plain_text(text) for text in material.pool.texts} == train
-
-
-def batches(keys: list[str]) -> Iterator[list[str]]:
-    for step in range(6):
-        yield [keys[(3 * step + n) % len(keys)] for n in range(4)]
-
-
-def work(adversary, some: list[list[str]]) -> list:
-    """Propose and learn; return what was proposed and said."""
-    seen = []
-    for step, keys in enumerate(some):
-        answers = adversary.propose(keys)
-        rewards = torch.tensor([[len(one.ids) % 7 / 10 for one in own] or [torch.nan] * 2 for own in answers])
-        seen.append((answers, adversary.learn(rewards, step=step % 2 == 1)))
-    return seen
 
 
 def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:

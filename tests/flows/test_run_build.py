@@ -7,7 +7,7 @@ import pytest
 from pairwright.flows import run_build
 from pairwright.flows.remove_images import collect_garbage
 from pairwright.schemas.config import BuildRecord
-from pairwright.schemas.errors import SourceError, StoreError
+from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import build_here
 from tests.fixtures.pictures import write_pictures
@@ -29,9 +29,3 @@ def test_nothing_is_cleared_up_from_the_listing_of_the_source_on(
     assert build_here(tmp_path / "out", tmp_path / "in", until="sources", settings=["run.workers=1"]).is_complete
     assert tries
     collect_garbage(Folder(str(tmp_path / "out")), keep=None, dry_run=False)
-
-
-def test_a_source_that_cannot_be_listed_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(SourceError):
-        build_here(tmp_path / "out", tmp_path / "nowhere", until="sources")
-    assert not (tmp_path / "out").exists()

@@ -34,18 +34,15 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_no_schedule_is_refused_by_name(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("schedule", album, "--cron", "every night") == 2
-    assert "--cron every night: " in capsys.readouterr().err
-    assert run("schedule", album) == 2
-    assert "--cron is missing" in capsys.readouterr().err
-    assert run("schedule", album, *NIGHTLY, "--timezone", "Mars/Olympus") == 2
-    assert "--timezone Mars/Olympus: " in capsys.readouterr().err
-    assert run("schedule", album.parent / "nothing", *NIGHTLY) == 2
-    assert "`pairwright build" in capsys.readouterr().err
-    assert run("schedule", album, *NIGHTLY) == 2
-    said = capsys.readouterr().err
-    assert "PREFECT_API_URL" in said
-    assert "prefect server start --host 127.0.0.1" in said
+    for words, said in (
+        ([album, "--cron", "every night"], "--cron every night: "),
+        ([album], "--cron is missing"),
+        ([album, *NIGHTLY, "--timezone", "Mars/Olympus"], "--timezone Mars/Olympus: "),
+        ([album.parent / "nothing", *NIGHTLY], "`pairwright build"),
+        ([album, *NIGHTLY], "prefect server start --host 127.0.0.1"),
+    ):
+        assert run("schedule", *words) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_parameters_become_a_form() -> None:
@@ -54,9 +51,8 @@ def test_parameters_become_a_form() -> None:
     from pairwright.flows import build_dataset, run_in_prefect
 
     flows = (build_dataset.build_dataset, build_dataset.resume_dataset, build_dataset.update_dataset)
-    others = (run_in_prefect.export_dataset, run_in_prefect.train_model)
-    evaluations = (run_in_prefect.evaluate_model,)
-    schemas = {flow.name: parameter_schema(flow) for flow in (*flows, *others, *evaluations)}
+    others = (run_in_prefect.export_dataset, run_in_prefect.train_model, run_in_prefect.evaluate_model)
+    schemas = {flow.name: parameter_schema(flow) for flow in (*flows, *others)}
     for name, schema in schemas.items():
         for parameter, about in schema.properties.items():
             assert about.get("description"), f"{name}: {parameter} is not explained"
@@ -65,15 +61,7 @@ def test_parameters_become_a_form() -> None:
     assert until["default"] == ""
     assert {"", "pairs", "preferences", *GROUPS} <= set(until["enum"])
     assert schemas["resume-dataset"].properties["stage"]["enum"] == until["enum"]
-    assert schemas["build-dataset"].properties["profile"]["examples"] == [
-        "containers",
-        "gpu",
-        "gpu-24",
-        "gpu-80",
-        "gpu-8x80",
-        "laptop",
-        "scenes",
-    ]
+    assert {"laptop", "scenes"} <= set(schemas["build-dataset"].properties["profile"]["examples"])
     assert schemas["build-dataset"].properties["limit"]["anyOf"][0] == {"minimum": 1, "type": "integer"}
     assert "adpo" in schemas["train-model"].properties["objective"]["enum"]
     assert {"hf", "trl"} <= set(schemas["export-dataset"].properties["form"]["enum"])
@@ -81,8 +69,6 @@ def test_parameters_become_a_form() -> None:
 
 
 def test_telemetry_is_off_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
     for name in ("DO_NOT_TRACK", "PREFECT_SERVER_ANALYTICS_ENABLED"):
         monkeypatch.setenv(name, "")  # so that it is put back as it was
         monkeypatch.delenv(name)
@@ -175,9 +161,7 @@ def test_the_deployments_of_the_repository_name_flows_and_their_parameters() -> 
     from prefect.flows import load_flow_from_entrypoint
 
     deployments = yaml.safe_load((ROOT / "docker" / "prefect.yaml").read_text())["deployments"]
-    assert [one["name"] for one in deployments] == [
-        *("build", "resume", "update", "train", "export", "evaluate-model"),
-    ]
+    assert [one["name"] for one in deployments] == ["build", "resume", "update", "train", "export", "evaluate-model"]
     for one in deployments:
         assert one["entrypoint"].startswith("pairwright.flows."), "a module, not a file"
         load_flow_from_entrypoint(one["entrypoint"]).validate_parameters(one["parameters"])

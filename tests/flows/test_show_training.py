@@ -6,15 +6,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from pairwright.flows.show_training import TrainingBar, TrainingLines, describe
+from pairwright.flows.show_training import TrainingBar, TrainingLines
 
 VALUES = {"loss": 0.69314, "margin": -0.01, "accuracy": 0.5, "rows per second": 19.649, "learning_rate": 1e-4}
-
-
-def test_what_matters_comes_first() -> None:
-    assert describe(VALUES) == "loss 0.6931, margin -0.01, accuracy 0.5, 19.6 rows/s"
-    assert describe({"loss": 2.0, "nll": 2.0, "rows per second": 3}) == "loss 2, nll 2, 3 rows/s"
-    assert describe({}) == ""
 
 
 def test_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.make_train_config import make_config
-from pairwright.schemas.errors import ConfigError
 from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of
 from tests.fixtures.tables import fill_column
@@ -64,10 +62,3 @@ def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]
     advice = said.partition("To train on any text: ")[2].split()
     assert advice == ["--set", "namc.noise_enabled=false"]
     assert run(*words, *advice) == 0
-
-
-def test_it_has_no_model_of_others() -> None:
-    with pytest.raises(ConfigError, match="--model"):
-        make_config("namc", [], model="tiny")
-    with pytest.raises(ConfigError, match=r"namc\.size"):
-        make_config("namc", ["namc.size=huge"])
