@@ -17,16 +17,7 @@ from pairwright.schemas.claims import Selector
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.phrases import noun, some, surface
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    NO_ROWS,
-    Captions,
-    ComparisonRow,
-    Dropped,
-    Images,
-    PairRow,
-    Turn,
-    make_key,
-)
+from pairwright.schemas.rows import NO_ROWS, Captions, ComparisonRow, Dropped, Images, PairRow, Turn, make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison

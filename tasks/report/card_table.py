@@ -10,16 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.rows import (
-    CaptionRow,
-    DifferenceRow,
-    ImageRow,
-    PairRow,
-    PreferenceRow,
-    Row,
-    SplitRow,
-    make_key,
-)
+from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
 from pairwright.tasks.report.tables import WORDS, Tables
 
 WIDTH, PER_BIN = 0.02, 40

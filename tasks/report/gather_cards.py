@@ -100,11 +100,7 @@ class SingleView(NamedTuple):
 def make_card_environment() -> Environment:
     """Return the environment of the pages with cards."""
     return make_environment(
-        HERE,
-        mark_words=mark_words,
-        says_something=says_something,
-        split_sides=split_sides,
-        meanings=MEANINGS,
+        HERE, mark_words=mark_words, says_something=says_something, split_sides=split_sides, meanings=MEANINGS
     )
 
 

@@ -25,14 +25,7 @@ from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, columns_without, open_index
-from pairwright.tasks.store.part import (
-    Part,
-    count_statuses,
-    describe_part,
-    encode_part,
-    read_about,
-    read_rows,
-)
+from pairwright.tasks.store.part import Part, count_statuses, describe_part, encode_part, read_about, read_rows
 from pairwright.tasks.store.scratch import copy_of
 from pairwright.tasks.store.stage import Planned, Uses, table_of
 from pairwright.tasks.store.takedowns import bury

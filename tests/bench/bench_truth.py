@@ -24,16 +24,7 @@ from pairwright.schemas.rows import PreferenceRow, RemovalRow
 from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.scenes.photograph import exposure_of
 from tests.bench.truth_style import distinct_bigrams, statistics_of, structure_of, tell_apart
-from tests.bench.truth_text import (
-    Graphs,
-    Reader,
-    Reading,
-    decode,
-    find_changes,
-    is_ambiguous,
-    is_true,
-    tells,
-)
+from tests.bench.truth_text import Graphs, Reader, Reading, decode, find_changes, is_ambiguous, is_true, tells
 
 WORLDS, SEED = 12, 7
 REMOVALS = 40

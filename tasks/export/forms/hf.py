@@ -30,10 +30,7 @@ SCORE = {"removal": TEXT, "tag": TEXT, "side": value("int32"), "score": NUMBER, 
     "why": TEXT
 }
 COLUMNS: dict[str, tuple[Feature, str]] = {
-    "images": (
-        IMAGES,
-        "The images in order, as their source gave them: two, or one if the preference is about one.",
-    ),
+    "images": (IMAGES, "The images in order, as their source gave them: two, or one if the preference is about one."),
     "prompt": (MESSAGES, "The question about the images (one message, an `image` slot per image)."),
     "chosen": (MESSAGES, "A description of how the images differ, or the preferred answer (one message)."),
     "rejected": (
