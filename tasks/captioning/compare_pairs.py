@@ -44,8 +44,7 @@ LABELS = (
 )
 """The paper's axes by the words of its published summaries."""
 MOST_COMMONALITIES = 6
-IN_PARAGRAPH, IN_ITEM = 8, 5
-"""Most full stops of a line, those of abbreviations and decimals included."""
+IN_PARAGRAPH, IN_ITEM = 8, 5  # most full stops of a line, those of abbreviations and decimals included
 STOP = r"[.!?][\"')]?"
 
 

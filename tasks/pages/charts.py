@@ -89,12 +89,10 @@ class Chart:
     strokes: Sequence[Mark] = ()
     dots: Sequence[Mark] = ()
     now: Mark | None = None
-    legend: Sequence[tuple[str, str, str]] = ()
-    """Tone, name and summary of each series."""
+    legend: Sequence[tuple[str, str, str]] = ()  # tone, name and summary of each series
     summary: str
     heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    """Table of the numbers behind the chart."""
+    rows: Sequence[Sequence[str]]  # table of the numbers behind the chart
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from pairwright.tasks.store.index import Index
 from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
 
 ON_A_PAGE, MOST_LINES = 100, 5_000
-SIDE = 240
-"""Pixels of a thumbnail's longer side."""
+SIDE = 240  # pixels of a thumbnail's longer side
 SIZE = (1000, 640)
 NAME = re.compile(r"([0-9a-f]{32})\.jpg")
 SHADES = 5
@@ -81,10 +80,8 @@ class Exploration(PageQuery):
     """Query string of a page of images."""
 
     q: Annotated[str, Field(max_length=500)] = ""
-    like: Key = ""
-    """Image to show the neighbours of."""
-    space: Name = ""
-    """Embedder of the neighbours; empty: the first."""
+    like: Key = ""  # image to show the neighbours of
+    space: Name = ""  # embedder of the neighbours; empty: the first
     page: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     colour: Literal["cluster", "similarity", "decision"] = "cluster"
 
@@ -96,8 +93,7 @@ class Thumbnail(NamedTuple):
     name: str
     pairs: int
     total: int
-    cosine: float | None = None
-    """Cosine with the image of the neighbours."""
+    cosine: float | None = None  # cosine with the image of the neighbours
 
 
 @dataclass
@@ -105,8 +101,7 @@ class ExplorePages:
     """Render the pages about images."""
 
     tables: Tables
-    database: duckdb.DuckDBPyConnection
-    """A cursor of its own, used concurrently with the cards'."""
+    database: duckdb.DuckDBPyConnection  # a cursor of its own, used concurrently with the cards'
     scratch: Path
     environment: Environment
     frame: Mapping[str, Any]

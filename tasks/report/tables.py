@@ -22,15 +22,11 @@ from pairwright.tasks.store.ledger import MEMORY_LIMIT
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 
-CHECKS = ("controlled", "grounded", "judged")
-"""Tables of checks, in the order in which descriptions pass them."""
-PREFERENCES = ("preferences", "given_preferences")
-"""Tables of preferences, the latest first."""
+CHECKS = ("controlled", "grounded", "judged")  # tables of checks, in the order in which descriptions pass them
+PREFERENCES = ("preferences", "given_preferences")  # tables of preferences, the latest first
 CHUNK_ROWS = 50_000
-FINE = 0.0001
-"""Step of counted cosines and scores, finer than their display."""
-WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"
-"""Number of words of a text, as SQL."""
+FINE = 0.0001  # step of counted cosines and scores, finer than their display
+WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"  # number of words of a text, as SQL
 Columns = Mapping[str, Sequence[str]]
 
 

@@ -29,8 +29,7 @@ from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import Counts
 
 PAIRS_PER_PAGE = 10
-SHOWN_FIRST = 6
-"""Small pairs on the first page."""
+SHOWN_FIRST = 6  # small pairs on the first page
 FILES = ("report.js", "decide.js", "pairs.css")
 PREFERENCES = "preferences.html"
 
@@ -40,8 +39,7 @@ class Subject:
     """Dataset of a report."""
 
     name: str
-    version: str
-    """"version 3", or a description instead."""
+    version: str  # "version 3", or a description instead
     made: str
     counts: Sequence[Counts]
     profile: Profile

@@ -27,12 +27,9 @@ from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.part import Part, encode_part, read_part
 
 FOLDER = "decisions"
-MAX_FILES = 64
-"""Number of files above which they are joined."""
-MAX_SENT = 1_000
-"""Maximum decisions that a page sends at once."""
-SHOWN = 5
-"""Maximum faults that a message names."""
+MAX_FILES = 64  # number of files above which they are joined
+MAX_SENT = 1_000  # maximum decisions that a page sends at once
+SHOWN = 5  # maximum faults that a message names
 BOM = b"\xef\xbb\xbf"
 SCHEMA = pa.schema(
     [
@@ -161,8 +158,7 @@ class Sorted:
     known: list[Decision] = field(default_factory=list[Decision])
     unknown: list[Decision] = field(default_factory=list[Decision])
     """Decisions about a key that the version does not have."""
-    wordless: list[Decision] = field(default_factory=list[Decision])
-    """Edits of a pair, which has no texts of its own."""
+    wordless: list[Decision] = field(default_factory=list[Decision])  # edits of a pair, which has no texts of its own
 
 
 def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:

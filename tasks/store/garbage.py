@@ -44,10 +44,8 @@ class Plan:
     """Files and folders to delete."""
 
     versions: Sequence[int]
-    files: Sequence[str]
-    """Names below the dataset's folder."""
-    folders: Sequence[Path]
-    """Local folders: journals, caches."""
+    files: Sequence[str]  # names below the dataset's folder
+    folders: Sequence[Path]  # local folders: journals, caches
 
     @property
     def steps(self) -> int:

@@ -18,8 +18,7 @@ from pairwright.tasks.store.ledger import Ledger, links_of
 from pairwright.tasks.store.stage import Planned, Stage
 
 Way = Literal["made of it", "made from"]
-NAMED = ("first", "second", "image_key")
-"""Columns that name images."""
+NAMED = ("first", "second", "image_key")  # columns that name images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +105,7 @@ def read_cells(
 class Turned:
     """Number of inputs with one change of outcome."""
 
-    before: str
-    """"ok", "dropped", "failed" or "pending", followed by the reason; empty: not an input before."""
+    before: str  # "ok", "dropped", "failed" or "pending", followed by the reason; empty: not an input before
     after: str
     count: int
 
@@ -117,13 +115,11 @@ class StageDiff:
     """Difference of one table between two versions."""
 
     stage: str
-    fingerprints: tuple[str, str]
-    """Fingerprints before and after; empty: that version lacks the table."""
+    fingerprints: tuple[str, str]  # fingerprints before and after; empty: that version lacks the table
     rows: tuple[int, int]
     came: int
     went: int
-    turned: tuple[Turned, ...]
-    """Inputs in both versions, most frequent change first."""
+    turned: tuple[Turned, ...]  # inputs in both versions, most frequent change first
     came_keys: tuple[str, ...] = ()
     went_keys: tuple[str, ...] = ()
 

@@ -43,15 +43,13 @@ from pairwright.tasks.store.stage import Planned
 
 log, NANNY = logging.getLogger(__name__), logging.getLogger("distributed.nanny")
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
-CONNECT_S = 30
-"""Maximum wait for the scheduler, and for workers."""
+CONNECT_S = 30  # maximum wait for the scheduler, and for workers
 ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
 _ALONE = threading.Lock()
 """Lock of the running shard: a worker with several threads runs one at a time, since its models hold the device."""
-_LOADED: list[str] = []
-"""Stage of the models that this process has loaded, if any."""
+_LOADED: list[str] = []  # stage of the models that this process has loaded, if any
 
 
 class DaskWorkers:
@@ -134,8 +132,7 @@ class DaskWorkers:
                 self._client.cancel(list(self._under_way), force=True)
 
 
-Runner = Workers | DaskWorkers
-"""Runner of shards, in processes of this machine or in the workers of a cluster."""
+Runner = Workers | DaskWorkers  # runner of shards, in processes of this machine or in the workers of a cluster
 
 
 def _start(count: int, gpus: int) -> Any:

@@ -54,8 +54,7 @@ class Outcome:
     shard: ShardRef
     result: ShardDone | ShardFailed
     seconds: float
-    records: tuple[logging.LogRecord, ...] = ()
-    """Log records of the process that ran it."""
+    records: tuple[logging.LogRecord, ...] = ()  # log records of the process that ran it
 
     def logged(self) -> Self:
         """Log these records in this process, and return the outcome."""
@@ -73,8 +72,7 @@ class Workers:
         """Prepare the pool without starting a process; ``count`` 0: one per core."""
         self.count = count or count_cores()
         self._run = run
-        self._pools: dict[str, ProcessPoolExecutor] = {}
-        """Pools by stage; "" is the shared pool."""
+        self._pools: dict[str, ProcessPoolExecutor] = {}  # pools by stage; "" is the shared pool
         self._changing = threading.Lock()
         self._quarantine = threading.Lock()
         self._stopped = False

@@ -32,8 +32,7 @@ from pairwright.tasks.store.takedowns import bury
 from pairwright.tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
-ABOUT, REMOVED = b"about", b"removed"
-"""Metadata of a plan."""
+ABOUT, REMOVED = b"about", b"removed"  # metadata of a plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +40,12 @@ class ShardRef:
     """Reference to the work of a shard; a few hundred bytes, whatever the rows."""
 
     folder: Folder
-    name: str
-    """Stage and number of the slice: "captions-00012"."""
-    plan: str
-    """Plan file, below the dataset's folder."""
-    start: int
-    """First row of the shard in the plan."""
+    name: str  # stage and number of the slice: "captions-00012"
+    plan: str  # plan file, below the dataset's folder
+    start: int  # first row of the shard in the plan
     stop: int
-    indexes: tuple[tuple[str, str, str], ...]
-    """Per argument: its name, the index file, the table's folder."""
-    journals: str
-    """Local folder for journals."""
+    indexes: tuple[tuple[str, str, str], ...]  # per argument: its name, the index file, the table's folder
+    journals: str  # local folder for journals
     takedowns: int = 0
     """Number of the last removal that it takes into account, if it reads the source; another gives another part."""
 
@@ -62,10 +56,8 @@ class ShardDone:
 
     name: str
     part: str
-    counts: dict[str, int]
-    """Rows by status."""
-    failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Failed rows by reason."""
+    counts: dict[str, int]  # rows by status
+    failures: dict[str, int] = field(default_factory=dict[str, int])  # failed rows by reason
 
 
 def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:

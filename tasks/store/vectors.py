@@ -27,12 +27,9 @@ ORDER = "embedders.txt"
 class Vectors:
     """Unit vectors of one embedder, sorted by image key."""
 
-    keys: NDArray[np.bytes_]
-    """(N,) image keys as 32 ASCII bytes."""
-    matrix: NDArray[np.float16]
-    """(N, d) unit vectors."""
-    norms: NDArray[np.float32]
-    """(N,) lengths before normalisation."""
+    keys: NDArray[np.bytes_]  # (N,) image keys as 32 ASCII bytes
+    matrix: NDArray[np.float16]  # (N, d) unit vectors
+    norms: NDArray[np.float32]  # (N,) lengths before normalisation
     index: Path | None = None
     """Path of an index of the matrix, which any worker may make for all; deleted with the matrix."""
 

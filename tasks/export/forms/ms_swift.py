@@ -22,8 +22,7 @@ from pairwright.tasks.export.form import (
 )
 from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, open_lines, read_lines
 
-MARKS = (*MEDIA, "<bbox>", "<ref-object>")
-"""Marks that ms-swift replaces in texts."""
+MARKS = (*MEDIA, "<bbox>", "<ref-object>")  # marks that ms-swift replaces in texts
 
 
 def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001

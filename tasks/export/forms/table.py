@@ -28,8 +28,7 @@ SHOWN = {"images": IMAGES, "decision": TEXT, **dict.fromkeys(("names", "sources"
 class ShownRow(PreferenceRow):
     """Row of another table, as a preference without a rejected side."""
 
-    record: Mapping[str, Any]
-    """Columns of its table and ``SHOWN``."""
+    record: Mapping[str, Any]  # columns of its table and ``SHOWN``
 
 
 def table_form(name: str) -> Form:

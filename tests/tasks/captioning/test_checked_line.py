@@ -41,15 +41,13 @@ from tests.fixtures.chat_server import Status, chat_server
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.coloured import COLOURS, caption_of, colour_of, colours_said, image_of, pair_of
 
-PAIRS = list(combinations(COLOURS, 2))
-"""red-blue, red-green, red-white, blue-green, blue-white, green-white."""
+PAIRS = list(combinations(COLOURS, 2))  # red-blue, red-green, red-white, blue-green, blue-white, green-white
 
 
 class Given(Section):
     """Say what the hand-made stages give."""
 
-    words: str = "wall"
-    """What the captions call it; another word makes other captions of the same images."""
+    words: str = "wall"  # what the captions call it; another word makes other captions of the same images
 
 
 def give_images(rows, config):

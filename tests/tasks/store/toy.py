@@ -25,12 +25,9 @@ from tests.fixtures.rows import row_of
 class ToyConfig(Section):
     """Say how the toy stages behave."""
 
-    trouble: str = ""
-    """A file; while it exists, items named "failing..." fail."""
-    seconds_per_row: float = 0.0
-    """Time that each item, link and note takes."""
-    calls: str = ""
-    """A file to which a line is added for every item read, and every link and note made."""
+    trouble: str = ""  # a file; while it exists, items named "failing..." fail
+    seconds_per_row: float = 0.0  # time that each item, link and note takes
+    calls: str = ""  # a file to which a line is added for every item read, and every link and note made
 
     def work(self, *words: str) -> None:
         """Take the time of one row, and record that it was worked on."""
