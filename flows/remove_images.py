@@ -91,7 +91,7 @@ def _by_name(build: Build, images: Planned, names: Sequence[str]) -> list[str]:
     return [key for keys in found.values() for key in keys]
 
 
-OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")
+OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "excluded")
 """Folders of a dataset that are cleaned up; others are not touched."""
 
 

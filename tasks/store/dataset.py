@@ -6,7 +6,6 @@ OUT/
   snapshots/000001.json        a version: which tables and parts, counts, parent
   decisions/, takedowns/       decisions of people, removals on request
   work/, journals/             files of running builds; may be deleted
-  cache/                       files that save later builds work; may be deleted
 """
 
 import contextlib

@@ -261,7 +261,7 @@ class Ledger:
 
     def collection(self, stage: Stage) -> str:
         """Return an identifier of the whole input, and of every table passed as a whole."""
-        used = (f"live_{use.table}" for use in stage.uses if use.kind in ("all", "table", "vectors"))
+        used = (f"live_{use.table}" for use in stage.uses if use.kind in ("table", "vectors"))
         # Independent of the order of the rows.
         query = "SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {}"
         found = [self.run(query.format(rows))[0] for rows in (f"read_{stage.name}", *used)]

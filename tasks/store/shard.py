@@ -202,10 +202,6 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
         file, folder = places[use.argument]
         if use.kind == "vectors":
             yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder))
-        elif use.kind == "all":
-            most = getattr(planned.config, use.most) if use.most else None
-            opened[use.argument] = _all_rows(shard.folder, file, folder, use, most)
-            yield use.argument, opened[use.argument]
         elif use.kind == "table":
             yield use.argument, _whole_table(shard.folder, file, folder, use)
         else:
@@ -233,14 +229,6 @@ def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Seq
     for row in rows:
         grouped[row.subject] += (row,)
     return grouped
-
-
-@lru_cache(maxsize=1)
-def _all_rows(folder: Folder, file: str, table: str, use: Uses, most: int | None) -> list[Row]:
-    """Read a whole table, or the first ``most`` rows by subject, once per process; in the order of their keys."""
-    index = open_index(folder, file, table)
-    count = len(index) if most is None else min(most, len(index))
-    return sorted(index.rows(range(count), use.row, columns_without(use.row, use.without)), key=lambda row: row.key)
 
 
 @lru_cache(maxsize=4)

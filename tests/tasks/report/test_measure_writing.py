@@ -17,8 +17,6 @@ from pairwright.tasks.report.measure_writing import (
     measure_differences,
     measure_served,
     measure_summaries,
-    measure_writing,
-    say_writing,
     says_something,
 )
 from pairwright.tasks.report.tables import CHECKS, Tables
@@ -198,11 +196,6 @@ def test_a_request_counts_once(tmp_path):
     assert {use.model for use in uses if use.stage in ("comparisons", "questions")} == {LANGUAGE}
 
 
-def test_scenes_ask_nobody(tmp_path):
-    with build_handmade(tmp_path, make_whole(2, 2)) as (build, _):
-        assert measure_served(Tables(build)) == []
-
-
 def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr("pairwright.tasks.report.tables.CHUNK_ROWS", 3)
     made = Handmade(make_whole(5, 4).tables)
@@ -214,31 +207,3 @@ def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch
     # Each request stands twice in its row and counts once; one model has the even numbers, one the odd.
     assert sorted((use.model, use.requests, use.rows) for use in uses) == [("m0", 10, 10), ("m1", 10, 10)]
     assert next(use for use in uses if use.model == "m1").median == pytest.approx(1.0)
-
-
-def said(tmp_path, made, **options):
-    with build_handmade(tmp_path, made, **options) as (build, counts):
-        return list(say_writing(measure_writing(Tables(build), counts)))
-
-
-def test_sentences_of_served_writing(tmp_path):
-    made = make_served(3, 3)
-    lines = said(tmp_path, made, line=LINE_SERVED)
-    texts = [row.text for row in made.of("described")]
-    repeated = len(texts) - len(set(texts))
-    assert lines[0] == (
-        f"{repeated} of {len(texts)} descriptions of differences ({repeated / len(texts):.2%}) repeat another one word "
-        "for word (paper 001, Table 14: 3.07%)."
-    )
-    again = sum(row.attempts > 1 for row in made.of("described"))
-    assert lines[1].startswith(f"{again + 1} of {len(texts) + 1} first answers")
-    assert lines[1].endswith("of these, 1 had no good one after them.")
-    assert lines[2].startswith("A summary of commonalities and differences has ")
-    assert [line.split('"')[1] for line in lines if line.startswith("The check")] == [
-        "swapped", "same", "grounded", "judged",
-    ]  # fmt: skip
-    assert sum("answered" in line for line in lines) == 3
-
-
-def test_a_build_that_stopped_at_mining_says_nothing(tmp_path):
-    assert said(tmp_path, make_whole(2, 2), until="pairs") == []
