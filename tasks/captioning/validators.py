@@ -41,8 +41,7 @@ class Validator:
 
     name: str  # its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``
     version: int  # raise it when the rule changes: texts are then written anew
-    refuse: Callable[[str], str]
-    """``refuse(text)`` returns a short constant reason, which is counted; empty: the text is accepted."""
+    refuse: Callable[[str], str]  # from a text to a short constant reason, which is counted; empty: it is accepted
 
 
 VALIDATORS = Registry("validators", Validator, ())

@@ -25,8 +25,7 @@ class Selection:
     sources: tuple[str, ...] = ()  # sources of all images
     splits: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()  # kinds of the row, as named by ``kinds_of``
-    score: float | None = None
-    """Minimum score of the removal in the rejected images; rows without a removal are left out."""
+    score: float | None = None  # minimum score of the removal in the rejected images; rows without one are left out
     accepted: bool = False  # whether a person must have accepted or edited the row
 
     def keeps(self, row: PreferenceRow, decision: Decision | None = None) -> bool:
@@ -73,12 +72,9 @@ class About:
 class Tally:
     """Counts of the rows that are read and written."""
 
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Rows and bytes of each non-empty split."""
-    images: set[bytes] = field(default_factory=set[bytes])
-    """Keys of the counted images: about 100 bytes of memory per image."""
-    licences: Counter[str] = field(default_factory=Counter[str])
-    """Images by licence, each counted once; likewise by source."""
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])  # rows and bytes by split
+    images: set[bytes] = field(default_factory=set[bytes])  # keys of the counted images: about 100 bytes per image
+    licences: Counter[str] = field(default_factory=Counter[str])  # images by licence, each once; likewise by source
     sources: Counter[str] = field(default_factory=Counter[str])
     writers: Counter[str] = field(default_factory=Counter[str])
     makers: Counter[str] = field(default_factory=Counter[str])

@@ -39,13 +39,11 @@ SIZE = (1000, 640)
 NAME = re.compile(r"([0-9a-f]{32})\.jpg")
 SHADES = 5
 OPEN = ("is-open", "none")
-MOST_IMAGES = 2_000
-"""Most images of a map: t-SNE takes about ten seconds for these, and time grows faster than their number."""
+MOST_IMAGES = 2_000  # most images of a map: t-SNE takes ten seconds for these, and time grows faster than their number
 FEWEST, PERPLEXITY, STEPS = 10, 30.0, 500
 CLUSTERS, COMPONENTS = 8, 50
 ROWS = 50_000
-Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]
-"""Coordinates (N, 2) from 0 to 1, and k-means clusters of the images."""
+Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]  # coordinates (N, 2) from 0 to 1, and k-means clusters
 
 
 class NotMadeYetError(Exception):

@@ -71,8 +71,7 @@ class PairView:
     candidates: Sequence[DifferenceRow]  # descriptions that were not chosen, those that passed all checks first
     checks: Mapping[str, Sequence[CheckRow]]  # by the words of the description
     preference: PreferenceRow | None
-    authors: Mapping[str, RejectedTextRow]
-    """Rows of the rejected texts by served models, by their words; a rule wrote the others."""
+    authors: Mapping[str, RejectedTextRow]  # rejected texts of served models, by their words; a rule wrote the others
     removals: RemovalsView | None
     comparison: ComparisonRow | None
     questions: Sequence[QuestionRow]

@@ -97,8 +97,7 @@ class Removals(NamedTuple):
     refused_tags: dict[str, int]
     elements: dict[str, int]  # tags with a mask, by the reason against removal; removable ones under ``REMOVED``
     inspected: dict[str, int]  # removals by failed check; those that passed under ``CHECKED``
-    made: dict[str, int]
-    """Preferences, or candidates for them, by the maker of their rejected image; "none" without one."""
+    made: dict[str, int]  # preferences, or candidates for them, by maker of their rejected image; "none" without one
     candidates: float
     able: float  # mean candidates that passed their checks
 

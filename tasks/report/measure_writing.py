@@ -20,8 +20,7 @@ from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
 from pairwright.tasks.texts.differences import REASONS
 
-PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
-"""Text with normalised white space, as SQL."""
+PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"  # normalised white space, as SQL
 UNLABELLED = "no axis named"
 MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",

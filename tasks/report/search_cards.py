@@ -60,8 +60,7 @@ class PageQuery(BaseModel):
 class Search(PageQuery):
     """Query string of a page of cards."""
 
-    q: Annotated[str, Field(max_length=500)] = ""
-    """Words, or "words in quotes"; all must occur, in any of the card's texts."""
+    q: Annotated[str, Field(max_length=500)] = ""  # words, or "words in quotes"; all must be in some text of the card
     split: Name = ""
     licence: Name = ""  # licence of one of its images; "none": not stated
     source: Name = ""

@@ -62,8 +62,7 @@ class Keys:
     once: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(32)})
     """Token of the address that a browser is started with. Other users see it in the command line: it is valid once."""
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    page: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """Token within the pages, required to send decisions."""
+    page: str = field(default_factory=lambda: secrets.token_urlsafe(32))  # token of the pages, needed to send decisions
 
     @property
     def name(self) -> str:

@@ -44,8 +44,7 @@ class Subject:
     counts: Sequence[Counts]
     profile: Profile
     pairs: int
-    held: Sequence[str] = ()
-    """Failed gates of this build, or of a later one than the version shown, with the measured values."""
+    held: Sequence[str] = ()  # failed gates of this build, or of one after the version shown, with the measured values
     decisions: Decisions = UNDECIDED
 
     @property

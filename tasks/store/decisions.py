@@ -156,8 +156,7 @@ class Sorted:
     """Decisions, sorted by whether their subject exists."""
 
     known: list[Decision] = field(default_factory=list[Decision])
-    unknown: list[Decision] = field(default_factory=list[Decision])
-    """Decisions about a key that the version does not have."""
+    unknown: list[Decision] = field(default_factory=list[Decision])  # about a key that the version does not have
     wordless: list[Decision] = field(default_factory=list[Decision])  # edits of a pair, which has no texts of its own
 
 
@@ -191,8 +190,7 @@ class KeptFilter(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=80), AfterValidator(refuse_controls)]
     page: Literal["", "explore"]
-    query: Annotated[str, Field(max_length=2000, pattern=r"^[\x21-\x7e]*$")]
-    """Query string of the page; empty: delete the filter."""
+    query: Annotated[str, Field(max_length=2000, pattern=r"^[\x21-\x7e]*$")]  # of the page; empty: delete the filter
 
 
 def read_filters(folder: Folder) -> list[KeptFilter]:

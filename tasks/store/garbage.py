@@ -24,8 +24,7 @@ class Needed:
     """Files to keep, by their names below the dataset's folder."""
 
     files: set[str] = field(default_factory=set[str])
-    names: set[str] = field(default_factory=set[str])
-    """Live keys and their subjects, from which tables beside the dataset's are made."""
+    names: set[str] = field(default_factory=set[str])  # live keys and subjects, which other tables are about
 
     def add(self, build: Build) -> None:
         """Add the files that a settled build's outcomes come from."""

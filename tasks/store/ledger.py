@@ -51,8 +51,7 @@ class Counts:
     rows: int = 0  # number of ok rows (one input may give several)
     reasons: dict[str, int] = field(default_factory=dict[str, int])
     """Inputs by the reason why they were dropped, failed, or gave rows with a remark."""
-    failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Failed inputs by reason, as ``resume --reason`` takes it."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])  # failed inputs by reason, for ``resume --reason``
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as ``pairwright status --json`` prints them."""

@@ -27,8 +27,7 @@ from pairwright.tasks.store.files import Folder
 ROWS_PER_GROUP = 100  # small enough that one row can be read at little cost, large enough that text still compresses
 PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
 """A page ends at the first batch that fills it; larger pages would not stay in the processor's cache while copied."""
-CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20
-"""Space for the metadata of a column chunk, and of the part, beside the cells."""
+CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20  # space for the metadata of a column chunk, and of the part, beside cells
 DIGEST_BYTES = 16
 TAIL_BYTES = 65536  # bytes of a file's end read first; most footers fit
 MAGIC = b"PAR1"

@@ -46,8 +46,7 @@ class ShardRef:
     stop: int
     indexes: tuple[tuple[str, str, str], ...]  # per argument: its name, the index file, the table's folder
     journals: str  # local folder for journals
-    takedowns: int = 0
-    """Number of the last removal that it takes into account, if it reads the source; another gives another part."""
+    takedowns: int = 0  # number of the last removal that it heeds, if it reads the source; another gives another part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
