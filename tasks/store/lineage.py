@@ -120,27 +120,22 @@ class StageDiff:
     came: int
     went: int
     turned: tuple[Turned, ...]  # inputs in both versions, most frequent change first
-    came_keys: tuple[str, ...] = ()
-    went_keys: tuple[str, ...] = ()
 
 
-def diff_stage(before: Build, after: Build, stage: str, *, listed: bool = False) -> StageDiff:
-    """Compare one stage of two settled versions; ``listed``: with the keys that came and went."""
+def diff_stage(before: Build, after: Build, stage: str) -> StageDiff:
+    """Compare one stage of two settled versions."""
     (old_mark, old, ended), (mark, new, ends) = (_state_of(build, stage) for build in (before, after))
-    came, went = sorted(new - old), sorted(old - new)
     turned = Counter((ended[key], ends[key]) for key in ended.keys() & ends.keys() if ended[key] != ends[key])
     return StageDiff(
         stage=stage,
         fingerprints=(old_mark, mark),
         rows=(len(old), len(new)),
-        came=len(came),
-        went=len(went),
+        came=len(new - old),
+        went=len(old - new),
         turned=tuple(
             Turned(before=one, after=other, count=count)
             for (one, other), count in sorted(turned.items(), key=lambda item: (-item[1], item[0]))
         ),
-        came_keys=tuple(came) if listed else (),
-        went_keys=tuple(went) if listed else (),
     )
 
 

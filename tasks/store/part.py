@@ -200,11 +200,11 @@ def _check_footer(tail: bytes) -> int:
     return start
 
 
-def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the table of a part, or some of its columns; ``StoreError`` if a byte of the file has changed."""
+def read_part(part: Part) -> pa.Table:
+    """Return the table of a part; ``StoreError`` if a byte of the file has changed."""
     with open_part(part) as file:
         file.check()
-        return file.read(columns)
+        return file.read()
 
 
 def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:

@@ -84,13 +84,11 @@ def line(*values, name="a"):
 
 def test_lines_and_marks_are_drawn_where_their_numbers_are():
     told = {"title": "t", "unit": "pairs", "ends": (0.0, 1.0), "summary": "t", "heads": (), "rows": ()}
-    chart = draw_lines([line(4.0, 2.0, 0.0)], reach=(0.0, 4.0), now=(0.5, "now"), **told)
+    chart = draw_lines([line(4.0, 2.0, 0.0)], reach=(0.0, 4.0), **told)
     left, right, top, bottom = LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM
     middle = (left + right) / 2
     assert chart.strokes[0].path == f"M{left:g} {top:g}L{middle:g} {(top + bottom) / 2:g}L{right:g} {bottom:g}"
-    assert (chart.now.x, chart.now.label) == (middle, "now")
     assert [tick.label for tick in chart.up] == ["0", "1", "2", "3", "4"]
-    assert draw_lines([line(1.0, 2.0)], reach=(0.0, 2.0), now=(2.0, "now"), **told).now is None
     assert draw_lines([line(3.0)], reach=(3.0, 3.0), **told).strokes == []
 
 
