@@ -85,7 +85,7 @@ def _find_key(build: Build, table: str, text: str) -> str:
     raise ConfigError(f"{text}: {several if like else 'no image has a key that begins so'}")
 
 
-OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "cache", "excluded")
+OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "excluded")
 """Folders of a dataset that are cleaned up; others are not touched."""
 
 

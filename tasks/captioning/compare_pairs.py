@@ -17,16 +17,7 @@ from pairwright.schemas.claims import Selector
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.phrases import noun, some, surface
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import (
-    NO_ROWS,
-    Captions,
-    ComparisonRow,
-    Dropped,
-    Images,
-    PairRow,
-    Turn,
-    make_key,
-)
+from pairwright.schemas.rows import NO_ROWS, Captions, ComparisonRow, Dropped, Images, PairRow, Turn, make_key
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
@@ -53,8 +44,7 @@ LABELS = (
 )
 """The paper's axes by the words of its published summaries."""
 MOST_COMMONALITIES = 6
-IN_PARAGRAPH, IN_ITEM = 8, 5
-"""Most full stops of a line, those of abbreviations and decimals included."""
+IN_PARAGRAPH, IN_ITEM = 8, 5  # most full stops of a line, those of abbreviations and decimals included
 STOP = r"[.!?][\"')]?"
 
 

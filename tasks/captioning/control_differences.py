@@ -20,12 +20,7 @@ from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs, make_key
-from pairwright.tasks.captioning.describe_differences import (
-    difference_question,
-    instruct_pair,
-    read_answer,
-    told_captions,
-)
+from pairwright.tasks.captioning import describe_differences
 from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, Two, check_row, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
@@ -51,7 +46,7 @@ async def control_differences(
     if isinstance(shown, Dropped):
         return shown
     questions = {
-        "swapped": ask_swapped(row, pair, shown, told_captions(pair, captions), config),
+        "swapped": ask_swapped(row, pair, shown, describe_differences.told_captions(pair, captions), config),
         "same": ask_same(row, pair, shown, config),
     }
     found: list[CheckRow] = []
@@ -81,9 +76,9 @@ def ask_swapped(
         human_differences=tuple(told["human"][0].render(text=text) for text in nearest),
     )
     swapped = (captions[1], captions[0]) if captions else None
-    instruction = instruct_pair(turned, swapped, seed=config.seed, attempt=1)
+    instruction = describe_differences.instruct_pair(turned, swapped, seed=config.seed, attempt=1)
     seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
-    return difference_question(instruction, (shown[1], shown[0]), seed, config.max_tokens)
+    return describe_differences.difference_question(instruction, (shown[1], shown[0]), seed, config.max_tokens)
 
 
 def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: ControlsConfig) -> Question:
@@ -91,7 +86,9 @@ def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: Contr
     image = Random(make_key("same image", config.seed, row.key)).choice(shown)
     bare = replace(pair, instruction="", human_differences=())
     prompt = load(SAME)
-    text = prompt.render(instruction=instruct_pair(bare, None, seed=config.seed, attempt=1).text, way_out=NONE)
+    text = prompt.render(
+        instruction=describe_differences.instruct_pair(bare, None, seed=config.seed, attempt=1).text, way_out=NONE
+    )
     return Question(
         prompt=SAME,
         text=text,
@@ -104,7 +101,7 @@ def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: Contr
 
 def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
     """Return whether an answer is the description the other way round, or finds no difference in one image."""
-    read = read_answer(answer, MOST_WORDS)
+    read = describe_differences.read_answer(answer, MOST_WORDS)
     is_none = says_none(answer, read)
     if kind == "same" and is_none:
         return 1.0, ""

@@ -27,15 +27,13 @@ from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rule
 
 DESCRIBE = "describe_image"
 COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
-MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")
-"""Markup that opens a list, heading, table or code block."""
+MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")  # markup that opens a list, heading, table or code block
 PREFACE = re.compile(
     r"(?:sure|certainly|of course|absolutely|okay|ok|here(?:['’]s| is| are))\b[^.]{0,80}[:!]|(?:description|caption):",
     re.IGNORECASE,
 )
 LEAST_WORDS, MOST_WORDS = 12, 600
-MOST_REPEATS, LONG = 2, 4
-"""Most repeats of one sentence, and the words that a sentence needs to be counted."""
+MOST_REPEATS, LONG = 2, 4  # most repeats of one sentence, and the words that a sentence needs to be counted
 
 
 def _compose(row: ImageRow, *, config: CaptionsConfig) -> CaptionRow | Dropped:

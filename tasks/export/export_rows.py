@@ -36,14 +36,10 @@ class Order:
     about: About
     setting: Setting
     selection: Selection = EVERYTHING
-    decisions: Decisions = UNDECIDED
-    """Decisions about the rows: rejected ones are left out, edited ones have their new texts."""
-    total: int = 0
-    """Rows of the table, selected or not."""
-    verify: bool = False
-    """Whether the result is read back before it replaces the target."""
-    processor: Any = None
-    """Processor for the consumer's own code, if the form needs one to be read back."""
+    decisions: Decisions = UNDECIDED  # about the rows: rejected ones are left out, edited ones have their new texts
+    total: int = 0  # rows of the table, selected or not
+    verify: bool = False  # whether the result is read back before it replaces the target
+    processor: Any = None  # processor for the consumer's own code, if the form needs one to be read back
 
 
 def export_rows(

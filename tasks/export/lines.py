@@ -27,8 +27,7 @@ class Shape:
     head: str = ""
     between: str = ""
     end: str = ""
-    rows_per_file: int = 0
-    """Maximum rows per file; 0: no limit."""
+    rows_per_file: int = 0  # maximum rows per file; 0: no limit
     bytes_per_file: int = 0
 
 
@@ -41,8 +40,7 @@ class MediaFolder:
     """Images below ``folder``/images, in 256 folders."""
 
     folder: Path
-    uncounted: int = 0
-    """Bytes of image files not yet counted with a record."""
+    uncounted: int = 0  # bytes of image files not yet counted with a record
 
     def put(self, data: bytes) -> str:
         """Write an image unless it exists; return its path below the folder. Names never come from the data."""

@@ -20,8 +20,7 @@ from pairwright.tasks.export.form import SPLITS, RowWriter, Setting, check_answe
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
-VALUES_PER_BATCH = 32
-"""Values after which the page size is checked: the usual 1,024 images fill pages of 80 MB, too large for any cache."""
+VALUES_PER_BATCH = 32  # values between checks of the page size: the usual 1,024 images are 80 MB, too large for caches
 Feature = dict[str, Any]
 Record = dict[str, Any]
 

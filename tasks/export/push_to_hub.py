@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 FIELD = "--push-to-hub"
-ATTRIBUTES = ".gitattributes"
-"""File that the Hub creates with the repository."""
+ATTRIBUTES = ".gitattributes"  # file that the Hub creates with the repository
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN: https://huggingface.co/settings/tokens makes one that may write"
 GOES_ON = "Files already sent are kept: the same command continues"
 
@@ -33,12 +32,10 @@ GOES_ON = "Files already sent are kept: the same command continues"
 class Destination:
     """Repository on the Hub that a folder is pushed to."""
 
-    repository: str
-    """OWNER/NAME; created if missing."""
+    repository: str  # OWNER/NAME; created if missing
     kind: Literal["dataset", "model"] = "dataset"
     branch: str = "main"
-    private: bool = False
-    """Whether only its owner may see it; a repository that is already public is then refused."""
+    private: bool = False  # whether only its owner may see it; a repository that is already public is then refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +46,7 @@ class Pushed:
     private: bool
     files: int
     size_bytes: int
-    removed: int
-    """Number of files of an earlier push that were deleted."""
+    removed: int  # number of files of an earlier push that were deleted
 
 
 def check_destination(to: Destination) -> None:

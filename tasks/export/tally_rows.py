@@ -9,8 +9,7 @@ from pairwright.schemas.decisions import ACCEPTED, Decision
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.store.ledger import Counts
 
-UNSTATED = "unstated"
-"""Licence of images without a stated one."""
+UNSTATED = "unstated"  # licence of images without a stated one
 
 NONE_REJECTED = (
     "--format hf holds rows without one. More pairs give more texts to retrieve, and a served model makes others: "
@@ -22,17 +21,12 @@ NONE_REJECTED = (
 class Selection:
     """Conditions that all apply to the exported preferences; an empty one allows anything. Names ignore case."""
 
-    licences: tuple[str, ...] = ()
-    """Licences that all images must have; ``UNSTATED`` for none."""
-    sources: tuple[str, ...] = ()
-    """Sources of all images."""
+    licences: tuple[str, ...] = ()  # licences that all images must have; ``UNSTATED`` for none
+    sources: tuple[str, ...] = ()  # sources of all images
     splits: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    """Kinds of the row, as named by ``kinds_of``."""
-    score: float | None = None
-    """Minimum score of the removal in the rejected images; rows without a removal are left out."""
-    accepted: bool = False
-    """Whether a person must have accepted or edited the row."""
+    kinds: tuple[str, ...] = ()  # kinds of the row, as named by ``kinds_of``
+    score: float | None = None  # minimum score of the removal in the rejected images; rows without one are left out
+    accepted: bool = False  # whether a person must have accepted or edited the row
 
     def keeps(self, row: PreferenceRow, decision: Decision | None = None) -> bool:
         """Return whether a row, with the decision about it, is exported."""
@@ -65,44 +59,33 @@ class About:
     """Dataset that is exported."""
 
     name: str
-    version: str
-    """"version 3", or the state of the tables."""
+    version: str  # "version 3", or the state of the tables
     counts: Sequence[Counts]
     profile: Profile
-    numbers: Sequence[str] = ()
-    """Measures of the whole dataset's texts, a sentence each."""
+    numbers: Sequence[str] = ()  # measures of the whole dataset's texts, a sentence each
     health: Sequence[tuple[str, str, str, bool]] = ()
     """Measures of its preferences: name, value, meaning, and whether it is within its bound."""
-    prompts: Sequence[str] = ()
-    """Files of ``prompts/`` that its stages use."""
+    prompts: Sequence[str] = ()  # files of ``prompts/`` that its stages use
 
 
 @dataclass
 class Tally:
     """Counts of the rows that are read and written."""
 
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Rows and bytes of each non-empty split."""
-    images: set[bytes] = field(default_factory=set[bytes])
-    """Keys of the counted images: about 100 bytes of memory per image."""
-    licences: Counter[str] = field(default_factory=Counter[str])
-    """Images by licence, each counted once; likewise by source."""
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])  # rows and bytes by split
+    images: set[bytes] = field(default_factory=set[bytes])  # keys of the counted images: about 100 bytes per image
+    licences: Counter[str] = field(default_factory=Counter[str])  # images by licence, each once; likewise by source
     sources: Counter[str] = field(default_factory=Counter[str])
     writers: Counter[str] = field(default_factory=Counter[str])
     makers: Counter[str] = field(default_factory=Counter[str])
     rejected_texts: int = 0
     rejected_images: int = 0
-    crops: int = 0
-    """Rows whose rejected image is a random crop."""
+    crops: int = 0  # rows whose rejected image is a random crop
     rows: int = 0
-    pairs: int = 0
-    """Rows about two images; others are about one."""
-    unheld: Counter[str] = field(default_factory=Counter[str])
-    """Rows that the form cannot hold, by reason."""
-    example: PreferenceRow | None = None
-    """The first row, as an example."""
-    left_out: int = 0
-    """Rows that were not selected."""
+    pairs: int = 0  # rows about two images; others are about one
+    unheld: Counter[str] = field(default_factory=Counter[str])  # rows that the form cannot hold, by reason
+    example: PreferenceRow | None = None  # the first row, as an example
+    left_out: int = 0  # rows that were not selected
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Properties of these rows: "licences", "sources", "splits", ..., each with the existing names."""
     decided: Counter[str] = field(default_factory=Counter[str])

@@ -14,8 +14,7 @@ from pairwright.tasks.export.tally_rows import About, Tally
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
 """Licences that the Hub knows by name; others are "other", none is "unknown"."""
 FILLERS = {"lama": "LaMa"}
-ASSETS = "assets"
-"""Folder of the images that the card shows."""
+ASSETS = "assets"  # folder of the images that the card shows
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 

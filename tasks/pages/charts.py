@@ -88,13 +88,10 @@ class Chart:
     bars: Sequence[Mark] = ()
     strokes: Sequence[Mark] = ()
     dots: Sequence[Mark] = ()
-    now: Mark | None = None
-    legend: Sequence[tuple[str, str, str]] = ()
-    """Tone, name and summary of each series."""
+    legend: Sequence[tuple[str, str, str]] = ()  # tone, name and summary of each series
     summary: str
     heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    """Table of the numbers behind the chart."""
+    rows: Sequence[Sequence[str]]  # table of the numbers behind the chart
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,7 @@ def _bars(shown: Sequence[Any], counts: Sequence[Any], edges: Floats, axes: Axes
 
 def draw_lines(
     lines: Sequence[Line], *, ends: tuple[float, float], reach: tuple[float, float], percent: bool = False,
-    now: tuple[float, str] | None = None, **told: Any,
+    **told: Any,
 ) -> Chart:  # fmt: skip
     """Lay out lines between the ends of the x axis; ``reach`` is the least range of the y axis."""
     up = ticks_between(*reach)
@@ -190,7 +187,6 @@ def draw_lines(
         ],
         across=[Mark(x=axes.x(at), label=_label(at, across)) for at in across],
         up=[Mark(y=axes.y(at), label=_label(at, up, percent=percent)) for at in up],
-        now=Mark(x=axes.x(now[0]), label=now[1]) if now and axes.left <= now[0] <= axes.right else None,
         **told,
     )
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.claims import CLAIMS, Selector
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.plain_text import plain_text
@@ -60,20 +60,22 @@ def retrieve_texts(
     rows: Sequence[DifferenceRow],
     config: RejectedTextsConfig,
     *,
-    everything: Sequence[DifferenceRow],
+    everything: pa.Table,
     splits: pa.Table,
     pairs: Pairs,
     images: Images,
 ) -> Iterator[RejectedTextRow | Dropped]:
-    """Yield one text per description; ``splits`` has the columns ``DRAWN`` of every pair."""
+    """Yield one text per description of ``everything``; ``splits`` has the columns ``DRAWN`` of every pair."""
     subjects, *drawn = (splits.column(name).to_pylist() for name in DRAWN)
     split_of: Drawn = dict(zip(subjects, zip(*drawn, strict=True), strict=True))
-    index = index_texts(everything, config, split_of)
+    by_subject = everything.sort_by([("subject", "ascending"), ("key", "ascending")])[: config.max_searched]
+    described = sorted(from_table(by_subject, DifferenceRow), key=attrgetter("key"))
+    index = index_texts(described, config, split_of)
     if index is None:
         yield from (Dropped(source_key=row.key, reason="no other description") for row in rows)
         return
     of_pairs = defaultdict[str, list[DifferenceRow]](list)
-    for row in everything:
+    for row in described:
         of_pairs[row.subject].append(row)
     for row, found, scores in _similar(rows, index):
         own = (row, *(other for other in of_pairs[row.subject] if other.key != row.key))
@@ -190,7 +192,7 @@ STAGE = Stage(
     whole=True,
     rows_per_shard=5000,
     uses=(
-        Uses(table="differences", row=DifferenceRow, kind="all", most="max_searched", name="everything"),
+        Uses(table="differences", row=DifferenceRow, kind="table", name="everything"),
         Uses(
             table="splits",
             row=SplitRow,

@@ -39,8 +39,7 @@ FILES: Mapping[str, Path] = {
     **{name: HERE / name for name in ("pairs.css", "browse.css", "report.js", "decide.js", "explore.js")},
 }
 """Files of every page, by name."""
-KEPT_PAGES = 20
-"""Pages with pictures to keep: a browser loads them while scrolling."""
+KEPT_PAGES = 20  # pages with pictures to keep: a browser loads them while scrolling
 SIZES = (5, 10, 20, 50)
 DECIDED = {
     "undecided": "not decided yet",
@@ -62,8 +61,7 @@ class BrowsePages:
     subject: Subject
     scratch: Path
     workshop: Workshop
-    annotator: str = ""
-    """Author of the decisions and judgements."""
+    annotator: str = ""  # author of the decisions and judgements
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _known: list[str] | None = None
     _decisions: Decisions = field(default_factory=Decisions)

@@ -26,8 +26,7 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.write_images import REMOVED, TONE_COLOURS, Picture, PictureFolder
 from pairwright.tasks.store.images import RGB, decode_rgb
 
-MOST_SHOWN = 24
-"""Candidates of one preference; two images have up to 60."""
+MOST_SHOWN = 24  # candidates of one preference; two images have up to 60
 HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
 Shown = Sequence[tuple[ImageRow, Picture]]
 
@@ -35,11 +34,9 @@ Shown = Sequence[tuple[ImageRow, Picture]]
 class ElementView(NamedTuple):
     """Element of an image: a tag with a mask."""
 
-    number: int
-    """From 1, shown on boxes and candidates."""
+    number: int  # from 1, shown on boxes and candidates
     row: ElementRow
-    mask_score: float
-    """The segmenter's own estimate; -1: unknown."""
+    mask_score: float  # the segmenter's own estimate; -1: unknown
 
     @property
     def tone(self) -> int:
@@ -53,12 +50,9 @@ class FoundView(NamedTuple):
     image: ImageRow
     picture: Picture
     side: int
-    masks: str
-    """Overlay of the masks of all removable elements, by colour; empty: none."""
-    elements: Sequence[ElementView]
-    """Removable ones first."""
-    unboxed: Sequence[str]
-    """Tags without a box or mask."""
+    masks: str  # overlay of the masks of all removable elements, by colour; empty: none
+    elements: Sequence[ElementView]  # removable ones first
+    unboxed: Sequence[str]  # tags without a box or mask
     refused_tags: Sequence[RefusedTag]
 
 
@@ -68,37 +62,26 @@ class CandidateView(NamedTuple):
     element: ElementView
     side: int
     picture: Picture
-    patch: str
-    """Overlay of the changed pixels; empty: none."""
-    mask: str
-    """Overlay; empty: none."""
+    patch: str  # overlay of the changed pixels; empty: none
+    mask: str  # overlay; empty: none
     inpainter: str
-    score: RemovalScore | None
-    """None: it was not scored."""
-    share: float
-    """Score / highest score of the pair's candidates, not below 0."""
-    chosen: bool
-    """Whether it became the rejected image."""
-    why: str
-    """Failed check; empty: none."""
-    facts: Sequence[str]
-    """Measurements of the checks in words."""
+    score: RemovalScore | None  # ``None``: it was not scored
+    share: float  # score / highest score of the pair's candidates, not below 0
+    chosen: bool  # whether it became the rejected image
+    why: str  # failed check; empty: none
+    facts: Sequence[str]  # measurements of the checks in words
 
 
 class RemovalsView(NamedTuple):
     """Making of a preference's rejected image, or the reason why there is none."""
 
-    why: str
-    """Why no removal was chosen; empty: one was, or the stage has not run yet."""
+    why: str  # why no removal was chosen; empty: one was, or the stage has not run yet
     found: Sequence[FoundView]
-    candidates: Sequence[CandidateView]
-    """The chosen one first, then by falling score, failed ones last."""
+    candidates: Sequence[CandidateView]  # the chosen one first, then by falling score, failed ones last
     more: int
-    side: int = 0
-    """Image of the crop."""
+    side: int = 0  # image of the crop
     crop: Picture | None = None
-    crop_share: float = 0.0
-    """Pixels of the crop / pixels of the image."""
+    crop_share: float = 0.0  # pixels of the crop / pixels of the image
 
 
 class Steps:

@@ -10,22 +10,11 @@ import duckdb
 import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.rows import (
-    CaptionRow,
-    DifferenceRow,
-    ImageRow,
-    PairRow,
-    PreferenceRow,
-    Row,
-    SplitRow,
-    make_key,
-)
+from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
 from pairwright.tasks.report.tables import WORDS, Tables
 
-WIDTH, PER_BIN = 0.02, 40
-"""Width of a bin of similarity, and the number of its candidates to judge."""
-PLAIN = "lower(nfc_normalize({}))"
-"""Normal form of stored and searched texts."""
+WIDTH, PER_BIN = 0.02, 40  # width of a bin of similarity, and the number of its candidates to judge
+PLAIN = "lower(nfc_normalize({}))"  # normal form of stored and searched texts
 READ: Mapping[str, tuple[type[Row], Sequence[str], str]] = {
     "pairs": (
         PairRow,

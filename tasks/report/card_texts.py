@@ -23,10 +23,8 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.report.tables import CHECKS, Tables
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-SHOWN_IMAGES = ("images", "rejected_images")
-"""Columns of preferences that cards read elsewhere."""
-MOST_WORDS = 4000
-"""Most words of two texts to compare: matching takes quadratic time."""
+SHOWN_IMAGES = ("images", "rejected_images")  # columns of preferences that cards read elsewhere
+MOST_WORDS = 4000  # most words of two texts to compare: matching takes quadratic time
 NOUN = "(?:image|picture|photo(?:graph)?)"
 FIRST = re.compile(rf"\b(?:{NOUN} (?:1|one)|first (?:{NOUN}|one)|former)\b", re.IGNORECASE)
 SECOND = re.compile(rf"\b(?:{NOUN} (?:2|two)|second (?:{NOUN}|one)|latter)\b", re.IGNORECASE)

@@ -34,19 +34,16 @@ from pairwright.tasks.store.index import Index
 from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
 
 ON_A_PAGE, MOST_LINES = 100, 5_000
-SIDE = 240
-"""Pixels of a thumbnail's longer side."""
+SIDE = 240  # pixels of a thumbnail's longer side
 SIZE = (1000, 640)
 NAME = re.compile(r"([0-9a-f]{32})\.jpg")
 SHADES = 5
 OPEN = ("is-open", "none")
-MOST_IMAGES = 2_000
-"""Most images of a map: t-SNE takes about ten seconds for these, and time grows faster than their number."""
+MOST_IMAGES = 2_000  # most images of a map: t-SNE takes ten seconds for these, and time grows faster than their number
 FEWEST, PERPLEXITY, STEPS = 10, 30.0, 500
 CLUSTERS, COMPONENTS = 8, 50
 ROWS = 50_000
-Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]
-"""Coordinates (N, 2) from 0 to 1, and k-means clusters of the images."""
+Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]  # coordinates (N, 2) from 0 to 1, and k-means clusters
 
 
 class NotMadeYetError(Exception):
@@ -81,10 +78,8 @@ class Exploration(PageQuery):
     """Query string of a page of images."""
 
     q: Annotated[str, Field(max_length=500)] = ""
-    like: Key = ""
-    """Image to show the neighbours of."""
-    space: Name = ""
-    """Embedder of the neighbours; empty: the first."""
+    like: Key = ""  # image to show the neighbours of
+    space: Name = ""  # embedder of the neighbours; empty: the first
     page: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     colour: Literal["cluster", "similarity", "decision"] = "cluster"
 
@@ -96,8 +91,7 @@ class Thumbnail(NamedTuple):
     name: str
     pairs: int
     total: int
-    cosine: float | None = None
-    """Cosine with the image of the neighbours."""
+    cosine: float | None = None  # cosine with the image of the neighbours
 
 
 @dataclass
@@ -105,8 +99,7 @@ class ExplorePages:
     """Render the pages about images."""
 
     tables: Tables
-    database: duckdb.DuckDBPyConnection
-    """A cursor of its own, used concurrently with the cards'."""
+    database: duckdb.DuckDBPyConnection  # a cursor of its own, used concurrently with the cards'
     scratch: Path
     environment: Environment
     frame: Mapping[str, Any]

@@ -43,8 +43,7 @@ from pairwright.tasks.store.images import decode_rgb
 
 HERE = Path(__file__).parent
 SIDES = ("first", "second")
-SINGLES = 12
-"""Preferences about one image in a report."""
+SINGLES = 12  # preferences about one image in a report
 
 
 class ImageView(NamedTuple):
@@ -54,8 +53,7 @@ class ImageView(NamedTuple):
     row: ImageRow
     side: str
     caption: CaptionRow | None
-    changed: str
-    """Overlay of the known changes; empty: none."""
+    changed: str  # overlay of the known changes; empty: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +65,13 @@ class PairView:
     row: PairRow
     images: tuple[ImageView, ImageView]
     split: str
-    same_group: bool | None
-    """Whether both images are of one group; ``None``: unknown."""
-    changes: Sequence[tuple[str, str]]
-    """Side and words of each known change."""
+    same_group: bool | None  # whether both images are of one group; ``None``: unknown
+    changes: Sequence[tuple[str, str]]  # side and words of each known change
     difference: DifferenceRow | None
-    candidates: Sequence[DifferenceRow]
-    """Descriptions that were not chosen, those that passed all checks first."""
-    checks: Mapping[str, Sequence[CheckRow]]
-    """By the words of the description."""
+    candidates: Sequence[DifferenceRow]  # descriptions that were not chosen, those that passed all checks first
+    checks: Mapping[str, Sequence[CheckRow]]  # by the words of the description
     preference: PreferenceRow | None
-    authors: Mapping[str, RejectedTextRow]
-    """Rows of the rejected texts by served models, by their words; a rule wrote the others."""
+    authors: Mapping[str, RejectedTextRow]  # rejected texts of served models, by their words; a rule wrote the others
     removals: RemovalsView | None
     comparison: ComparisonRow | None
     questions: Sequence[QuestionRow]
@@ -100,11 +93,7 @@ class SingleView(NamedTuple):
 def make_card_environment() -> Environment:
     """Return the environment of the pages with cards."""
     return make_environment(
-        HERE,
-        mark_words=mark_words,
-        says_something=says_something,
-        split_sides=split_sides,
-        meanings=MEANINGS,
+        HERE, mark_words=mark_words, says_something=says_something, split_sides=split_sides, meanings=MEANINGS
     )
 
 
@@ -223,8 +212,7 @@ def gather_singles(
 
 STYLES = (LOOKS / "report.css", HERE / "pairs.css")
 KINDS = {".jpg": "jpeg", ".png": "png", ".webp": "webp"}
-THUMBNAIL, QUALITY = 96, 80
-"""Longest side in pixels and JPEG quality of a small picture."""
+THUMBNAIL, QUALITY = 96, 80  # longest side in pixels and JPEG quality of a small picture
 LONGEST = 2_000
 
 

@@ -23,16 +23,11 @@ class Truth(NamedTuple):
 
     images: int
     groups: int
-    possible: int
-    """Pairs within groups."""
-    partnered: int
-    """Images with another one in their group."""
-    judged: int
-    """Kept pairs with two groups."""
-    right: int
-    """Kept pairs of one group."""
-    found: int
-    """Images in right pairs."""
+    possible: int  # pairs within groups
+    partnered: int  # images with another one in their group
+    judged: int  # kept pairs with two groups
+    right: int  # kept pairs of one group
+    found: int  # images in right pairs
 
 
 def measure_dataset(tables: Tables) -> dict[str, Any]:
@@ -100,15 +95,11 @@ class Removals(NamedTuple):
     """Counts of the steps that make rejected images, with the reasons of the rest."""
 
     refused_tags: dict[str, int]
-    elements: dict[str, int]
-    """Tags with a mask, by the reason against removal; removable ones under ``REMOVED``."""
-    inspected: dict[str, int]
-    """Removals by failed check; those that passed under ``CHECKED``."""
-    made: dict[str, int]
-    """Preferences, or candidates for them, by the maker of their rejected image; "none" without one."""
+    elements: dict[str, int]  # tags with a mask, by the reason against removal; removable ones under ``REMOVED``
+    inspected: dict[str, int]  # removals by failed check; those that passed under ``CHECKED``
+    made: dict[str, int]  # preferences, or candidates for them, by maker of their rejected image; "none" without one
     candidates: float
-    able: float
-    """Mean candidates that passed their checks."""
+    able: float  # mean candidates that passed their checks
 
 
 def measure_removals(tables: Tables) -> Removals | None:

@@ -27,14 +27,10 @@ from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
 
-MOST_ROWS, MOST_IMAGES = 20_000, 200
-"""Measured preferences, the first by key, and measured removals, the first of the table."""
-LEAST_ROWS, FOLDS = 40, 5
-"""Least rows to measure, and the number of folds of their components."""
-VISIBLE = 10
-"""Least visible difference of a pixel, of 255."""
-JUDGED = "judged/preferences.json"
-"""Default file of the scores of the benchmark ``preferences``, with its rows beside it."""
+MOST_ROWS, MOST_IMAGES = 20_000, 200  # measured preferences, the first by key, and removals, the first of the table
+LEAST_ROWS, FOLDS = 40, 5  # least rows to measure, and the number of folds of their components
+VISIBLE = 10  # least visible difference of a pixel, of 255
+JUDGED = "judged/preferences.json"  # default file of the scores of the benchmark ``preferences``; rows are beside it
 JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 """One line per judged text; names of questions about rejected texts have this ending."""
 TRAIN, UNMEASURED = "train", "not measured"

@@ -20,8 +20,7 @@ from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
 from pairwright.tasks.texts.differences import REASONS
 
-PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
-"""Text with normalised white space, as SQL."""
+PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"  # normalised white space, as SQL
 UNLABELLED = "no axis named"
 MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
@@ -37,12 +36,9 @@ class Differences(NamedTuple):
 
     total: int
     repeated: int
-    asked: int
-    """First answers."""
-    again: int
-    """Descriptions accepted after a refused first answer."""
-    lost: int
-    """Pairs with refused answers only."""
+    asked: int  # first answers
+    again: int  # descriptions accepted after a refused first answer
+    lost: int  # pairs with refused answers only
 
 
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
@@ -61,13 +57,10 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
 class Summaries(NamedTuple):
     """Measurements of the comparisons."""
 
-    axes: dict[str, int]
-    """Summaries with each axis, and those with a statement on no axis, if any."""
-    answers: dict[str, int]
-    """Right answers of the retrieval question ("A" is the first image)."""
+    axes: dict[str, int]  # summaries with each axis, and those with a statement on no axis, if any
+    answers: dict[str, int]  # right answers of the retrieval question ("A" is the first image)
     rows: int
-    common_words: float
-    """Mean words of the commonalities of one summary."""
+    common_words: float  # mean words of the commonalities of one summary
     difference_words: float
 
     @property
@@ -105,10 +98,8 @@ class Check(NamedTuple):
     name: str
     rows: int
     passed: int
-    why: dict[str, int]
-    """Reasons of failures, the most frequent first."""
-    off: dict[str, int]
-    """Reasons why the check was not possible for others."""
+    why: dict[str, int]  # reasons of failures, the most frequent first
+    off: dict[str, int]  # reasons why the check was not possible for others
 
     @property
     def against(self) -> int:
@@ -145,8 +136,7 @@ class ServedUse(NamedTuple):
     requests: int
     prompt_tokens: int
     completion_tokens: int
-    median: float
-    """Median latency in seconds until the whole answer."""
+    median: float  # median latency in seconds until the whole answer
     p95: float
     finish_reasons: Mapping[str, int]
 

@@ -19,8 +19,7 @@ from pairwright.tasks.store.decisions import Sorted, sort_by_keys
 
 MOST_WORDS = 20
 TERM = re.compile(r'"([^"]+)"|(\S+)')
-NONE = "none"
-"""Filter value for missing ones: no preference, no licence."""
+NONE = "none"  # filter value for missing ones: no preference, no licence
 
 Number = Annotated[
     Annotated[float, Field(ge=-10, le=10)] | None, BeforeValidator(lambda value: None if value == "" else value)
@@ -37,8 +36,7 @@ ORDERS: Mapping[str, str] = {
     "-gap": "chosen longer first",
     "gap": "rejected longer first",
 }
-LAST = 1e9
-"""Sort value of cards without a value, which come last in both directions."""
+LAST = 1e9  # sort value of cards without a value, which come last in both directions
 
 
 class PageQuery(BaseModel):
@@ -62,27 +60,19 @@ class PageQuery(BaseModel):
 class Search(PageQuery):
     """Query string of a page of cards."""
 
-    q: Annotated[str, Field(max_length=500)] = ""
-    """Words, or "words in quotes"; all must occur, in any of the card's texts."""
+    q: Annotated[str, Field(max_length=500)] = ""  # words, or "words in quotes"; all must be in some text of the card
     split: Name = ""
-    licence: Name = ""
-    """Licence of one of its images; "none": not stated."""
+    licence: Name = ""  # licence of one of its images; "none": not stated
     source: Name = ""
-    kind: Name = ""
-    """Origin of the pair, or maker of the rejected text or image; "none": no preference."""
+    kind: Name = ""  # origin of the pair, or maker of the rejected text or image; "none": no preference
     reason: Name = ""
-    about: Key = ""
-    """Key of a card, or of an image on it."""
+    about: Key = ""  # key of a card, or of an image on it
     decision: Literal["", "undecided", "decided", "accept", "reject", "edit"] = ""
-    judge: bool = False
-    """Whether to show a sample of all candidates of mining, to judge them, instead of the cards."""
-    unjudged: bool = False
-    """Whether to show only those of the sample that the annotator has not judged."""
-    least: Number = None
-    """Least similarity."""
+    judge: bool = False  # whether to show a sample of all candidates of mining, to judge them, instead of the cards
+    unjudged: bool = False  # whether to show only those of the sample that the annotator has not judged
+    least: Number = None  # least similarity
     most: Number = None
-    low_least: Number = None
-    """Bound of the lowest similarity of any encoder."""
+    low_least: Number = None  # bound of the lowest similarity of any encoder
     low_most: Number = None
     high_least: Number = None
     high_most: Number = None
@@ -103,10 +93,8 @@ class Hits(NamedTuple):
     """Page of hits."""
 
     keys: list[str]
-    subjects: list[str]
-    """Subjects of the cards: a pair's own key, a preference's image."""
-    first: int
-    """Numbers of the first and the last card among all hits, from 1."""
+    subjects: list[str]  # subjects of the cards: a pair's own key, a preference's image
+    first: int  # numbers of the first and the last card among all hits, from 1
     last: int
     total: int
 
@@ -116,8 +104,7 @@ class CardSearch:
     """Search in an open file of cards; not thread-safe."""
 
     database: duckdb.DuckDBPyConnection
-    _words: Sequence[str] = ()
-    """Words of the last search, with its cards in the table ``found`` for further pages."""
+    _words: Sequence[str] = ()  # words of the last search, with its cards in the table ``found`` for further pages
 
     def set_decisions(self, decisions: Decisions, annotator: str = "") -> None:
         """Store the current decisions, and the annotator's judgements."""

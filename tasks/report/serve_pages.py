@@ -58,13 +58,11 @@ class Keys:
     """Secrets of one start."""
 
     port: int
-    entry: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """Token of the printed address."""
+    entry: str = field(default_factory=lambda: secrets.token_urlsafe(32))  # token of the printed address
     once: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(32)})
     """Token of the address that a browser is started with. Other users see it in the command line: it is valid once."""
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    page: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """Token within the pages, required to send decisions."""
+    page: str = field(default_factory=lambda: secrets.token_urlsafe(32))  # token of the pages, needed to send decisions
 
     @property
     def name(self) -> str:

@@ -22,15 +22,11 @@ from pairwright.tasks.store.ledger import MEMORY_LIMIT
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 
-CHECKS = ("controlled", "grounded", "judged")
-"""Tables of checks, in the order in which descriptions pass them."""
-PREFERENCES = ("preferences", "given_preferences")
-"""Tables of preferences, the latest first."""
+CHECKS = ("controlled", "grounded", "judged")  # tables of checks, in the order in which descriptions pass them
+PREFERENCES = ("preferences", "given_preferences")  # tables of preferences, the latest first
 CHUNK_ROWS = 50_000
-FINE = 0.0001
-"""Step of counted cosines and scores, finer than their display."""
-WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"
-"""Number of words of a text, as SQL."""
+FINE = 0.0001  # step of counted cosines and scores, finer than their display
+WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"  # number of words of a text, as SQL
 Columns = Mapping[str, Sequence[str]]
 
 
@@ -111,12 +107,12 @@ class Tables:
         with self.database(**columns) as database:
             return database.execute(query, list(given)).fetchall()
 
-    def tally(self, query: str, columns: Columns, given: Sequence[Any] = (), *, step: float = FINE) -> dict[str, Tally]:
+    def tally(self, query: str, columns: Columns, *, step: float = FINE) -> dict[str, Tally]:
         """Count rounded values by name; the query returns ``place``, the order of names, ``name`` and ``value``."""
         counted = f"""SELECT name, list(steps ORDER BY steps), list(rows ORDER BY steps) FROM (
             SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
             FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps) GROUP BY name ORDER BY min(place), name"""
-        found = self.ask(counted, columns, given)
+        found = self.ask(counted, columns)
         return {name: Tally(np.round(np.array(steps) * step, 4), np.array(rows)) for name, steps, rows in found}
 
     def count(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> dict[str, int]:

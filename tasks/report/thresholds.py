@@ -19,8 +19,7 @@ from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.card_table import PER_BIN, WIDTH
 from pairwright.tasks.report.search_cards import PageQuery
 
-Z = 1.645
-"""Quantile of a 90 % interval."""
+Z = 1.645  # quantile of a 90 % interval
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
@@ -40,10 +39,8 @@ class Range(NamedTuple):
     high: float
     candidates: int
     shown: int
-    bad: Proportion
-    """Unrelated, or near-identical, ones among the judged."""
-    whole: bool = False
-    """Whether all candidates are shown, so that their share is exact once all are judged."""
+    bad: Proportion  # unrelated, or near-identical, ones among the judged
+    whole: bool = False  # whether all candidates are shown, so that their share is exact once all are judged
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -58,14 +55,12 @@ class Range(NamedTuple):
 class ThresholdsView:
     """Content of the page."""
 
-    lows: Sequence[Range]
-    """By the lowest similarity, the most similar first."""
+    lows: Sequence[Range]  # by the lowest similarity, the most similar first
     highs: Sequence[Range]
     judged: int
     band: tuple[float, float]
     suggested: tuple[float, float] | None
-    owed: Sequence[tuple[str, Range]]
-    """Range to judge next, by side ("low", "high")."""
+    owed: Sequence[tuple[str, Range]]  # range to judge next, by side ("low", "high")
 
 
 def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, limits: Limits) -> ThresholdsView:
@@ -121,8 +116,7 @@ class Agreement(NamedTuple):
 
     names: tuple[str, str]
     same: Proportion
-    kappa: float | None
-    """Cohen's kappa; ``None``: a single verdict, on which chance would agree as often."""
+    kappa: float | None  # Cohen's kappa; ``None``: a single verdict, on which chance would agree as often
 
 
 def compare_annotators(judged: Mapping[str, Mapping[str, str]]) -> Iterator[Agreement]:

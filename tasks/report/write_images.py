@@ -24,19 +24,15 @@ from pairwright.tasks.store.masks import decode_mask
 FOLDER = "images"
 MOST_SIDE = 640
 SHOWN_AS_THEY_ARE = {"jpeg": "jpg", "png": "png", "webp": "webp"}
-MOVING = (b"acTL", b"ANIM")
-"""Chunks of animated PNG and WebP files, of which models see the first frame."""
+MOVING = (b"acTL", b"ANIM")  # chunks of animated PNG and WebP files, of which models see the first frame
 QUALITY = 85
 FILL, EDGE = 96, 255
-REACH = 6
-"""Pixels of a picture around a patch: the filter reaches 3 beyond it, and those need 3 more."""
-SAME_SHAPE = 0.02
-"""Relative tolerance of two pictures' aspect ratios, as sides are whole pixels."""
+REACH = 6  # pixels of a picture around a patch: the filter reaches 3 beyond it, and those need 3 more
+SAME_SHAPE = 0.02  # relative tolerance of two pictures' aspect ratios, as sides are whole pixels
 
 Colour = tuple[int, int, int]
 Window = tuple[int, int, int, int]
-Patch = tuple[bytes, Window]
-"""PNG, and the replaced window x0, y0, x1, y1, the last two exclusive."""
+Patch = tuple[bytes, Window]  # PNG, and the replaced window x0, y0, x1, y1, the last two exclusive
 CHANGED: Colour = (0, 190, 220)
 REMOVED: Colour = (255, 45, 120)
 TONE_COLOURS: tuple[Colour, ...] = (
@@ -59,12 +55,9 @@ class Picture:
 class Heat:
     """Map of the differences of a pair's images."""
 
-    src: str
-    """Overlay of both pictures; empty: they differ everywhere, or nowhere."""
-    share: float
-    """Share of the picture that differs visibly."""
-    stretched: bool
-    """Whether the second image was resized to the first's shape."""
+    src: str  # overlay of both pictures; empty: they differ everywhere, or nowhere
+    share: float  # share of the picture that differs visibly
+    stretched: bool  # whether the second image was resized to the first's shape
 
 
 @dataclass
@@ -72,8 +65,7 @@ class PictureFolder:
     """Folder of pictures, each written once."""
 
     root: Path
-    written: dict[str, Picture] = field(default_factory=dict[str, Picture])
-    """By key."""
+    written: dict[str, Picture] = field(default_factory=dict[str, Picture])  # by key
 
     def add_image(self, row: ImageRow) -> Picture:
         """Write an image or its preview."""
@@ -178,17 +170,12 @@ def paint_mask(mask: NDArray[np.bool_], colour: Colour) -> NDArray[np.uint8]:
     return pixels
 
 
-VISIBLE = 10.0
-"""Least colour distance of differing pixels."""
-GREATEST = 60.0
-"""Colour distance of the lightest shade; greater ones look the same."""
-MOST_SHARE = 0.4
-"""Largest share of a picture that a map shows as different."""
-SIDE = 320
-"""Pixels of the blurred overlay's longer side."""
+VISIBLE = 10.0  # least colour distance of differing pixels
+GREATEST = 60.0  # colour distance of the lightest shade; greater ones look the same
+MOST_SHARE = 0.4  # largest share of a picture that a map shows as different
+SIDE = 320  # pixels of the blurred overlay's longer side
 BLUR = 1.5
-VEIL, FULL = 150, 235
-"""Opacity, of 255, of the least and the greatest difference."""
+VEIL, FULL = 150, 235  # opacity, of 255, of the least and the greatest difference
 
 
 def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:

@@ -29,8 +29,7 @@ from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import Counts
 
 PAIRS_PER_PAGE = 10
-SHOWN_FIRST = 6
-"""Small pairs on the first page."""
+SHOWN_FIRST = 6  # small pairs on the first page
 FILES = ("report.js", "decide.js", "pairs.css")
 PREFERENCES = "preferences.html"
 
@@ -40,14 +39,12 @@ class Subject:
     """Dataset of a report."""
 
     name: str
-    version: str
-    """"version 3", or a description instead."""
+    version: str  # "version 3", or a description instead
     made: str
     counts: Sequence[Counts]
     profile: Profile
     pairs: int
-    held: Sequence[str] = ()
-    """Failed gates of this build, or of a later one than the version shown, with the measured values."""
+    held: Sequence[str] = ()  # failed gates of this build, or of one after the version shown, with the measured values
     decisions: Decisions = UNDECIDED
 
     @property

@@ -30,10 +30,8 @@ class Budget:
 
     folder: Folder
     config: BudgetConfig
-    workers: int
-    """Number of shards that run at once."""
-    stopped: str = ""
-    """Why the build ended early; empty: it did not."""
+    workers: int  # number of shards that run at once
+    stopped: str = ""  # why the build ended early; empty: it did not
     began: float = field(default_factory=time.monotonic)
 
     def limited(self, run_shards: RunShards) -> RunShards:

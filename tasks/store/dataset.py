@@ -6,7 +6,6 @@ OUT/
   snapshots/000001.json        a version: which tables and parts, counts, parent
   decisions/, takedowns/       decisions of people, removals on request
   work/, journals/             files of running builds; may be deleted
-  cache/                       files that save later builds work; may be deleted
 """
 
 import contextlib
@@ -41,8 +40,7 @@ RECORD = "build.json"
 MEND_RECORD = "Run the `pairwright build` of this dataset again: it writes this file anew, and no row is lost"
 ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
-GATE = ".gate"
-"""Lock held while a dataset is cleaned up, and for a moment by each process that begins to work on it."""
+GATE = ".gate"  # lock held while a dataset is cleaned up, and for a moment by each process that begins to work on it
 
 
 def write_record(folder: Folder, record: BuildRecord) -> None:
@@ -168,12 +166,10 @@ class Build:
 
     folder: Folder
     planned: Sequence[Planned]
-    items: Sequence[str]
-    """The parts that list the source, in its order."""
+    items: Sequence[str]  # the parts that list the source, in its order
     rows_per_shard: int = 200
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
-    pinned: Snapshot | None = None
-    """The version to read; none: the tables as they are now."""
+    pinned: Snapshot | None = None  # the version to read; none: the tables as they are now
 
     def __enter__(self) -> Self:
         self._work = ""

@@ -27,12 +27,9 @@ from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.part import Part, encode_part, read_part
 
 FOLDER = "decisions"
-MAX_FILES = 64
-"""Number of files above which they are joined."""
-MAX_SENT = 1_000
-"""Maximum decisions that a page sends at once."""
-SHOWN = 5
-"""Maximum faults that a message names."""
+MAX_FILES = 64  # number of files above which they are joined
+MAX_SENT = 1_000  # maximum decisions that a page sends at once
+SHOWN = 5  # maximum faults that a message names
 BOM = b"\xef\xbb\xbf"
 SCHEMA = pa.schema(
     [
@@ -159,10 +156,8 @@ class Sorted:
     """Decisions, sorted by whether their subject exists."""
 
     known: list[Decision] = field(default_factory=list[Decision])
-    unknown: list[Decision] = field(default_factory=list[Decision])
-    """Decisions about a key that the version does not have."""
-    wordless: list[Decision] = field(default_factory=list[Decision])
-    """Edits of a pair, which has no texts of its own."""
+    unknown: list[Decision] = field(default_factory=list[Decision])  # about a key that the version does not have
+    wordless: list[Decision] = field(default_factory=list[Decision])  # edits of a pair, which has no texts of its own
 
 
 def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
@@ -195,8 +190,7 @@ class KeptFilter(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=80), AfterValidator(refuse_controls)]
     page: Literal["", "explore"]
-    query: Annotated[str, Field(max_length=2000, pattern=r"^[\x21-\x7e]*$")]
-    """Query string of the page; empty: delete the filter."""
+    query: Annotated[str, Field(max_length=2000, pattern=r"^[\x21-\x7e]*$")]  # of the page; empty: delete the filter
 
 
 def read_filters(folder: Folder) -> list[KeptFilter]:

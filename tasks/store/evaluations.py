@@ -24,12 +24,10 @@ class EvaluationRow:
     """Score of a run on a benchmark, with the ends of its interval; the last seven fields are those of a score."""
 
     run: str
-    model: str
-    """Identity of the model."""
+    model: str  # identity of the model
     benchmark: str
     data: str
-    asked: str
-    """Options that differ from their defaults: "limit 50, blank drop"."""
+    asked: str  # options that differ from their defaults: "limit 50, blank drop"
     at: str
     category: str
     name: str

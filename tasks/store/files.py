@@ -22,10 +22,8 @@ from fsspec.implementations.local import LocalFileSystem
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.remote import ask, open_file, open_store
 
-TEMPORARY = ".tmp-"
-"""Part of every temporary name; files left by a killed process may be deleted under the table's lock."""
-DIGEST, DIGEST_BYTES = "digest", 16
-"""Last field of a JSON file, and its length; computed with zeros in its place."""
+TEMPORARY = ".tmp-"  # part of temporary names; files that a killed process left may be deleted under the table's lock
+DIGEST, DIGEST_BYTES = "digest", 16  # last field of a JSON file, and its length; computed with zeros in its place
 BLANK = "0" * (2 * DIGEST_BYTES)
 FULL = "Free space there, then run the same command again, or `pairwright resume`"
 

@@ -24,8 +24,7 @@ class Needed:
     """Files to keep, by their names below the dataset's folder."""
 
     files: set[str] = field(default_factory=set[str])
-    names: set[str] = field(default_factory=set[str])
-    """Live keys and their subjects, from which tables beside the dataset's are made."""
+    names: set[str] = field(default_factory=set[str])  # live keys and subjects, which other tables are about
 
     def add(self, build: Build) -> None:
         """Add the files that a settled build's outcomes come from."""
@@ -44,10 +43,8 @@ class Plan:
     """Files and folders to delete."""
 
     versions: Sequence[int]
-    files: Sequence[str]
-    """Names below the dataset's folder."""
-    folders: Sequence[Path]
-    """Local folders: journals, caches."""
+    files: Sequence[str]  # names below the dataset's folder
+    folders: Sequence[Path]  # local folders of journals
 
     @property
     def steps(self) -> int:
@@ -109,7 +106,7 @@ def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
         shutil.rmtree(place, ignore_errors=True)
         yield size
     _drop_empty(folder)
-    for place in {path.rpartition("/")[0] for path in plan.files} | {"journals", "cache"}:
+    for place in {path.rpartition("/")[0] for path in plan.files} | {"journals"}:
         folder.flush(place)
 
 
@@ -120,16 +117,12 @@ def _delete(folder: Folder, path: str) -> int:
 
 
 def other_folders(folder: Folder, tables: Iterable[str], *, everything: bool) -> Iterator[Path]:
-    """Yield local journals and caches of other tables than these; ``everything``: of these as well."""
+    """Yield local journals of other tables than these; ``everything``: of these as well."""
     marks = {tuple(table.split("/")[1:3]) for table in tables}
     journals = journals_of(folder)
     for place in sorted(journals.iterdir()) if journals.is_dir() else ():
         name, _, mark = place.name.rpartition("-")
         if len(mark) == 16 and place.is_dir() and (everything or (name, mark) not in marks):
-            yield place
-    cache = Path(folder.path("cache"))
-    for place in sorted(cache.iterdir()) if folder.is_local and cache.is_dir() else ():
-        if place.is_dir() and (everything or place.name not in {mark for _, mark in marks}):
             yield place
 
 
@@ -150,7 +143,7 @@ def _drop_empty(folder: Folder) -> None:
     """Delete local folders that hold only a lock; the dataset is locked, so no process waits for it."""
     if not folder.is_local:
         return
-    for top in ("tables", "excluded", "work", "cache", "journals"):
+    for top in ("tables", "excluded", "work", "journals"):
         for place in sorted(Path(folder.path(top)).glob("**/"), reverse=True):
             if not [inner for inner in place.iterdir() if inner.name != ".lock"]:
                 (place / ".lock").unlink(missing_ok=True)

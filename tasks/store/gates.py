@@ -47,15 +47,12 @@ HINTS = {
 class Gate:
     """Measurement of one gate."""
 
-    gate: str
-    """The field of ``GatesConfig``."""
+    gate: str  # the field of ``GatesConfig``
     stage: str
-    about: str
-    """What was measured: "ok of 120 inputs"."""
+    about: str  # what was measured: "ok of 120 inputs"
     measured: float
     bound: float
-    why: str = ""
-    """Tables that became empty, and what to try."""
+    why: str = ""  # tables that became empty, and what to try
 
     @property
     def holds(self) -> bool:
@@ -74,16 +71,12 @@ class Gate:
 class Verdict:
     """Verdict on a build, and its result."""
 
-    began: str
-    """Time at which the build listed its source (ISO 8601, UTC)."""
+    began: str  # time at which the build listed its source (ISO 8601, UTC)
     ended: str
-    complete: bool
-    """Whether nothing is owed."""
-    version: int
-    """Version that was published, or was already current; 0: the build was held back."""
+    complete: bool  # whether nothing is owed
+    version: int  # version that was published, or was already current; 0: the build was held back
     gates: tuple[Gate, ...]
-    stopped: str = ""
-    """Why the build ended early, and how to continue; empty: it did not."""
+    stopped: str = ""  # why the build ended early, and how to continue; empty: it did not
 
     @property
     def failed(self) -> tuple[Gate, ...]:

@@ -28,8 +28,7 @@ class Index:
     """Index of one table's live rows; ``subjects`` are sorted, ``names`` are the files of its parts."""
 
     folder: Folder
-    table: str
-    """Folder of the table, below the dataset's."""
+    table: str  # folder of the table, below the dataset's
     names: tuple[str, ...]
     entries: pa.Table
 

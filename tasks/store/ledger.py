@@ -30,10 +30,8 @@ COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second"
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
 ENDS = ("ok", "dropped", "failed", "pending")
 BATCH_ROWS = 20_000
-READERS = 32
-"""Parts of an object store read at once."""
-COLLECTION = "collection"
-"""Metadata field in which a part of a stage with ``whole`` identifies its input."""
+READERS = 32  # parts of an object store read at once
+COLLECTION = "collection"  # metadata field in which a part of a stage with ``whole`` identifies its input
 DUPLICATE = "duplicate of another row"
 IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, subject])"}
 """Columns for the ``Uses.on`` that name several images; a pair's own subject is not an image."""
@@ -50,12 +48,10 @@ class Counts:
     dropped: int = 0
     failed: int = 0
     pending: int = 0
-    rows: int = 0
-    """Number of ok rows (one input may give several)."""
+    rows: int = 0  # number of ok rows (one input may give several)
     reasons: dict[str, int] = field(default_factory=dict[str, int])
     """Inputs by the reason why they were dropped, failed, or gave rows with a remark."""
-    failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Failed inputs by reason, as ``resume --reason`` takes it."""
+    failures: dict[str, int] = field(default_factory=dict[str, int])  # failed inputs by reason, for ``resume --reason``
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as ``pairwright status --json`` prints them."""
@@ -264,7 +260,7 @@ class Ledger:
 
     def collection(self, stage: Stage) -> str:
         """Return an identifier of the whole input, and of every table passed as a whole."""
-        used = (f"live_{use.table}" for use in stage.uses if use.kind in ("all", "table", "vectors"))
+        used = (f"live_{use.table}" for use in stage.uses if use.kind in ("table", "vectors"))
         # Independent of the order of the rows.
         query = "SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {}"
         found = [self.run(query.format(rows))[0] for rows in (f"read_{stage.name}", *used)]

@@ -18,8 +18,7 @@ from pairwright.tasks.store.ledger import Ledger, links_of
 from pairwright.tasks.store.stage import Planned, Stage
 
 Way = Literal["made of it", "made from"]
-NAMED = ("first", "second", "image_key")
-"""Columns that name images."""
+NAMED = ("first", "second", "image_key")  # columns that name images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +105,7 @@ def read_cells(
 class Turned:
     """Number of inputs with one change of outcome."""
 
-    before: str
-    """"ok", "dropped", "failed" or "pending", followed by the reason; empty: not an input before."""
+    before: str  # "ok", "dropped", "failed" or "pending", followed by the reason; empty: not an input before
     after: str
     count: int
 
@@ -117,34 +115,27 @@ class StageDiff:
     """Difference of one table between two versions."""
 
     stage: str
-    fingerprints: tuple[str, str]
-    """Fingerprints before and after; empty: that version lacks the table."""
+    fingerprints: tuple[str, str]  # fingerprints before and after; empty: that version lacks the table
     rows: tuple[int, int]
     came: int
     went: int
-    turned: tuple[Turned, ...]
-    """Inputs in both versions, most frequent change first."""
-    came_keys: tuple[str, ...] = ()
-    went_keys: tuple[str, ...] = ()
+    turned: tuple[Turned, ...]  # inputs in both versions, most frequent change first
 
 
-def diff_stage(before: Build, after: Build, stage: str, *, listed: bool = False) -> StageDiff:
-    """Compare one stage of two settled versions; ``listed``: with the keys that came and went."""
+def diff_stage(before: Build, after: Build, stage: str) -> StageDiff:
+    """Compare one stage of two settled versions."""
     (old_mark, old, ended), (mark, new, ends) = (_state_of(build, stage) for build in (before, after))
-    came, went = sorted(new - old), sorted(old - new)
     turned = Counter((ended[key], ends[key]) for key in ended.keys() & ends.keys() if ended[key] != ends[key])
     return StageDiff(
         stage=stage,
         fingerprints=(old_mark, mark),
         rows=(len(old), len(new)),
-        came=len(came),
-        went=len(went),
+        came=len(new - old),
+        went=len(old - new),
         turned=tuple(
             Turned(before=one, after=other, count=count)
             for (one, other), count in sorted(turned.items(), key=lambda item: (-item[1], item[0]))
         ),
-        came_keys=tuple(came) if listed else (),
-        went_keys=tuple(went) if listed else (),
     )
 
 

@@ -42,8 +42,7 @@ def decode_mask(mask: Mask) -> NDArray[np.bool_]:
 
 
 Places = NDArray[np.int64]
-Corners = tuple[int, int, int, int]
-"""Pixels x0, y0, x1, y1, the last two exclusive."""
+Corners = tuple[int, int, int, int]  # pixels x0, y0, x1, y1, the last two exclusive
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class Runs:
     height: int
     width: int
     starts: Places
-    ends: Places
-    """Exclusive; no run is empty."""
+    ends: Places  # exclusive; no run is empty
 
     @cached_property
     def area(self) -> int:

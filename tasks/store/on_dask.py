@@ -23,35 +23,19 @@ from typing import Any, Self, cast
 
 from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.pool import (
-    DIED,
-    OUT_OF_MEMORY,
-    PLACE,
-    Outcome,
-    Run,
-    Workers,
-    attempt_apart,
-    count_cores,
-    count_own,
-    deaf,
-    failed,
-    limit_threads,
-    spread,
-)
+from pairwright.tasks.store import pool
 from pairwright.tasks.store.shard import ShardRef, run_shard
 from pairwright.tasks.store.stage import Planned
 
 log, NANNY = logging.getLogger(__name__), logging.getLogger("distributed.nanny")
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
-CONNECT_S = 30
-"""Maximum wait for the scheduler, and for workers."""
+CONNECT_S = 30  # maximum wait for the scheduler, and for workers
 ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
 _ALONE = threading.Lock()
 """Lock of the running shard: a worker with several threads runs one at a time, since its models hold the device."""
-_LOADED: list[str] = []
-"""Stage of the models that this process has loaded, if any."""
+_LOADED: list[str] = []  # stage of the models that this process has loaded, if any
 
 
 class DaskWorkers:
@@ -69,7 +53,7 @@ class DaskWorkers:
         NANNY.addFilter(_is_death)
         paths = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
         self._needs = {"code": code_mark() if config.address else "", "paths": paths}
-        self._started = 0 if config.address else config.workers or count_cores()
+        self._started = 0 if config.address else config.workers or pool.count_cores()
         self._cluster: Any = _start(self._started, gpus) if self._started else None
         self._client = _connect(config.address or self._cluster, self._started or 1)
         self._under_way: set[Any] = set()
@@ -96,11 +80,11 @@ class DaskWorkers:
         if self._cluster is not None:
             self._cluster.close(timeout=10)
 
-    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
+    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[pool.Outcome]:
         """Yield the outcome of each shard as it ends, in any order."""
-        return spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
+        return pool.spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
 
-    def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
+    def run_one(self, planned: Planned, shard: ShardRef) -> pool.Outcome:
         """Run one shard in a worker and wait for it; may be called from many threads."""
         start = time.monotonic()
         try:
@@ -108,7 +92,9 @@ class DaskWorkers:
                 if self._stopped:
                     raise CancelledError
                 workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-                on_gpu = count_own(planned) is not None and any("GPU" in one["resources"] for one in workers.values())
+                on_gpu = pool.count_own(planned) is not None and any(
+                    "GPU" in one["resources"] for one in workers.values()
+                )
                 how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": {"GPU": 1.0} if on_gpu else None}
                 future = self._client.submit(run_here, run_shard, planned, shard, pure=False, **self._needs, **how)
                 self._under_way.add(future)
@@ -118,13 +104,13 @@ class DaskWorkers:
                 with self._changing:
                     self._under_way.discard(future)
         except self._dask.KilledWorker:
-            error = DIED
+            error = pool.DIED
         except CancelledError:
             error = "stopped" if self._stopped else "the cluster lost the shard: check that its scheduler still runs"
         except Exception as fault:  # the worker could not start it, or the connection is lost
             log.exception("%s failed", shard.name)
             error = f"{type(fault).__name__}: {fault}"
-        return failed(shard, error, time.monotonic() - start)
+        return pool.failed(shard, error, time.monotonic() - start)
 
     def _stop(self) -> None:
         """Cancel waiting shards; on a shared cluster a running shard continues to its end, and its part counts."""
@@ -134,22 +120,21 @@ class DaskWorkers:
                 self._client.cancel(list(self._under_way), force=True)
 
 
-Runner = Workers | DaskWorkers
-"""Runner of shards, in processes of this machine or in the workers of a cluster."""
+Runner = pool.Workers | DaskWorkers  # runner of shards, in processes of this machine or in the workers of a cluster
 
 
 def _start(count: int, gpus: int) -> Any:
     """Start a cluster on this machine, on loopback, without the dashboard; it ends with this process."""
     from distributed import Nanny, Scheduler, SpecCluster
 
-    limit_threads()
+    pool.limit_threads()
     common = {"host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False, "silence_logs": logging.ERROR}
-    own = ({"env": {PLACE: str(n)}, "resources": {"GPU": 1} if n < gpus else {}} for n in range(count))
+    own = ({"env": {pool.PLACE: str(n)}, "resources": {"GPU": 1} if n < gpus else {}} for n in range(count))
     workers = {number: {"cls": Nanny, "options": {**common, **options}} for number, options in enumerate(own)}
     page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # no page, no fixed port
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **page}}
     try:
-        with deaf():  # Ctrl-C is for this process only
+        with pool.deaf():  # Ctrl-C is for this process only
             return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
     except (RuntimeError, OSError, TimeoutError) as error:
         root: BaseException = error
@@ -162,7 +147,7 @@ def _is_death(record: logging.LogRecord) -> bool:
     """Filter Dask's log: one line per dead worker, otherwise errors only."""
     said = record.getMessage()
     if said.startswith("Worker process") and ("killed by" in said or "exited with" in said):
-        record.msg, record.args = f"{said}: its shard is run again. {OUT_OF_MEMORY}", ()
+        record.msg, record.args = f"{said}: its shard is run again. {pool.OUT_OF_MEMORY}", ()
         return True
     return record.levelno >= logging.ERROR
 
@@ -196,27 +181,29 @@ def code_mark() -> str:
     return hashed.hexdigest()[:16]
 
 
-def run_here(run: Run, planned: Planned, shard: ShardRef, *, code: str = "", paths: Sequence[str] = ()) -> Outcome:
+def run_here(
+    run: pool.Run, planned: Planned, shard: ShardRef, *, code: str = "", paths: Sequence[str] = ()
+) -> pool.Outcome:
     """Run one shard in this process, one at a time; an error becomes a record.
 
     Its rows equal those of the building machine's workers: with a hash of the code (empty: this is the same machine),
     the code is compared, and the paths, of a disk that all machines share, must exist.
     """
     with _ALONE:
-        limit_threads()
-        os.environ.setdefault(PLACE, "0")
+        pool.limit_threads()
+        os.environ.setdefault(pool.PLACE, "0")
         host = f"worker on {socket.gethostname()}"
         if code and code != code_mark():
             other = "has another version of Pairwright's code than the building machine"
-            return failed(shard, f"{host}: {other}: install the same commit there, and restart the worker")
+            return pool.failed(shard, f"{host}: {other}: install the same commit there, and restart the worker")
         if missing := next((path for path in paths if not Path(path).exists()), ""):
             where = "put it on a disk that all machines share, or on an object store"
-            return failed(shard, f"{host}: cannot access {missing}: {where}")
-        if count_own(planned) is not None and [planned.stage.name] != _LOADED:  # a device holds one stage's models
+            return pool.failed(shard, f"{host}: cannot access {missing}: {where}")
+        if pool.count_own(planned) is not None and [planned.stage.name] != _LOADED:  # a device holds one stage's models
             if _LOADED:
                 forget_models()
             _LOADED[:] = [planned.stage.name]
-        return attempt_apart(run, planned, shard)
+        return pool.attempt_apart(run, planned, shard)
 
 
 def forget_models() -> None:

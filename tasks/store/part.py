@@ -24,18 +24,14 @@ import xxhash
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 
-ROWS_PER_GROUP = 100
-"""Small enough that one row can be read at little cost, large enough that text still compresses."""
+ROWS_PER_GROUP = 100  # small enough that one row can be read at little cost, large enough that text still compresses
 PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
 """A page ends at the first batch that fills it; larger pages would not stay in the processor's cache while copied."""
-CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20
-"""Space for the metadata of a column chunk, and of the part, beside the cells."""
+CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20  # space for the metadata of a column chunk, and of the part, beside cells
 DIGEST_BYTES = 16
-TAIL_BYTES = 65536
-"""Bytes of a file's end read first; most footers fit."""
+TAIL_BYTES = 65536  # bytes of a file's end read first; most footers fit
 MAGIC = b"PAR1"
-SUM_DIGITS = 16
-"""Hexadecimal digits of a chunk's hash."""
+SUM_DIGITS = 16  # hexadecimal digits of a chunk's hash
 CHUNKS_KEY = b"pairwright.chunks"
 CHECK_KEY = b"pairwright.check"
 BLANK = b"0" * (2 * DIGEST_BYTES)
@@ -204,11 +200,11 @@ def _check_footer(tail: bytes) -> int:
     return start
 
 
-def read_part(part: Part, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the table of a part, or some of its columns; ``StoreError`` if a byte of the file has changed."""
+def read_part(part: Part) -> pa.Table:
+    """Return the table of a part; ``StoreError`` if a byte of the file has changed."""
     with open_part(part) as file:
         file.check()
-        return file.read(columns)
+        return file.read()
 
 
 def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:

@@ -2,8 +2,7 @@
 
 A worker that dies breaks the pool: a new one is made, and each running shard is repeated in its own process, to find
 the one at fault. A stage that loads models gets its own processes, as many as its devices allow; they end with it,
-which frees the devices' memory for the next stage. Idle workers help them (``helpers``): they decode while the device
-computes.
+which frees the devices' memory for the next stage. They decode in as many threads as there are idle workers.
 """
 
 import logging
@@ -17,9 +16,7 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolEx
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from logging.handlers import QueueHandler
-from multiprocessing.util import Finalize
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 
@@ -54,8 +51,7 @@ class Outcome:
     shard: ShardRef
     result: ShardDone | ShardFailed
     seconds: float
-    records: tuple[logging.LogRecord, ...] = ()
-    """Log records of the process that ran it."""
+    records: tuple[logging.LogRecord, ...] = ()  # log records of the process that ran it
 
     def logged(self) -> Self:
         """Log these records in this process, and return the outcome."""
@@ -73,8 +69,7 @@ class Workers:
         """Prepare the pool without starting a process; ``count`` 0: one per core."""
         self.count = count or count_cores()
         self._run = run
-        self._pools: dict[str, ProcessPoolExecutor] = {}
-        """Pools by stage; "" is the shared pool."""
+        self._pools: dict[str, ProcessPoolExecutor] = {}  # pools by stage; "" is the shared pool
         self._changing = threading.Lock()
         self._quarantine = threading.Lock()
         self._stopped = False
@@ -165,19 +160,6 @@ def spread(
 def count_own(planned: Planned) -> int | None:
     """Return the number of a stage's own processes, for models that they hold for it only; ``None``: it loads none."""
     return planned.stage.processes(planned.config) if planned.stage.processes else None
-
-
-@lru_cache(maxsize=1)
-def helpers() -> ProcessPoolExecutor | None:
-    """Return this worker's helper processes, started at the first call; ``None`` if it may have none."""
-    count = int(os.environ.get(HELPERS, "0"))
-    if not count:
-        return None
-    pool = _new_pool(count)
-    # A worker waits for its children at exit, and they wait for work. They must be told to end first, while the queue
-    # (closed with priority 10) still works.
-    Finalize(None, pool.shutdown, kwargs={"cancel_futures": True}, exitpriority=100)
-    return pool
 
 
 def count_cores() -> int:

@@ -17,8 +17,7 @@ from pairwright.schemas.errors import StoreError
 
 TRIES = 7
 FIRST_PAUSE_S = 0.25
-AHEAD_BYTES = 256 << 10
-"""Bytes per request of random access reading: key columns and footers lie close together."""
+AHEAD_BYTES = 256 << 10  # bytes per request of random access reading: key columns and footers lie close together
 LASTING = frozenset(
     {
         *(errno.EACCES, errno.EINVAL, errno.EMSGSIZE, errno.ENAMETOOLONG),

@@ -25,22 +25,14 @@ from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, columns_without, open_index
-from pairwright.tasks.store.part import (
-    Part,
-    count_statuses,
-    describe_part,
-    encode_part,
-    read_about,
-    read_rows,
-)
+from pairwright.tasks.store.part import Part, count_statuses, describe_part, encode_part, read_about, read_rows
 from pairwright.tasks.store.scratch import copy_of
 from pairwright.tasks.store.stage import Planned, Uses, table_of
 from pairwright.tasks.store.takedowns import bury
 from pairwright.tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
-ABOUT, REMOVED = b"about", b"removed"
-"""Metadata of a plan."""
+ABOUT, REMOVED = b"about", b"removed"  # metadata of a plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +40,13 @@ class ShardRef:
     """Reference to the work of a shard; a few hundred bytes, whatever the rows."""
 
     folder: Folder
-    name: str
-    """Stage and number of the slice: "captions-00012"."""
-    plan: str
-    """Plan file, below the dataset's folder."""
-    start: int
-    """First row of the shard in the plan."""
+    name: str  # stage and number of the slice: "captions-00012"
+    plan: str  # plan file, below the dataset's folder
+    start: int  # first row of the shard in the plan
     stop: int
-    indexes: tuple[tuple[str, str, str], ...]
-    """Per argument: its name, the index file, the table's folder."""
-    journals: str
-    """Local folder for journals."""
-    takedowns: int = 0
-    """Number of the last removal that it takes into account, if it reads the source; another gives another part."""
+    indexes: tuple[tuple[str, str, str], ...]  # per argument: its name, the index file, the table's folder
+    journals: str  # local folder for journals
+    takedowns: int = 0  # number of the last removal that it heeds, if it reads the source; another gives another part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +55,8 @@ class ShardDone:
 
     name: str
     part: str
-    counts: dict[str, int]
-    """Rows by status."""
-    failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Failed rows by reason."""
+    counts: dict[str, int]  # rows by status
+    failures: dict[str, int] = field(default_factory=dict[str, int])  # failed rows by reason
 
 
 def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
@@ -217,10 +201,6 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
         file, folder = places[use.argument]
         if use.kind == "vectors":
             yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder))
-        elif use.kind == "all":
-            most = getattr(planned.config, use.most) if use.most else None
-            opened[use.argument] = _all_rows(shard.folder, file, folder, use, most)
-            yield use.argument, opened[use.argument]
         elif use.kind == "table":
             yield use.argument, _whole_table(shard.folder, file, folder, use)
         else:
@@ -248,14 +228,6 @@ def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Seq
     for row in rows:
         grouped[row.subject] += (row,)
     return grouped
-
-
-@lru_cache(maxsize=1)
-def _all_rows(folder: Folder, file: str, table: str, use: Uses, most: int | None) -> list[Row]:
-    """Read a whole table, or the first ``most`` rows by subject, once per process; in the order of their keys."""
-    index = open_index(folder, file, table)
-    count = len(index) if most is None else min(most, len(index))
-    return sorted(index.rows(range(count), use.row, columns_without(use.row, use.without)), key=lambda row: row.key)
 
 
 @lru_cache(maxsize=4)

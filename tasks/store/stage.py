@@ -22,10 +22,9 @@ class Uses:
     table: str
     row: type[Row]
     """Type of its rows."""
-    kind: Literal["one", "many", "all", "table", "vectors"] = "one"
-    """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``all``: every row, as a list. ``table``:
-    every row, as an Arrow table (tens of bytes per row where ``all`` takes a thousand). ``vectors``: mapping from
-    embedder to ``Vectors``."""
+    kind: Literal["one", "many", "table", "vectors"] = "one"
+    """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``table``: every row, as an Arrow table.
+    ``vectors``: mapping from embedder to ``Vectors``."""
     on: str = "subject"
     """Column of the input that holds the subjects of the rows that a shard needs ("subject", "key", "element"; empty:
     none); "images": the two images of a pair; "shown": these, or the one image that a preference is about."""
@@ -35,8 +34,6 @@ class Uses:
     """Columns that the function does not use and that are not read, such as image bytes."""
     counts: bool = False
     """Whether a row is owed again when one of these changes; off if the input's key covers it already."""
-    most: str = ""
-    """Field of the stage's configuration with the maximum rows of ``all``."""
     only_in: str = ""
     """Table that restricts the rows: only those with a subject of its rows are passed (``vectors``)."""
     name: str = ""

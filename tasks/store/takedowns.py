@@ -18,13 +18,11 @@ from pydantic import TypeAdapter
 from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
 
 FOLDER = "takedowns"
-SWEPT = f"{FOLDER}/swept.json"
-"""File with the number of the last entry that is gone from the tables completely."""
+SWEPT = f"{FOLDER}/swept.json"  # file with the number of the last entry that is gone from the tables completely
 MEND = "It lists removed images: restore it from a copy, or delete it and remove them again (`pairwright remove`)"
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
-NAMES = ("key", "subject", "first", "second")
-"""Columns in which a row of the source names its images."""
+NAMES = ("key", "subject", "first", "second")  # columns in which a row of the source names its images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +31,7 @@ class Takedown:
 
     number: int
     when: str
-    keys: tuple[str, ...]
-    """Keys of images."""
+    keys: tuple[str, ...]  # keys of images
     reason: str
 
 

@@ -27,14 +27,10 @@ ORDER = "embedders.txt"
 class Vectors:
     """Unit vectors of one embedder, sorted by image key."""
 
-    keys: NDArray[np.bytes_]
-    """(N,) image keys as 32 ASCII bytes."""
-    matrix: NDArray[np.float16]
-    """(N, d) unit vectors."""
-    norms: NDArray[np.float32]
-    """(N,) lengths before normalisation."""
-    index: Path | None = None
-    """Path of an index of the matrix, which any worker may make for all; deleted with the matrix."""
+    keys: NDArray[np.bytes_]  # (N,) image keys as 32 ASCII bytes
+    matrix: NDArray[np.float16]  # (N, d) unit vectors
+    norms: NDArray[np.float32]  # (N,) lengths before normalisation
+    index: Path | None = None  # index of the matrix, which any worker may make for all; deleted with the matrix
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
         """Return the row of each image, in the order of the keys; ``KeyError`` if one has no vector."""

@@ -5,19 +5,11 @@ from contextlib import suppress
 from functools import partial
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store import evaluations, gates, takedowns
+from pairwright.tasks.store import evaluations, gates, snapshot, takedowns
 from pairwright.tasks.store.dataset import MEND_RECORD, RECORD
 from pairwright.tasks.store.decisions import FOLDER as DECISIONS
 from pairwright.tasks.store.files import Folder, numbered, read_sealed
 from pairwright.tasks.store.part import Part, read_part
-from pairwright.tasks.store.snapshot import (
-    DELETED,
-    MEND_DELETED,
-    deleted_versions,
-    part_files,
-    read_snapshot,
-    snapshot_numbers,
-)
 
 
 def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()) -> Iterator[str]:
@@ -28,10 +20,25 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
     runs = (f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER))
     folders = (*tables, DECISIONS, *runs)
     wanted = {*parts} | {f"{place}/{name}" for place in folders for name in folder.names(place, ".parquet")}
-    for name, mend in _records(folder):
+    there = snapshot.snapshot_numbers(folder)
+    records = {RECORD: MEND_RECORD}
+    if there or folder.exists(gates.FILE):
+        records[gates.FILE] = gates.MEND
+    if folder.exists(snapshot.DELETED):
+        records[snapshot.DELETED] = snapshot.MEND_DELETED
+    records |= dict.fromkeys(numbered(folder, takedowns.FOLDER).values(), takedowns.MEND)
+    for name, mend in records.items():
         yield from _fault(partial(read_sealed, folder, name, mend=mend))
-    for number in _due_versions(folder):
-        yield from _fault(lambda number=number: wanted.update(part_files(read_snapshot(folder, number))))
+    published, deleted = {0, *there}, list[int]()
+    with suppress(StoreError):  # told as a record
+        published |= {verdict.version} if (verdict := gates.read_verdict(folder)) else set()
+    with suppress(StoreError):
+        deleted = snapshot.deleted_versions(folder)
+    for number in range(1, max(published) + 1):
+        if number in there or number not in deleted:
+            yield from _fault(
+                lambda number=number: wanted.update(snapshot.part_files(snapshot.read_snapshot(folder, number)))
+            )
     for name in sorted(wanted):
         yield from _fault(partial(read_part, Part(folder, name)))
 
@@ -41,25 +48,3 @@ def _fault(read: Callable[[], object]) -> Iterator[str]:
         read()
     except StoreError as error:
         yield str(error)
-
-
-def _records(folder: Folder) -> Iterator[tuple[str, str]]:
-    """Yield the required JSON files other than versions, each with its remedy."""
-    yield RECORD, MEND_RECORD
-    if snapshot_numbers(folder) or folder.exists(gates.FILE):
-        yield gates.FILE, gates.MEND
-    if folder.exists(DELETED):
-        yield DELETED, MEND_DELETED
-    for name in numbered(folder, takedowns.FOLDER).values():
-        yield name, takedowns.MEND
-
-
-def _due_versions(folder: Folder) -> Iterator[int]:
-    """Yield the numbers of all versions that were published and not deleted on purpose."""
-    there = snapshot_numbers(folder)
-    published, deleted = {0, *there}, list[int]()
-    with suppress(StoreError):  # told as a record
-        published |= {verdict.version} if (verdict := gates.read_verdict(folder)) else set()
-    with suppress(StoreError):
-        deleted = deleted_versions(folder)
-    yield from (number for number in range(1, max(published) + 1) if number in there or number not in deleted)

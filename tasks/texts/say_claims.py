@@ -19,8 +19,7 @@ from pairwright.schemas.phrases import SPOKEN
 
 Kind = Literal["template", "changes", "sentences", "list", "short"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-OF_ANY_PAIR: tuple[Kind, ...] = ("template", "sentences")
-"""Kinds that do not present the photographs as one scene before and after."""
+OF_ANY_PAIR: tuple[Kind, ...] = ("template", "sentences")  # kinds that do not tell of one scene before and after
 ORDINALS = ("first", "second")
 MENTIONING = ("exists", "absent", "count")
 PLACED = ("rests_on", "column", "depth")

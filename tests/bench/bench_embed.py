@@ -79,8 +79,7 @@ def prepare_theirs(files: Sequence[bytes], steps: Sequence[Callable[[Image.Image
     return [torch.stack([step(image) for image in images]) for step in steps]
 
 
-LOADED: list[Any] = []
-"""Both models, in the process that runs the libraries' loop."""
+LOADED: list[Any] = []  # both models, in the process that runs the libraries' loop
 
 
 def run_loop(folder: Path, files: Sequence[bytes], batch: int) -> None:

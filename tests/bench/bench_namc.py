@@ -24,8 +24,7 @@ from pairwright.tasks.training.tiny_model import TEMPLATE, train_tokenizer
 from tests.bench.turns import print_rates, take_turns
 
 PROMPT = "Describe how the second image differs from the first one, in one sentence, and name what changed."
-PAD, UNKNOWN, START, END, MASK = 0, 100, 101, 102, 103
-"""In BERT's vocabulary."""
+PAD, UNKNOWN, START, END, MASK = 0, 100, 101, 102, 103  # in BERT's vocabulary
 Work = Callable[[], object]
 
 

@@ -24,24 +24,13 @@ from pairwright.schemas.rows import PreferenceRow, RemovalRow
 from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.scenes.render import exposure_of
 from tests.bench.truth_style import distinct_bigrams, statistics_of, structure_of, tell_apart
-from tests.bench.truth_text import (
-    Graphs,
-    Reader,
-    Reading,
-    decode,
-    find_changes,
-    is_ambiguous,
-    is_true,
-    tells,
-)
+from tests.bench.truth_text import Graphs, Reader, Reading, decode, find_changes, is_ambiguous, is_true, tells
 
 WORLDS, SEED = 12, 7
-REMOVALS = 40
-"""Removals that are rendered again, three seconds each."""
+REMOVALS = 40  # removals that are rendered again, three seconds each
 KEPT, ODD = 0.02, 2.0
 """Share of an element's pixels that are nearer to what was there than to what is behind it; levels (of 255)."""
-REPEATED = 108
-"""Texts of which 2-grams are counted: more texts repeat more."""
+REPEATED = 108  # texts of which 2-grams are counted: more texts repeat more
 
 
 @dataclass(frozen=True, slots=True)

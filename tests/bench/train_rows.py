@@ -11,8 +11,7 @@ from tests.fixtures.rows import row_of
 
 SPLIT = "train"
 WORDS = 300
-ANSWER, LONG_ANSWER = (25, 55), (150, 250)
-"""Words of an answer, from and up to; nearly each word is one token."""
+ANSWER, LONG_ANSWER = (25, 55), (150, 250)  # words of an answer, from and up to; nearly each word is one token
 PROMPT = 20
 
 

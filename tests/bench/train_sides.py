@@ -19,8 +19,7 @@ from pairwright.schemas.training import TrainConfig
 from tests.fixtures.runs_to_train import write_run
 
 OURS, TRL = "ours, DPO", "TRL, DPO"
-MARGINS = ("margin", "rewards/margins")
-"""What ours and TRL call it."""
+MARGINS = ("margin", "rewards/margins")  # what ours and TRL call it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +27,10 @@ class Task:
     """What is run."""
 
     side: str
-    folder: Path
-    """With ``model``."""
+    folder: Path  # with ``model``
     rows: list[PreferenceRow]
     config: TrainConfig
-    warm: int
-    """Steps that are not timed."""
+    warm: int  # steps that are not timed
     timed: int
     threads: int
 
@@ -47,16 +44,13 @@ class Task:
 class Measured:
     """What a side gave."""
 
-    seconds: float = 0.0
-    """Of the timed steps."""
+    seconds: float = 0.0  # of the timed steps
     busy: float = 0.0
     """Their CPU time, all threads, without that of loading processes: what other work on the machine changes less."""
     losses: list[float] = field(default_factory=list[float])
     margins: list[float] = field(default_factory=list[float])
-    before: float = 0.0
-    """MB held when model, optimiser and data are ready, and the first step begins."""
-    peak: float = 0.0
-    """MB at the most, from then on."""
+    before: float = 0.0  # MB held when model, optimiser and data are ready, and the first step begins
+    peak: float = 0.0  # MB at the most, from then on
 
 
 class FinishedError(Exception):

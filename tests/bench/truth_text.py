@@ -15,8 +15,7 @@ import numpy as np
 from pairwright.schemas.scene import PREPOSITIONS, SHAPES, SceneGraph, SceneObject
 
 Graphs = tuple[SceneGraph, SceneGraph]
-Look = Mapping[str, str]
-"""Attributes by name, as a graph has them."""
+Look = Mapping[str, str]  # attributes by name, as a graph has them
 
 MANY = 10**6
 SENTENCES = Path(__file__).parent / "truth_sentences.txt"
@@ -52,13 +51,11 @@ class Said:
     """Statement: a photograph (0 or 1) shows ``low`` to ``high`` things of a look, or has a place, light or view."""
 
     side: int
-    kind: str
-    """"things", "place", "light", "viewpoint", or "same" (the scene is the same in both)."""
+    kind: str  # "things", "place", "light", "viewpoint", or "same" (the scene is the same in both)
     look: tuple[tuple[str, str], ...] = ()
     low: int = 1
     high: int = MANY
-    definite: bool = False
-    """Whether it speaks of one certain thing: "the ..."."""
+    definite: bool = False  # whether it speaks of one certain thing: "the ..."
     value: str = ""
     """Phrase of a place, light or viewpoint (or a pattern of it); of things, how they stand to ``other``."""
     other: tuple[tuple[str, str], ...] = ()

@@ -6,94 +6,89 @@ The Hub makes the Croissant description of these files.
 from dataclasses import asdict
 
 from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export import parquet
 from pairwright.tasks.export.form import Form, Setting
-from pairwright.tasks.export.parquet import (
-    IMAGES,
-    MESSAGES,
-    TEXT,
-    Feature,
-    Record,
-    answer,
-    arrow_schema,
-    check_messages,
-    image_cell,
-    listed,
-    message,
-    open_parquet,
-    read_parquet,
-    value,
-)
 from pairwright.tasks.export.write_card import ASSETS, write_card
 
-NUMBER, FLAG = value("float32"), value("bool")
-SCORE = {"removal": TEXT, "tag": TEXT, "side": value("int32"), "score": NUMBER, "chosen": FLAG, "clip": NUMBER} | {
-    "why": TEXT
-}
-COLUMNS: dict[str, tuple[Feature, str]] = {
+NUMBER, FLAG = parquet.value("float32"), parquet.value("bool")
+SCORE = {
+    "removal": parquet.TEXT,
+    "tag": parquet.TEXT,
+    "side": parquet.value("int32"),
+    "score": NUMBER,
+    "chosen": FLAG,
+    "clip": NUMBER,
+} | {"why": parquet.TEXT}
+COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     "images": (
-        IMAGES,
+        parquet.IMAGES,
         "The images in order, as their source gave them: two, or one if the preference is about one.",
     ),
-    "prompt": (MESSAGES, "The question about the images (one message, an `image` slot per image)."),
-    "chosen": (MESSAGES, "A description of how the images differ, or the preferred answer (one message)."),
+    "prompt": (parquet.MESSAGES, "The question about the images (one message, an `image` slot per image)."),
+    "chosen": (parquet.MESSAGES, "A description of how the images differ, or the preferred answer (one message)."),
     "rejected": (
-        MESSAGES,
+        parquet.MESSAGES,
         "A description that is wrong for these images (one message); an empty list if there is none.",
     ),
     "rejected_images": (
-        IMAGES,
+        parquet.IMAGES,
         "The same images, one of them without a thing that the chosen text mentions; may be empty.",
     ),
     "rejected_image_maker": (
-        TEXT,
+        parquet.TEXT,
         "How it was made: `removal`, or `crop`, a random window of the image at its full size.",
     ),
     "rejected_maker": (
-        TEXT,
+        parquet.TEXT,
         "How the rejected text was made: `retrieved`, `swapped`, `edited`, or `given` by the source.",
     ),
-    "rejected_note": (TEXT, "How it was made, in detail."),
+    "rejected_note": (parquet.TEXT, "How it was made, in detail."),
     "negatives": (
-        listed({"text": TEXT, "maker": TEXT, "note": TEXT, "score": NUMBER}),
+        parquet.listed({"text": parquet.TEXT, "maker": parquet.TEXT, "note": parquet.TEXT, "score": NUMBER}),
         "Further wrong descriptions, hardest first.",
     ),
     "removal_scores": (
-        listed(SCORE),
+        parquet.listed(SCORE),
         "Every removal that was tried: what, from which image, by how much worse the chosen text then "
         "fits, whether it was taken, the text's CLIP score with it (0: none), and the check that it failed.",
     ),
-    "chosen_model": (TEXT, "Writer of the chosen text."),
+    "chosen_model": (parquet.TEXT, "Writer of the chosen text."),
     "kind": (
-        TEXT,
+        parquet.TEXT,
         'Kind of the texts, which the prompt asks for: `template` ("The difference between the two images is that '
         '..."), `changes`, `sentences`, `list` or `short`; empty: unknown.',
     ),
-    "description": (TEXT, "The pair's description, if the chosen text states it in another kind; empty: the same."),
-    "claims": (TEXT, "Claims of the chosen text, which a scene graph can confirm, as JSON; `[]`: unknown."),
-    "rejected_claims": (TEXT, "Claims of the rejected text, in the same form."),
-    "key": (TEXT, "Key of the row: a hash of everything that it was made from."),
-    "pair": (TEXT, "Key of the pair of images, or of the one image."),
-    "image_keys": (listed(TEXT), "Keys of the images."),
-    "component": (TEXT, "Component: rows that share an image or a group, all in one split."),
-    "sources": (listed(TEXT), "Source of each image."),
-    "licences": (listed(TEXT), "Licence of each image; empty if none is stated."),
+    "description": (
+        parquet.TEXT,
+        "The pair's description, if the chosen text states it in another kind; empty: the same.",
+    ),
+    "claims": (parquet.TEXT, "Claims of the chosen text, which a scene graph can confirm, as JSON; `[]`: unknown."),
+    "rejected_claims": (parquet.TEXT, "Claims of the rejected text, in the same form."),
+    "key": (parquet.TEXT, "Key of the row: a hash of everything that it was made from."),
+    "pair": (parquet.TEXT, "Key of the pair of images, or of the one image."),
+    "image_keys": (parquet.listed(parquet.TEXT), "Keys of the images."),
+    "component": (parquet.TEXT, "Component: rows that share an image or a group, all in one split."),
+    "sources": (parquet.listed(parquet.TEXT), "Source of each image."),
+    "licences": (parquet.listed(parquet.TEXT), "Licence of each image; empty if none is stated."),
 }
 """Every column: its feature, and a description for the card."""
-FEATURES: Feature = {name: feature for name, (feature, _) in COLUMNS.items()}
-SCHEMA = arrow_schema(FEATURES)
+FEATURES: parquet.Feature = {name: feature for name, (feature, _) in COLUMNS.items()}
+SCHEMA = parquet.arrow_schema(FEATURES)
 
 
-def to_record(row: PreferenceRow, setting: Setting | None = None) -> Record:  # noqa: ARG001 - as for every form
+def to_record(row: PreferenceRow, setting: Setting | None = None) -> parquet.Record:  # noqa: ARG001 - as for every form
     """Return a row as the export's columns; images keep their bytes."""
     own = {name: getattr(row, name) for name in FEATURES if hasattr(row, name)}
     return {
         **own,
         "pair": row.subject,
-        "images": [image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
-        "rejected_images": [image_cell(*both) for both in zip(row.rejected_images, _rejected_names(row), strict=True)],
+        "images": [parquet.image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
+        "rejected_images": [
+            parquet.image_cell(*both) for both in zip(row.rejected_images, _rejected_names(row), strict=True)
+        ],
         "prompt": _prompt(row),
-        "chosen": answer(row.chosen),
-        "rejected": answer(row.rejected),
+        "chosen": parquet.answer(row.chosen),
+        "rejected": parquet.answer(row.rejected),
         "negatives": [asdict(one) for one in row.negatives],
         "removal_scores": [asdict(one) for one in row.removal_scores],
     }
@@ -111,20 +106,20 @@ def _rejected_names(row: PreferenceRow) -> list[str]:
     return [f"{name}-crop" if new else name for name, new in zip(names, altered, strict=True)]
 
 
-def _prompt(row: PreferenceRow) -> list[Record]:
+def _prompt(row: PreferenceRow) -> list[parquet.Record]:
     """Return the prompt's messages; the user's first one shows all images."""
-    messages = [message(turn) for turn in row.prompt]
+    messages = [parquet.message(turn) for turn in row.prompt]
     first = next(one for one in messages if one["role"] == "user")
     first["content"][:0] = [{"type": "image", "text": None} for _ in row.images]
     return messages
 
 
-def card_features(features: Feature = FEATURES) -> list[Record]:
+def card_features(features: parquet.Feature = FEATURES) -> list[parquet.Record]:
     """Return the features in the form of a dataset card's YAML."""
     return [{"name": name, **_card_feature(feature)} for name, feature in features.items()]
 
 
-def _card_feature(feature: Feature) -> Record:
+def _card_feature(feature: parquet.Feature) -> parquet.Record:
     kind = feature.get("_type")
     if kind == "Value":
         return {"dtype": feature["dtype"]}
@@ -140,8 +135,8 @@ FORM = Form(
     name="hf",
     about="Parquet with every column, for datasets.load_dataset",
     cannot="It holds preferences; --table exports another table with its images, llava exports conversations.",
-    opens=open_parquet(SCHEMA, to_record),
-    check=read_parquet(lambda row, _: check_messages(row), images=("images", "rejected_images")),
+    opens=parquet.open_parquet(SCHEMA, to_record),
+    check=parquet.read_parquet(lambda row, _: parquet.check_messages(row), images=("images", "rejected_images")),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data", ASSETS}),
     card=lambda folder, about, tally: write_card(

@@ -10,19 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import (
-    ROLES,
-    SHAREGPT_ROLES,
-    Form,
-    Setting,
-    Sizes,
-    check_answer,
-    check_turns,
-    need,
-    place_images,
-    plain_name,
-    rejected_text,
-)
+from pairwright.tasks.export import form
 from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, open_lines, read_lines
 
 INFO = "dataset_info.json"
@@ -30,12 +18,12 @@ COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejecte
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    turns, rejected = place_images(row), rejected_text(row)
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    turns, rejected = form.place_images(row), form.rejected_text(row)
     yield (
         row.split,
         {
-            "conversations": [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns],
+            "conversations": [{"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns],
             "chosen": {"from": "gpt", "value": row.chosen},
             "rejected": {"from": "gpt", "value": rejected},
             "images": [media.put(image) for image in row.images],
@@ -43,21 +31,21 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Ite
     )
 
 
-def _write_info(folder: Path, setting: Setting, sizes: Sizes) -> None:
+def _write_info(folder: Path, setting: form.Setting, sizes: form.Sizes) -> None:
     told = {"formatting": "sharegpt", "ranking": True, "columns": COLUMNS, "tags": TAGS}
-    info = {f"{plain_name(setting.name)}_{split}": {"file_name": f"data/{split}.jsonl", **told} for split in sizes}
+    info = {f"{form.plain_name(setting.name)}_{split}": {"file_name": f"data/{split}.jsonl", **told} for split in sizes}
     (folder / INFO).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
 
 
 def _check(folder: Path, record: Record) -> None:
-    turns = [(ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]]
-    check_turns(turns, decode_files(folder, record["images"]))
+    turns = [(form.ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]]
+    form.check_turns(turns, decode_files(folder, record["images"]))
     for side in ("chosen", "rejected"):
-        need(record[side]["from"] == "gpt", f"the {side} answer is not the assistant's")
-        check_answer(record[side]["value"], side)
+        form.need(record[side]["from"] == "gpt", f"the {side} answer is not the assistant's")
+        form.check_answer(record[side]["value"], side)
 
 
-FORM = Form(
+FORM = form.Form(
     name="llamafactory",
     about="multimodal preferences for LLaMA-Factory: sharegpt JSON Lines, dataset_info.json and image files",
     cannot=(

@@ -10,23 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import (
-    PLACE,
-    ROLES,
-    SHAREGPT_ROLES,
-    Form,
-    Setting,
-    check_answer,
-    check_turns,
-    naming_row,
-    need,
-    place_images,
-)
+from pairwright.tasks.export import form
 from pairwright.tasks.export.lines import JSON_LIST, MediaFolder, Record, decode_files, open_lines
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    said = [{"from": SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in place_images(row, [PLACE])]
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    said = [
+        {"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in form.place_images(row, [form.PLACE])
+    ]
     names = [media.put(image) for image in row.images]
     yield (
         row.split,
@@ -40,19 +31,19 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Ite
 
 def _check(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as for every form
     for path in sorted((folder / "data").glob("*.json")):
-        with naming_row(f"data/{path.name}"):
+        with form.naming_row(f"data/{path.name}"):
             records = json.loads(path.read_text(encoding="utf-8"))
         for number, record in enumerate(records, start=1):
-            with naming_row(where := f"data/{path.name}, entry {number} ({record['id']})"):
+            with form.naming_row(where := f"data/{path.name}, entry {number} ({record['id']})"):
                 names = [record["image"]] if isinstance(record["image"], str) else record["image"]
-                *turns, (role, answer) = [(ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]]
-                need(role == "assistant", "the last message is not an answer")
-                check_turns(turns, decode_files(folder, names))
-                check_answer(answer, "last")
+                *turns, (role, answer) = [(form.ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]]
+                form.need(role == "assistant", "the last message is not an answer")
+                form.check_turns(turns, decode_files(folder, names))
+                form.check_answer(answer, "last")
             yield where
 
 
-FORM = Form(
+FORM = form.Form(
     name="llava",
     about="conversations about commonalities and differences (CaD), for LLaVA-style tuning: JSON and image files",
     cannot=(

@@ -9,31 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import (
-    MEDIA,
-    Form,
-    Setting,
-    UnheldError,
-    check_answer,
-    check_turns,
-    need,
-    place_images,
-    rejected_text,
-)
+from pairwright.tasks.export import form
 from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, open_lines, read_lines
 
-MARKS = (*MEDIA, "<bbox>", "<ref-object>")
-"""Marks that ms-swift replaces in texts."""
+MARKS = (*form.MEDIA, "<bbox>", "<ref-object>")  # marks that ms-swift replaces in texts
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
-    turns = place_images(row, MARKS)
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    turns = form.place_images(row, MARKS)
     if not row.rejected and not row.rejected_images:
-        raise UnheldError("nothing rejected")
+        raise form.UnheldError("nothing rejected")
     messages = [{"role": turn.role, "content": turn.text} for turn in turns]
     messages.append({"role": "assistant", "content": row.chosen})
     if row.rejected:
-        rejected = rejected_text(row)
+        rejected = form.rejected_text(row)
         images = [media.put(image) for image in row.images]
         yield row.split, {"messages": messages, "images": images, "rejected_response": rejected}
     if row.rejected_images:
@@ -43,19 +32,19 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Ite
 
 def _check(folder: Path, record: Record) -> None:
     *turns, (role, chosen) = [(turn["role"], turn["content"]) for turn in record["messages"]]
-    need(role == "assistant", "the last message is not an answer")
+    form.need(role == "assistant", "the last message is not an answer")
     images = decode_files(folder, record["images"])
-    check_turns(turns, images)
-    check_answer(chosen, "chosen")
+    form.check_turns(turns, images)
+    form.check_answer(chosen, "chosen")
     if "rejected_response" in record:
-        check_answer(record["rejected_response"], "rejected")
-        need(record["rejected_response"] != chosen, "the rejected text is the chosen one")
+        form.check_answer(record["rejected_response"], "rejected")
+        form.need(record["rejected_response"] != chosen, "the rejected text is the chosen one")
     else:
         rejected = decode_files(folder, record["rejected_images"])
-        need(rejected == images, f"{rejected} rejected images for {images}")
+        form.need(rejected == images, f"{rejected} rejected images for {images}")
 
 
-FORM = Form(
+FORM = form.Form(
     name="ms-swift",
     about="preferences for ms-swift, with rejected texts and with rejected images: JSON Lines and image files",
     cannot=(

@@ -17,8 +17,7 @@ from pairwright.tasks.store.images import RefusedImageError, decode_rgb, encode_
 
 TEXTS = ("question", "chosen", "rejected", "origin_dataset", "origin_split", "idx", "image_path")
 SCHEMA = arrow_schema({"ds_name": TEXT, "image": IMAGE, **dict.fromkeys(TEXTS, TEXT)})
-GAP, WHITE = 16, 255
-"""White pixels between two images."""
+GAP, WHITE = 16, 255  # white pixels between two images
 
 
 def _to_record(row: PreferenceRow, setting: Setting) -> Record:

@@ -6,15 +6,7 @@ from typing import Any, cast
 
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import (
-    CaptionRow,
-    ComparisonRow,
-    DifferenceRow,
-    PairRow,
-    PreferenceRow,
-    QuestionRow,
-    Row,
-)
+from pairwright.schemas.rows import CaptionRow, ComparisonRow, DifferenceRow, PairRow, PreferenceRow, QuestionRow, Row
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import hf
 from pairwright.tasks.export.parquet import IMAGES, TEXT, arrow_schema, feature_of, listed, open_parquet, read_parquet
@@ -36,8 +28,7 @@ SHOWN = {"images": IMAGES, "decision": TEXT, **dict.fromkeys(("names", "sources"
 class ShownRow(PreferenceRow):
     """Row of another table, as a preference without a rejected side."""
 
-    record: Mapping[str, Any]
-    """Columns of its table and ``SHOWN``."""
+    record: Mapping[str, Any]  # columns of its table and ``SHOWN``
 
 
 def table_form(name: str) -> Form:

@@ -6,37 +6,27 @@ A message's content is a list; in the prompt it has a slot per image, which the 
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.export import parquet
 from pairwright.tasks.export.form import PLACE, Form, Setting, as_parts, naming_row, need, place_images, rejected_text
-from pairwright.tasks.export.parquet import (
-    IMAGES,
-    MESSAGES,
-    Record,
-    answer,
-    arrow_schema,
-    check_messages,
-    image_cell,
-    open_parquet,
-    read_parquet,
-)
 
 
-def _to_record(row: PreferenceRow, setting: Setting) -> Record:  # noqa: ARG001 - as for every form
+def _to_record(row: PreferenceRow, setting: Setting) -> parquet.Record:  # noqa: ARG001 - as for every form
     return {
         "prompt": [
             {"role": turn.role, "content": [{"text": None, **part} for part in as_parts(turn.text)]}
             for turn in place_images(row, [PLACE])
         ],
-        "chosen": answer(row.chosen),
-        "rejected": answer(rejected_text(row)),
-        "images": [image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
+        "chosen": parquet.answer(row.chosen),
+        "rejected": parquet.answer(rejected_text(row)),
+        "images": [parquet.image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
     }
 
 
-def _check(row: Record, processor: Any) -> None:
+def _check(row: parquet.Record, processor: Any) -> None:
     from trl.trainer.dpo_trainer import DataCollatorForVisionPreference
 
     need(row["rejected"], "no rejected text")
-    check_messages(row)
+    parquet.check_messages(row)
     with naming_row("TRL's collator refuses it"):
         DataCollatorForVisionPreference(processor)([row])
 
@@ -48,10 +38,18 @@ FORM = Form(
         "TRL shows both answers the same images, so it lacks rejected images; it also lacks further negatives, "
         "licences and how a text was made."
     ),
-    opens=open_parquet(
-        arrow_schema({"prompt": MESSAGES, "chosen": MESSAGES, "rejected": MESSAGES, "images": IMAGES}), _to_record
+    opens=parquet.open_parquet(
+        parquet.arrow_schema(
+            {
+                "prompt": parquet.MESSAGES,
+                "chosen": parquet.MESSAGES,
+                "rejected": parquet.MESSAGES,
+                "images": parquet.IMAGES,
+            }
+        ),
+        _to_record,
     ),
-    check=read_parquet(_check),
+    check=parquet.read_parquet(_check),
     collates=True,
     use=(
         "```python\n"

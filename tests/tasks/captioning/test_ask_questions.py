@@ -1,10 +1,8 @@
 """Questions and answers from a served model: what it reads, which round is drawn, what is refused, what is kept."""
 
 import json
-import pickle
 import re
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.rows import ComparisonRow, QuestionRow, make_key
-from pairwright.tasks.captioning.ask_questions import STAGE, ask_questions
+from pairwright.tasks.captioning.ask_questions import ask_questions
 from pairwright.tasks.serving.untrusted import as_data
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.coloured import caption_of, colours_said, image_of, pair_of
@@ -109,22 +107,6 @@ def test_rounds_that_will_not_do_are_not_drawn():
     assert {(row.question, row.round, row.rounds) for row in found} == {(good["question"], 3, 6)}
 
 
-BAD = {
-    "no rounds": '{"rounds": []}',
-    "cut off": json.dumps([{"question": "What do both images show?", "answer": "Both images show a"}]),
-    "copied from the prompt": json.dumps({"rounds": COPIED}),
-}
-
-
-@pytest.mark.parametrize("reason", BAD)
-def test_a_refused_conversation_is_asked_for_again_with_another_seed(reason):
-    [row], requests = ask(lambda asked: BAD[reason] if asked.number < 2 else talker(asked))
-    assert isinstance(row, QuestionRow)
-    seeds = [asked.seed for asked in requests]
-    assert len(set(seeds)) == 3
-    assert [served.seed for served in row.served] == seeds
-
-
 @pytest.mark.parametrize(
     ("values", "reason"),
     [({"pairs": ()}, "pair is missing"), ({"captions": {RED.key: caption_of(RED)}}, "caption is missing")],
@@ -143,14 +125,3 @@ def test_what_others_wrote_reaches_the_model_as_data():
     assert len(asked.body["messages"]) == 1
     assert not re.search(r"<\|im|<image>|User:|\[/?INST\]", asked.text)
     assert f"Image 1: {as_data(attack)}\n" in asked.text
-
-
-def test_the_stage_is_there_where_it_is_wanted():
-    assert STAGE.enabled
-    assert not STAGE.enabled(QuestionsConfig())
-    assert STAGE.enabled(QuestionsConfig(enabled=True))
-    assert {use.table for use in STAGE.uses} == {"pairs", "captions"}
-    assert pickle.loads(pickle.dumps(STAGE)).enabled(QuestionsConfig(enabled=True))  # workers get it
-    whole = replace(ROW, **dict.fromkeys(STAGE.without, ()))
-    [row], _ = ask(talker, [whole])
-    assert isinstance(row, QuestionRow)

@@ -12,10 +12,8 @@ from pairwright.schemas.claims import all_hold, is_no_change
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.rows import CaptionRow, Dropped
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.captioning import compare_pairs as module
 from pairwright.tasks.captioning.compare_pairs import compare_pairs, nearly_match, sides_of_own_words
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
-from pairwright.tasks.captioning.statements import Statement
 from pairwright.tasks.texts.comparisons import AXES, Comparison, read_comparison
 from tests.fixtures.graphs import LIGHTS, PROPERTY, graph, image_row, pair_row, pairs, rows_of, thing
 from tests.fixtures.reader import read_phrases
@@ -169,17 +167,6 @@ def test_missing_graphs_are_a_reason():
     images = {"a": image_row("a", graph(BALL)), "b": image_row("b")}
     (found,) = compare_pairs([pair_row("a", "b")], CONFIG, images=images, captions={})
     assert found == Dropped(source_key=found.source_key, reason="no scene graph", detail="b")
-
-
-@pytest.mark.parametrize(
-    ("written", "reason"),
-    [(None, "no words for the difference"), (Statement("Commonalities: Both."), "no differences")],
-)
-def test_refusals_are_reasons(monkeypatch, written, reason):
-    calls = []
-    monkeypatch.setattr(module, "compose_comparison", lambda graphs, rng: calls.append(rng.random()) or written)
-    assert compare(graph(BALL), graph(BALL)).reason == reason
-    assert len(set(calls)) == CONFIG.max_attempts
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,7 @@ import pytest
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.rows import CheckRow
-from pairwright.tasks.captioning.control_differences import (
-    NONE,
-    UNREADABLE,
-    control_differences,
-)
+from pairwright.tasks.captioning.control_differences import NONE, UNREADABLE, control_differences
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import Reply
 from tests.fixtures.coloured import caption_of, colour_of, colours_said, image_of, pair_of

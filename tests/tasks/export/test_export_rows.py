@@ -127,14 +127,6 @@ def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
         assert columns["chosen.list.element.content.list.element.text"] == "ZSTD"
 
 
-def test_groups_of_large_images_hold_fewer_rows(tmp_path, made, monkeypatch):
-    monkeypatch.setattr(parquet, "BYTES_PER_GROUP", 1)
-    export(tmp_path, made)
-    for path in (tmp_path / "out/data").iterdir():
-        file = pq.ParquetFile(path)
-        assert file.metadata.num_row_groups == file.metadata.num_rows > 1
-
-
 def test_card_says_what_is_there(tmp_path, made):
     tally = export(tmp_path, made)
     text = (tmp_path / "out/README.md").read_text()
@@ -161,30 +153,6 @@ def test_card_says_what_is_there(tmp_path, made):
     assert len(images) < 2 * tally.rows
     assert f"Licences of the {len(images)} images: CC0-1.0 ({len(images)})." in body
     assert "There is no" not in body
-
-
-def test_card_says_how_rows_were_made(tmp_path, made):
-    rows = made.of("preferences")
-    removal = next(row for row in rows if row.rejected_image_maker == "removal")
-    crop = next(row for row in rows if row.rejected_image_maker == "crop")
-    none = replace(removal, rejected_images=(), rejected_image_maker="", rejected_maker="counterfactual")
-    cases = (
-        ([removal, crop, none], ["1 of the rejected images is a random crop", "rendered again without one thing",
-            "*counterfactual* (the chosen text"], []),
-        ([removal, removal], ["rendered again without one thing"], ["is a random crop", "random crops",
-            "*counterfactual*"]),
-        ([crop, crop], ["2 of the rejected images are random crops"], ["rendered again"]),
-        ([none], ["0 of 1 rows have rejected images"], ["rendered again", "random crops"]),
-    )  # fmt: skip
-    for number, (kept, said, unsaid) in enumerate(cases):
-        chosen = make_whole()
-        chosen.tables["preferences"] = [replace(row, key=f"{place:032x}") for place, row in enumerate(kept)]
-        export(tmp_path / str(number), chosen, numbers=["3 of 4 <b>repeat</b>", "x | y"][: 2 * number])
-        body = (tmp_path / str(number) / "out/README.md").read_text()
-        assert all(words in body for words in said)
-        assert not any(words in body for words in unsaid)
-        measured = "Measured over all texts of the dataset:\n\n* 3 of 4 \\<b\\>repeat\\</b\\>\n* x \\| y\n"
-        assert (measured in body) == (number > 0) == ("Measured over" in body)
 
 
 def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, offline):

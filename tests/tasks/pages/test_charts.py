@@ -3,54 +3,39 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pairwright.tasks.pages.charts import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Line,
-    Proportion,
-    Tally,
-    draw_histogram,
-    draw_lines,
-    find_edges,
-    round_step,
-    ticks_between,
-)
+from pairwright.tasks.pages import charts
 
 
 def series(*values, name="all", tone="plain"):
-    return (name, tone, Tally(*np.unique(np.array(values, np.float64), return_counts=True)))
+    return (name, tone, charts.Tally(*np.unique(np.array(values, np.float64), return_counts=True)))
 
 
 def test_whole_numbers_have_a_bin_each_and_one_value_stands_in_the_middle():
-    edges, step = find_edges(3, 9, whole=True)
+    edges, step = charts.find_edges(3, 9, whole=True)
     assert step == 1
     assert set(range(3, 11)) <= set(edges.tolist())
-    edges, step = find_edges(17, 17, whole=True)
+    edges, step = charts.find_edges(17, 17, whole=True)
     assert (edges[0], edges[-1], step) == (13, 22, 1)
-    assert find_edges(0, 0, whole=True)[0][0] == 0
-    assert draw_histogram("x", [series()], unit="") is None
-    assert len(draw_histogram("x", [series(), series(1)], unit="").legend) == 1
+    assert charts.find_edges(0, 0, whole=True)[0][0] == 0
+    assert charts.draw_histogram("x", [series()], unit="") is None
+    assert len(charts.draw_histogram("x", [series(), series(1)], unit="").legend) == 1
 
 
 def test_bars_stand_for_the_counts():
-    chart = draw_histogram("Words", [series(10, 10, 10, 12)], unit="words", whole=True)
+    chart = charts.draw_histogram("Words", [series(10, 10, 10, 12)], unit="words", whole=True)
     assert [bar.label for bar in chart.bars] == ["all, 10 to 11: 3", "all, 12 to 13: 1"]
     three, one = chart.bars
     # Ticks end at 3, so the bar of 3 fills the height, and that of 1 a third of it.
-    assert three.height == HEIGHT - BOTTOM - TOP
+    assert three.height == charts.HEIGHT - charts.BOTTOM - charts.TOP
     assert one.height == pytest.approx(three.height / 3, abs=0.02)
-    assert three.y + three.height == pytest.approx(HEIGHT - BOTTOM)
+    assert three.y + three.height == pytest.approx(charts.HEIGHT - charts.BOTTOM)
 
 
 def test_legend_and_summary_say_it_in_words_above_the_numbers():
-    chart = draw_histogram("Similarity", [series(*np.linspace(0, 1, 101), name="layout")], unit="cosine")
+    chart = charts.draw_histogram("Similarity", [series(*np.linspace(0, 1, 101), name="layout")], unit="cosine")
     assert chart.legend == [("plain", "layout", "median 0.50, nine in ten 0.05 to 0.95 (101)")]
     assert chart.summary == "Similarity. layout: median 0.50, nine in ten 0.05 to 0.95 (101)."
-    chart = draw_histogram("x", [series(10, 10, 12, name="a"), series(11, name="b")], unit="words", whole=True)
+    chart = charts.draw_histogram("x", [series(10, 10, 12, name="a"), series(11, name="b")], unit="words", whole=True)
     assert chart.heads == ("words", "a", "b")
     assert chart.rows == [("10 to 11", "2", "0"), ("11 to 12", "0", "1"), ("12 to 13", "1", "0")]
 
@@ -58,11 +43,11 @@ def test_legend_and_summary_say_it_in_words_above_the_numbers():
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=50), st.booleans())
 def test_every_value_is_in_a_bar_inside_the_frame(values, whole):
     values = [round(value * 90) for value in values] if whole else values
-    chart = draw_histogram("x", [series(*values)], unit="", whole=whole)
+    chart = charts.draw_histogram("x", [series(*values)], unit="", whole=whole)
     assert sum(int(bar.label.rpartition(": ")[2]) for bar in chart.bars) == len(values)
     for bar in chart.bars:
-        assert LEFT <= bar.x <= bar.x + bar.width <= WIDTH - RIGHT + 0.1
-        assert TOP - 0.1 <= bar.y <= HEIGHT - BOTTOM
+        assert charts.LEFT <= bar.x <= bar.x + bar.width <= charts.WIDTH - charts.RIGHT + 0.1
+        assert charts.TOP - 0.1 <= bar.y <= charts.HEIGHT - charts.BOTTOM
     assert len(chart.across) <= 12
 
 
@@ -74,31 +59,29 @@ def test_quantiles_are_those_of_all_values(values, share):
 
 
 def test_intervals_are_wilson_s():
-    assert Proportion(hits=2, of=10).value == 0.2
-    assert Proportion(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
+    assert charts.Proportion(hits=2, of=10).value == 0.2
+    assert charts.Proportion(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
 
 
 def line(*values, name="a"):
-    return Line(name=name, x=np.linspace(0, 1, len(values)), y=np.array(values, float), tone="plain")
+    return charts.Line(name=name, x=np.linspace(0, 1, len(values)), y=np.array(values, float), tone="plain")
 
 
 def test_lines_and_marks_are_drawn_where_their_numbers_are():
     told = {"title": "t", "unit": "pairs", "ends": (0.0, 1.0), "summary": "t", "heads": (), "rows": ()}
-    chart = draw_lines([line(4.0, 2.0, 0.0)], reach=(0.0, 4.0), now=(0.5, "now"), **told)
-    left, right, top, bottom = LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM
+    chart = charts.draw_lines([line(4.0, 2.0, 0.0)], reach=(0.0, 4.0), **told)
+    left, right, top, bottom = charts.LEFT, charts.WIDTH - charts.RIGHT, charts.TOP, charts.HEIGHT - charts.BOTTOM
     middle = (left + right) / 2
     assert chart.strokes[0].path == f"M{left:g} {top:g}L{middle:g} {(top + bottom) / 2:g}L{right:g} {bottom:g}"
-    assert (chart.now.x, chart.now.label) == (middle, "now")
     assert [tick.label for tick in chart.up] == ["0", "1", "2", "3", "4"]
-    assert draw_lines([line(1.0, 2.0)], reach=(0.0, 2.0), now=(2.0, "now"), **told).now is None
-    assert draw_lines([line(3.0)], reach=(3.0, 3.0), **told).strokes == []
+    assert charts.draw_lines([line(3.0)], reach=(3.0, 3.0), **told).strokes == []
 
 
 def test_steps_are_round_and_ticks_of_counts_whole():
     for width, expected in ((0.003, 0.005), (0.0051, 0.01), (1, 1), (2.5, 5), (0.02, 0.02)):
-        assert round_step(width, least=0) == pytest.approx(expected)
-    assert ticks_between(0, 7, whole=True) == [0, 2, 4, 6, 8]
-    assert ticks_between(0, 1, whole=True) == [0, 1]
+        assert charts.round_step(width, least=0) == pytest.approx(expected)
+    assert charts.ticks_between(0, 7, whole=True) == [0, 2, 4, 6, 8]
+    assert charts.ticks_between(0, 1, whole=True) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +95,7 @@ def test_steps_are_round_and_ticks_of_counts_whole():
     ],
 )
 def test_ticks_lie_around_a_range(low: float, high: float, expected: list[float]) -> None:
-    assert ticks_between(low, high) == pytest.approx(expected)
+    assert charts.ticks_between(low, high) == pytest.approx(expected)
 
 
 @given(st.floats(-1e15, 1e15), st.floats(-1e15, 1e15))
@@ -120,7 +103,7 @@ def test_ticks_lie_around_a_range(low: float, high: float, expected: list[float]
 @example(0.0, 1e-299)
 def test_any_range_has_a_few_ticks_that_hold_it(one: float, other: float) -> None:
     low, high = sorted((one, other))
-    ticks = ticks_between(low, high)
+    ticks = charts.ticks_between(low, high)
     assert 2 <= len(ticks) <= 7
     room = 1e-6 * (ticks[-1] - ticks[0])
     assert ticks[0] <= low + room

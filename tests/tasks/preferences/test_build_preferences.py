@@ -103,14 +103,6 @@ def test_without_a_rejection_the_texts_are_rejected_alone(tables: dict[str, obje
     assert row.rejected
 
 
-def test_a_crop_is_of_the_side_that_was_drawn() -> None:
-    row = build(rejections={PAIR.key: CROP}, removals={})
-    assert isinstance(row, PreferenceRow)
-    kept, cropped = row.rejected_images
-    assert (kept, row.rejected_image_maker) == (IMAGES[0].image, "crop")
-    assert decode_rgb(cropped).shape == decode_rgb(IMAGES[1].image).shape
-
-
 NO_TEXTS = {"retrieved": {}, "swapped": {}, "edited": {}}
 DAMAGED = {FIRST: replace(IMAGES[0], image=IMAGES[0].image[:-40]), SECOND: IMAGES[1]}
 

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from pairwright.schemas.arrow import to_table
 from pairwright.schemas.claims import CLAIMS, Claim, Selector, may_hold
 from pairwright.schemas.config import RejectedTextsConfig
-from pairwright.schemas.rows import Dropped, make_key
+from pairwright.schemas.rows import DifferenceRow, Dropped, make_key
 from pairwright.tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts, retrieve_texts
 from tests.fixtures.descriptions import described, description, person_said
 from tests.fixtures.graphs import graph, rows_of, thing
@@ -19,6 +20,7 @@ def retrieve(rows, everything=None, pairs=None, images=None, *, drawn=None, **co
     tables = {"everything": everything or rows, "pairs": pairs or {}, "images": images or {}}
     splits = {row.subject: ("train", row.subject) for row in tables["everything"]} | (drawn or {})
     columns = ("subject", "split", "component")
+    tables["everything"] = to_table(tables["everything"], DifferenceRow)
     tables["splits"] = pa.Table.from_pylist(
         [dict(zip(columns, (subject, *where), strict=True)) for subject, where in splits.items()]
     )

@@ -6,21 +6,8 @@ that a model or a source could say is hostile (markup, quotes, a character that 
 
 from dataclasses import replace
 
+from pairwright.schemas import rows
 from pairwright.schemas.checks import LOW_RATING, NOT_TURNED_ROUND, NOTHING_AFFIRMED, SECOND_UNGROUNDED
-from pairwright.schemas.rows import (
-    CaptionRow,
-    CheckRow,
-    ComparisonRow,
-    DifferenceRow,
-    Dropped,
-    Failed,
-    Negative,
-    PairRow,
-    QuestionRow,
-    RejectedTextRow,
-    Served,
-    Turn,
-)
 from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade import HOSTILE, LINE, Handmade, make_whole
 
@@ -29,21 +16,21 @@ TURNED = "\u202egnorw daer\u202c"
 NASTY = f"{HOSTILE} {TURNED}"
 LINE_SERVED = (
     *LINE[:4],
-    ("controlled", "described", DifferenceRow, CheckRow, "captioning"),
-    ("grounded", "described", DifferenceRow, CheckRow, "captioning"),
-    ("judged", "described", DifferenceRow, CheckRow, "captioning"),
+    ("controlled", "described", rows.DifferenceRow, rows.CheckRow, "captioning"),
+    ("grounded", "described", rows.DifferenceRow, rows.CheckRow, "captioning"),
+    ("judged", "described", rows.DifferenceRow, rows.CheckRow, "captioning"),
     *LINE[4:6],
-    ("questions", "pairs", PairRow, QuestionRow, "captioning"),
+    ("questions", "pairs", rows.PairRow, rows.QuestionRow, "captioning"),
     *LINE[6:9],
-    ("sampled", "pairs", PairRow, RejectedTextRow, "rejected"),
-    ("counterfactual", "pairs", PairRow, RejectedTextRow, "rejected"),
+    ("sampled", "pairs", rows.PairRow, rows.RejectedTextRow, "rejected"),
+    ("counterfactual", "pairs", rows.PairRow, rows.RejectedTextRow, "rejected"),
     *LINE[9:],
 )
 
 
-def asked(prompt, number, *, model=CHAT, tokens=(1300, 60), latency=1.0, finish="stop") -> Served:
+def asked(prompt, number, *, model=CHAT, tokens=(1300, 60), latency=1.0, finish="stop") -> rows.Served:
     """Return one request; ``number`` makes its seed and tells it from others."""
-    return Served(
+    return rows.Served(
         prompt=prompt,
         model=model,
         revision="rev-1" if model == CHAT else "",
@@ -83,18 +70,20 @@ def make_served(groups: int = 6, photographs: int = 4) -> Handmade:
     return made
 
 
-def _caption(row: CaptionRow, n: int) -> CaptionRow:
+def _caption(row: rows.CaptionRow, n: int) -> rows.CaptionRow:
     requests = (asked("describe_image", 10_000 + n, latency=2.0 + n / 100, tokens=(1350, 90)),)
     split = asked("split_sentences", 20_000 + n, latency=0.5, tokens=(120, 80))
     sentences = ("There is a table.", f"On it lie three balls {NASTY}.")
     return replace(row, model=CHAT, sentences=sentences, text=" ".join(sentences), served=(*requests, split))
 
 
-def _describe(made: Handmade, pair: PairRow, n: int) -> None:
+def _describe(made: Handmade, pair: rows.PairRow, n: int) -> None:
     """Add the candidates of a pair with their checks; the pair's preference and comparison are there already."""
     if n == 0:
-        made.tables["described"].append(Dropped(source_key=pair.key, reason="off the template", detail="There are"))
-        made.tables["differences"].append(Dropped(source_key=pair.key, reason="no description"))
+        made.tables["described"].append(
+            rows.Dropped(source_key=pair.key, reason="off the template", detail="There are")
+        )
+        made.tables["differences"].append(rows.Dropped(source_key=pair.key, reason="no description"))
         return
     bad = _described(pair, sentence(f"shows a cube {n}", f"features a lamp {NASTY}"), n, place=1)
     good = _described(
@@ -114,23 +103,23 @@ def _describe(made: Handmade, pair: PairRow, n: int) -> None:
             request = asked(maker, 50_000 + n + (maker == "sampled") * 1000, model=model, latency=0.7)
             made.tables[maker].append(_rejected(pair, text, maker, n, served=(request,)))
     else:
-        made.tables["differences"].append(Dropped(source_key=pair.key, reason="no description passed its checks"))
-        made.tables["questions"].append(Failed(source_key=pair.key, reason="no answer in time"))
+        made.tables["differences"].append(rows.Dropped(source_key=pair.key, reason="no description passed its checks"))
+        made.tables["questions"].append(rows.Failed(source_key=pair.key, reason="no answer in time"))
 
 
-def _described(pair: PairRow, text: str, n: int, *, place: int) -> DifferenceRow:
+def _described(pair: rows.PairRow, text: str, n: int, *, place: int) -> rows.DifferenceRow:
     prompt = ("difference_from_captions", "difference_from_human", "difference_from_edit")[n % 3]
     attempts = 2 if n % 5 == 0 and place == 2 else 1
     seeds = range(30_000 + 10 * n + 3 * place, 30_000 + 10 * n + 3 * place + attempts)
     return row_of(
-        DifferenceRow, "described", pair.key, place, source=pair.key, text=text, first_half=text[:40],
+        rows.DifferenceRow, "described", pair.key, place, source=pair.key, text=text, first_half=text[:40],
         second_half=text[40:], verbs=("shows", "features") if place == 1 else ("displays", "contains"),
         attempts=attempts, model=CHAT, claims="[]", known=("captions", "human difference", "edit")[n % 3],
         served=tuple(asked(prompt, seed, latency=1.0 + n / 50, tokens=(2700, 45)) for seed in seeds),
     )  # fmt: skip
 
 
-def _check(made: Handmade, row: DifferenceRow, n: int, *, passes: bool) -> None:
+def _check(made: Handmade, row: rows.DifferenceRow, n: int, *, passes: bool) -> None:
     fails = "" if passes else (NOT_TURNED_ROUND, SECOND_UNGROUNDED, LOW_RATING, NOTHING_AFFIRMED)[n % 4]
     found = {
         "swapped": (0.2 if fails == NOT_TURNED_ROUND else 0.9, NOT_TURNED_ROUND, f"Turned round: {NASTY}"),
@@ -146,14 +135,14 @@ def _check(made: Handmade, row: DifferenceRow, n: int, *, passes: bool) -> None:
         request = asked(prompt.get(check, ""), 60_000 + 100 * n + 10 * number + passes, model=model, latency=0.9)
         made.tables[table].append(
             row_of(
-                CheckRow, check, row.key, source=row.key, subject=row.subject, description=row.key, check=check,
+                rows.CheckRow, check, row.key, source=row.key, subject=row.subject, description=row.key, check=check,
                 passed=not failed, score=score, text=answer, why=fails if failed else "",
                 served=(request,) if answer else (),
             )
         )  # fmt: skip
 
 
-def _comparison(row: ComparisonRow, n: int) -> ComparisonRow:
+def _comparison(row: rows.ComparisonRow, n: int) -> rows.ComparisonRow:
     differences = (
         f"Image 1 has a red ball where Image 2 has a green one {NASTY}.",
         "Image 1 has three balls, Image 2 has three as well.",
@@ -166,7 +155,7 @@ def _comparison(row: ComparisonRow, n: int) -> ComparisonRow:
         commonalities=("Both images show a wooden table.", f"Both are lit warmly {NASTY}."),
         differences=differences,
         axes=("attributes", "counts", "locations, relative positions", ""),
-        conversation=(*row.conversation[:3], Turn(role="assistant", text="AB"[n % 2]))
+        conversation=(*row.conversation[:3], rows.Turn(role="assistant", text="AB"[n % 2]))
         if n % 4
         else row.conversation[:2],
         model=LANGUAGE,
@@ -175,19 +164,19 @@ def _comparison(row: ComparisonRow, n: int) -> ComparisonRow:
     )
 
 
-def _question(pair: PairRow, n: int) -> QuestionRow:
+def _question(pair: rows.PairRow, n: int) -> rows.QuestionRow:
     about = ("both", "first", "second")[n % 3]
     return row_of(
-        QuestionRow, "question", pair.key, source=pair.key, question=f"Which ball is larger? {NASTY}",
+        rows.QuestionRow, "question", pair.key, source=pair.key, question=f"Which ball is larger? {NASTY}",
         answer=f"The one in the {'second' if about == 'both' else about} image {NASTY}.", about=about, round=n % 4,
         rounds=4, model=LANGUAGE,
         served=(asked("ask_pair", 45_000 + n, model=LANGUAGE, latency=4.0, tokens=(900, 300)),),
     )  # fmt: skip
 
 
-def _rejected(pair: PairRow, text: str, maker: str, n: int, *, served) -> RejectedTextRow:
+def _rejected(pair: rows.PairRow, text: str, maker: str, n: int, *, served) -> rows.RejectedTextRow:
     return row_of(
-        RejectedTextRow, maker, pair.key, source=pair.key, text=text, maker=maker, note=f"{maker}: {NASTY}",
+        rows.RejectedTextRow, maker, pair.key, source=pair.key, text=text, maker=maker, note=f"{maker}: {NASTY}",
         score=0.5 + n / 100, served=served,
     )  # fmt: skip
 
@@ -200,7 +189,9 @@ def _prefer(made: Handmade) -> None:
     for row in made.of("preferences"):
         if row.subject in chosen:
             found = [more[row.subject, maker] for maker in ("sampled", "counterfactual")]
-            extra = tuple(Negative(text=one.text, maker=one.maker, note=one.note, score=one.score) for one in found)
+            extra = tuple(
+                rows.Negative(text=one.text, maker=one.maker, note=one.note, score=one.score) for one in found
+            )
             own = chosen[row.subject]
             kept.append(replace(row, chosen=own.text, chosen_model=own.model, negatives=(*row.negatives, *extra)))
     made.tables["preferences"] = kept

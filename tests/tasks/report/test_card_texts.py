@@ -57,11 +57,6 @@ def test_segments_joined_are_the_text(text, other):
     assert all(a.differs != b.differs for a, b in pairwise(segments))
 
 
-@given(words)
-def test_equal_texts_have_no_marks(text):
-    assert marked(text, text) == []
-
-
 @pytest.mark.parametrize(
     ("first", "between", "second"),
     [

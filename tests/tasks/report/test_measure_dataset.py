@@ -1,4 +1,3 @@
-from dataclasses import replace
 from types import SimpleNamespace
 
 import duckdb
@@ -7,7 +6,7 @@ import pytest
 
 from pairwright.tasks.report.measure_dataset import count_words, measure_dataset, measure_removals, measure_truth
 from pairwright.tasks.report.tables import Tables
-from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_whole
+from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
 
 
@@ -57,15 +56,6 @@ def test_measures_of_a_dataset(tmp_path):
     }
     groups = {row.key: row.group for row in made.of("images")}
     assert measures.truth.right == sum(groups[row.first] == groups[row.second] for row in pairs)
-
-
-def test_words_are_counted_as_people_do(tmp_path):
-    made = make_whole(2, 2)
-    texts = ["", "  one ", "two\nwords", HOSTILE]
-    made.tables["captions"] = [replace(row, text=text) for row, text in zip(made.of("captions"), texts, strict=True)]
-    with build_handmade(tmp_path, made, until="captions") as (build, _):
-        words = count_words(Tables(build), "captions", "text")
-    assert words.values.repeat(words.counts).tolist() == sorted([0, 1, 2, len(HOSTILE.split())])
 
 
 def measure(root, made, until="preferences"):

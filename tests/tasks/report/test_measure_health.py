@@ -15,7 +15,6 @@ from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Finding, j
 from pairwright.tasks.report.tables import Tables
 from tests.tasks.report.handmade import LINE, build_handmade, encode, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
-from tests.tasks.report.pages import read, report
 
 WORDS = ["cup", "ball", "duck", "chair", "lamp", "book", "ring", "sign"]
 
@@ -191,15 +190,6 @@ def _painted(image: Image.Image) -> Image.Image:
     painted.paste("black", (0, 0, 5, 2))
     painted.paste((250, 250, 250), (10, 0, 15, 2))
     return painted
-
-
-def test_the_page_says_it_first_and_marks_what_is_beyond(tmp_path: Path) -> None:
-    made = make_whole()
-    made.tables["preferences"] = [replace(one, rejected=one.chosen) for one in made.of("preferences")]
-    page = read(report(tmp_path, made))
-    assert page.text.index("Health of the preferences") < page.text.index("Hover over an image")
-    assert "Beyond the bound." in page.text
-    assert [one for tag, one in page.tags if tag == "div" and one.get("class") == "beyond"]
 
 
 def test_without_preferences_there_is_no_health(tmp_path: Path) -> None:

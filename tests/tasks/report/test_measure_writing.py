@@ -10,17 +10,7 @@ import pytest
 
 from pairwright.schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
 from pairwright.schemas.rows import Dropped, Turn
-from pairwright.tasks.report.measure_writing import (
-    UNLABELLED,
-    count_axes,
-    measure_checks,
-    measure_differences,
-    measure_served,
-    measure_summaries,
-    measure_writing,
-    say_writing,
-    says_something,
-)
+from pairwright.tasks.report import measure_writing
 from pairwright.tasks.report.tables import CHECKS, Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_served import CHAT, LANGUAGE, LINE_SERVED, asked, make_served
@@ -43,14 +33,16 @@ class Given(Tables):
 
 
 def repetition(*texts):
-    found = measure_differences(
+    found = measure_writing.measure_differences(
         Given("CREATE TABLE described (text VARCHAR, attempts INT)", *([t, 1] for t in texts)), []
     )
     return found.total, found.total - found.repeated
 
 
 def axes(*lists):
-    return count_axes(Given("CREATE TABLE comparisons (number INT, axes VARCHAR[])", *map(list, enumerate(lists))))
+    return measure_writing.count_axes(
+        Given("CREATE TABLE comparisons (number INT, axes VARCHAR[])", *map(list, enumerate(lists)))
+    )
 
 
 def test_the_first_of_equal_sentences_is_unique():
@@ -67,7 +59,7 @@ def whole():
 
 def differences_of(tmp_path, made, until="differences"):
     with build_handmade(tmp_path, made, until=until) as (build, counts):
-        return measure_differences(Tables(build), counts)
+        return measure_writing.measure_differences(Tables(build), counts)
 
 
 def test_descriptions_of_a_dataset(tmp_path, whole):
@@ -97,7 +89,7 @@ def test_where_all_were_refused_it_says_so(tmp_path, whole):
 
 def test_axes_of_statements():
     found = axes(["counts, locations", "counts"], [""], [], ["attributes", "", "of the moon"])
-    assert found == {"counts": 1, "locations": 1, "attributes": 1, UNLABELLED: 2}
+    assert found == {"counts": 1, "locations": 1, "attributes": 1, measure_writing.UNLABELLED: 2}
     assert axes([], []) == {}
 
 
@@ -116,7 +108,7 @@ def test_comparisons_of_a_dataset(tmp_path):
     ]
     many = len(rows)
     with build_handmade(tmp_path, Handmade({**made.tables, "comparisons": rows}), until="comparisons") as (build, _):
-        found = measure_summaries(Tables(build))
+        found = measure_writing.measure_summaries(Tables(build))
     assert found.rows == many
     assert found.common_words == pytest.approx((9 + 4 * (many - 1)) / many)
     assert found.difference_words == 4
@@ -127,7 +119,7 @@ def test_comparisons_of_a_dataset(tmp_path):
         "actions": 0,
         "locations": 0,
         "relative positions": 0,
-        UNLABELLED: 1,
+        measure_writing.UNLABELLED: 1,
     }
     assert found.per_summary == pytest.approx((3 * (many - 1) + 1) / many)
     assert found.answers == {"A": 2, "B": 1}
@@ -141,7 +133,7 @@ def made():
 @pytest.fixture(scope="module")
 def checks(made, tmp_path_factory):
     with build_handmade(tmp_path_factory.mktemp("checks"), made, until="judged", line=LINE_SERVED) as (build, _):
-        return {check.name: check for name in CHECKS for check in measure_checks(Tables(build), name)}
+        return {check.name: check for name in CHECKS for check in measure_writing.measure_checks(Tables(build), name)}
 
 
 def test_passed_and_failed_with_reasons_and_scores(made, checks):
@@ -154,13 +146,13 @@ def test_passed_and_failed_with_reasons_and_scores(made, checks):
         assert check.against == sum(number for why, number in failed.items() if why in AGAINST)
     assert checks["same"].passed == checks["same"].rows
     assert any(row.why == NOTHING_AFFIRMED for row in made.of("grounded"))
-    assert all(says_something(why) for why in (*AGAINST, SEEN_IN_SAME))
-    assert not any(says_something(why) for why in ("", NO_RATING, NOTHING_AFFIRMED))
+    assert all(measure_writing.says_something(why) for why in (*AGAINST, SEEN_IN_SAME))
+    assert not any(measure_writing.says_something(why) for why in ("", NO_RATING, NOTHING_AFFIRMED))
 
 
 def measured(tmp_path, made, until="preferences"):
     with build_handmade(tmp_path, made, until=until, line=LINE_SERVED) as (build, _):
-        return measure_served(Tables(build))
+        return measure_writing.measure_served(Tables(build))
 
 
 def test_requests_of_captions(tmp_path):
@@ -198,11 +190,6 @@ def test_a_request_counts_once(tmp_path):
     assert {use.model for use in uses if use.stage in ("comparisons", "questions")} == {LANGUAGE}
 
 
-def test_scenes_ask_nobody(tmp_path):
-    with build_handmade(tmp_path, make_whole(2, 2)) as (build, _):
-        assert measure_served(Tables(build)) == []
-
-
 def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr("pairwright.tasks.report.tables.CHUNK_ROWS", 3)
     made = Handmade(make_whole(5, 4).tables)
@@ -214,31 +201,3 @@ def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch
     # Each request stands twice in its row and counts once; one model has the even numbers, one the odd.
     assert sorted((use.model, use.requests, use.rows) for use in uses) == [("m0", 10, 10), ("m1", 10, 10)]
     assert next(use for use in uses if use.model == "m1").median == pytest.approx(1.0)
-
-
-def said(tmp_path, made, **options):
-    with build_handmade(tmp_path, made, **options) as (build, counts):
-        return list(say_writing(measure_writing(Tables(build), counts)))
-
-
-def test_sentences_of_served_writing(tmp_path):
-    made = make_served(3, 3)
-    lines = said(tmp_path, made, line=LINE_SERVED)
-    texts = [row.text for row in made.of("described")]
-    repeated = len(texts) - len(set(texts))
-    assert lines[0] == (
-        f"{repeated} of {len(texts)} descriptions of differences ({repeated / len(texts):.2%}) repeat another one word "
-        "for word (paper 001, Table 14: 3.07%)."
-    )
-    again = sum(row.attempts > 1 for row in made.of("described"))
-    assert lines[1].startswith(f"{again + 1} of {len(texts) + 1} first answers")
-    assert lines[1].endswith("of these, 1 had no good one after them.")
-    assert lines[2].startswith("A summary of commonalities and differences has ")
-    assert [line.split('"')[1] for line in lines if line.startswith("The check")] == [
-        "swapped", "same", "grounded", "judged",
-    ]  # fmt: skip
-    assert sum("answered" in line for line in lines) == 3
-
-
-def test_a_build_that_stopped_at_mining_says_nothing(tmp_path):
-    assert said(tmp_path, make_whole(2, 2), until="pairs") == []

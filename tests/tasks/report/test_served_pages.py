@@ -30,10 +30,6 @@ def plain(text):
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
-def words(folder, name="index.html"):
-    return plain((folder / name).read_text())
-
-
 def article(folder, pair):
     """Return the words about one pair."""
     for path in sorted(folder.glob("pairs-*.html")):
@@ -41,36 +37,6 @@ def article(folder, pair):
             if pair(part):
                 return plain(part)
     raise AssertionError("no such pair")
-
-
-def test_the_first_page_says_what_models_were_asked_and_refused(pages, made):
-    text = words(pages)
-    texts = [row.text for row in made.of("described")]
-    repeated = len(texts) - len(set(texts))
-    assert f"Repeated sentences {repeated / len(texts):.2%} {repeated} of {len(texts)} sentences." in text
-    assert "Paper: 3.07% of 767,697." in text
-    assert "Paper: about 0.2%, never asked again." in text
-    assert "Words of commonalities 18 on average. Paper: 40." in text
-    assert "on average. Paper: 117." in text
-    table = (pages / "index.html").read_text().split('aria-label="Served models"')[1].split("</table>")[0]
-    cells = {
-        row[0]: row[1:]
-        for row in (
-            [plain(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line)] for line in table.split("<tr>")[2:]
-        )
-    }
-    assert cells["captions"] == [
-        f"{CHAT} rev-1", "48", f"{24 * 1470:,}", f"{24 * 170:,}", "1.25 s", "2.21 s", "stop 48",
-    ]  # fmt: skip
-    assert cells["judged"][0] == JUDGE
-    assert "differences" not in cells
-    text = words(pages)
-    for phrase in ("Grounded 74.4% 32 of 43 descriptions passed, 6 were found wrong.",
-                   "grounding: no half says what is there 5"):  # fmt: skip
-        assert phrase in text
-    why = text.split("Dropped rows by reason")[1]
-    for reason in ("off the template", "no description passed its checks", "no answer in time"):
-        assert f"{reason} 1 " in why
 
 
 def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):

@@ -151,34 +151,6 @@ async def end(endpoints: Endpoints, endpoint: Endpoint, reason: Reason | None = 
         await endpoints.post(endpoint, {}, request)
 
 
-async def can_take(endpoints: Endpoints) -> int:
-    """Return how many requests may begin."""
-    taken: list[Endpoint] = []
-    with suppress(TimeoutError):
-        while True:
-            async with asyncio.timeout(0.02):
-                taken.append(await endpoints.take())
-    for endpoint in taken:
-        endpoint.limiter.under_way -= 1
-    return len(taken)
-
-
-@pytest.mark.parametrize(("reason", "faults"), [("broken answer", 3), ("no connection", 1)])
-def test_an_endpoint_that_fails_again_or_is_gone_rests_and_is_tried_with_one_request(reason, faults) -> None:
-    async def act() -> None:
-        endpoints, _ = open_endpoints()
-        for number in range(faults):
-            assert await can_take(endpoints) == 8
-            await end(endpoints, await endpoints.take(), reason, request=number)
-        assert await can_take(endpoints) == 0
-        endpoint = await endpoints.take()
-        assert await can_take(endpoints) == 0
-        await end(endpoints, endpoint)
-        assert await can_take(endpoints) == 8
-
-    run(act())
-
-
 def test_a_turn_that_nobody_waits_for_any_more_is_given_back() -> None:
     async def act() -> None:
         endpoints, _ = open_endpoints(limit=1)

@@ -3,9 +3,6 @@
 import json
 import re
 import sys
-import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -149,40 +146,3 @@ def test_a_server_that_stays_busy_decides_nothing(fault) -> None:
     with chat_server(lambda asked: fault) as server:
         said = refusal(ServerError, server, timeout_seconds=0.2, patience_seconds=0.3)
     assert said.startswith(f"{server.url}: ")
-
-
-class Failing(BaseHTTPRequestHandler):
-    """Answer with HTTP 500, or, where the address says so, not in time."""
-
-    def do_GET(self) -> None:
-        if "slow" in self.path:
-            time.sleep(0.5)
-        self.send_error(500)
-
-    def log_request(self, code: object = "-", size: object = "-") -> None:
-        pass
-
-    def log_error(self, *args: object) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("v1", "HTTP 500.* see the server's log"),
-        ("slow", r"0\.2 s of models\.\*\.timeout_seconds"),
-        (None, "check that the server is running"),
-    ],
-)
-def test_what_is_wrong_with_a_server_is_told_apart(path: str | None, said: str) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
-        url = f"http://127.0.0.1:{server.server_port if path else 1}/{path or 'v1'}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            with pytest.raises(ServerError, match=said) as caught:
-                find_model(ChatConfig(endpoint=(url,), timeout_seconds=0.2), pace=QUICK)
-        finally:
-            server.shutdown()
-            thread.join()
-    assert ("check that the server is running" in str(caught.value)) == (path is None)

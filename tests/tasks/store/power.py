@@ -75,8 +75,7 @@ class Disk:
     def __init__(self, root: Path) -> None:
         """Begin with an empty folder that is on the disk."""
         self.root, self.top, self.moment = root, Names(), 0
-        self._open: dict[int, tuple[File | Names, int]] = {}
-        """Node and place of each open file, by its number."""
+        self._open: dict[int, tuple[File | Names, int]] = {}  # node and place of each open file, by its number
 
     def tick(self) -> int:
         """Return the present moment, and go on to the next."""

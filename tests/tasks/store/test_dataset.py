@@ -18,16 +18,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_about
 from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.forge import ALL_DONE, Forge
-from tests.tasks.store.toy import (
-    STAGES,
-    ToyConfig,
-    build_toy,
-    check,
-    items_of,
-    list_words,
-    read_tree,
-    take_calls,
-)
+from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, check, items_of, list_words, read_tree, take_calls
 
 WORDS = [f"{letter}{number}" for letter in "abc" for number in range(6)] + ["bad", "a1/again"]
 

@@ -33,10 +33,8 @@ class Life(RuleBasedStateMachine):
         self.config = ToyConfig(trouble=str(self.root / "trouble"), calls=str(self.root / "calls"))
         self.words: list[str] = []
         self.size = 3
-        self.finished: set[str] = set()
-        """Items that some undisturbed build has finished: nobody may work on them again."""
-        self.maybe: set[str] = set()
-        """Failing items that a disturbed build may have finished."""
+        self.finished: set[str] = set()  # items that some undisturbed build has finished: nobody may work on them again
+        self.maybe: set[str] = set()  # failing items that a disturbed build may have finished
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pairwright.schemas.decisions import Decision
-from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store import decisions as decisions_file
 from pairwright.tasks.store.decisions import decision_files, read_decision_file, read_decisions, write_decisions
 from pairwright.tasks.store.files import Folder
@@ -42,17 +42,6 @@ def test_many_writers_lose_nothing_while_their_files_are_joined(tmp_path):
             one.result()
     assert set(read_decisions(folder).by_key) == {decision(number).key for number in range(count)}
     assert len(decision_files(folder)) <= 2 * decisions_file.MAX_FILES
-
-
-def test_a_damaged_file_is_named_and_says_what_to_do(tmp_path):
-    folder = Folder(str(tmp_path))
-    write_decisions(folder, [decision(1)])
-    (path,) = (tmp_path / "decisions").iterdir()
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(StoreError, match=path.name):
-        read_decisions(folder)
 
 
 def test_what_is_forgotten_is_in_no_file(tmp_path):

@@ -5,9 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
-from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.evaluations import EvaluationRow, read_evaluations, write_evaluation
 from pairwright.tasks.store.files import Folder
 
@@ -30,11 +28,3 @@ def test_evaluations_at_the_same_time_keep_their_rows_and_one_again_replaces_its
     assert [row.value for row in read_evaluations(folder, "sft") if row.asked == "limit 3"] == [1.0]
     assert (read_evaluations(folder, "dpo"), read_evaluations(folder, "none")) == ([replace(ROW, run="dpo")], [])
     assert pq.read_table(tmp_path / "evaluations").num_rows == 2 * 19 + 2, "it is one table for whoever reads Parquet"
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    write_evaluation(Folder(str(tmp_path)), [ROW])
-    (path,) = tmp_path.glob("evaluations/sft/*.parquet")
-    path.write_bytes(path.read_bytes().replace(b"cola", b"cold", 1))
-    with pytest.raises(StoreError, match=path.name):
-        read_evaluations(Folder(str(tmp_path)), "sft")

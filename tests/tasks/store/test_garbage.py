@@ -53,8 +53,6 @@ def make_removed(root: Path) -> None:
     build_toy(root, WORDS, rows_per_shard=ROWS)
     (root / "journals/links-0123456789abcdef").mkdir(parents=True)
     (root / "journals/links-0123456789abcdef/part-0.journal").write_bytes(b"b1" * 50)
-    (root / "cache/0123456789abcdef").mkdir(parents=True)
-    (root / "cache/0123456789abcdef/name.npz").write_bytes(b"b1" * 50)
     (root / "work/0123456789abcdef0123456789abcdef").mkdir(parents=True)
     (root / "work/0123456789abcdef0123456789abcdef/plan.arrow").write_bytes(b"b1" * 50)
 
@@ -75,7 +73,6 @@ def test_nothing_of_a_removed_image_is_left_and_nothing_is_owed(tmp_path: Path) 
     assert not [cell for cell in cells_of(tmp_path) if any(one in cell for one in gone)]
     files = [path for path in tmp_path.rglob("*") if path.is_file() and "takedowns" not in path.parts]
     assert not [path for path in files if b"b1b1b1" in path.read_bytes() or key_of("b1").encode() in path.read_bytes()]
-    assert not (tmp_path / "cache").exists()
     assert not (tmp_path / "journals").exists()
     _, outcomes = build_toy(tmp_path, WORDS, rows_per_shard=ROWS)
     assert outcomes == []

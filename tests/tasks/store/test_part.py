@@ -40,7 +40,6 @@ def part(tmp_path: Path) -> Part:
 
 def test_a_part_gives_back_its_rows_and_what_it_says_of_itself(part: Part) -> None:
     assert read_part(part).equals(TABLE)
-    assert read_part(part, ["image", "captions"]).equals(TABLE.select(["image", "captions"]))
     table, about = read_columns(part, ["key", "anchor", "captions"])
     assert table.equals(TABLE.select(["key", "captions"]))
     assert about == read_about(part) == ABOUT

@@ -79,9 +79,6 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
         check_parts(folder, snapshot)
 
 
-MANY = [f"w{number:03}" for number in range(300)] + ["w001/again"]
-
-
 def test_versions_follow_one_another(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     assert latest_snapshot(folder) is None
@@ -125,10 +122,3 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
         snapshot = snapshot_file.write_snapshot(build, done, record=record_of(limit=3))
     assert (snapshot.number, snapshot.content["parent"]) == (3, 2)
     assert (tmp_path / "snapshots/000002.json").read_bytes() == other
-
-
-def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    folder.write("snapshots/000007.json", b'{"version": 7')
-    with pytest.raises(StoreError, match=r"000007\.json"):
-        latest_snapshot(folder)

@@ -13,7 +13,7 @@ import pytest
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import ItemRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFailed, Workers, helpers
+from pairwright.tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFailed, Workers
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
@@ -112,27 +112,8 @@ def where(planned: Planned, shard: ShardRef) -> ShardDone:
     return ShardDone(name=shard.name, part=f"{os.getpid()} {os.environ[PLACE]} {os.environ[HELPERS]}", counts={})
 
 
-def with_helper(planned: Planned, shard: ShardRef) -> ShardDone:
-    """Ask a helper for its process, and leave it running."""
-    pool = helpers()
-    assert pool
-    return ShardDone(name=shard.name, part=f"{os.getpid()} {pool.submit(os.getpid).result()}", counts={})
-
-
 def _parts(outcomes: list[Outcome]) -> list[list[int]]:
     return sorted([int(word) for word in o.result.part.split()] for o in outcomes if isinstance(o.result, ShardDone))
-
-
-def _ends(pid: int) -> bool:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
-                return True
-        except OSError:  # it is gone
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def _own(processes: int | None) -> Planned:
@@ -168,11 +149,3 @@ def test_with_one_worker_only_a_stage_with_a_device_has_a_process_of_its_own(
         ((here, *_),) = _parts(list(workers.run(_own(0), _shards(tmp_path, "1"))))
         ((apart, *_),) = _parts(list(workers.run(_own(1), _shards(tmp_path, "2"))))
     assert here == os.getpid() != apart
-
-
-def test_helpers_end_with_their_worker(tmp_path: Path) -> None:
-    with Workers(2, with_helper) as workers:
-        ((worker, helper),) = _parts(list(workers.run(_own(1), _shards(tmp_path, "ok"))))
-        assert helper != worker
-    assert _ends(worker)
-    assert _ends(helper)

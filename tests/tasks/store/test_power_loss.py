@@ -61,8 +61,7 @@ class Life:
     """Be a dataset whose power was never cut."""
 
     disk: Disk
-    ends: list[int]
-    """The moment at which each step was over."""
+    ends: list[int]  # the moment at which each step was over
     tree: dict[str, bytes]
 
 

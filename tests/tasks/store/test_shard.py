@@ -145,7 +145,6 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
         Uses(table="images", row=ImageRow, on="images", without=("image",)),
         Uses(table="neighbours", row=NeighbourRow, kind="many", on="images"),
         Uses(table="links", row=CaptionRow, kind="many"),
-        Uses(table="images", row=ImageRow, kind="all", name="everything"),
         Uses(table="images", row=ImageRow, kind="table", without=("image", "graph"), name="flat"),
         Uses(table="pairs", row=PairRow, name="same"),
         Uses(table="neighbours", row=NeighbourRow, on="images", of="same", name="theirs"),
@@ -162,7 +161,6 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
     assert given["images"] == {key: replace(row, image=b"") for key, row in images.items()}
     assert given["neighbours"] == {row.subject: (row,) for row in live["neighbours"]}
     assert given["links"] == dict.fromkeys(pairs, ())
-    assert given["everything"] == sorted(images.values(), key=lambda row: row.key)
     assert sorted(given["flat"].column("name").to_pylist()) == WORDS
     assert not {"image", "graph", "status"} & set(given["flat"].column_names)
     assert given["firsts"] == {row.subject: row for row in live["neighbours"] if row.subject in firsts} != {}

@@ -10,6 +10,8 @@ from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+
 from pairwright.schemas.config import BuildRecord, Profile, RunConfig, Section, resolve
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, Row, make_key
 from pairwright.tasks.store.dataset import Build, write_items
@@ -25,12 +27,9 @@ from tests.fixtures.rows import row_of
 class ToyConfig(Section):
     """Say how the toy stages behave."""
 
-    trouble: str = ""
-    """A file; while it exists, items named "failing..." fail."""
-    seconds_per_row: float = 0.0
-    """Time that each item, link and note takes."""
-    calls: str = ""
-    """A file to which a line is added for every item read, and every link and note made."""
+    trouble: str = ""  # a file; while it exists, items named "failing..." fail
+    seconds_per_row: float = 0.0  # time that each item, link and note takes
+    calls: str = ""  # a file to which a line is added for every item read, and every link and note made
 
     def work(self, *words: str) -> None:
         """Take the time of one row, and record that it was worked on."""
@@ -63,11 +62,9 @@ def _image(row: ItemRow) -> ImageRow:
     return row_of(ImageRow, data, source=row.key, subject=key, image=data, name=row.name)
 
 
-def rank_words(
-    rows: Sequence[ImageRow], config: ToyConfig, *, everything: Sequence[ImageRow]
-) -> Iterator[NeighbourRow]:
+def rank_words(rows: Sequence[ImageRow], config: ToyConfig, *, everything: pa.Table) -> Iterator[NeighbourRow]:
     """Yield the next word in alphabetical order as the only neighbour (the last has none)."""
-    names = sorted((row.name.partition("/")[0], row.key) for row in everything)
+    names = sorted((row["name"].partition("/")[0], row["key"]) for row in everything.to_pylist())
     for row in rows:
         after = [key for name, key in names if name > row.name.partition("/")[0]][:1]
         yield row_of(NeighbourRow, "rank", row.key, *after, source=row.key, neighbours=(tuple(after),))
@@ -114,7 +111,7 @@ STAGES = (
           config="toy", journal=True),
     Stage(name="neighbours", version=1, group="mining", reads={"images": ImageRow}, writes=NeighbourRow,
           function=rank_words, config="toy", whole=True,
-          uses=(Uses(table="images", row=ImageRow, kind="all", name="everything"),)),
+          uses=(Uses(table="images", row=ImageRow, kind="table", name="everything"),)),
     Stage(name="links", version=1, group="mining", reads={"images": ImageRow}, writes=CaptionRow, function=link_words,
           config="toy", without=("image",), journal=True,
           uses=(Uses(table="neighbours", row=NeighbourRow, counts=True),)),
