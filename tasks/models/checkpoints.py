@@ -86,7 +86,11 @@ def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> A
         )
     with loading(field, folder):
         for about, words in REFUSED.items():
-            if names := sorted(map(str, report.get(about) or ())):
+            faults = [
+                one if isinstance(one, str) else f"{one[0]} {tuple(one[1])} and {tuple(one[2])}"
+                for one in report.get(about) or ()
+            ]
+            if names := sorted(faults):
                 raise ValueError(f"{words} {name_some(names)}")
         _check_unused(sorted(report.get("unexpected_keys") or ()))
     return model

@@ -155,7 +155,6 @@ def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys):
         (["--to", "s3://bucket/x"], "s3://bucket/x"),
         (["--format", "openai-batch"], "--model"),
         (["--model", "m"], "--format hf "),
-        (["--format", "llava", "--negatives", "hard"], "conversations "),
         (["--private"], "--push-to-hub"),
         (["--split", "nowhere"], "licences: "),
         (["--score", "2"], "licences: "),

@@ -1,20 +1,11 @@
 """Builds with encoders: weights are asked for before anything is done, and written down; real workers, real loaders."""
 
-import json
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 
-from pairwright.flows.find_models import pin_served, run_served, servers_of
-from pairwright.flows.load_profile import load_profile
-from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.captioning import describe_differences
-from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.stage import Planned
-from tests.fixtures import stand_in_vllm
 from tests.fixtures.checkpoints import write_dinov2_folder
 from tests.fixtures.command import run, words_of
 from tests.fixtures.photographs import write_photographs
@@ -83,20 +74,3 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
     assert ".revision: " in capsys.readouterr().err
     assert run(*words) == 0
     assert len(list((tmp_path / "out" / "tables" / "embeddings").iterdir())) == 2
-
-
-def launched(command: str, model: str) -> list[str]:
-    """Return settings by which a build starts a server of a model of its own."""
-    described = f"models.own={{model: '{model}', launch: {{enabled: true, command: {command}}}}}"
-    return [described, "differences.writer=served", "differences.model=own"]
-
-
-def test_a_server_that_cannot_be_started_names_its_model(tmp_path: Path) -> None:
-    old = json.dumps([sys.executable, str(stand_in_vllm.__file__), "--says", "0.9.2"])
-    profile = pin_served(load_profile("scenes", launched(old, "tiny")), "")
-    planned = Planned(stage=describe_differences.STAGE, config=profile.section("differences"), fingerprint="")
-    with (
-        servers_of(Folder(str(tmp_path))) as servers,
-        pytest.raises(ConfigError, match=r"^models\.own\.launch\.command: "),
-    ):
-        list(run_served(lambda *_: iter(()), servers, profile, "", planned, [None]))

@@ -45,13 +45,15 @@ def with_module(start: Path, **values: Any) -> TrainConfig:
     return settings("sft", start, **given | {"model": own | given.get("model", {})})
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("family", "tuning", "sharded"),
     [
         ("qwen2_vl", "lora", True),
-        pytest.param("qwen2_vl", "full", True, marks=pytest.mark.slow),
-        pytest.param("llava_onevision", "lora", True, marks=pytest.mark.slow),
-        pytest.param("qwen2_vl", "lora", False, marks=pytest.mark.slow),
+        ("qwen2_vl", "full", True),
+        ("llava_onevision", "lora", True),
+        ("qwen2_vl", "lora", False),
     ],
 )
 def test_two_processes_train_like_one(checkpoint: Any, family: str, tuning: str, sharded: bool, tmp_path: Path) -> None:
