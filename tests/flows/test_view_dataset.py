@@ -38,7 +38,6 @@ class Served:
         lines = iter(self.process.stdout.readline, "")
         self.url = next((line.strip() for line in lines if "http" in line), "")
         assert self.url, self.process.communicate()[1]
-        self.cpu_s = sum(map(int, Path(f"/proc/{self.process.pid}/stat").read_text().split()[13:15])) / 100
         self.home, _, self.token = self.url.partition("/?token=")
         self.port = urllib.parse.urlsplit(self.home).port
         self.client = httpx.Client(base_url=self.home, timeout=60, trust_env=False)
@@ -111,10 +110,6 @@ def test_an_annotator_has_a_name_of_printable_characters(dataset, capsys):
     for name in ("a" * 101, "anna\n", "\x1b[31m"):
         assert run("view", dataset, "--no-browser", "--annotator", name) == 2
         assert "--annotator: " in capsys.readouterr().err
-
-
-def test_the_address_comes_within_three_seconds_of_processor_time(served):
-    assert served.cpu_s < 3
 
 
 def test_only_who_has_the_token_is_let_in(served):
