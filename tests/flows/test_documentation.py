@@ -75,9 +75,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     model, here = write_qwen2_vl(weights / "model"), root / "here"
     write_files(here)
     own = "--set embedding.clip.checkpoint={} --set embedding.dinov2.model={}".format(*encoders)
-    off = " ".join(
-        f"--set {name}.enabled=false" for name in ("rejections", "controls", "grounding", "regions", "judging")
-    )
+    off = " ".join(f"--set {name}.enabled=false" for name in ("rejections", "controls", "grounding", "judging"))
     with chat_server(said) as server:
         stands_for = {
             "http://127.0.0.1:8000/v1": server.url,
