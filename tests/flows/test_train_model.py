@@ -190,6 +190,12 @@ def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, qwe
     assert run(*words, "--version", 2) == 2
     assert "--name" in trainer.capsys.readouterr().err
     tables = sorted((out / "tables").rglob("*.parquet"))
+    reference = grown.run.folder / "reference.npz"
+    scores = reference.read_bytes()
+    reference.unlink()
+    code, _, err = grown(**settings)
+    assert (code, str(reference) in err, "--name" in err) == (1, True, True)
+    reference.write_bytes(scores)
     assert grown(**settings)[0] == 0
     assert grown.run.rows.read_bytes() == keys
     assert grown.run.data()["snapshot"] == 1
@@ -288,7 +294,7 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
         context.setattr(train_model, "count_gpus", lambda: 1)
         code, _, err = trainer("sft")
     assert (code, trainer.run.config()) == (2, None)
-    assert "and the smallest has 1.1. " in err, err
+    assert "and the smallest has 1.1. Try --set optimiser.per_device_train_batch_size=" in err
 
 
 def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
