@@ -70,7 +70,7 @@ A build up to mining took 357 MB at its peak for 1,000 tiny images and 412 MB fo
 all in one process: 140 MB are Python and its libraries; more workers take their share each). What grows with the
 images is the ledger of the tables' keys, 6 kB per image, in the process that cuts the shards: it keeps at most 1 GB in
 memory, and the rest in TMPDIR. What a shard takes follows from its rows (`run.rows_per_shard_of`), above all those of
-`neighbours` and `similar_pairs`; the vectors are mapped from a file, 2 bytes a number."""
+`neighbours`, `similar_pairs` and `matched_pairs`; the vectors are mapped from a file, 2 bytes a number."""
 
 
 def write_settings_page() -> str:

@@ -128,7 +128,9 @@ def _idle(profile: Profile) -> set[str]:
     mined = not {PairRow, PreferenceRow}.intersection(brought)
     idle = set[str]()
     if not mined or profile.pairing != "similarity":
-        idle.add("similar_pairs")
+        idle |= {"similar_pairs", "matched_pairs"}
+    if profile.source_kind == "scenes":
+        idle.add("matched_pairs")  # worlds share their rooms
     if not mined or profile.pairing != "nouns":
         idle |= {"nouns", "noun_pairs"}
     if PreferenceRow in brought and not profile.rejections.by_clip:

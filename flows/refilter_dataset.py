@@ -21,7 +21,8 @@ from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
 NAMED = 3  # maximum new pairs that are named
-DECIDED = (SECTION, "uniting")  # sections of the stages that depend on the thresholds
+THRESHOLDS = ("mining.", "matching.min_matches", "matching.max_pairs")
+DECIDED = (SECTION, "matching", "uniting")  # sections of the stages that depend on the thresholds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,9 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
     if not settings:
         raise ConfigError("nothing to change: give thresholds, as in --set mining.min_similarity=0.8")
     for setting in settings:
-        if not setting.strip().startswith(f"{SECTION}."):
-            raise ConfigError(f"--set {setting}: refilter changes {SECTION}.* only; build again to change other things")
+        if not setting.strip().startswith(THRESHOLDS):
+            names = f"{THRESHOLDS[0]}*, {', '.join(THRESHOLDS[1:])}"
+            raise ConfigError(f"--set {setting}: refilter changes {names} only; build again to change other things")
     if "neighbours" not in {stage.name for stage in Pipeline(request.profile, SECTION).running}:
         kind, pairing = request.profile.sources.kind, request.profile.pairing
         why = f"its source ({kind}) brought the pairs" if pairing == "similarity" else f"its images pair by {pairing}"

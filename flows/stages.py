@@ -17,7 +17,9 @@ from pairwright.tasks.captioning import (
 from pairwright.tasks.mining import (
     admit_images,
     embed_images,
+    find_keypoints,
     find_nouns,
+    match_keypoints,
     measure_images,
     pair_neighbours,
     pair_nouns,
@@ -56,7 +58,9 @@ STAGES: tuple[Stage, ...] = (
     measure_images.STAGE,  # qualities
     admit_images.STAGE,  # admitted
     search_neighbours.STAGE,  # neighbours
+    find_keypoints.STAGE,  # keypoints
     pair_neighbours.STAGE,  # similar_pairs
+    match_keypoints.STAGE,  # matched_pairs
     find_nouns.STAGE,  # nouns
     pair_nouns.STAGE,  # noun_pairs
     unite_pairs.STAGE,  # pairs

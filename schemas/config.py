@@ -63,8 +63,8 @@ STANDARD_MODELS = ("chat", "language", "judge")
 DESCRIPTORS = ("colour-layout", "gradients")
 EMBEDDERS = (*DESCRIPTORS, "clip", "dinov2")
 NEAR_COPIES = (
-    "colour-layout and gradients find near-copies of a photograph, not other views of what it shows (none of 15 stereo "
-    "pairs, none of 10 views of a church): CLIP and DINOv2 find these, as with --profile laptop"
+    "colour-layout and gradients find near-copies of a photograph{}, not similar scenes or things: CLIP and DINOv2 "
+    "find these, as with --profile laptop"
 )
 """Limit of the descriptors without weights on photographs."""
 EmbedderName = Annotated[
@@ -237,6 +237,28 @@ class MiningConfig(Section):
     uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image", "max_pairs_per_group"})
 
 
+class KeypointsConfig(Section):
+    """Keypoints found in each image."""
+
+    max_count: Annotated[int, Field(ge=50, le=10_000)] = 500
+    """Maximum keypoints of an image, the strongest first; each takes 136 bytes."""
+    max_side: Annotated[int, Field(ge=64, le=4096)] = 640
+    """Longer side, in pixels, that larger images are scaled down to."""
+
+
+class MatchingConfig(Section):
+    """Pairs of photographs whose keypoints match (ours): other views of the same objects, without weights."""
+
+    enabled: bool = False
+    """Whether each image's first neighbours are matched by keypoints, too; never of rendered scenes."""
+    min_matches: Annotated[int, Field(ge=8)] = 15
+    """Minimum keypoints that match and agree with one fundamental matrix."""
+    max_pairs: Annotated[int, Field(ge=1, le=32)] = 3
+    """Maximum pairs of each anchor, the most matches first."""
+    keypoints: KeypointsConfig = KeypointsConfig()
+    max_similarity: Annotated[Share, UNSET, Filled("mining.max_similarity")] = 0.0
+
+
 class UnitingConfig(Section):
     """Settings of the union of all pairs; made from a profile, never written in one."""
 
@@ -336,7 +358,8 @@ class RunConfig(Section):
     """Worker processes; 0: one per core, or all that the cluster has."""
     rows_per_shard: Positive = 200
     """Input rows of a shard, except for stages with a size of their own: images and given_* (by the source's kind),
-    admitted (3000), neighbours (2000), similar_pairs (1000), nouns (2000), noun_pairs (50000), pairs (20000), retrieved
+    admitted (3000), neighbours (2000), similar_pairs (1000), matched_pairs (50),
+    nouns (2000), noun_pairs (50000), pairs (20000), retrieved
     (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
     """Input rows of a shard by stage ("images: 6"); overrides all other sizes."""
@@ -368,6 +391,7 @@ class Profile(Section):
     filters: FiltersConfig = FiltersConfig()
     search: SearchConfig = SearchConfig()
     mining: MiningConfig = MiningConfig()
+    matching: MatchingConfig = MatchingConfig()
     nouns: NounsConfig = NounsConfig()
     noun_pairs: NounPairsConfig = NounPairsConfig()
     models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
@@ -417,7 +441,11 @@ class Profile(Section):
     @property
     def caveat(self) -> str:
         """Return a known limit of its embedders on its source, in a sentence; empty: none is known."""
-        return NEAR_COPIES if {*self.embedding.embedders} <= {*DESCRIPTORS} and self.source_kind != "scenes" else ""
+        if self.source_kind == "scenes" or not {*self.embedding.embedders} <= {*DESCRIPTORS}:
+            return ""
+        return NEAR_COPIES.format(
+            ", matching keypoints other views of the same objects" if self.matching.enabled else ""
+        )
 
     @property
     def uniting(self) -> UnitingConfig:

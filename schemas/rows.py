@@ -14,6 +14,7 @@ from pairwright.schemas.scene import SceneGraph
 
 Half = Annotated[float, "float16"]
 """Half the memory of a float32, and enough for unit vectors."""
+NEAREST = 16
 LEAST_RECALL = 0.99
 CUT_OFF = "the k neighbours end inside the band: raise search.k"
 LOW_RECALL = f"recall in the band below {LEAST_RECALL}: raise search.probes"
@@ -132,6 +133,16 @@ class QualityRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeypointsRow(Row):
+    """SIFT keypoints of one image (``subject``)."""
+
+    places: bytes
+    """float32, ``(n, 2)``: pixels of the scaled image."""
+    descriptors: bytes
+    """uint8, ``(n, 128)``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRow(Row):
     """Image (``subject``, ``key``) that has its vectors, passes the filters, and is not excluded."""
 
@@ -151,6 +162,11 @@ class NeighbourRow(Row):
     """Per embedder, the share of the exact neighbours in the band that the index finds, measured on a sample."""
     cut_off: bool = False
     """Whether a list is full and ends inside the band, so that there may be more."""
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """Return the anchor and its ``NEAREST`` first neighbours in each space."""
+        return (self.subject, *(key for keys in self.neighbours for key in keys[:NEAREST]))
 
     @property
     def reason(self) -> str:
@@ -177,7 +193,8 @@ class PairRow(Row):
     first: str
     second: str
     origin: str
-    """"mined", "noun-overlap", "given" (the source paired them) or "edit" (the source edited one into the other)."""
+    """"mined", "matched" (by keypoints), "noun-overlap", "given" (the source paired them) or "edit" (the source edited
+    one into the other)."""
     anchor: str
     """The image whose search found the pair; empty: the source gave it."""
     cluster: int
@@ -185,7 +202,7 @@ class PairRow(Row):
     embedders: tuple[str, ...] = ()
     similarities: tuple[float, ...] = ()
     similarity: float = 0.0
-    """Cosine of the weighted, concatenated features, by which the pair was chosen."""
+    """Cosine of the weighted, concatenated features; of a matched pair, the share of its keypoints that match."""
     human_differences: tuple[str, ...] = ()
     """People's texts about the difference, as the source gave them."""
     instruction: str = ""

@@ -1,4 +1,4 @@
-"""Unite the pairs found by similarity, by nouns and by the source, without excluded or overused images.
+"""Unite the pairs found by similarity, keypoints, nouns and the source, without excluded or overused images.
 
 A pair in several tables counts once, the source's own first. Limits (ours): on the pairs of one image, so that hubs do
 not fill a dataset, and on the pairs of one group of the source (a video, a folder), so that one long sequence does not.
@@ -34,17 +34,18 @@ def unite_pairs(
     admitted: Mapping[str, AdmittedRow] | None = None,
     given: pa.Table = NONE,
     similar: pa.Table = NONE,
+    matched: pa.Table = NONE,
     by_nouns: pa.Table = NONE,
     all_admitted: pa.Table | None = None,
     all_images: pa.Table = NO_IMAGES,
 ) -> Iterator[PairRow | Dropped]:
     """Yield the kept pairs of the shard.
 
-    ``admitted`` holds the admitted images of these pairs. With a limit, ``given``, ``similar`` and ``by_nouns`` are
-    ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of every admitted image (``None``: all are). With a
-    limit on groups, ``all_images`` are ``NAMES`` of every image.
+    ``admitted`` holds the admitted images of these pairs. With a limit, ``given``, ``similar``, ``matched`` and
+    ``by_nouns`` are ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of every admitted image (``None``: all
+    are). With a limit on groups, ``all_images`` are ``NAMES`` of every image.
     """
-    everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, by_nouns)])
+    everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, matched, by_nouns)])
     if all_admitted is not None:
         images = all_admitted.column("key")
         everything = everything.filter(pc.field("first").isin(images) & pc.field("second").isin(images))
@@ -104,7 +105,7 @@ STAGE = Stage(
     name="pairs",
     version=2,
     group="mining",
-    reads={"given_pairs": PairRow, "similar_pairs": PairRow, "noun_pairs": PairRow},
+    reads={"given_pairs": PairRow, "similar_pairs": PairRow, "matched_pairs": PairRow, "noun_pairs": PairRow},
     writes=PairRow,
     function=unite_pairs,
     config="uniting",
@@ -112,6 +113,7 @@ STAGE = Stage(
         Uses(table="admitted", row=AdmittedRow, on="images", counts=True),
         _all("given_pairs", PairRow, COLUMNS, "given"),
         _all("similar_pairs", PairRow, COLUMNS, "similar"),
+        _all("matched_pairs", PairRow, COLUMNS, "matched"),
         _all("noun_pairs", PairRow, COLUMNS, "by_nouns"),
         _all("admitted", AdmittedRow, ("key",), "all_admitted"),
         _all("images", ImageRow, NAMES, "all_images"),

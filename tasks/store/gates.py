@@ -34,6 +34,7 @@ HINTS = {
         "other thresholds: mining.min_best_similarity, mining.min_similarity, mining.max_similarity. `pairwright view` "
         "shows the similarities, `pairwright refilter` tries other thresholds without embedding again"
     ),
+    "matched_pairs": "fewer matches (matching.min_matches), or more keypoints (matching.keypoints.max_count)",
     "nouns": "images with captions, or --set pairing=similarity",
     "noun_pairs": "fewer nouns (noun_pairs.levels), or --set pairing=similarity",
     "pairs": "without --exclude",

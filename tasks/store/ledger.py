@@ -33,8 +33,9 @@ BATCH_ROWS = 20_000
 READERS = 32  # parts of an object store read at once
 COLLECTION = "collection"  # metadata field in which a part of a stage with ``whole`` identifies its input
 DUPLICATE = "duplicate of another row"
-IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, subject])"}
-"""Columns for the ``Uses.on`` that name several images; a pair's own subject is not an image."""
+IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, subject])", "nearest": "subject"}
+"""Columns for the ``Uses.on`` that name several images; a pair's own subject is not an image, and of the images that a
+search found only those in a result count, which its row names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,7 +215,8 @@ def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:
             one = (row.subject,) if use.on == "shown" else ()
             yield from (row.first, row.second) if hasattr(row, "first") else one
         else:
-            yield from filter(None, (getattr(row, use.on),))
+            found = getattr(row, use.on)
+            yield from filter(None, (found,) if isinstance(found, str) else found)
 
 
 def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Sequence[str]) -> dict[str, Any]:

@@ -27,7 +27,8 @@ class Uses:
     ``vectors``: mapping from embedder to ``Vectors``."""
     on: str = "subject"
     """Column of the input that holds the subjects of the rows that a shard needs ("subject", "key", "element"; empty:
-    none); "images": the two images of a pair; "shown": these, or the one image that a preference is about."""
+    none); "images": the two images of a pair; "shown": these, or the one image that a preference is about; "nearest":
+    an anchor and its first neighbours."""
     of: str = ""
     """Earlier argument that provides this column instead; empty: the stage's own input rows."""
     without: tuple[str, ...] = ()

@@ -68,7 +68,8 @@ def test_a_build_ends_with_a_table_and_status_agrees(
     status = json.loads(capsys.readouterr().out)
     assert (status["dataset"], status["snapshot"]) == (str(out), 1)
     filled = [stage["stage"] for stage in status["stages"] if stage["in"]]
-    assert filled == ["images", "embeddings", "admitted", "neighbours", "similar_pairs", "pairs"]
+    mined = ["images", "embeddings", "admitted", "neighbours", "keypoints", "similar_pairs", "matched_pairs", "pairs"]
+    assert filled == mined
     images = status["stages"][0]
     assert (images["in"], images["ok"], images["dropped"], images["rows"]) == (12, 9, 3, 9)
     assert images["reasons"] == {"duplicate of another row": 1, "empty file": 1, "not an image": 1}

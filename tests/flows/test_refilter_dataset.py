@@ -73,6 +73,13 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
     assert refilter(dataset, TIGHTER).gained == refilter(dataset, TIGHTER).lost == 0
 
 
+def test_matched_pairs_go_with_more_matches(dataset: Folder) -> None:
+    found = refilter(dataset, ["matching.min_matches=9999"])
+    before, after = by_name(found.before)["matched_pairs"], by_name(found.after)["matched_pairs"]
+    assert before.rows > after.rows == 0
+    assert by_name(found.before)["similar_pairs"] == by_name(found.after)["similar_pairs"]
+
+
 def test_pairs_that_come_are_named(dataset: Folder) -> None:
     tighter = refilter(dataset, TIGHTER, keep=True)
     found = refilter(dataset, ["mining.min_similarity=0", "mining.min_best_similarity=0"])

@@ -141,8 +141,9 @@ def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_p
     counts, _ = build(source, tmp_path / "out")
     assert list(counts) == list(TABLES[: TABLES.index("pairs") + 1])
     brings = bool(READERS[sample.kind].brings)
-    mined = ["images", "embeddings", "admitted", "neighbours", "similar_pairs"]  # of three images, too unlike to pair
-    assert [name for name, count in counts.items() if count.of] == (["images", *PAIRS] if brings else mined)
+    searched = ["embeddings", "admitted", "neighbours", "keypoints", "similar_pairs", "matched_pairs"]
+    # Three images are too unlike to pair.
+    assert [name for name, count in counts.items() if count.of] == ["images", *(PAIRS if brings else searched)]
     images = counts["images"]
     assert images.pending == images.failed == 0
     # Of a pair with a bad image the other is missing too, unless another pair shows it.
