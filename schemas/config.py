@@ -358,7 +358,7 @@ class RunConfig(Section):
     """Worker processes; 0: one per core, or all that the cluster has."""
     rows_per_shard: Positive = 200
     """Input rows of a shard, except for stages with a size of their own: images and given_* (by the source's kind),
-    admitted (3000), neighbours (2000), similar_pairs (1000), matched_pairs (50),
+    admitted (3000), neighbours (2000), similar_pairs (1000), matched_pairs (100),
     nouns (2000), noun_pairs (50000), pairs (20000), retrieved
     (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])

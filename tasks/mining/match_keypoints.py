@@ -133,5 +133,5 @@ STAGE = Stage(
     enabled=attrgetter("enabled"),
     tie="anchor",
     uses=(Uses(table="keypoints", row=KeypointsRow, on="nearest"),),
-    rows_per_shard=50,
+    rows_per_shard=100,
 )

@@ -24,7 +24,8 @@ import xxhash
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 
-ROWS_PER_GROUP = 100  # small enough that one row can be read at little cost, large enough that text still compresses
+ROWS_PER_GROUP, GROUP_BYTES = 100, 1 << 20
+"""Maximum rows of a row group, and their bytes: one row can be read at little cost, and text still compresses."""
 PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
 """A page ends at the first batch that fills it; larger pages would not stay in the processor's cache while copied."""
 CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20  # space for the metadata of a column chunk, and of the part, beside cells
@@ -66,7 +67,8 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
         "data_page_size": PAGE_BYTES,
         "write_batch_size": ROWS_PER_BATCH,
     }
-    starts = range(0, max(1, len(table)), ROWS_PER_GROUP)
+    rows_per_group = max(1, min(ROWS_PER_GROUP, GROUP_BYTES * len(table) // max(1, table.nbytes)))
+    starts = range(0, max(1, len(table)), rows_per_group)
     chunks = len(starts) * len(leaves)
     # An upper bound of the bytes (each cell is stored once); unused pages take no memory.
     footer = FOOTER_BYTES + sum(len(value.encode()) for value in about.values())
@@ -74,7 +76,7 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
     sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
         for start in starts:
-            writer.write_table(table.slice(start, ROWS_PER_GROUP))
+            writer.write_table(table.slice(start, rows_per_group))
         blanks = {CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks), CHECK_KEY.decode(): BLANK.decode()}
         writer.add_key_value_metadata({**about, **blanks})
     data = room[: sink.tell()]
@@ -154,6 +156,8 @@ class OpenPart:
         own = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
         self.about = {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
         """Metadata of the part (stage, fingerprint, counts, versions)."""
+        self.rows_per_group = max(1, self._metadata.row_group(0).num_rows)
+        """Rows of each row group but the last."""
         self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
 
     def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
@@ -216,10 +220,11 @@ def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str
 def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows at some positions (sorted, distinct), reading only their row groups."""
     with open_part(part) as file:
-        groups = sorted({row // ROWS_PER_GROUP for row in rows})
-        starts = {group: index * ROWS_PER_GROUP for index, group in enumerate(groups)}
+        size = file.rows_per_group
+        groups = sorted({row // size for row in rows})
+        starts = {group: index * size for index, group in enumerate(groups)}
         table = file.read(columns, groups)
-        places = [starts[row // ROWS_PER_GROUP] + row % ROWS_PER_GROUP for row in rows]
+        places = [starts[row // size] + row % size for row in rows]
         return table.take(pa.array(places, pa.int64()))
 
 

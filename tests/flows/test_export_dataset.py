@@ -137,8 +137,9 @@ def test_texts_are_exported_with_the_images_that_they_are_about(rendered, tmp_pa
 def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys):
     shutil.copytree(mined / "tables", tmp_path / "album/tables")
     source = str(json.loads((mined / "build.json").read_text())["profile"]["source"])
-    words = ("build", source, "--out", tmp_path / "album", "--until", "mining", "--set", "mining.min_similarity=0.9999")
-    assert run(*words, "--set", "mining.max_similarity=0.99999") == 1
+    values = ("mining.min_similarity=0.9999", "mining.max_similarity=0.99999", "matching.enabled=false")
+    settings = [word for value in values for word in ("--set", value)]
+    assert run("build", source, "--out", tmp_path / "album", "--until", "mining", *settings) == 1
     empty = "Empty: similar_pairs (no neighbour as similar as a pair may be (mining.min_similarity=0.9999, "
     assert empty in capsys.readouterr().err
     assert run("export", tmp_path / "album", "--table", "pairs", "--to", tmp_path / "out") == 2

@@ -60,6 +60,18 @@ def test_another_reader_finds_the_layout_of_the_design() -> None:
     assert not columns["name"]["is_stats_set"]
 
 
+def test_one_of_many_large_rows_is_read_with_few_others(tmp_path: Path) -> None:
+    rows = TABLE.slice(0, 7)
+    images = pa.array([bytes([number]) * 400_000 for number in range(7)], pa.large_binary())
+    rows = rows.set_column(rows.schema.get_field_index("image"), "image", images)
+    part = Part(Folder(str(tmp_path)), "part-1.parquet")
+    part.folder.write(part.name, encode_part(rows, ABOUT))
+    metadata = pq.read_metadata(tmp_path / part.name)
+    assert [metadata.row_group(group).num_rows for group in range(4)] == [2, 2, 2, 1]
+    assert read_rows(part, [1, 2, 6]).equals(rows.take([1, 2, 6]))
+    assert read_part(part).equals(rows)
+
+
 def test_any_changed_byte_is_found_and_the_file_named() -> None:
     rng = random.Random(0)
     part = Part(Folder("memory://flipped"), "part-1.parquet")

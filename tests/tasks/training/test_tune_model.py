@@ -244,9 +244,9 @@ def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tm
     model = trained(start, config)
     save(model, start, tmp_path)
     finish_model(tmp_path, start, config)
-    expected = logits(model, start)
+    expected = logits(model.double(), start)  # weights are rounded where adapters are merged; no other rounding
     again = load_model(tmp_path, config.model, dtype=torch.float32).eval()
-    torch.testing.assert_close(logits(again, start), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits(again.double(), start), expected, rtol=5e-5, atol=5e-5)
     assert getattr(again, NAME).sizes.weight_per == "layer"
     assert (tmp_path / SIZES).exists()
     assert (tmp_path / TUNED).exists() == (kind == "adapters")
@@ -256,10 +256,10 @@ def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tm
         plain, report = loaded
         assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
         assert load_differential(plain.eval(), tmp_path)
-        torch.testing.assert_close(logits(plain, start), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(logits(plain.double(), start), expected, rtol=5e-5, atol=5e-5)
     if kind in ("merged", "in the tower"):
         beside = load_model(tmp_path / FOLDER, config.model, dtype=torch.float32).eval()
-        torch.testing.assert_close(logits(beside, start), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(logits(beside.double(), start), expected, rtol=5e-5, atol=5e-5)
     moved = load_file(tmp_path / WEIGHTS)
     save_file({name: weight + 1 for name, weight in moved.items()}, tmp_path / WEIGHTS)
     assert find_model(str(tmp_path)).revision != revision
