@@ -30,13 +30,8 @@ def test_models_and_training_compute_on_the_gpu_alone():
     assert " passed" in run_pytest("-W", "ignore", *checks)
 
 
-@pytest.mark.parametrize(
-    ("files", "passed"),
-    [
-        (("embedding", "serving"), 4),
-        pytest.param(("search", "training"), 10, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("files", "passed"), [(("embedding", "serving"), 4), (("search", "training"), 10)])
 def test_the_tests_of_a_gpu_run_on_the_cpu(files, passed, tmp_path):
     """What they compare are then two results of the CPU: that they can be run at all is tried, and their table."""
     vllm = tmp_path / "vllm"
