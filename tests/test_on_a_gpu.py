@@ -24,9 +24,10 @@ def run_pytest(*words: object, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
-def test_models_and_training_compute_on_the_gpu_alone():
+@pytest.mark.parametrize("name", ["training", pytest.param("models", marks=pytest.mark.slow)])
+def test_models_and_training_compute_on_the_gpu_alone(name):
     """A process has that GPU for good."""
-    checks = ("-o", "python_files=check_*.py", ROOT / "tests/on_a_gpu")
+    checks = ("-o", "python_files=check_*.py", ROOT / f"tests/on_a_gpu/check_{name}.py")
     assert " passed" in run_pytest("-W", "ignore", *checks)
 
 
@@ -50,6 +51,7 @@ def test_the_tests_of_a_gpu_run_on_the_cpu(files, passed, tmp_path):
     assert all(line.count(" | ") == 3 and line.split(" | ")[2] for line in lines), lines
 
 
+@pytest.mark.slow
 def test_without_a_gpu_the_table_says_so(tmp_path):
     run_pytest("-m", "gpu", GPU / "test_embedding.py", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
     lines = (tmp_path / "gpu-test.md").read_text().splitlines()[3:]
