@@ -171,12 +171,12 @@ class MeteredWatcher(LineWatcher):
         self.owed = Gauge("pairwright_owed_rows", "Input rows not done yet.", ["stage"], registry=registry)
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Say how much is owed."""
+        """Set the number of owed rows."""
         self.owed.labels(planned.stage.name).set(sum(shard.stop - shard.start for shard in shards))
         self.shown.begin(planned, shards)
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
-        """Count what a shard did."""
+        """Count the rows and seconds of a shard."""
         stage, done = planned.stage.name, outcome.result
         self.seconds.labels(stage).inc(outcome.seconds)
         self.shards.labels(stage, "failed" if isinstance(done, ShardFailed) else "done").inc()

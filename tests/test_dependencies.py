@@ -1,4 +1,4 @@
-"""Hold the dependencies to the imports: each library is declared, the core starts without those of the extras."""
+"""Check dependencies against imports: each library is declared; the core starts without those of the extras."""
 
 import ast
 import subprocess

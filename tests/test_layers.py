@@ -1,4 +1,4 @@
-"""Hold the architecture: imports run one way, importing the command line is cheap, ``docker/`` holds no Python."""
+"""Check the architecture: imports run one way, importing the command line is cheap, ``docker/`` has no Python."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Hold README and documentation to the truth: files, make targets, commands and settings that they name exist."""
+"""Check that the files, make targets, commands and settings named in README and documentation exist."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Hold a dataset of rendered scenes against the truth, by code of its own: texts, removals, mining, style, splits.
+"""Compare a dataset of rendered scenes with the truth, by independent code: texts, removals, mining, style, splits.
 
 Run with ``make bench BENCH=truth``, or ``python -m tests.bench.bench_truth DATASET``. Without a dataset, one of
 ``WORLDS`` worlds is built with another seed than the default. Prints a table of how many of how many, with a 95 %

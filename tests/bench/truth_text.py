@@ -311,7 +311,7 @@ def select(look: Iterable[tuple[str, str]], graph: SceneGraph) -> list[SceneObje
 
 
 def is_true(said: Said, graphs: Graphs) -> bool:
-    """Say whether a statement is true."""
+    """Return whether a statement is true."""
     graph = graphs[said.side]
     if said.kind == "same":
         return graphs[0].world == graphs[1].world and not find_changes(graphs)
@@ -328,7 +328,7 @@ def _chosen(said: Said, graph: SceneGraph) -> list[SceneObject]:
 
 
 def is_ambiguous(said: Said, graphs: Graphs) -> bool:
-    """Say whether "the ..." fits several things."""
+    """Return whether "the ..." could mean several things."""
     return said.definite and len(_chosen(said, graphs[said.side])) > 1
 
 
@@ -375,7 +375,7 @@ def _spots(graph: SceneGraph) -> dict[str, tuple[float, float]]:
 
 
 def tells(said: Said, change: Change, graphs: Graphs) -> bool:
-    """Say whether a statement is about the changed object, and false of the other photograph."""
+    """Return whether a statement is about the changed object, and false of the other photograph."""
     thing = change[said.side] if said.high else change[1 - said.side]
     looks = [look for look in (said.look, said.other) if look] or [()]
     about = thing is not None and any(all(getattr(thing, n) == v for n, v in look) for look in looks)

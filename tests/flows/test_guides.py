@@ -52,7 +52,7 @@ NOT_HERE = {
 
 @dataclass
 class Site:
-    """Be where the README is followed."""
+    """Folder in which a guide is followed."""
 
     terminal: Terminal
     chat: ChatServer

@@ -27,7 +27,7 @@ LIGHT = ("images", "rejected_images")
 
 
 class Served:
-    """Be a running server, and one who was let in."""
+    """A running server and a client with its token."""
 
     def __init__(self, folder: Path | str):
         self.folder = folder

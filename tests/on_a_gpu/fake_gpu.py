@@ -77,7 +77,7 @@ class FakeGpu(FakeTensorMode):
         return super().dispatch(func, types, args, kwargs)
 
     def take(self, module, *args, **kwargs):
-        """Be ``Module.to``: replace what a module holds, since a real tensor cannot become a fake one."""
+        """``Module.to`` that replaces the tensors of a module, since a real tensor cannot become a fake one."""
         device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
         if device is None or device.type != "cuda":
             return self.to(module, *args, **kwargs)
@@ -89,7 +89,7 @@ class FakeGpu(FakeTensorMode):
         return module
 
     def take_tensor(self, tensor, *args, **kwargs):
-        """Be ``Tensor.to``."""
+        """``Tensor.to``."""
         if isinstance(tensor, FakeTensor) or kwargs.keys() & {"copy", "memory_format"}:
             return self.tensor_to(tensor, *args, **kwargs)
         device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
@@ -106,7 +106,7 @@ class FakeGpu(FakeTensorMode):
         return made
 
     def backward(self, loss):
-        """Be ``Tensor.backward``, of a loss on the device."""
+        """``Tensor.backward`` of a loss on the device."""
         assert loss.requires_grad
         assert loss.device.type == "cuda"
         for weight in self.weights:

@@ -25,7 +25,7 @@ def judge(answer: str, graphs: Graphs) -> list[bool]:
 
 
 def tells(answer: str, graphs: Graphs) -> bool:
-    """Say whether an answer is true as a whole and tells the images apart: it is not true of them exchanged, too."""
+    """Return whether an answer is true as a whole, and not true of the exchanged images as well."""
     own, exchanged = judge(answer, graphs), judge(answer, (graphs[1], graphs[0]))
     return bool(own) and all(own) and not all(exchanged)
 

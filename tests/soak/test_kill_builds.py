@@ -36,7 +36,7 @@ STARTING_SECONDS = 1.0
 
 @dataclass
 class Dataset:
-    """Be a dataset on disk, and what the command line is told to do with it."""
+    """A dataset on disk, and the command lines that work on it."""
 
     root: Path
     words: list[str] = field(default_factory=list)

@@ -29,7 +29,7 @@ KILLS_PER_RUN = 10
 
 @dataclass
 class Training:
-    """Be a run, and what the command line is told to do with it."""
+    """A run, and the command lines that work on it."""
 
     words: list[str]
     run: Run

@@ -30,7 +30,7 @@ def verbs_of(asked):
 
 
 def painter(asked):
-    """Say what is seen, in the template that was quoted, with its verbs."""
+    """Answer in the template that the prompt quotes, with its verbs."""
     first, second = (
         f"{verb} a {colour_of(image)} wall" for verb, image in zip(verbs_of(asked), asked.images, strict=True)
     )
@@ -38,7 +38,7 @@ def painter(asked):
 
 
 def numbered(asked):
-    """Say something else each time."""
+    """Give another answer each time."""
     return text(second=f"depicts blue wall number {asked.number}")
 
 

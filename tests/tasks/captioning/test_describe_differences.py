@@ -80,7 +80,7 @@ def attributes(one):
 
 
 def fits(phrase, one):
-    """Say whether the phrase is of the thing's shape, and says nothing of it that is not so."""
+    """Return whether the phrase names the thing's shape and states nothing false of it."""
     return "shape" in phrase.named and all(getattr(one, name) == value for name, value in phrase.named.items())
 
 

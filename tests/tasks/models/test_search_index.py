@@ -149,7 +149,7 @@ def index(images, tmp_path_factory):
 
 
 def promised(matrix, rows, cells, probes, k):
-    """Say what the index promises, in float64: ties go to the lower row."""
+    """Return the exact result, in float64: ties go to the lower row."""
     wide = matrix.astype(np.float64)
     towards = wide @ wide[:cells].T
     home = np.argmax(towards, axis=1)  # the first of equals

@@ -50,7 +50,7 @@ def test_the_most_similar_false_one_is_taken():
 
 
 def names_one_of(things, row):
-    """Say whether a text names a shape with the colour and material, if any are given, of one of the things."""
+    """Return whether a text names the shape of one of the things, with its colour and material if any are given."""
     claims = CLAIMS.validate_json(row.claims)
     named = [selector for claim in claims for selector in (claim.selector, claim.other) if selector.shape]
     return any(

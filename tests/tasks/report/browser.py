@@ -15,7 +15,7 @@ INSIST = "PAIRWRIGHT_REQUIRE_BROWSER"
 
 @dataclass
 class Watched:
-    """Hold what a page did that it should not."""
+    """Errors of a page."""
 
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -83,6 +83,6 @@ def shown_in(frame) -> str:
 
 
 def overflows(page) -> bool:
-    """Say whether the page is wider than its window; a phone's grows with what it shows."""
+    """Return whether the page is wider than its window; a phone's window grows with its content."""
     width = page.evaluate("Math.max(document.documentElement.scrollWidth, window.innerWidth)")
     return width > page.viewport_size["width"]

@@ -52,7 +52,7 @@ COLOURS = ("red", "blue", "green", "orange", "purple", "teal")
 
 @dataclass
 class Handmade:
-    """Hold the rows of every table by its name."""
+    """Rows of every table, by its name."""
 
     tables: dict[str, list[Row | Dropped]] = field(default_factory=dict)
 

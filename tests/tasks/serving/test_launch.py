@@ -47,7 +47,7 @@ def entries(diary: Path) -> list[dict]:
 
 
 def is_there(pid: int) -> bool:
-    """Say whether a process runs; one that has ended and whose exit code nobody took does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -16,7 +16,7 @@ QUICK = Pace(backoff_s=0.001, connect_s=2)
 
 
 def obeys_all(asked: Asked):
-    """Be a vLLM."""
+    """A vLLM server."""
     form = asked.grammar or {}
     if not form:
         return "A brown square."
@@ -29,7 +29,7 @@ def word_of(form):
 
 
 def obeys_schemas(asked: Asked):
-    """Be a server that ignores what it does not know."""
+    """A server that ignores unknown fields."""
     form = asked.grammar or {}
     return word_of(form) if form.get("type") == "json_schema" else "Hello there!"
 

@@ -20,7 +20,7 @@ class Killed(BaseException):
 
 
 class FaultyOs:
-    """Be the ``os`` module, the ``at``-th of its calls that write failing.
+    """The ``os`` module, in which the ``at``-th writing call fails.
 
     Faults: the name of an errno; "short" (a write that takes half of the bytes); "full" (the same, and then ENOSPC);
     "kill" (before the call takes effect) and "late kill" (after it).

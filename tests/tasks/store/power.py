@@ -20,7 +20,7 @@ Rng = random.Random
 
 @dataclass(eq=False)
 class File:
-    """Be a file's bytes: what was written when, and when it was flushed."""
+    """Bytes of a file: the time of each write and flush."""
 
     writes: list[tuple[int, int, bytes | None]] = field(default_factory=list[tuple[int, int, bytes | None]])
     """Moment, place and bytes; ``None`` cuts the file off at the place."""
@@ -44,7 +44,7 @@ class File:
 
 @dataclass(eq=False)
 class Names:
-    """Be a folder: which names came and went when, and when it was flushed."""
+    """Names in a folder: the time at which each came and went, and of each flush."""
 
     now: dict[str, "File | Names"] = field(default_factory=dict[str, "File | Names"])
     changes: list[tuple[int, dict[str, "File | Names | None"]]] = field(

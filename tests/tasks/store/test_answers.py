@@ -79,7 +79,7 @@ def test_a_file_with_any_flipped_bit_gives_what_came_before_it(tmp_path: Path) -
 
 
 class FaultyOs:
-    """Be the ``os`` module, whose writes are short, and whose disk is full after so many bytes."""
+    """The ``os`` module with short writes, on a disk that is full after so many bytes."""
 
     def __init__(self, room: int) -> None:
         self.room = room

@@ -108,7 +108,7 @@ def test_a_kill_at_any_call_leaves_an_undisturbed_build_to_resume(
 
 
 class FaultyFile:
-    """Be an open file, the ``at``-th reading of any such file failing."""
+    """An open file; the ``at``-th read of any such file fails."""
 
     left = 0
 

@@ -24,7 +24,7 @@ POOL = ["a", "b", "b/2", "c", "c/2", "bad1", "bad2", "d", "failing1", "failing2"
 
 
 class Life(RuleBasedStateMachine):
-    """Be the life of one dataset, and the model of it."""
+    """Life of one dataset, and its model."""
 
     def __init__(self) -> None:
         super().__init__()

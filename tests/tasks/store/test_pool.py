@@ -98,7 +98,7 @@ def test_leaving_with_an_error_stops_the_workers_at_once(tmp_path: Path) -> None
 
 
 def where(planned: Planned, shard: ShardRef) -> ShardDone:
-    """Say which process this is, its place in its pool and how many helpers it may have.
+    """Return this process, its place in its pool and the number of helpers it may have.
 
     Waits until as many processes as the shard's name says have come, so that each gets a turn.
     """

@@ -58,7 +58,7 @@ PROMISED = ([], [1], [1, 2], [1, 2], [1, 2, 3], [3])
 
 @dataclass(frozen=True)
 class Life:
-    """Be a dataset whose power was never cut."""
+    """A dataset built without a power cut."""
 
     disk: Disk
     ends: list[int]  # the moment at which each step was over

@@ -25,7 +25,7 @@ from tests.fixtures.rows import row_of
 
 
 class ToyConfig(Section):
-    """Say how the toy stages behave."""
+    """Settings of the toy stages."""
 
     trouble: str = ""  # a file; while it exists, items named "failing..." fail
     seconds_per_row: float = 0.0  # time that each item, link and note takes
