@@ -1,16 +1,19 @@
 """Check the architecture: imports run one way, importing the command line is cheap, ``docker/`` has no Python."""
 
 import ast
+import pickle
 import subprocess
 import sys
 import tomllib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from pairwright.tasks.store.stage import Stage
 from tests.fixtures.parsed import imports_in, parse
 
 ROOT = Path(__file__).parent.parent
@@ -211,3 +214,14 @@ def test_no_machine_paths_or_index_addresses_are_committed() -> None:
         if path.suffix in (".toml", ".txt", ".yaml", ".md", "") and path.is_file():
             text = path.read_text(errors="replace")
             assert not [word for word in words if word in text], name
+
+
+def test_every_stage_can_be_sent_to_a_worker_process() -> None:
+    paths = [path for path in modules() if "= Stage(" in path.read_text()]
+    names = [".".join(("pairwright", *path.relative_to(ROOT).with_suffix("").parts)) for path in paths]
+    stages = {
+        stage.name: stage for name in names for stage in vars(import_module(name)).values() if type(stage) is Stage
+    }
+    assert len(stages) > 35
+    for stage in stages.values():
+        pickle.dumps(stage)

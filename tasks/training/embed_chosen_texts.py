@@ -84,16 +84,24 @@ def _with_clip(texts: Sequence[str], config: TextVectorsConfig) -> NDArray[np.fl
     return np.add.reduceat(vectors, starts, axis=0) if len(texts) else vectors
 
 
+def _uses_clip(config: TextVectorsConfig) -> bool:
+    return config.encoder == "clip"
+
+
 def name_encoder(config: TextVectorsConfig) -> str:
     """Return the identity of the encoder, which changes with its vectors."""
-    if config.encoder == "clip":
+    if _uses_clip(config):
         return f"clip {OpenClipTexts(config=config.clip).version}"
     return f"{WORDS} {WORDS_VERSION} {config.dimension}"
 
 
+def _models(config: TextVectorsConfig) -> tuple[str, ...]:
+    return (name_encoder(config),)
+
+
 def pin_texts(config: TextVectorsConfig) -> TextVectorsConfig:
     """Return the configuration with the revision of the local weights."""
-    if config.encoder != "clip":
+    if not _uses_clip(config):
         return config
     return config.model_copy(update={"clip": pin_clip(config.clip, download=False)})
 
@@ -106,9 +114,9 @@ STAGE = Stage(
     writes=EmbeddingRow,
     function=embed_chosen_texts,
     config="text_vectors",
-    models=lambda config: (name_encoder(config),),
+    models=_models,
     pin=pin_texts,
-    processes=partial(count_processes, lambda config: config.encoder == "clip"),
+    processes=partial(count_processes, _uses_clip),
     without=("images", "rejected_images", "removal_scores", "negatives"),
     rows_per_shard=2000,
 )
