@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import MatchingConfig
-from pairwright.schemas.rows import Dropped, KeypointsRow, NeighbourRow, PairRow, make_key
+from pairwright.schemas.rows import Dropped, Failed, KeypointsRow, NeighbourRow, PairRow, make_key
 from pairwright.tasks.store.stage import Stage, Uses
 
 MEASURE = "keypoints"
@@ -41,15 +41,22 @@ class Keypoints:
 
 def match_keypoints(
     rows: Sequence[NeighbourRow], config: MatchingConfig, *, keypoints: Mapping[str, KeypointsRow]
-) -> Iterator[PairRow | Dropped]:
-    """Yield each anchor's pairs, or one ``Dropped`` with the most matches found; ``keypoints`` by image."""
+) -> Iterator[PairRow | Dropped | Failed]:
+    """Yield each anchor's pairs, or one ``Dropped`` with the most matches found; ``keypoints`` by image.
+
+    An anchor is ``Failed`` while keypoints of it or of a candidate are missing, as after a failed shard of theirs.
+    """
     features = {image: unpack(row) for image, row in keypoints.items()}
     for row in rows:
+        others = _candidates(row, config)
+        if missing := {row.subject, *others} - features.keys():
+            detail = f"images: {len(missing)}; the first: {min(missing)}"
+            yield Failed(source_key=row.key, reason="keypoints of the anchor or of a neighbour are missing", detail=detail)
+            continue
         counts: dict[tuple[str, str], int] = {}
-        for other in _candidates(row, config):
+        for other in others:
             first, second = sorted((row.subject, other))
-            if first in features and second in features:
-                counts[first, second] = count_matches(features[first], features[second])
+            counts[first, second] = count_matches(features[first], features[second])
         enough = [
             pair
             for pair in sorted(counts, key=lambda pair: (-counts[pair], pair))

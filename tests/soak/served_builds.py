@@ -11,10 +11,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pairwright as pw
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
 from tests.fixtures.chat_server import Asked, ChatServer
@@ -84,5 +86,15 @@ def read_parts(out: Path) -> dict[str, list[Any]]:
         name = str(path.relative_to(out))
         found[name] = read_part(Part(folder, name)).to_pylist()
         for answer in chain.from_iterable(row.get("served") or () for row in found[name]):
+            del answer["latency"]
+    return found
+
+
+def read_rows(out: Path) -> dict[str, list[Any]]:
+    """Return the rows of every table of the newest version by key, without how long a server took."""
+    dataset, found = pw.open(out), dict[str, list[Any]]()
+    for table in dataset.tables:
+        found[table] = sorted((asdict(row) for row in dataset[table].rows()), key=lambda row: row["key"])
+        for answer in chain.from_iterable(row.get("served") or () for row in found[table]):
             del answer["latency"]
     return found

@@ -14,8 +14,18 @@ from tests.fixtures.benchmarks import counts_of, scores_of, write_folder
 from tests.fixtures.chat_server import Asked, Reply, chat_server
 
 QUESTIONS, KILLS = 120, 6
-AT_ONCE = 8
-"""Requests that a client may have under way."""
+AT_ONCE = 8  # requests that a client may have under way
+EVALUATE = """
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
+from pairwright.schemas.writing import ChatConfig
+url, data, to, at_once = sys.argv[1:]
+server = ChatConfig(endpoint=(url,), model="tiny", temperature=0.0, top_p=1.0, max_concurrency=int(at_once))
+config = EvaluationConfig(model="tiny", benchmark="nlvr2", data=Path(data), to=Path(to), server=server)
+evaluate_model(config, watch=lambda _: nullcontext(lambda done, of: None))
+"""
 
 
 @pytest.mark.slow
@@ -37,8 +47,7 @@ def test_killed_evaluations_go_on(tmp_path: Path) -> None:
 
     to = tmp_path / "scores.json"
     with chat_server(answer) as server:
-        words = ("evaluate", "model", "tiny", "--server", server.url, "-b", "nlvr2", "--data", folder, "--to", to)
-        command = [sys.executable, "-m", "pairwright", *map(str, words)]
+        command = [sys.executable, "-c", EVALUATE, server.url, str(folder), str(to), str(AT_ONCE)]
         for kill in range(1, KILLS + 1):
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
                 until = time.monotonic() + 60
@@ -52,7 +61,8 @@ def test_killed_evaluations_go_on(tmp_path: Path) -> None:
     assert len(asked) <= QUESTIONS + KILLS * AT_ONCE
     assert counts_of(to)["answered"] == QUESTIONS
     assert scores_of(to)["", "accuracy"] == pytest.approx(1 - 1 / QUESTIONS, abs=1e-4)
-    assert len(json.loads(to.read_text())["scores"]) == 2
+    names = ("accuracy", "consistency", "accuracy (exact)", "consistency (exact)")
+    assert [score["name"] for score in json.loads(to.read_text())["scores"]] == list(names)
 
 
 def statements(asked: list[Asked]) -> list[str]:

@@ -11,7 +11,7 @@ from skimage import data
 from pairwright.flows.load_profile import load_profile
 from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import KeypointsConfig, MatchingConfig
-from pairwright.schemas.rows import Dropped, KeypointsRow, NeighbourRow, PairRow, make_key
+from pairwright.schemas.rows import Dropped, Failed, KeypointsRow, NeighbourRow, PairRow, make_key
 from pairwright.tasks.mining.find_keypoints import find_keypoints
 from pairwright.tasks.mining.match_keypoints import Keypoints, count_matches, match_keypoints
 from tests.fixtures.pictures import photograph
@@ -78,7 +78,7 @@ def anchor(rows: dict[str, KeypointsRow], name: str, near: dict[str, float]) -> 
     )
 
 
-def match(rows: dict[str, KeypointsRow], *anchors: NeighbourRow, **settings: float) -> list[PairRow | Dropped]:
+def match(rows: dict[str, KeypointsRow], *anchors: NeighbourRow, **settings: float) -> list[PairRow | Dropped | Failed]:
     config = MatchingConfig.model_validate(settings).model_copy(update={"max_similarity": 0.99})
     return list(match_keypoints(anchors, config, keypoints={row.subject: row for row in rows.values()}))
 
@@ -107,6 +107,17 @@ def test_near_identical_images_and_far_neighbours_are_not_matched(photographs: d
     rows = photographs | {f"cat {n}": replace(photographs["cat"], subject=make_key("cat", n)) for n in range(15)}
     (beyond,) = match(rows, anchor(rows, "left", far))
     assert isinstance(beyond, Dropped), "the 17th neighbour"
+
+
+def test_an_anchor_fails_while_keypoints_are_missing(photographs: dict[str, KeypointsRow]) -> None:
+    anchors = [anchor(photographs, "left", {"right": 0.6, "cat": 0.5}), anchor(photographs, "right", {"left": 0.6})]
+    missing = photographs["cat"].subject
+    left, right = match({name: row for name, row in photographs.items() if name != "cat"}, *anchors)
+    reason = "keypoints of the anchor or of a neighbour are missing"
+    assert left == Failed(source_key="row of left", reason=reason, detail=f"images: 1; the first: {missing}")
+    assert isinstance(right, PairRow)
+    (alone,) = match({"right": photographs["right"]}, anchors[1])
+    assert isinstance(alone, Failed)
 
 
 def test_an_anchor_keeps_its_best_matches(photographs: dict[str, KeypointsRow]) -> None:
