@@ -46,7 +46,8 @@ from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
 ROWLESS = ("run.", "gates.", "health.")  # sections that change no row
-OWN_NOTES = (*ROWLESS, *(f"found.{name}." for name in Profile.model_fields if name != "models"))
+MOST_CHANGES = 8  # settings whose change is logged at the start of a build
+OWN_NOTES = ("about", *ROWLESS, *(f"found.{name}." for name in Profile.model_fields if name != "models"))
 """Fields that change no row, and findings of a build other than served models."""
 REGISTRIES: Mapping[str, Registry[Any]] = {one.group: one for one in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)}
 RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
@@ -185,8 +186,11 @@ def run_build(request: Request, work: Work) -> Report:
     """Do everything that is owed, stage by stage, and publish a version if the profile's gates hold."""
     with suppress(ConfigError, StoreError):  # no record yet, or one that this build replaces
         last, own = read_record(request.folder).profile.model_dump(mode="json"), request.profile.model_dump(mode="json")
-        for change in say_changes(last, own, free=OWN_NOTES):
+        changes = list(say_changes(last, own, free=OWN_NOTES))
+        for change in changes[:MOST_CHANGES]:
             log.info("%s: changed since the last build of this dataset: %s", request.folder.url, change)
+        if more := len(changes[MOST_CHANGES:]):
+            log.info("%s: and %d more settings, which `pairwright versions` lists afterwards", request.folder.url, more)
     if caveat := request.pipeline.caveat:
         log.warning("%s", caveat)
     began, source = now(), request.profile.sources

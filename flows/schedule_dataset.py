@@ -22,6 +22,9 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.dataset import read_record
 from pairwright.tasks.store.files import Folder
 
+HEARTBEATS = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""Environment of scheduled runs, as in ``docker/prefect.yaml``."""
+
 
 def check_schedule(dataset: str, cron: str, timezone: str, *, paused: bool) -> str:
     """Return the dataset's absolute folder or URL."""
@@ -56,7 +59,6 @@ def make_deployment(place: str, cron: str, timezone: str, *, paused: bool) -> An
         tags=[place.rstrip("/").rpartition("/")[2]],
         description=f"List the source of {place} again, do what is owed, publish a version if its gates hold.",
         entrypoint_type=EntrypointType.MODULE_PATH,
-        job_variables={"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}},  # as in docker/prefect.yaml
     )
 
 
@@ -68,6 +70,7 @@ def apply_schedule(deployment: Any, pool: str) -> str:
                 client.read_work_pool(pool)
             except ObjectNotFound:
                 client.create_work_pool(WorkPoolCreate(name=pool, type="process"))
+        deployment.job_variables = {"env": HEARTBEATS}
         deployment.apply(work_pool_name=pool)
     return deployment.full_name
 
@@ -87,6 +90,7 @@ def pause_schedule(place: str) -> str:
 
 def serve_schedule(deployment: Any) -> None:
     """Apply a deployment and run due updates, one at a time, until Ctrl-C, which pauses it."""
+    os.environ.update(HEARTBEATS)  # a deployment without a pool has no variables for its runs
     with _naming_server():
         serve(deployment, limit=1, print_starting_message=False)
 

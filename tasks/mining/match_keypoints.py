@@ -25,6 +25,7 @@ MAX_RATIO = 0.8
 """Maximum distance of a keypoint to its match, as a share of that to the next."""
 MAX_ERROR = 1.5
 """Maximum distance of a match to its epipolar line, in pixels of the scaled image."""
+MISSING = "keypoints of the anchor or of a neighbour are missing"
 LEAST = 8
 """Matches from which a fundamental matrix is fitted."""
 
@@ -51,7 +52,7 @@ def match_keypoints(
         others = _candidates(row, config)
         if missing := {row.subject, *others} - features.keys():
             detail = f"images: {len(missing)}; the first: {min(missing)}"
-            yield Failed(source_key=row.key, reason="keypoints of the anchor or of a neighbour are missing", detail=detail)
+            yield Failed(source_key=row.key, reason=MISSING, detail=detail)
             continue
         counts: dict[tuple[str, str], int] = {}
         for other in others:

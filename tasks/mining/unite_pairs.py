@@ -118,6 +118,7 @@ STAGE = Stage(
         _all("admitted", AdmittedRow, ("key",), "all_admitted"),
         _all("images", ImageRow, NAMES, "all_images"),
     ),
+    by_source=True,  # a pair's key hashes its images alone, not what found it
     fit=fit_stage,
     rows_per_shard=20_000,
 )

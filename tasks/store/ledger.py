@@ -234,16 +234,19 @@ class Ledger:
             before += len(self.part_names(table))
         self.run(f"""
             CREATE OR REPLACE TEMP VIEW read_{name} AS
-            SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, part, {columns} FROM (
-                {" UNION ALL ".join(parts)} QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
+            SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, place, part, {columns} FROM (
+                SELECT * FROM ({" UNION ALL ".join(parts)})
+                QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
 
     def _make_input(self, stage: Stage) -> None:
         """Give each input row the name by which its results are recognised.
 
         That is its key; with ``whole``, hashed with the whole input; with uses that count, with the keys of the rows
-        used, so that a row is owed again when they change; with ``by_source``, with its source key.
+        used, so that a row is owed again when they change; with ``by_source``, with its source key and, of several, its
+        table.
         """
-        parts, joins = ["l.key", *(["l.source_key"] if stage.by_source else [])], ""
+        source = ["l.source_key", *(["l.place"] if len(stage.reads) > 1 else [])]
+        parts, joins = ["l.key", *(source if stage.by_source else [])], ""
         for number, use in enumerate(use for use in stage.uses if use.counts):
             used = f"({links_of(stage, use)}) m JOIN live_{use.table} u ON u.subject = m.link"
             keys = f"SELECT m.key AS about, string_agg(u.key, ' ' ORDER BY u.key) AS keys FROM {used} GROUP BY ALL"

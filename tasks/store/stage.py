@@ -81,7 +81,8 @@ class Stage:
     whole: bool = False
     """Whether each row depends on the whole input: any change of it then owes every row again."""
     by_source: bool = False
-    """Whether a row is owed again when its input's source key changes, for inputs with a key that does not hash all."""
+    """Whether a row is owed again when its input's source key, or the table that its input is of, changes: for inputs
+    with a key that does not hash all."""
     tie: Literal["source_key", "anchor"] = "source_key"
     """Column that decides between ok rows of one key: the smallest value counts."""
     without: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """Type what README, first steps and guides say, page by page, into a terminal of which the models are tiny.
 
 Each page has a folder of its own with what it takes for granted. ``STANDS_FOR`` is typed in place of its words,
-``NOT_HERE`` says what is not run, and why. The pages of ``test_guides.py`` are followed there, with a look at what each
-command does; here each command only has to end well.
+``NOT_HERE`` says what is not run, and why, ``BEFORE`` what was typed by then. The pages of ``test_guides.py`` are
+followed there, with a look at what each command does; here each command only has to end well.
 """
 
 import json
@@ -20,11 +20,12 @@ import pytest
 
 import pairwright as pw
 from tests.fixtures.chat_server import Asked, chat_server
-from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
+from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.layouts import put_spot_the_diff
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.readme import typed_in
+from tests.fixtures.tagger import REAL
 from tests.fixtures.tars import write_tar
 from tests.fixtures.terminal import Terminal, wait_for
 from tests.flows.test_guides import SECTIONS, SMALL, WIDE
@@ -51,6 +52,8 @@ NOT_HERE = {
     r"img2dataset": "another project's program; what it writes is read",
     r"mine\.yaml": "tests/flows/test_load_profile.py",
 }
+BEFORE = {"docs/guides/evaluation.md": ["pairwright train demo --objective sft"]}
+"""What a reader has done by then."""
 QUICK = "--set optimiser.max_steps=2 --set output.eval_steps=2"
 SERVES = re.compile(r"pairwright view ")
 
@@ -71,23 +74,27 @@ def said(asked: Asked) -> str:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("world")
     weights = root / "weights"
-    encoders = write_clip_folder(weights / "clip"), write_dinov2_folder(weights / "dinov2")
+    encoders = write_clip_folder(weights / "clip", architecture=READING_CLIP), write_dinov2_folder(weights / "dinov2")
     model, here = write_qwen2_vl(weights / "model"), root / "here"
     write_files(here)
     own = "--set embedding.clip.checkpoint={} --set embedding.dinov2.model={}".format(*encoders)
     off = " ".join(f"--set {name}.enabled=false" for name in ("rejections", "controls", "grounding", "judging"))
+    one = "--set run.workers=1 --set models.chat.model=tiny"
     with chat_server(said) as server:
         stands_for = {
             "http://127.0.0.1:8000/v1": server.url,
-            "--profile laptop": f"--profile laptop {own} {WIDE} {off} --set run.workers=1 --set models.chat.model=tiny",
+            "build PHOTOS --profile laptop": f"build PHOTOS --profile laptop {own} {WIDE} {off} {one}",
+            "doctor --profile laptop": f"doctor --profile laptop {own} {off}",
+            "pairing=nouns": f"pairing=nouns --set nouns.model={REAL}",
             "--out demo": f"--out demo {SMALL}",
             "make demo": f"pairwright build --out demo {SMALL} && pairwright report demo",
             "make train": "pairwright runs demo",
             "pairwright train demo": f"pairwright train demo {QUICK}",
             "pairwright train album": f"pairwright train album {QUICK}",
             "--model Qwen/Qwen2.5-VL-3B-Instruct": f"--model {model}",
-            "--recipe qwen2.5-vl-7b-24gb": f"--recipe qwen2.5-vl-7b-24gb --model {model} --name recipe",
-            "--recipe qwen2.5-vl-3b-24gb": f"--recipe qwen2.5-vl-3b-24gb --model {model} --name recipe",
+            "--recipe qwen2.5-vl-7b-24gb": f"--recipe qwen2.5-vl-7b-24gb --model {model}",
+            "--recipe qwen2.5-vl-3b-24gb": f"--recipe qwen2.5-vl-3b-24gb --model {model}",
+            "spot/runs/sft": "demo/runs/sft",
             "JUDGE": "tiny",
             "COLOURS.txt": "colours.txt",
             "pairwright_example.py": str(ROOT / "tests/example_plugin/pairwright_example.py"),
@@ -124,8 +131,8 @@ def write_files(here: Path) -> None:
     pair = {"id": "1", "caption": "the cup is gone"}
     (here / "predictions.jsonl").write_text(json.dumps(pair))
     (here / "references.json").write_text(json.dumps({"1": ["the cup is gone", "there is no cup"]}))
-    data = (here / "PHOTOS" / names[0]).read_bytes()
-    write_tar(here / "tars/00000.tar", ("0.jpg", data), ("0.txt", b"a cup"))
+    files = ((name, (here / "PHOTOS" / name).read_bytes()) for name in names)
+    write_tar(here / "tars/00000.tar", *files, (f"{Path(names[0]).stem}.txt", b"a cup"))
 
 
 @pytest.mark.slow
@@ -138,12 +145,13 @@ def test_what_a_page_says_ends_well(world: World, tmp_path: Path, page: str) -> 
     key = next(iter(pw.open(desk.folder / "album")["preferences"].rows())).key
     decision = {"key": key, "verdict": "accept", "at": "2026-01-01T00:00:00Z"}
     (desk.folder / "decisions.jsonl").write_text(json.dumps(decision))
-    typed = [one.words for one in typed_in(page, sentences=False)]
-    for words in typed:
+    for words in [*BEFORE.get(page, ()), *(one.words for one in typed_in(page, sentences=False))]:
         if any(re.search(pattern, words) for pattern in NOT_HERE):
             continue
         if SERVES.match(words):
             look(desk, words, tmp_path / "log")
+        elif words.startswith("export "):
+            desk.export(words)
         else:
             desk.run(words)
 

@@ -146,6 +146,22 @@ def test_a_stage_by_source_owes_what_was_made_from_something_else(tables: Tables
     assert tables.names(plain) == {x: x, y: y}
 
 
+def test_a_stage_by_source_owes_what_was_made_from_another_table(tables: Tables) -> None:
+    first, second = (replace(STAGE, name=name, reads={"words": CaptionRow}) for name in ("first", "second"))
+    united = replace(STAGE, name="united", reads={"first": CaptionRow, "second": CaptionRow}, by_source=True)
+    word, x, y = (make_key("row", name) for name in "wxy")
+    same, other = (row_of(CaptionRow, "row", name, source=word, subject=word) for name in "xy")
+    tables.items("a")
+    tables.part(1, _row("a", "w"))
+    tables.part(1, same, other, stage=second)
+    before = tables.names(first, second, united)
+    tables.part(1, same, stage=first)  # which counts
+    after = tables.names(first, second, united)
+    assert tables.settle(united)["in"] == 2
+    assert before[y] == after[y]
+    assert before[x] != after[x]
+
+
 def test_a_whole_stage_owes_everything_when_its_input_changes(tables: Tables) -> None:
     stage = replace(STAGE, name="all", reads={"words": CaptionRow}, whole=True)
     tables.items("a", "b")
