@@ -66,9 +66,9 @@ refuses what fits with no batch, and names settings that need less."""
 
 
 MINED = """\
-A build up to mining took 357 MB at its peak for 1,000 tiny images and 412 MB for 4,000 (profile `scenes`, one worker,
+A build up to mining took 336 MB at its peak for 1,000 tiny images and 455 MB for 10,000 (profile `scenes`, one worker,
 all in one process: 140 MB are Python and its libraries; more workers take their share each). What grows with the
-images is the ledger of the tables' keys, 6 kB per image, in the process that cuts the shards: it keeps at most 1 GB in
+images is the ledger of the tables' keys, compressed, in the process that cuts the shards: it keeps at most 1 GB in
 memory, and the rest in TMPDIR. What a shard takes follows from its rows (`run.rows_per_shard_of`), above all those of
 `neighbours`, `similar_pairs` and `matched_pairs`; the vectors are mapped from a file, 2 bytes a number."""
 
