@@ -49,10 +49,11 @@ def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_pa
         done = prefect.run("python", "-c", MODEL, folder, tmp_path / "scores.json", server.url)
     assert done.returncode == 0, done.stderr
     (run,) = prefect.flow_runs("evaluate-tiny-on-nlvr2")
-    assert (run["state_type"], run["state"]["message"]) == ("COMPLETED", "accuracy 0.500, consistency 0.500")
+    told = "accuracy 0.500, consistency 0.500, accuracy (exact) 0.500, consistency (exact) 0.500"
+    assert (run["state_type"], run["state"]["message"]) == ("COMPLETED", told)
     (artifact,) = prefect.ask("artifacts", artifacts={"key": {"any_": ["scores-nlvr2"]}})
     assert "2 of 2 items, 2 questions" in artifact["description"]
-    assert [row["value"] for row in json.loads(artifact["data"])] == [0.5, 0.5]
+    assert [row["value"] for row in json.loads(artifact["data"])] == [0.5] * 4
 
 
 @pytest.mark.slow
