@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,12 @@ def export_dataset(
     kind = choose_form(form, config.table)
     _check(kind, target, config, found)
     processor: Any = None
-    if config.verify and kind.collates:
+    if config.verify and (missing := [name for name in kind.packages if find_spec(name) is None]):
+        raise ConfigError(
+            f"--verify: --format {kind.name} is read with {', '.join(missing)}, not installed here: "
+            f"python -m pip install -c constraints.txt {' '.join(missing)}"
+        )
+    if config.verify and "trl" in kind.packages:
         require_packages(f"--verify of {kind.name}")
         from pairwright.tasks.training.load_model import load_processor
 

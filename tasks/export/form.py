@@ -124,8 +124,8 @@ class Form:
     """Function that returns its README.md and writes the images shown there; ``None``: the common one."""
     needs_model: bool = False
     """Whether its rows name a model."""
-    collates: bool = False
-    """Whether ``check`` runs its consumer's own code, which needs a processor."""
+    packages: tuple[str, ...] = ()
+    """Packages of its consumer that ``check`` imports; TRL's collator needs a processor."""
 
 
 def ending_of(data: bytes) -> str:

@@ -7,14 +7,12 @@ memory. The schema's ``huggingface`` metadata tells ``datasets`` which columns a
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.export.form import SPLITS, RowWriter, Setting, check_answer, ending_of, naming_row, need
 
@@ -178,12 +176,13 @@ def read_parquet(
     """
 
     def read(folder: Path, processor: Any) -> Iterator[str]:
-        datasets = import_consumer("datasets")
+        import datasets
+
         decode = datasets.Image().decode_example
         with naming_row("datasets cannot load it"):
             splits = datasets.load_dataset(str(folder), streaming=True)
         for split, rows in splits.items():
-            for number, row in enumerate(_undecoded(rows, split)):
+            for number, row in enumerate(_undecoded(rows, str(split))):
                 where = f"{split}, row {number}"
                 with naming_row(where):
                     for name in images:
@@ -208,11 +207,3 @@ def check_messages(row: Record) -> None:
     for side in ("chosen", "rejected"):
         for turn in row[side]:
             check_answer(turn["content"][0]["text"], side)
-
-
-def import_consumer(name: str) -> Any:
-    """Return the package that reads an export; ``ConfigError`` if it is not installed."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ConfigError(f"--verify: needs {name} to read the result: python -m pip install {name}") from error

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pairwright as pw
+from pairwright.flows import export_dataset
 from pairwright.flows.export_dataset import ExportConfig
 from pairwright.tasks.export.formats import FORMATS, MARKER, README
 from pairwright.tasks.store.files import Folder
@@ -176,3 +177,10 @@ def test_wrong_words_of_the_command_line(rendered, tmp_path, capsys, words, mess
 def test_verified_by_the_command_line(rendered, tmp_path, capsys, offline):
     assert run("export", rendered, "--format", "trl", "--to", tmp_path / "out", "--verify") == 0
     assert "all rows are valid" in capsys.readouterr().out
+
+
+def test_verifying_without_the_packages_that_read_it(rendered, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(export_dataset, "find_spec", lambda name: None if name == "trl" else object())
+    assert run("export", rendered, "--format", "trl", "--to", tmp_path / "out", "--verify") == 2
+    assert "--verify: --format trl is read with trl, not installed here: python" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -137,6 +137,7 @@ FORM = Form(
     cannot="It holds preferences; --table exports another table with its images, llava exports conversations.",
     opens=parquet.open_parquet(SCHEMA, to_record),
     check=parquet.read_parquet(lambda row, _: parquet.check_messages(row), images=("images", "rejected_images")),
+    packages=("datasets",),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data", ASSETS}),
     card=lambda folder, about, tally: write_card(

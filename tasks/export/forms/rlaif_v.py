@@ -68,6 +68,7 @@ FORM = Form(
     ),
     opens=open_parquet(SCHEMA, _to_record),
     check=read_parquet(_check, images=("image",)),
+    packages=("datasets",),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data"}),
 )

@@ -50,7 +50,7 @@ FORM = Form(
         _to_record,
     ),
     check=parquet.read_parquet(_check),
-    collates=True,
+    packages=("datasets", "trl"),
     use=(
         "```python\n"
         'dataset = datasets.load_dataset("FOLDER")\n'
