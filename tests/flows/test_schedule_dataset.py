@@ -128,7 +128,8 @@ def processes_of(pid: int) -> Iterator[int]:
 @pytest.mark.timeout(600)
 def test_a_run_whose_host_died_is_buried_and_told(prefect: PrefectServer, album: Path, tmp_path: Path) -> None:
     assert prefect.run("pairwright", "schedule", album, *NIGHTLY).returncode == 0
-    (deployment,) = prefect.ask("deployments", deployments={"tags": {"all_": ["album"]}})
+    albums = prefect.ask("deployments", deployments={"tags": {"all_": ["album"]}})
+    (deployment,) = (one for one in albums if one["parameters"]["dataset"] == str(album))
     (table,) = (album / "tables" / "images").iterdir()
     log, own = tmp_path / "worker", tmp_path / "notify.yaml"
     with listening() as (address, told), hold(Folder(str(album)), str(table.relative_to(album))):
