@@ -98,7 +98,7 @@ def fits(scene: Scene, thing: Thing, camera: Camera) -> bool:
 
 
 def turn_to(rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: Facing | None = None) -> Thing:
-    """Return the thing turned to a clear facing, or anyhow without a front."""
+    """Return the thing turned to a clear facing, or at random if it has no front."""
     if thing.shape == "sign":
         return replace(thing, yaw=camera.yaw(thing, "front", off_degrees=float(rng.uniform(-9, 9))))
     if not vocabulary.SHAPES[thing.shape].front:

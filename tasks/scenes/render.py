@@ -319,7 +319,7 @@ def linear_of(picture: NDArray[np.uint8]) -> Plane:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Settings of a photograph, which with the versions of renderer and denoiser decide its pixels."""
+    """Settings of a photograph; with the versions of renderer and denoiser, they decide its pixels."""
 
     scene: Scene
     width: int

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Soup = NDArray[np.float64]
+CREASE_DEGREES = 46.0  # faces that meet at a larger angle have an edge between them
 
 
 def triangles_of_grid(points: Soup) -> Soup:
@@ -91,7 +92,7 @@ def turned(soup: Soup, degrees: float, *, axis: int, about: Sequence[float] = (0
     return (soup - np.asarray(about)) @ matrix.T + np.asarray(about)
 
 
-def corner_normals(soup: Soup, crease_degrees: float = 46.0) -> Soup:
+def corner_normals(soup: Soup) -> Soup:
     """Return a unit normal per corner: the mean over adjacent faces at less than the crease angle."""
     face = np.cross(soup[:, 1] - soup[:, 0], soup[:, 2] - soup[:, 0])
     unit = face / np.linalg.norm(face, axis=1, keepdims=True)
@@ -101,7 +102,7 @@ def corner_normals(soup: Soup, crease_degrees: float = 46.0) -> Soup:
     result = np.zeros((soup.shape[0] * 3, 3))
     for size in np.unique(sizes):
         rows = order[starts[sizes == size][:, None] + np.arange(size)]
-        near = np.einsum("gik,gjk->gij", unit[rows // 3], unit[rows // 3]) > np.cos(np.radians(crease_degrees))
+        near = np.einsum("gik,gjk->gij", unit[rows // 3], unit[rows // 3]) > np.cos(np.radians(CREASE_DEGREES))
         result[rows] = near.astype(np.float64) @ face[rows // 3]
     return (result / np.linalg.norm(result, axis=1, keepdims=True)).reshape(soup.shape)
 

@@ -107,6 +107,7 @@ class Scene:
 TARGET, DISTANCE = np.array([0.0, 0.1, 0.3]), 8.0
 HALF_FIELD = np.radians(17.0)
 """Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower the horizontal."""
+MARGIN = 0.015  # between a thing and the edge of its photograph, as a share of the width
 
 NEAR, FAR = -1.8, 1.8
 """Range along the view, from the place's middle, that is divided into thirds of depth."""
@@ -183,10 +184,10 @@ class Camera:
                 cv2.fillConvexPoly(big, triangle, 1, shift=4)
         return big[fine // 2 :: fine, fine // 2 :: fine].astype(bool)
 
-    def frames(self, thing: Thing, margin: float = 0.015) -> bool:
-        """Return whether the whole thing is in the photograph, with a margin (share of the width)."""
+    def frames(self, thing: Thing) -> bool:
+        """Return whether the whole thing is in the photograph, with a margin."""
         pixels = np.concatenate([self.project(part.soup).reshape(-1, 2) for part in thing.parts()])
-        rim = margin * self.width
+        rim = MARGIN * self.width
         return bool((pixels >= rim).all() and (pixels <= (self.width - rim, self.height - rim)).all())
 
     def distance(self, thing: Thing) -> float:
