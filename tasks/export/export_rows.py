@@ -79,7 +79,9 @@ def verify_export(folder: Path, form: Form, processor: Any, tally: Tally, watch:
             f"--format {form.name}: a row would not train: {error}. The export is not kept"
         ) from error
     if read != rows:
-        raise ValidationError(f"--format {form.name}: {rows:,} rows were written and {read:,} are read back")
+        raise ValidationError(
+            f"--format {form.name}: {rows:,} rows were written and {read:,} are read back. The export is not kept"
+        )
 
 
 def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[PreferenceRow]]:
@@ -93,8 +95,8 @@ def stream_table(
 ) -> Iterator[list[ShownRow]]:
     """Yield the rows of a settled stage with their images, as preferences without a rejected side.
 
-    The prompt of a conversation is its user's turns, and its last answer is chosen. A row without a split is for
-    training.
+    The last answer of a conversation is the chosen text, the turns before it are the prompt. A row without a split is
+    for training.
     """
     for table in stream_live(build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)):
         records = table.to_pylist()

@@ -48,7 +48,7 @@ class Setting:
     """Settings of an export."""
 
     name: str
-    """Name of the dataset, that of its new folder."""
+    """Name of the dataset: that of the target folder."""
     model: str = ""
     """Model to ask; only for requests."""
     bytes_per_file: int = BYTES_PER_FILE
@@ -169,7 +169,7 @@ def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]
 
 
 def takes_turns(roles: Sequence[str]) -> bool:
-    """Return whether the user has the first and the last word, after a system message if there is one."""
+    """Return whether user and assistant alternate, the user first and last, after a system message if there is one."""
     talk = roles[1:] if roles[:1] == ["system"] else roles
     return len(talk) % 2 == 1 and set(talk[::2]) == {"user"} and not set(talk[1::2]) - {"assistant"}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FIELD = "--push-to-hub"
 ATTRIBUTES = ".gitattributes"  # file that the Hub creates with the repository
-LOGIN = "Log in with `hf auth login`, or set HF_TOKEN: https://huggingface.co/settings/tokens makes one that may write"
+LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write: https://huggingface.co/settings/tokens"
 GOES_ON = "Files already sent are kept: the same command continues"
 
 
@@ -145,7 +145,7 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
         text = f"{type(causes[-1]).__name__}: {causes[-1]}".replace(token, "***")
         return ServerError(f"{where}: the Hub could not be reached, or the connection broke ({text}). {GOES_ON}")
     code, said = answer.response.status_code, (answer.server_message or "").replace(token, "***").strip()
-    told = f" It says: {said}" if said else ""
+    told = f" It says: {said.rstrip('.')}." if said else ""
     refusals = {
         401: f"the Hub does not accept the token. {LOGIN}.",
         403: f"the token may not write there, or {to.repository.partition('/')[0]} is another account. {LOGIN}.",

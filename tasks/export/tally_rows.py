@@ -56,7 +56,7 @@ def _all_in(found: Collection[str], wanted: Collection[str]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Dataset that is exported."""
+    """Exported dataset."""
 
     name: str
     version: str  # "version 3", or the state of the tables
@@ -137,7 +137,7 @@ class Tally:
     def why_nothing(self, form: str) -> str:
         """Return why no row was written."""
         if not self.seen:
-            return "holds no preferences, so there is nothing to export"
+            return "the dataset has no rows to export"
         if self.unheld:
             reasons = ", ".join(f"{why} ({number:,})" for why, number in self.unheld.most_common())
             hint = f". {NONE_REJECTED}" if "no rejected text" in self.unheld else ""
@@ -145,4 +145,4 @@ class Tally:
         if self.decided["reject"]:
             return f"people rejected all of the {self.decided['reject']:,} selected rows (`pairwright decide`)"
         there = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in self.left_out_of.items())
-        return f"none of its {self.left_out:,} rows is selected. It has {there}"
+        return f"none of the {self.left_out:,} rows of the dataset is selected; choose from {there}"

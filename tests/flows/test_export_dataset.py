@@ -33,6 +33,8 @@ def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
     assert "words on average (paper 003: 40 + 117)" in card
     assert card.index("## Health") < card.index("## What is in it")
     assert "Rows whose chosen text is the longer one" in card
+    assert "Rejected images are rendered again without one thing." in card
+    assert "Filled holes" not in card
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
     images = source_images(Folder(str(rendered)))
     seen: dict[str, str] = {}

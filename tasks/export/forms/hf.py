@@ -40,7 +40,8 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     ),
     "rejected_maker": (
         parquet.TEXT,
-        "How the rejected text was made: `retrieved`, `swapped`, `edited`, or `given` by the source.",
+        "How the rejected text was made: `retrieved`, `swapped`, `edited`, `sampled`, `counterfactual`, or `given` by "
+        "the source.",
     ),
     "rejected_note": (parquet.TEXT, "How it was made, in detail."),
     "negatives": (

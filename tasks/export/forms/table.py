@@ -43,7 +43,6 @@ def table_form(name: str) -> Form:
         cannot=f"It holds the table {name} only; trainers of preferences need the table preferences.",
         opens=open_parquet(arrow_schema(SHOWN | features), lambda row, _: dict(cast("ShownRow", row).record)),
         check=read_parquet(lambda *_: None),
-        packages=("datasets",),
         reads=name,
         card=None,
     )
