@@ -1,4 +1,4 @@
-"""Lay out charts for ``chart.html.j2``: ticks, marks, a legend, the numbers behind."""
+"""Lay out charts for ``chart.html.j2``: ticks, marks, a legend, the numbers behind them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -43,9 +43,9 @@ class Proportion(NamedTuple):
         return self.hits / self.of
 
     def interval(self, z: float = 1.96) -> tuple[float, float]:
-        """Return the interval that holds the population's share, with ``z`` = 1.96 19 times of 20.
+        """Return the confidence interval (95 % by default), after Wilson (1927).
 
-        After Wilson (1927), valid for small numbers and shares near 0 and 1.
+        It is valid for small numbers, and for shares near 0 and 1.
         """
         middle = (self.hits + z**2 / 2) / (self.of + z**2)
         half = z * (self.hits * (1 - self.value) + z**2 / 4) ** 0.5 / (self.of + z**2)
@@ -79,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Laid out chart."""
+    """Chart, laid out."""
 
     title: str
     unit: str
@@ -169,7 +169,7 @@ def draw_lines(
     lines: Sequence[Line], *, ends: tuple[float, float], reach: tuple[float, float], percent: bool = False,
     **told: Any,
 ) -> Chart:  # fmt: skip
-    """Lay out lines between the ends of the x axis; ``reach`` is the least range of the y axis."""
+    """Lay out lines between the ends of the x axis; ``reach`` is the minimum range of the y axis."""
     up = ticks_between(*reach)
     axes = Axes(*ends, up[0], up[-1])
     across = [at for at in ticks_between(*ends) if ends[0] <= at <= ends[1]]

@@ -73,7 +73,7 @@ class CandidateView(NamedTuple):
 
 
 class RemovalsView(NamedTuple):
-    """Making of a preference's rejected image, or the reason why there is none."""
+    """Origin of a preference's rejected image, or the reason why there is none."""
 
     why: str  # why no removal was chosen; empty: one was, or the stage has not run yet
     found: Sequence[FoundView]
@@ -85,7 +85,7 @@ class RemovalsView(NamedTuple):
 
 
 class Steps:
-    """Rows of every step but removals about some images, and the rejections of subjects (pairs, given preferences)."""
+    """Rows about some images, from every step but the removals; rejections of subjects (pairs, given preferences)."""
 
     def __init__(self, tables: Tables, subjects: Sequence[str], *, images: Sequence[str]) -> None:
         self.tables = tables

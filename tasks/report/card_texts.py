@@ -57,14 +57,14 @@ class Texts:
         self.preferences = {row.subject: row for row in preferences}
 
     def caption(self, image: ImageRow) -> CaptionRow | None:
-        """Return an image's caption, or else those that its source brought."""
-        brought, key = " ".join(image.captions), image.key
-        if key in self.captions or not brought:
+        """Return an image's caption, or else its source's captions joined."""
+        given, key = " ".join(image.captions), image.key
+        if key in self.captions or not given:
             return self.captions.get(key)
-        return CaptionRow(key=key, source_key=key, subject=key, text=brought, sentences=(), model="given")
+        return CaptionRow(key=key, source_key=key, subject=key, text=given, sentences=(), model="given")
 
     def checks(self, pair: str) -> Mapping[str, Sequence[CheckRow]]:
-        """Return the checks of a pair's descriptions, by their words: the chosen row has a key of its own."""
+        """Return the checks of a pair's descriptions, by text: the chosen row has a key of its own."""
         words = {row.key: row.text for row in self.described.get(pair, ())}
         found: dict[str, list[CheckRow]] = defaultdict(list)
         for check in self._checks.get(pair, ()):

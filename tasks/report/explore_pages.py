@@ -96,7 +96,7 @@ class Thumbnail(NamedTuple):
 
 @dataclass
 class ExplorePages:
-    """Render the pages about images."""
+    """Renderer of the pages about images."""
 
     tables: Tables
     database: duckdb.DuckDBPyConnection  # a cursor of its own, used concurrently with the cards'

@@ -189,10 +189,10 @@ def gather_singles(
     subjects = [subject for _, subject in found]
     rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)}
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
-    # A preference with a rejected image was made from the source's, which was scored.
+    # A preference with a rejected image has a new key; its removals were scored for the source's preference.
     own = tables.has("preferences")
-    brought = {row.key: row.source_key if own else row.key for row in rows.values()}
-    steps = Steps(tables, list(brought.values()), images=subjects)
+    scored = {row.key: row.source_key if own else row.key for row in rows.values()}
+    steps = Steps(tables, list(scored.values()), images=subjects)
     views: list[SingleView] = []
     for row in (rows[key] for key, subject in found if subject in images):
         image = images[row.subject]
@@ -203,7 +203,7 @@ def gather_singles(
                 picture=picture,
                 name=image.name,
                 preference=row,
-                removals=view_removals(brought[row.key], [(image, picture)], steps, pictures),
+                removals=view_removals(scored[row.key], [(image, picture)], steps, pictures),
                 decision=decisions.about(row),
             )
         )

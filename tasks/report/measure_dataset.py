@@ -47,7 +47,7 @@ def measure_dataset(tables: Tables) -> dict[str, Any]:
 
 
 def draw_similarities(tables: Tables) -> list[Chart]:
-    """Draw the kept pairs' cosines, one chart per embedder and one for the features that they were mined by."""
+    """Draw the kept pairs' cosines, one chart per embedder and one for the weighted features."""
     spread = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS value"
     pairs = tables.tally(f"SELECT {spread} FROM pairs", {"pairs": ["embedders", "similarities"]})
     query = "SELECT 0 AS place, 'together' AS name, similarity AS value FROM pairs"
@@ -92,14 +92,14 @@ def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
 
 
 class Removals(NamedTuple):
-    """Counts of the steps that make rejected images, with the reasons of the rest."""
+    """Counts of the steps that make rejected images, with the reasons of refusals."""
 
     refused_tags: dict[str, int]
     elements: dict[str, int]  # tags with a mask, by the reason against removal; removable ones under ``REMOVED``
     inspected: dict[str, int]  # removals by failed check; those that passed under ``CHECKED``
-    made: dict[str, int]  # preferences, or candidates for them, by maker of their rejected image; "none" without one
-    candidates: float
-    able: float  # mean candidates that passed their checks
+    made: dict[str, int]  # preferences, or rejections if there are none, by maker of the rejected image, or "none"
+    candidates: float  # mean number per rejection
+    able: float  # mean number that passed their checks
 
 
 def measure_removals(tables: Tables) -> Removals | None:

@@ -58,15 +58,16 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
         return []
     both = [row for row in rows if row["rejected"]]
     chosen, rejected = (_count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims")))
-    known = "of which it is known, these"
-    rated = "rejected texts that the judge rated, it found these right: they may be true."
-    held_out = "held-out rows, training rejects the chosen text of these, word for word."
-    unseen = "texts that models wrote, no check looked at these: switch on `controls`, `grounding` or `judging`."
-    unproved = "rejected texts, nothing showed these to be wrong: use `judging`."
+    untrue = "chosen texts of known truth, these are false of their images."
+    held = "rejected texts of known truth, these are true of their images."
+    rated = "rejected texts rated by the judge, these were found right: they may be true."
+    held_out = "held-out rows, these have a chosen text that training rejects, word for word."
+    unseen = "texts by models, these were not checked: switch on `controls`, `grounding` or `judging`."
+    unproved = "rejected texts, these were not shown to be wrong: use `judging`."
     false = Proportion(chosen.of - chosen.hits, chosen.of)
     shares = (
-        ("Chosen, yet false", false, f"chosen texts {known} do not hold of their images.", 0.0),
-        ("Rejected, yet true", rejected, f"rejected texts {known} hold of their images.", bounds.max_true_share),
+        ("Chosen, yet false", false, untrue, 0.0),
+        ("Rejected, yet true", rejected, held, bounds.max_true_share),
         ("Rejected, yet believed", _count_believed(tables, both), rated, bounds.max_true_share),
         ("Held out, yet rejected", _count_leaked(tables, rows), held_out, bounds.max_leaked_share),
         ("Chosen, unchecked", _count_chosen_unchecked(tables, rows), unseen, 0.0),
@@ -75,7 +76,7 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
     texts = [(row["chosen"], row["rejected"]) for row in rows]
     same = sum(chosen == rejected for chosen, rejected in texts)
     repeated = Proportion(len(texts) - len(set(texts)), len(texts))
-    about = f"Rows whose two texts another row has, too; in {same:,} chosen and rejected are the same."
+    about = f"Rows with the same two texts as another row; in {same:,}, chosen and rejected are the same."
     good = repeated.value <= bounds.max_repeated_share and not same
     return [
         *judge_wording(both, bounds),
@@ -90,7 +91,7 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
 
 
 def judge_wording(rows: Sequence[Mapping[str, Any]], bounds: HealthConfig) -> Iterator[Finding]:
-    """Yield how often the chosen text is known by its words, and by its length, of rows with both texts."""
+    """Yield how often the words, and the length, of a row's two texts reveal which one is chosen."""
     if not rows:
         return
     right = tell(rows)
@@ -154,7 +155,7 @@ def _assign_folds(components: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> Proportion:
-    """Count the texts that are true of their images, of those with claims (a column) and scene graphs."""
+    """Count the texts that are true of their images, of those with scene graphs and claims (the column ``of``)."""
     wanted = [row for row in rows if row[of] not in ("", "[]", None) and len(row["image_keys"]) == 2]
     keys = sorted({key for row in wanted for key in row["image_keys"]})
     images = tables.find("images", ImageRow, keys, without=["image"])
@@ -195,7 +196,7 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Propor
 
 
 def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
-    """Count the chosen texts of models without claims or a check's score."""
+    """Count the chosen texts of models that have neither claims nor a check's score."""
     written = _rows(tables, "differences", "subject", "text", "model", "checks")
     wanted = {row["subject"] for row in rows}
     checked = {(pair, text): bool(checks) for pair, text, model, checks in written if pair in wanted and model != GIVEN}

@@ -3,10 +3,10 @@
 Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow``, ``CheckRow`` and the records of requests;
 DuckDB counts.
 
-Repeated, after paper 001, Table 14: of equal descriptions (white space aside; case and full stops count, of which the
-paper says nothing) all but the first. The paper generates once and filters; a refused answer is asked for again here,
-so the comparable number is the share of refused first answers. Axes as in paper 003, Figure 3 (c); of its mean words,
-those of statements count here, not headings and labels. A request with its answer in several tables (a description,
+Repeated, after paper 001, Table 14: of equal descriptions all but the first (white space aside; case and full stops
+count, on which the paper is silent). The paper generates once and filters; a refused answer is asked for again here, so
+the comparable number is the share of refused first answers. Axes as in paper 003, Figure 3 (c); mean numbers of words
+count those of statements, not headings and labels. A request with its answer in several tables (a description,
 and the rejected text made from it) counts in the first: the pair of latency and seed identifies it.
 """
 
@@ -26,7 +26,6 @@ MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
     "same": "One of the images, shown twice, must give no difference.",
     "grounded": "Each half must fit its own image better than the other one.",
-    "regions": "What it names must lie where the two images, laid over each other, differ.",
     "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
 }
 
@@ -45,7 +44,7 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
     """Measure all written descriptions, also those that failed a check; ``None``: none."""
     reasons = next((one.reasons for one in counts if one.stage == "described"), {})
     lost = sum(number for reason, number in reasons.items() if without_bound(reason) in REASONS)
-    # Hashes have 64 bits, so no two meet by chance.
+    # Hashes have 64 bits, so collisions are negligible.
     sums = f"count(*), count(DISTINCT hash({PLAIN})), count(*) FILTER (attempts > 1)"
     found = tables.ask(f"SELECT {sums} FROM described", {"described": ["text", "attempts"]})
     if not found or not (found[0][0] or lost):
@@ -99,7 +98,6 @@ class Check(NamedTuple):
     rows: int
     passed: int
     why: dict[str, int]  # reasons of failures, the most frequent first
-    off: dict[str, int]  # reasons why the check was not possible for others
 
     @property
     def against(self) -> int:
@@ -114,16 +112,12 @@ def says_something(why: str) -> bool:
 
 def measure_checks(tables: Tables, name: str) -> Iterator[Check]:
     """Yield the checks of a table."""
-    columns = {name: ["check", "passed", "score", "why"]}
-    made = f"""(SELECT "check" AS name, coalesce(passed, false) AND coalesce(why, '') = '' AS good,
-        coalesce(passed, false) AND coalesce(why, '') != '' AS is_off, score, why FROM {name})"""
-    query = f"""SELECT name, count(*) FILTER (NOT is_off), count(*) FILTER (good) FROM {made}
-        GROUP BY 1 ORDER BY name != 'swapped', name"""
+    columns = {name: ["check", "passed", "why"]}
+    query = f"""SELECT "check" AS name, count(*), count(*) FILTER (passed) FROM {name}
+        GROUP BY name ORDER BY name != 'swapped', name"""
+    reason = f'SELECT why AS value FROM {name} WHERE "check" = ? AND NOT passed'
     for check, rows, passed in tables.ask(query, columns):
-        reason = f"""SELECT coalesce(nullif(why, ''), 'no reason given') AS value FROM {made}
-            WHERE name = ? AND NOT good AND is_off = ?"""
-        why, off = (tables.count(reason, columns, [check, is_off]) for is_off in (False, True))
-        yield Check(check, rows, passed, why, off)
+        yield Check(check, rows, passed, tables.count(reason, columns, [check]))
 
 
 class ServedUse(NamedTuple):
@@ -181,7 +175,7 @@ def say_writing(writing: Writing) -> Iterator[str]:
         )
         yield (
             f"{refused:,} of {found.asked:,} first answers ({refused / found.asked:.2%}) were refused "
-            f"by the validator (paper 001: about 0.2%); of these, {found.lost:,} had no good one after them."
+            f"by the validator (paper 001: about 0.2%); after {found.lost:,} of these, no other was accepted."
         )
     if summaries := writing.summaries:
         words = f"{summaries.common_words:.0f} + {summaries.difference_words:.0f}"
@@ -190,8 +184,7 @@ def say_writing(writing: Writing) -> Iterator[str]:
             f"{summaries.per_summary:.1f} of six axes."
         )
     for check in writing.checks:
-        off = f" It was not possible for {sum(check.off.values()):,} more." if check.off else ""
-        yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.{off}'
+        yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.'
     for model in dict.fromkeys(use.model for use in writing.uses):
         own = [use for use in writing.uses if use.model == model]
         requests, tokens = (sum(getattr(use, name) for use in own) for name in ("requests", "completion_tokens"))

@@ -1,6 +1,6 @@
 """Search the cards of a dataset: words, filters, an order, and a page of hits. Every value is bound, none is SQL.
 
-Pages are found by a neighbour's key, not by a count, so that paging stays right while decisions change the hits.
+Pages start at a key, not at an offset (keyset pagination), so paging stays right while decisions change the hits.
 """
 
 import re

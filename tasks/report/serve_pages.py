@@ -70,7 +70,7 @@ class Keys:
         return f"pairwright-{self.port}"
 
     def url(self, token: str) -> str:
-        """Return the address to open: ``entry``, or once to start a browser with."""
+        """Return the address to open with a token: ``entry``, or one of ``once`` to start a browser with."""
         return f"http://{HOST}:{self.port}/?token={token}"
 
 
@@ -90,7 +90,7 @@ def listen(port: int) -> socket.socket:
 
 
 class Opening:
-    """Application behind the guard, whose pages are made from the start on; until they are, it says so."""
+    """Application behind the guard; until its pages are made in the background, it answers with a waiting page."""
 
     def __init__(self, make: Callable[[Workshop], BrowsePages], keys: Keys) -> None:
         self.workshop = Workshop()
@@ -170,7 +170,7 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
 
 
 def _tell(request: Request, error: Exception) -> Response:
-    """Return the response to a request that raised an error: a page to wait on, a page's fault, a script's."""
+    """Return the response to a request that raised an error: a waiting page, text for a page, JSON for a script."""
     if isinstance(error, NotMadeYetError):
         return HTMLResponse(WAIT, headers={"Refresh": "1"})
     why = say_errors(error) if isinstance(error, ValidationError) else str(error)

@@ -2,8 +2,8 @@
 
 Reads the file of cards and the judgements. A candidate is in the band if its lowest similarity of any encoder is at
 least ``min_similarity`` and its highest at most ``max_similarity``: unrelated pairs determine the one, near-identical
-ones the other. Shares have a Wilson interval that holds the true share nine times in ten. A range is within a limit if
-its interval ends at most there; ranges farther inside count as no worse, unless judged otherwise.
+ones the other. Shares have a 90 % confidence interval (Wilson). A range is within a limit if the interval's upper end
+is; ranges farther inside the band count as no worse, unless judged otherwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.card_table import PER_BIN, WIDTH
 from pairwright.tasks.report.search_cards import PageQuery
 
-Z = 1.645  # quantile of a 90 % interval
+Z = 1.645  # normal quantile of a 90 % interval
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class Limits(PageQuery):
-    """Largest shares in percent of a range inside the band; thresholds picked from the tables."""
+    """Largest shares, in percent, that a range of the band may have; and thresholds picked from the tables."""
 
     unrelated: Percent = 10
     near: Percent = 10
@@ -116,7 +116,7 @@ class Agreement(NamedTuple):
 
     names: tuple[str, str]
     same: Proportion
-    kappa: float | None  # Cohen's kappa; ``None``: a single verdict, on which chance would agree as often
+    kappa: float | None  # Cohen's kappa; ``None``: undefined, since all verdicts are the same
 
 
 def compare_annotators(judged: Mapping[str, Mapping[str, str]]) -> Iterator[Agreement]:

@@ -1,7 +1,7 @@
 """Write the pictures of a report: images as their source gave them, previews of large ones, masks as overlays.
 
-Browsers show JPEG, PNG and WebP themselves; formats that they would show differently from models' input (TIFF, moving
-pictures), and large images, are decoded by our own rule.
+Browsers show JPEG, PNG and WebP as they are; large images, and those that browsers would show differently from a
+model's input (TIFF, animations), are decoded as for models.
 """
 
 import io

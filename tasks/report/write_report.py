@@ -29,7 +29,7 @@ from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.ledger import Counts
 
 PAIRS_PER_PAGE = 10
-SHOWN_FIRST = 6  # small pairs on the first page
+SHOWN_FIRST = 6  # pairs shown small on the first page
 FILES = ("report.js", "decide.js", "pairs.css")
 PREFERENCES = "preferences.html"
 
@@ -49,13 +49,13 @@ class Subject:
 
     @property
     def caveat(self) -> str:
-        """Limitation of the vectors that its pairs were mined by; empty: none is known, or no pairs were mined."""
+        """Return the limitation of the vectors used in mining; empty: none is known, or no pairs were mined."""
         mined = any(one.stage == "neighbours" and one.of for one in self.counts)
         return self.profile.caveat if mined else ""
 
     @property
     def source(self) -> str:
-        """Source of the images; of a folder only the last name, since reports are passed on."""
+        """Return the source of the images; of a folder only the last name, since reports are passed on."""
         source = self.profile.sources
         return "rendered scenes" if source.kind == "scenes" else f"{source.kind} {Path(source.path).name}".strip()
 

@@ -105,7 +105,7 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
     assert "{:.1f} words against {:.1f}".format(*np.mean(words, axis=0)) in found["Longer"].about
     different = len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
     assert found["Repeated"].found == Proportion(len(words) - different, len(words))
-    assert "in 1 chosen and rejected are the same" in found["Repeated"].about
+    assert "in 1, chosen and rejected are the same" in found["Repeated"].about
     beyond = ["Chosen, yet false", "Rejected, yet true", "Repeated"]
     assert not any(found[name].good for name in beyond)
     off = health(tmp_path, made, bounds=OFF)

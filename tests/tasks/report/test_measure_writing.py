@@ -76,7 +76,7 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
     made = Handmade({**whole.tables, "differences": [*rows, *refused]})
     found = differences_of(tmp_path, made)
     assert (found.total, found.repeated) == (5, 2)
-    # Refused: the first answers of rows 1 and 3, which came good, and of two pairs that have none.
+    # Refused: the first answers of rows 1 and 3, accepted when asked again, and of two pairs that have none.
     assert (found.again, found.lost, found.asked) == (2, 2, 7)
 
 

@@ -35,7 +35,7 @@ def test_preferences_have_a_page_of_their_own(pages, made):
     assert len(found) == 12
     taken, crops, none = (
         [one for one in found if words in one]
-        for words in ("removed taken", "A random crop fall-back", "None No removal changes how the text fits.")
+        for words in ("removed taken", "A random crop fallback", "None No removal changes how the text fits.")
     )
     shown = {row.subject: row.rejected_image_maker for row in sorted(made.of("preferences"), key=lambda row: row.key)}
     makers = list(shown.values())

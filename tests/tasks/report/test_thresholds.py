@@ -140,7 +140,7 @@ def test_judgements_are_kept_by_annotator_and_compared(tmp_path):
         text, _ = pages.thresholds({}, "")
         # Alike 2 of 4; by chance (3 * 1 + 1 * 3) / 16 = 0.375; kappa = (0.5 - 0.375) / 0.625 = 0.2.
         shown = " ".join(Reader(text).text.split())
-        assert "<b>ben and anna judged 4 pairs both, 50 % alike; Cohen's kappa 0.20." in shown
+        assert "<b>ben and anna both judged 4 pairs, 50 % alike; Cohen's kappa 0.20." in shown
         assert "<b>ben" not in text.replace("<b>&lt;b&gt;ben", "")
         pages.decide([judge(keys[1], "unjudged")])
         pages.page({}, "")

@@ -64,11 +64,11 @@ def test_what_is_known_of_a_pair_is_on_its_page(whole, made):
     assert {"ball", "cube"} <= set(marks)
     text = " ".join(read(whole, "pairs-1.html").text.split() + read(whole, "pairs-2.html").text.split())
     for words in ("Rejected image", "removed from the first image taken", "Score 0.50 its sum of cosines (Eq. 9) 1.00",
-                  "Of 6 candidates, it is the one without which the text fits least and that passed its checks.",
+                  "Of 6 candidates, this removal makes the text fit worst among those that passed their checks.",
                   "tags: ram",
                   "tag 0.90 · box 0.80 · mask 0.97", "3 tags refused", f"table {TOO_LARGE}", "cloud no box",
                   "4 passed the checks, 2 failed", "Still detected detected 0.60 before, 0.50 after",
-                  "A random crop of the second image fall-back", "It shows 25.0% of the image.",
+                  "A random crop of the second image fallback", "It shows 25.0% of the image.",
                   "No removal was chosen: no removal changes how the text fits."):  # fmt: skip
         assert words in text, words
     boxes = [given for tag, given in read(whole, "pairs-1.html").tags if tag == "rect" and given.get("class") == "over"]
@@ -128,7 +128,7 @@ def test_pairs_without_graphs_groups_or_texts(tmp_path):
         made.tables[name] = []
     folder = report(tmp_path, made)
     page = read(folder, "pairs-1.html")
-    assert "No preference was made of this pair." in page.text
+    assert "No preference was made from this pair." in page.text
     assert "No text was written about this pair." in "".join(read(folder, p.name).text for p in folder.glob("pairs-*"))
     assert "same scene" not in page.text
     assert "Precision" not in read(folder).text
