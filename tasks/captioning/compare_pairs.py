@@ -1,8 +1,8 @@
 """Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
 
 Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from scene graphs and checked against them, or by a
-served model that reads both captions, or sees both images, alone, with captions (Table 6), or with what people
-wrote of the difference (3.3). The second turn, which image a caption belongs to, is left out where captions nearly
+served model that reads both captions, or sees both images, alone, with captions (Table 6), or with people's texts
+about the difference (3.3). The second turn, which image a caption belongs to, is left out where captions nearly
 match, or neither is known to fit its own image only (ours).
 """
 
@@ -189,7 +189,7 @@ def comparison_grammar() -> Grammar:
 
 
 def _fit(stage: Stage, config: ComparisonsConfig) -> Stage:
-    """Return the stage of a served writer: it reads image bytes if at all, and its answers are remembered."""
+    """Return the stage of a served writer: its answers are remembered, and it reads images with their bytes or not."""
     if not config.is_served:
         return stage
     asked = dict.fromkeys((ASKED[config.input], SUMMARISE, RETRIEVE))

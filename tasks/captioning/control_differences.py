@@ -100,7 +100,7 @@ def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: Contr
 
 
 def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
-    """Return whether an answer is the description the other way round, or finds no difference in one image."""
+    """Score an answer: is it the description the other way round, or does it find no difference in one image."""
     read = describe_differences.read_answer(answer, MOST_WORDS)
     is_none = says_none(answer, read)
     if kind == "same" and is_none:

@@ -63,7 +63,7 @@ def judged_halves(row: DifferenceRow) -> Halves:
 
 
 def judge_gaps(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> tuple[float, str]:
-    """Return the score, and the reason of a failure; ``gaps``: of both halves, ``None`` for one that is not judged."""
+    """Return the score, and the reason of a failure; ``gaps`` of both halves, ``None`` for one that is not judged."""
     known = [gap for gap in gaps if gap is not None]
     if not known:
         return 0.0, "" if row.no_change else NOTHING_AFFIRMED

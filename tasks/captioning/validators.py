@@ -1,4 +1,4 @@
-"""Share of the writing stages: validators of plugins, true texts of graphs, missing inputs, repeated questions."""
+"""Helpers of the writing stages: validators of plugins, true texts from graphs, missing inputs, repeated questions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -66,7 +66,7 @@ def compose_true(
     compose: Callable[[Graphs, Random], Statement | None],
     read: Callable[[str], W | RefusedText],
 ) -> tuple[Graphs, Statement, W, int] | rows.Dropped:
-    """Return both scene graphs, a text about them, its parts and the attempts; it is validated like a model's.
+    """Return both scene graphs, a text about them, its parts and the attempts; it is validated like a model's text.
 
     ``name`` seeds the attempts.
     """

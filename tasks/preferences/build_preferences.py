@@ -1,8 +1,8 @@
 """Build preferences for trainers: a prompt about images, a chosen text, and rejected texts and images.
 
 Reads ``PairRow`` with everything about it, and ``PreferenceRow`` as a source gave it; writes ``PreferenceRow``:
-rejected text, ranked further negatives and rejected images in one record. Rejected texts come from those of the six
-makers that a build has. Of removals, only the chosen one is read. If the claims of all texts of a pair are known, they
+rejected text, ranked further negatives and rejected images in one record. Rejected texts come from the makers that are
+on in the build. Of removals, only the chosen one is read. If the claims of all texts of a pair are known, they
 are worded as a drawn kind of text, and the prompt asks for that kind (ours). People's texts stay unchanged; each of
 several texts about a pair has its own preference. A row without anything rejected trains all objectives that do not
 need it. Of a rejected image's pair one image is decoded and encoded, the other keeps the source's bytes.

@@ -7,7 +7,7 @@ none can be chosen, ``rejections.fallback`` decides.
 Scene graphs score rendered scenes by the claims that a removal makes false. Elsewhere CLIP scores by Eq. 9, the sum of
 the cosines of the text's statements, or sentences, with the candidate (needs its text tower, PyTorch and open_clip; no
 image is read). Ours: a sentence of more than the tower's 77 tokens is cut, and the score is the drop of the sum against
-the original image, so that candidates of two images compare.
+the original image, so that candidates of two images are comparable.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

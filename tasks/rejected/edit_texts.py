@@ -86,7 +86,7 @@ def _edit_row(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow 
 
 
 def _shuffle_by_kind(edits: list[Edit], rng: Random) -> list[Edit]:
-    """Order the edits at random by turns of their kinds, so that those with many alternatives (shapes) do not dominate.
+    """Order the edits at random, their kinds in turn, so that kinds with many alternatives (shapes) do not dominate.
 
     Kinds that are hard to see come last.
     """

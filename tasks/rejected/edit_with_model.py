@@ -35,7 +35,7 @@ STILL_TRUE = "edited text is as true"
 EDIT, EDIT_GIVEN, KINDS, CONTRADICTION = "edit_difference", "edit_sentence", "edit_kinds", "ask_contradiction"
 CHOICES = ("contradict", "compatible")
 CHOICE_TOKENS = 16
-BOTH = "the model holds both for possible"
+BOTH = "the model finds that both may be true"
 SIDES = ("first", "second")
 
 

@@ -213,7 +213,7 @@ def _detect(
         tag = next(n for n, tag in enumerate(tags) if tag.name == row.tag)
         found = look_for_element(tag, place, before=before, after=after)
         grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
-        # An element with a low score before is not gone if its score is as high as it was.
+        # An element that had a low score is still there if its score is as high as before.
         there = 0 < found[1] >= min(config.min_remaining_score, found[0] or 1.0)
         grew = f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})" if grown[0] else ""
         still = f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})" if there else ""

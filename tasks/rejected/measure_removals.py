@@ -35,9 +35,9 @@ LEAST = 4  # least pixels of an arc on each side of an edge, to measure a step
 
 
 def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return the distance of each pixel of ``(h, w)`` from the mask, in pixels: 0 in it; the same at every call.
+    """Return the distance of each pixel of ``(h, w)`` from the mask, in pixels: 0 in it, far for an empty mask.
 
-    Beyond a thousand pixels the last digits are OpenCV's again. Of an empty mask everything is far away.
+    Squared distances are integers: rounding them removes OpenCV's varying last digits, up to a thousand pixels.
     """
     import cv2
 

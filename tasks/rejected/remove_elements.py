@@ -28,8 +28,8 @@ from pairwright.tasks.store.stage import Stage, Uses
 NOT_CHOSEN = "its mask was refused"
 OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"
 GROUP = 256  # holes per call of the inpainter on a device, which cuts them into batches
-ROOM_BYTES = 1 << 30  # memory of the holes waiting for the device, and again of those in its hands (ours)
-WAITING = 8  # patches in encoding beside a GPU
+ROOM_BYTES = 1 << 30  # memory for the holes that wait for the device, and as much for those that it fills (ours)
+WAITING = 8  # patches being encoded while the GPU works
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

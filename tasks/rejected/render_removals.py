@@ -20,7 +20,7 @@ from pairwright.tasks.store.stage import Stage
 
 PER_SHARD = 8  # elements per shard: each takes a second
 UNKNOWN, OTHER_SIZE = "not known how it was rendered", "rendered at another size"
-SAME = 3  # largest difference, in levels of 255, that is denoised noise and no change of the light
+SAME = 3  # largest difference, in levels of 255, that counts as noise and not as a change of the light
 SPECKS = 5  # width in pixels of the smallest change that counts
 SQUARE = 13
 
@@ -61,7 +61,7 @@ def measure_difference(row: RemovalRow, seen: Seen) -> float:
     The light is noisy: both are averaged over squares of ``SQUARE`` pixels, and differences below twice the standard
     error of the light's mean are ignored. Of the mean over the channels, the 99th percentile over the window counts.
 
-    Of 75 removals it was 1.7 at the most. Of the same 75 each filled badly in six ways, 97 % are above the default
+    For 75 removals it was at most 1.7. Of the same 75, each filled badly in six ways, 97 % are above the default
     limit of 2: all left as they were, 10 levels too light, or with a rim of two pixels or a third of the element left;
     73 of Telea's; 64 that keep the shadow.
 

@@ -4,9 +4,9 @@ Reads ``DifferenceRow`` (a shard's, and the whole collection's), all ``SplitRow`
 graphs; writes ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two
 halves, without the common template. A text comes from the pair's own split, and occurs word for word in no other:
 training must not reject texts that are right of a held-out pair. With graphs, texts that name an object of the images
-come first, and of these texts of the same world, in turns instead of by similarity, so that each is rejected about as
-often as it is chosen. People's texts get people's texts. Where claims cannot be checked, a text that repeats the pair's
-own descriptions or people's texts about it is skipped.
+come first; among them, texts of the same world are tried first, in turns instead of by similarity, so that each is
+rejected about as often as it is chosen. People's texts get people's texts. Where claims cannot be checked, a text that
+repeats the pair's own descriptions or people's texts about it is skipped.
 """
 
 from bisect import bisect_left
@@ -100,7 +100,7 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
     vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
     try:
         vectors = vectorizer.fit_transform(" ".join(row.halves) for row in rows)
-    except ValueError:  # scikit-learn's word for an empty vocabulary
+    except ValueError:  # scikit-learn's error for an empty vocabulary
         return None
     said_in = defaultdict[str, set[str]](set)
     for row in everything:

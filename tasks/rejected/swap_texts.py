@@ -38,7 +38,7 @@ def swap_texts(
 
 
 def _swap_given(row: DifferenceRow) -> RejectedTextRow | Dropped:
-    """Exchange the names of both images in a person's text; with only one of them named, nothing would be known."""
+    """Exchange the names of both images in a person's text; a text that names only one of them is dropped."""
     sides = [re.findall(pattern, row.text, re.IGNORECASE) for pattern in NAMED]
     if row.no_change or not all(sides):
         return Dropped(source_key=row.key, reason="does not name both images", detail=row.text)

@@ -203,7 +203,7 @@ def _split_items(block: Block) -> tuple[str, ...]:
 
 
 def _parts(text: str, *, is_one: bool) -> Sequence[str]:
-    """Cut a block at labels, numbers, bullets or lines; ``is_one``: else keep it whole, not cut at sentences."""
+    """Cut a block at labels, numbers or bullets, or else at lines or sentences; ``is_one``: or else keep it whole."""
     marks = list(MARK.finditer(text))
     marked = {match.start() for match in marks}
     labels = [line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked]

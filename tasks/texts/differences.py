@@ -17,7 +17,7 @@ REASONS = (
     *("cut off", "off the template", "empty half", "negation or auxiliary only", "verb not in the list"),
     *("halves are equal", "placeholder kept", "too long", "too short"),
 )
-"""Reasons of refused answers; pairs dropped for other reasons had none."""
+"""Reasons to refuse an answer; pairs dropped for other reasons got no answer."""
 START = re.compile(r"the difference between (?:the )?two images is that (?:the )?first image(?=\s|,)", re.IGNORECASE)
 # Descriptions contain commas and "while", so nothing shorter may split.
 MIDDLE = re.compile(r", while the second image(?=\s|$)", re.IGNORECASE)

@@ -91,7 +91,7 @@ def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted():
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
-        ("compatible", "the model holds both for possible"),
+        ("compatible", "the model finds that both may be true"),
         ("They do not contradict.", "no clear answer"),
         (Reply("contradict", finish_reason="length"), "no clear answer"),
         ('"**Contradict.** "', ""),
