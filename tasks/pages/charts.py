@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 class Tally(NamedTuple):
-    """Different values, rising, with their counts."""
+    """Distinct values in ascending order, with their counts."""
 
     values: Floats
     counts: NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 HERE = Path(__file__).parent
-LOOKS = "report.css"
+LOOKS = HERE / "report.css"
 CONTROLS = {code: "\ufffd" for code in (*range(32), 127) if chr(code) not in "\t\n\r"}
 """Replacements of characters that HTML forbids, such as NUL."""
 
@@ -52,5 +52,5 @@ def write_page(path: Path, text: str) -> None:
 
 def copy_looks(folder: Path, own: Iterable[Path] = ()) -> None:
     """Copy the style sheet beside the pages, and the package's own files."""
-    for path in (HERE / LOOKS, *own):
+    for path in (LOOKS, *own):
         (folder / path.name).write_bytes(path.read_bytes())

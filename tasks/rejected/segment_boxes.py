@@ -2,7 +2,7 @@
 
 Reads ``BoxesRow`` and the images, writes one ``MasksRow`` per image, about the tags that have a box. Boxes are clipped
 to the image; a box that covers the image makes no mask (ours: its tag names the whole scene, of which SAM returns the
-largest thing). The masks of one image are in memory at a time: a byte per pixel and tag.
+largest thing). Only one image's masks are in memory at a time: a byte per pixel and tag.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,1 +1,1 @@
-"""Write static pages that show a dataset."""
+"""Pages that show a dataset: a static report, and pages served to browse, judge and decide."""

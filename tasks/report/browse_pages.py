@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.decisions import Decision, Decisions
-from pairwright.tasks.pages.environment import HERE as LOOKS
+from pairwright.tasks.pages.environment import LOOKS
 from pairwright.tasks.report.explore_pages import ExplorePages, Workshop
 from pairwright.tasks.report.gather_cards import HERE, gather_pairs, gather_singles, make_card_environment
 from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
 from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.thresholds import Limits, compare_annotators, view_thresholds
-from pairwright.tasks.report.write_images import FOLDER as PICTURES
-from pairwright.tasks.report.write_images import PictureFolder
+from pairwright.tasks.report.write_images import PICTURES, PictureFolder
 from pairwright.tasks.report.write_report import Subject
 from pairwright.tasks.store.decisions import (
     KeptFilter,
@@ -35,7 +34,7 @@ from pairwright.tasks.store.decisions import (
 )
 
 FILES: Mapping[str, Path] = {
-    "report.css": LOOKS / "report.css",
+    "report.css": LOOKS,
     **{name: HERE / name for name in ("pairs.css", "browse.css", "report.js", "decide.js", "explore.js")},
 }
 """Files of every page, by name."""

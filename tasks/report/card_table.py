@@ -80,7 +80,7 @@ FROM (SELECT subject, embedders, place, unnest(others) AS other, unnest(listed) 
     (SELECT subject, embedders, unnest(range(len(embedders))) AS place, unnest(neighbours) AS others,
         unnest(similarities) AS listed FROM chunk))
 GROUP BY subject, other HAVING count(*) = max(len(embedders))"""
-"""Candidates of every encoder, with their lowest and highest similarity, which mining bounds."""
+"""Candidates of every embedder, with their lowest and highest similarity, which mining bounds."""
 CELLS = f"floor(low / {WIDTH}) * {WIDTH} + {WIDTH / 2}, floor(high / {WIDTH}) * {WIDTH} + {WIDTH / 2}"
 SAMPLED = f"QUALIFY row_number() OVER (PARTITION BY floor(low / {WIDTH}) ORDER BY hash(first, second)) <= {PER_BIN}"
 STAGING = (

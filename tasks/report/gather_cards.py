@@ -32,8 +32,7 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.pages.environment import HERE as LOOKS
-from pairwright.tasks.pages.environment import make_environment
+from pairwright.tasks.pages.environment import LOOKS, make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
 from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, mark_words, split_sides
 from pairwright.tasks.report.measure_writing import MEANINGS, says_something
@@ -210,7 +209,7 @@ def gather_singles(
     return views
 
 
-STYLES = (LOOKS / "report.css", HERE / "pairs.css")
+STYLES = (LOOKS, HERE / "pairs.css")
 KINDS = {".jpg": "jpeg", ".png": "png", ".webp": "webp"}
 THUMBNAIL, QUALITY = 96, 80  # longest side in pixels and JPEG quality of a small picture
 LONGEST = 2_000

@@ -72,7 +72,7 @@ class Search(PageQuery):
     unjudged: bool = False  # whether to show only those of the sample that the annotator has not judged
     least: Number = None  # least similarity
     most: Number = None
-    low_least: Number = None  # bound of the lowest similarity of any encoder
+    low_least: Number = None  # bound of the lowest similarity of any embedder
     low_most: Number = None
     high_least: Number = None
     high_most: Number = None

@@ -1,6 +1,6 @@
-"""Suggest mining thresholds from a reader's judgements of candidates, range by range of similarity.
+"""Suggest mining thresholds from judgements of candidates, range by range of similarity.
 
-Reads the file of cards and the judgements. A candidate is in the band if its lowest similarity of any encoder is at
+Reads the file of cards and the judgements. A candidate is in the band if its lowest similarity of any embedder is at
 least ``min_similarity`` and its highest at most ``max_similarity``: unrelated pairs determine the one, near-identical
 ones the other. Shares have a 90 % confidence interval (Wilson). A range is within a limit if the interval's upper end
 is; ranges farther inside the band count as no worse, unless judged otherwise.

@@ -21,7 +21,7 @@ from pairwright.schemas.scene import Mask
 from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, put_patch, show_window
 from pairwright.tasks.store.masks import decode_mask
 
-FOLDER = "images"
+PICTURES = "images"  # subfolder of the pictures
 MOST_SIDE = 640
 SHOWN_AS_THEY_ARE = {"jpeg": "jpg", "png": "png", "webp": "webp"}
 MOVING = (b"acTL", b"ANIM")  # chunks of animated PNG and WebP files, of which models see the first frame
@@ -139,7 +139,7 @@ class PictureFolder:
         return self._write(key, sink.getvalue(), ending="png", size=(over.width, over.height)).src
 
     def _write(self, key: str, data: bytes, *, ending: str, size: tuple[int, int]) -> Picture:
-        name = f"{FOLDER}/{key}.{ending}"
+        name = f"{PICTURES}/{key}.{ending}"
         path = self.root / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)

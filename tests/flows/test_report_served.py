@@ -101,7 +101,7 @@ def test_pages_and_card_say_it(served, tmp_path):
                   "judge: low rating", "Served models"):  # fmt: skip
         assert words in index
     pairs = "".join(path.read_text() for path in (folder / "report").glob("pairs-*.html"))
-    for words in ("Answers to the control questions", "<b>judged</b> failed"):
+    for words in ("Answers of the models", "<b>judged</b> failed"):
         assert words in pairs
     pw.open(folder).export("hf", str(tmp_path / "out"))
     card = (tmp_path / "out/README.md").read_text()

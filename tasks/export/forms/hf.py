@@ -18,7 +18,8 @@ SCORE = {
     "score": NUMBER,
     "chosen": FLAG,
     "clip": NUMBER,
-} | {"why": parquet.TEXT}
+    "why": parquet.TEXT,
+}
 COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     "images": (
         parquet.IMAGES,

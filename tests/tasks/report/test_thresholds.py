@@ -17,7 +17,7 @@ JOINT = {
     "AB": (0.625, 0.9375), "AC": (0.75, 0.8125), "BC": (0.5, 0.5625), "BD": (0.1875, 0.3125),
     "CD": (0.125, 0.4375), "DE": (0.3125, 0.4375), "AE": (0.1875, 0.375),
 }  # fmt: skip
-"""Pairs that both encoders found of one of their images, with their lowest and highest similarity."""
+"""Pairs that both embedders found of one of their images, with their lowest and highest similarity."""
 
 
 @contextmanager

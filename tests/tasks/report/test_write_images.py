@@ -104,7 +104,7 @@ def test_masks_have_their_own_colours(tmp_path, images):
     assert overlay[60, 30].tolist() == [*TONE_COLOURS[0], 96]
     assert overlay[60, 110].tolist() == [*TONE_COLOURS[3], 96]
     assert overlay[60, 70, 3] == 0
-    text = (environment.HERE / environment.LOOKS).read_text()
+    text = environment.LOOKS.read_text()
     for tone, colour in enumerate(TONE_COLOURS):
         assert f".tone{tone} {{ --tone: #{bytes(colour).hex()}; }}" in text
     mask = np.zeros((5, 6), bool)
