@@ -28,7 +28,7 @@ class Tally(NamedTuple):
     def say(self, form: str) -> str:
         """Return the median and the range of 90 % of the values in words."""
         low, middle, high = (format(self.quantile(share), form) for share in (0.05, 0.5, 0.95))
-        return f"median {middle}, nine in ten {low} to {high} ({self.counts.sum():,})"
+        return f"median {middle}, 90 % from {low} to {high} ({self.counts.sum():,})"
 
 
 class Proportion(NamedTuple):

@@ -33,8 +33,8 @@ def test_bars_stand_for_the_counts():
 
 def test_legend_and_summary_say_it_in_words_above_the_numbers():
     chart = charts.draw_histogram("Similarity", [series(*np.linspace(0, 1, 101), name="layout")], unit="cosine")
-    assert chart.legend == [("plain", "layout", "median 0.50, nine in ten 0.05 to 0.95 (101)")]
-    assert chart.summary == "Similarity. layout: median 0.50, nine in ten 0.05 to 0.95 (101)."
+    assert chart.legend == [("plain", "layout", "median 0.50, 90 % from 0.05 to 0.95 (101)")]
+    assert chart.summary == "Similarity. layout: median 0.50, 90 % from 0.05 to 0.95 (101)."
     chart = charts.draw_histogram("x", [series(10, 10, 12, name="a"), series(11, name="b")], unit="words", whole=True)
     assert chart.heads == ("words", "a", "b")
     assert chart.rows == [("10 to 11", "2", "0"), ("11 to 12", "0", "1"), ("12 to 13", "1", "0")]
