@@ -120,7 +120,6 @@ def identify_words() -> str:
 
 GROUP = 256  # images per call of a tagger on a GPU, 0.4 MB each
 NOUNS, GRAPH = "nouns", "scene-graph"
-PAST_MOST = "past the most that are kept"
 MAX_NAMES = 1000  # most names of an image; RAM's 4,585 are never all in one
 NOT_NEEDED = "no chosen text needs an element of it removed"
 Mentions = Mapping[str, tuple[MentionRow, ...]]
@@ -186,8 +185,9 @@ def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[tuple[Tag, 
         first.setdefault(tidy(tag.name), tag)
     kept: list[Tag] = []
     refused: list[RefusedTag] = []
+    too_many = f"too many names (tagging.max_tags={config.max_tags})"
     for name, tag in list(first.items())[:MAX_NAMES]:
-        why = why_refused(name, config.excluded) or (PAST_MOST if len(kept) == config.max_tags else "")
+        why = why_refused(name, config.excluded) or (too_many if len(kept) == config.max_tags else "")
         if why:
             refused.append(RefusedTag(name=name[:MAX_CHARACTERS], reason=why))
         else:

@@ -127,7 +127,8 @@ def test_the_most_are_kept_and_excluded_many_and_long_names_are_refused() -> Non
     )
     assert [tag.name for tag in kept] == ["dog", "cat"]
     assert [(tag.name, tag.reason) for tag in refused] == [
-        ("sky", "names no thing"), ("kite", "past the most that are kept"), ("cup", "past the most that are kept"),
+        ("sky", "names no thing"),
+        ("kite", "too many names (tagging.max_tags=2)"), ("cup", "too many names (tagging.max_tags=2)"),
     ]  # fmt: skip
     tags = [Tag(name=name, score=1.0, tagger="ram") for name in ("Dog", "teddy bear", "dog ")]
     kept, refused = choose_tags(tags, TaggingConfig(excluded=("DOG",)))
