@@ -1,1 +1,1 @@
-"""Evaluation: scores of written captions against references."""
+"""Score captions against references, and models on benchmarks."""

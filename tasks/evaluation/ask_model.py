@@ -1,7 +1,7 @@
 """Ask a model a benchmark's questions, with perturbed images or captions on demand.
 
-Perturbations are those of paper 001 (A.3): noise or fog in images, wrong words in captions. Images are decoded by the
-model's side, or here to perturb them. Needs an OpenAI-compatible server.
+Perturbations are those of paper 001 (A.3): noise or fog in images, wrong words in captions. Only perturbed
+images are decoded here. ``ask_served`` needs an OpenAI-compatible server.
 """
 
 import re
@@ -30,7 +30,7 @@ Change = Callable[[Question, ExamQuestion], Question]
 
 
 def find_change(perturb: str, asked: Sequence[ExamQuestion], *, seed: int) -> Change:
-    """Return the change of questions by "noise:1" to 5, "fog:1" to 5, "words:SHARE", or "" for none."""
+    """Return the change that ``perturb`` names: "noise:1" to "noise:5", "fog:1" to "fog:5", "words:SHARE"; "": none."""
     name, _, strength = perturb.partition(":")
 
     def perturb_images(question: Question, _one: ExamQuestion) -> Question:

@@ -26,7 +26,7 @@ class ExamQuestion:
     item: str  # unit of scoring; may have several questions
     text: str  # each ``<image>`` stands for the next image
     images: tuple[Path | bytes, ...]
-    prompt: str  # prompt file, or the benchmark for its own words
+    prompt: str  # prompt file; for a benchmark's own words, its name
     max_tokens: int = SHORT
     judged: Mapping[str, str] | None = None  # context for a judge; ``None``: not judged
     words: tuple[str, ...] = ()  # captions in the text, which may be perturbed

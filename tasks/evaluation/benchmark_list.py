@@ -12,7 +12,7 @@ SCENES = "a dataset of rendered scenes: pairwright build --profile scenes"
 
 
 def _of_people(kind: str, what: str) -> Benchmark:
-    measures = f"how near a description of what differs comes to what people wrote: {what}"
+    measures = f"how close a description of the differences is to people's: {what}"
     layout = f"the published layout (`pairwright sources {kind}`), whose test split is asked about"
     return Benchmark(kind, measures, layout, partial(differences.open_published, kind=kind), differences.RULE)
 
@@ -28,7 +28,7 @@ ALL = (
     Benchmark(
         "scene-differences",
         "whether a description of how two rendered photographs differ is true of each of them (CHAIR by halves, and "
-        "statement by statement), and how near it comes to what is written about them",
+        "statement by statement), and how close it is to the dataset's own texts",
         SCENES,
         own_datasets.open_scene_differences,
         own_datasets.HALVES_RULE,
@@ -86,8 +86,7 @@ ALL = (
     ),
     Benchmark(
         "omnidiff",
-        "how near a description of what differs comes to what people wrote, and with a judge how much of that it "
-        "covers",
+        "how close a description of the differences is to people's, and with a judge how much of theirs it covers",
         f'{rated.OMNIDIFF}, a line {{"id", "image1", "image2", "caption" or "captions", "source"}} per pair, and the '
         "images, also below images/",
         rated.open_omnidiff,
@@ -109,7 +108,7 @@ ALL = (
         "relations",
         "annotations.json, query_all.json (also below query/; the questions in it are asked), relation.json, "
         "safe_words.txt of AMBER's data folder, and the images below image/ or images/: AMBER_1.jpg; "
-        f"{hallucinations.VECTORS} of spaCy, installed or as a folder here, for words that are alike",
+        f"{hallucinations.VECTORS} of spaCy, installed or as a folder here, for similar words",
         hallucinations.open_amber,
         hallucinations.AMBER_RULE,
     ),
@@ -124,7 +123,7 @@ ALL = (
     ),
     _choices(
         own_datasets.PREFERENCES,
-        "of a dataset, not of the model: which chosen and rejected texts a judge that sees takes for true",
+        "a dataset, not the model: which chosen and rejected texts the model, as a judge, takes for true",
         "a dataset with preferences about two images; its report shows what was found",
         own_datasets.open_preferences,
     ),

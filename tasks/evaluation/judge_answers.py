@@ -27,7 +27,7 @@ from pairwright.tasks.store.answers import Answers
 
 ATTEMPTS = 3
 MOST_TOKENS, REASON_TOKENS = 64, 320
-"""Of a rating without and with a reason; the rating itself has some 40, with its 16-digit number."""
+"""Maximum tokens of a rating without and with a reason; the rating itself has some 40, with its 16-digit number."""
 FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")  # code fences around JSON
 SECRET = make_key("secret of the fences")  # key of an evaluation's secret, which the fences' numbers derive from
 Values = Mapping[str, str]  # the answer and other fields of the judge's prompt

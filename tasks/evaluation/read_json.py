@@ -48,7 +48,7 @@ def parse_json(text: str, where: str) -> Any:
     except json.JSONDecodeError as error:
         place = f" line {error.lineno}" if "\n" in text.strip() else ""
         raise ConfigError(f"{where}{place}: invalid JSON: {error.msg} (column {error.colno})") from error
-    except (ValueError, RecursionError) as error:  # such as nested too deeply
+    except (ValueError, RecursionError) as error:  # such as too deep nesting
         raise ConfigError(f"{where}: invalid JSON: {error}") from error
 
 

@@ -40,7 +40,7 @@ both and the function words of both; chunks; matched words of both.
 
 
 def require_installed() -> None:
-    """Refuse to go on without pycocoevalcap."""
+    """Raise ``ConfigError`` where pycocoevalcap is not installed."""
     if not find_spec("pycocoevalcap"):
         raise ConfigError(INSTALL)
 
@@ -72,7 +72,7 @@ def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path
     except subprocess.TimeoutExpired:
         raise UnavailableError(f"Java exceeded {limit_s:g} s and was killed") from None
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing said"]
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no error output"]
         raise UnavailableError(f"Java ended with {done.returncode}: {lines[0][:300]}")
     return done.stdout
 

@@ -2,9 +2,9 @@
 
 Reads float32 features, writes int32 labels; NumPy on one CPU thread. The partition of a set is that of
 ``SpectralClustering(n_clusters, affinity="rbf", gamma=gamma, random_state=seed)``, tested with scikit-learn 1.9.1.
-Label numbers usually agree, but only the partition is guaranteed. Some two sets in ten thousand differ, where
-scikit-learn itself changes its answer when features move by one part in 1e14: candidates of k-means++ tie, or rounding
-decides an eigenvector. With more clusters than structure this can be some percent.
+Label numbers usually agree, but only the partition is guaranteed. About two sets in ten thousand
+differ: those for which scikit-learn itself changes its answer when features move by one part in 1e14, since candidates
+of k-means++ tie or rounding decides an eigenvector. With more clusters than structure these can be a few percent.
 
 Where scikit-learn raises or leaves the result to chance, rules apply. Identical rows share a label: each distinct row
 is clustered once, in order of first appearance. With no more distinct rows than clusters, each is its own cluster,
@@ -24,7 +24,7 @@ N_INIT = 10  # runs of k-means in SpectralClustering; the next two are KMeans'
 MAX_ITERATIONS, TOLERANCE = 300, 1e-4
 ROUGH = 1e-3  # share of the norms below which a distance in float32 has lost four digits or more
 UNEVEN = 1e-6  # ratio of the roots of degrees below which at most ten digits of an embedding are left
-MIN_VALUE = 0.01  # eigenvalue down to which that is corrected: dividing by less loses as much
+MIN_VALUE = 0.01  # smallest eigenvalue for which that is corrected: dividing by less loses as much
 TIE = 1e-12  # two distant points that are each other's nearest give the same sum: rounding must not decide
 ENTRIES = 1 << 22  # distances held at a time
 GROUP = 128  # sets that share runs of k-means: many for NumPy's calls, few for the processor's caches

@@ -20,14 +20,14 @@ from pairwright.schemas.rows import Dropped, Failed, KeypointsRow, NeighbourRow,
 from pairwright.tasks.store.stage import Stage, Uses
 
 MEASURE = "keypoints"
-"""Entry in a pair's ``embedders``: its similarity is the share of the keypoints that match, of the image with fewer."""
+"""Entry in a pair's ``embedders``: its similarity is the matches as a share of the image with fewer keypoints."""
 MAX_RATIO = 0.8
 """Maximum distance of a keypoint to its match, as a share of that to the next."""
 MAX_ERROR = 1.5
 """Maximum distance of a match to its epipolar line, in pixels of the scaled image."""
 MISSING = "keypoints of the anchor or of a neighbour are missing"
 LEAST = 8
-"""Matches from which a fundamental matrix is fitted."""
+"""Minimum number of matches to fit a fundamental matrix."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def match_keypoints(
 ) -> Iterator[PairRow | Dropped | Failed]:
     """Yield each anchor's pairs, or one ``Dropped`` with the most matches found; ``keypoints`` by image.
 
-    An anchor is ``Failed`` while keypoints of it or of a candidate are missing, as after a failed shard of theirs.
+    An anchor is ``Failed`` while keypoints of it or of a candidate are missing, as after a failed shard.
     """
     features = {image: unpack(row) for image, row in keypoints.items()}
     for row in rows:

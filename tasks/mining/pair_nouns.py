@@ -107,7 +107,7 @@ def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> lis
 
     parts: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
     left, nouns = config.max_candidates, index.nouns_of(anchor)
-    # An image that shares n nouns has one of any all but n - 1 of the anchor's: the n - 1 commonest are not needed.
+    # An image that shares n nouns with the anchor shares one even without the n - 1 commonest: these are skipped.
     for noun in nouns[: max(len(nouns) - config.levels[0] + 1, 0)]:
         having = _entries(index.images, noun)
         place = int(np.searchsorted(having, anchor))

@@ -13,7 +13,7 @@ from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Served, Turn, make_key
 
 T = TypeVar("T")
-REFUSED = "the server refused the request"  # reason of a dropped row that the server rejects
+REFUSED = "the server refused the request"  # reason of a row dropped because the server rejects its request
 IMAGE = "<image>"  # image placeholder in a question; without any, images come first
 
 
@@ -63,7 +63,7 @@ class Chat:
 
 
 class RowError(Exception):
-    """Question of a row without an answer; the reason is a short constant phrase."""
+    """Failure to answer a question of a row; the reason is a short constant phrase."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}")

@@ -94,7 +94,7 @@ def _started_as(chat: ChatConfig) -> tuple[object, ...]:
 
 
 def check_launch(chat: ChatConfig, field: str) -> None:
-    """Raise ``ConfigError`` where the program or the model's name is missing, or an endpoint is set, too."""
+    """Raise ``ConfigError`` where the program or the model's name is missing, or an endpoint is set as well."""
     program = chat.launch.command[0] if chat.launch.command else ""
     if not chat.model:
         raise ConfigError(f"{field}.model: required with `launch`")
@@ -104,7 +104,7 @@ def check_launch(chat: ChatConfig, field: str) -> None:
         )
     if not shutil.which(program):
         raise ConfigError(
-            f"{field}.launch.command: {program!r} not found; name the vllm of its own environment (--set "
+            f"{field}.launch.command: {program!r} not found; give the path of vllm in its own environment (--set "
             f"{field}.launch.command=/.../bin/vllm)"
         )
 
@@ -162,7 +162,7 @@ def _launch(chat: ChatConfig, logs: Path) -> _Running:
 
 
 def _wait(running: _Running) -> str:
-    """Wait until it answers; return why it does not, with the cause in its log."""
+    """Wait until the server answers; if it does not, return why, with the cause in its log."""
     began, limit = time.monotonic(), running.chat.launch.start_timeout_seconds
     what = f"did not answer within {limit:g} s (launch.start_timeout_seconds)"
     while time.monotonic() < began + limit:

@@ -81,17 +81,17 @@ def as_data(text: str, *, most: int = MOST) -> str:
 
 
 def within_quotes(text: str, *, most: int = MOST) -> str:
-    """Return data for use inside double quotes, which it cannot end."""
+    """Return the text as data that cannot end the double quotes around it."""
     return _QUOTES.sub("'", as_data(text, most=most)).rstrip("\\")
 
 
 def quoted(text: str, *, most: int = MOST) -> str:
-    """Return data in double quotes, which it cannot end."""
+    """Return the text as data in double quotes, which it cannot end."""
     return f'"{within_quotes(text, most=most)}"'
 
 
 def _stripped(text: str) -> str:
-    """Remove forbidden parts, and those that appear by their removal."""
+    """Remove forbidden parts, and those that appear once these are gone."""
     for turn in count():
         text = _INVISIBLE.sub("", text).translate(_LINE_ENDS)
         for form in _forms(text):

@@ -26,10 +26,10 @@ UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """For vLLM, which otherwise reads these from ``generation_config.json``: Qwen2-VL's has ``top_k`` 1, which makes seeds
 useless. Other servers refuse unknown fields.
 """
-SHORTEST = 28  # minimum pixels per side: less than one token of Qwen2-VL
+SHORTEST = 28  # minimum pixels per side: one token of Qwen2-VL
 ELONGATED = 199  # maximum aspect ratio: Qwen2-VL refuses 200 and more
 LONGEST = 65_500  # maximum side of a JPEG
-SMALL = 65_536  # images of up to so many pixels, or of so few colours, are sent as PNG
+SMALL = 65_536  # images of at most SMALL pixels or FEW_COLOURS colours are sent as PNG
 FEW_COLOURS = 4096
 _DECODING = threading.Semaphore(4)  # images of 40 million pixels are 120 MB each
 

@@ -1,6 +1,6 @@
 """Read CaD-Inst (wlin21at/CaD-Inst): pairs of images with their commonalities and differences, in all of its forms.
 
-Reads Parquet (``id, image, conversations``; those two are Python literals in text), the JSON lists of the same, and the
+Reads Parquet (``id, image, conversations``; the last two are Python literals in text), JSON lists of the same, and the
 question-answer set (``image, question`` or ``text, answer``; Parquet or JSON Lines). The records are read once, while
 listing; each becomes one ``ItemRow`` with everything but the pixels in its locator. It is read into the ``PairRow`` of
 its two images and a ``ComparisonRow``: the first answer is its text, parsed if it follows the published layout (else
@@ -50,7 +50,7 @@ _LITERAL = re.compile(
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the records; ``SourceError`` if there is none, or none of their images is found."""
     folder = image_folder(config)
-    hint = "name the folder of their relative paths with --set reading.images=FOLDER"
+    hint = "name the folder that their paths are relative to with --set reading.images=FOLDER"
     if not folder:
         raise SourceError(f"{config.path}: has no images; {hint}")
     count, found = 0, False

@@ -146,7 +146,7 @@ def holds(path: str, endings: tuple[str, ...], *inside: str) -> bool:
 
 
 def local_path(path: str, what: str) -> Path:
-    """Return a readable path on this machine; ``SourceError`` otherwise, with ``what`` it is the place of."""
+    """Return a readable path on this machine; ``SourceError`` otherwise; ``what`` names what the path should be."""
     if "://" in path:
         raise SourceError(f"{path}: {what} must be on a local disk; copy or mount it and give the local path")
     place = Path(path)

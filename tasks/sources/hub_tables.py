@@ -174,7 +174,7 @@ CAPTION = "caption"
 
 
 def _choose_columns(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]:
-    """Return the columns of images, in the table's order, and of captions; none of these if none has a usual name."""
+    """Return the columns of images, in the table's order, and of captions, if one has a usual name."""
     kinds = tables.kinds_of(schema)
     texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
     plain = [name for name, kind in kinds.items() if str(kind) in tables.BYTES]

@@ -59,17 +59,17 @@ class Layout:
     reading: ReadingConfig
 
     def find_folder(self, *names: str) -> str:
-        """Return the first existing one of these folders of images, with a final slash; "" stands for all."""
+        """Return the first of these folders of images that exists, with a final slash; "" if none does."""
         found = next((name for name in names if (self.images / name).is_dir()), "")
         return f"{found}/" if found else ""
 
     def find_image(self, *paths: str) -> str:
-        """Return the first existing one of these paths, else the first."""
+        """Return the first of these paths that exists, or else the first."""
         existing = (path for path in map(check_path, paths) if size_and_time(self.images, path) != NO_FILE)
         return next(existing, paths[0])
 
     def find_file(self, *names: str) -> Path:
-        """Return the first existing one of these files; ``SourceError`` if there is none."""
+        """Return the first of these files that exists; ``SourceError`` if there is none."""
         for name in names:
             if (self.root / name).is_file():
                 return self.root / name

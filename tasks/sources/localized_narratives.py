@@ -57,7 +57,7 @@ def _entries(layout: Layout) -> Iterator[Listed]:
 
 
 def _narrative(line: bytes | None) -> tuple[str, str, str]:
-    """Return dataset, image and caption of a line, of which only the needed part is parsed, unless it comes last."""
+    """Return dataset, image and caption of a line; its traces are parsed only if one of these follows them."""
     head, traces, rest = (line or b"").partition(_TRACES)
     if traces and all(name in head for name in _NEEDED):
         if not rest.rstrip().endswith(b"}"):

@@ -62,7 +62,7 @@ CLEVR_CHANGE = layout_reader(
     kind="clevr-change",
     about="CLEVR-Change: rendered pairs with captions, half of them distractors",
     example="clevr-change:data",
-    details="""CLEVR-Change: rendered scenes before and after a change, and after none but another viewpoint and light.
+    details="""CLEVR-Change: rendered scenes before and after a change, or after one of viewpoint and light only.
 
 Layout, at the root or in its folder ``data``: ``images/CLEVR_default_%06d.png`` (before), ``sc_images/CLEVR_semantic_``
 (after a change) and ``nsc_images/CLEVR_nonsemantic_`` (after none); ``change_captions.json`` and

@@ -27,7 +27,7 @@ SPLITS = {
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
-"""Our names of published splits; pairs of other splits are drawn."""
+"""Our names of published splits; for pairs of other splits, one is drawn."""
 MISSING, LEAVES = "missing file", "path leaves the folder"
 NO_FILE = (-1, 0)
 """Size and time of an unreadable file, so that it is another item once it can be read."""
@@ -166,7 +166,7 @@ REFUSALS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.ENAMETOOLONG), "unreadable file"),
     errno.ELOOP: "symlink loop",
 }
-"""Reasons of a file that cannot be opened; other errors of a disk may pass."""
+"""Reasons why a file cannot be opened; other errors of a disk may be temporary."""
 
 
 def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: str = "") -> bytes:

@@ -25,7 +25,7 @@ MOST_IMAGES = 16
 
 
 def read_llava(path: Path, *, seed: int) -> Iterator[PreferenceRow | Dropped]:
-    """Yield a file's conversations in an order drawn by the seed, each as a training row, or the reason against it."""
+    """Yield a file's conversations in an order drawn by the seed, each as a training row, or why it is refused."""
     records: list[object] = load_json(path, list)
     for number in np.random.default_rng(seed).permutation(len(records)).tolist():
         try:

@@ -17,7 +17,7 @@ from pairwright.tasks.sources import (
 )
 from pairwright.tasks.sources.reader import Reader
 
-# The first that recognises a source reads it: Localized Narratives share their files with manifests.
+# The first that recognises a source reads it: Localized Narratives, also JSON Lines, must precede manifests.
 _MODULES = (folder, scenes, video, localized_narratives, webdataset, jsonl, cad_inst, pair_folders, hub_tables)
 READERS = Registry(
     "sources", Reader, (one for module in _MODULES for one in vars(module).values() if isinstance(one, Reader))

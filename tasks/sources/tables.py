@@ -67,7 +67,7 @@ Found = Iterator[tuple[ItemRow, Record | Dropped | Failed]]
 
 
 class _MediumError(Exception):
-    """Error of a disk or store, as its cause: pyarrow reports failed media and damaged data alike."""
+    """Wrapper of an error of a disk or store, since pyarrow reports failed media and damaged data alike."""
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Ite
     place = open_place(config.path)
     found = {name: split_of(name) for name in place.names((".parquet",))}
     if not found:
-        raise SourceError(f"{place.address}: has no Parquet file (what `save_to_disk` saved, write with `to_parquet`)")
+        raise SourceError(f"{place.address}: has no Parquet file (write what `save_to_disk` saved with `to_parquet`)")
     wanted = choose_splits(place.address, config.reading.splits, sorted(set(found.values())))
     names = [name for name in sorted(found, key=os.fsencode) if found[name] in wanted]
     threads = ThreadPoolExecutor(LOOKING_AHEAD)

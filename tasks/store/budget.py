@@ -48,7 +48,7 @@ class Budget:
         return run
 
     def _is_used_up(self, planned: Planned) -> bool:
-        """Return whether a limit that applies to the stage is reached; one that asks no model may exceed calls."""
+        """Return whether a limit that applies to the stage is reached; only hours apply to one that asks no model."""
         for name, limit in self.config.limits.items():
             of_dataset = name != "hours"  # the next build starts with what is left of it
             if self.stopped or (of_dataset and not planned.stage.remembers) or (used := self._used(name)) < limit:

@@ -123,7 +123,7 @@ def alone(folder: Folder) -> Generator[None]:
     work = Path(folder.path("work"))
     with naming(str(work), "locked"):
         work.mkdir(exist_ok=True)
-    with holding(work / GATE, fault=f"{folder.url}: another process starts to read or clean it up now. Try again"):
+    with holding(work / GATE, fault=f"{folder.url}: another process is starting to read or clean it. Try again"):
         for lock in work.glob(f"*{ENDING}"):
             busy = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
             with holding(lock, fault=f"{busy}. Wait for it to end"):
@@ -200,7 +200,7 @@ class Build:
     def cells(
         self, planned: Planned, places: Iterable[tuple[Any, ...]], columns: Sequence[str]
     ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Yield places (part, row and what else there is, sorted), each with some columns of the row there."""
+        """Yield each place (part, row, then anything; sorted by part and row) with some columns of the row there."""
         for name, group in groupby(places, key=itemgetter(0)):
             some = list(group)
             table = read_rows(Part(self.folder, f"{planned.table}/{name}"), [place[1] for place in some], columns)

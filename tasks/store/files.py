@@ -162,7 +162,7 @@ class Folder:
 
 
 def numbered(folder: Folder, name: str) -> dict[int, str]:
-    """Return the files "000001.json", ... of a folder by their numbers, rising."""
+    """Return the files "000001.json", ... of a folder, by number, in ascending order."""
     files = {file.removesuffix(".json"): f"{name}/{file}" for file in folder.names(name, ".json")}
     ours = (number for number in files if number.isdecimal() and number == f"{int(number):06d}")
     return {int(number): files[number] for number in sorted(ours, key=int)}

@@ -73,9 +73,9 @@ def unneeded_parts(folder: Folder, needed: Collection[str]) -> Iterator[str]:
 
 
 def needed_beside(folder: Folder, table: str, names: Collection[str], *, strictly: bool) -> list[str]:
-    """Return the needed parts of a table beside the dataset's: those with a row about an existing key.
+    """Return the needed parts of a table beside the dataset's: all of them, if any row is about an existing key.
 
-    ``strictly``: only parts in which all rows are, and none made from a whole table.
+    ``strictly``: the parts in which every row is, without those made from a whole table.
     """
     found: dict[str, list[bool]] = {}
     for file in folder.names(table, ".parquet"):
@@ -127,7 +127,7 @@ def other_folders(folder: Folder, tables: Iterable[str], *, everything: bool) ->
 
 
 def left_work(folder: Folder) -> Iterator[str]:
-    """Yield the work files of dead processes; on an object store of all: no build may run there meanwhile."""
+    """Yield the work files of dead processes; on an object store, of all processes, so no build may run there."""
     for name in folder.folders("work"):
         yield from files_below(folder, f"work/{name}")
 

@@ -24,7 +24,7 @@ HINTS = {
         WRITTEN, "another model (models.chat), or more attempts (max_attempts in the section of the table)"
     ),
     "no scene graph": (
-        "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL; or, of a source that brings "
+        "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL; or, if the source brings "
         "differences, --set differences.writer=given"
     ),
     "nobody wrote about its difference": "--set differences.writer=served, or a source with people's differences",
@@ -38,7 +38,7 @@ HINTS = {
     "nouns": "images with captions, or --set pairing=similarity",
     "noun_pairs": "fewer nouns (noun_pairs.levels), or --set pairing=similarity",
     "pairs": "without --exclude",
-    "differences": "weaker checks (controls, grounding, judging), or more to choose from (differences.candidates)",
+    "differences": "weaker checks (controls, grounding, judging), or more candidates (differences.candidates)",
     "preferences": "--set rejections.fallback=none, or --set rejections.enabled=false",
 }
 """Remedies for an empty table, by the most frequent reason, else by the table."""
@@ -91,12 +91,12 @@ class Verdict:
 
     @property
     def why(self) -> list[str]:
-        """Return why it was held back: what ended it early, in which case gates do not count, else its gates."""
+        """Return why it was held back: the reason why it ended early, or else the gates that failed."""
         return [self.stopped] if self.stopped else [gate.say() for gate in self.failed]
 
 
 def judge(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[Gate]:
-    """Yield the gates of a build: yields, failed shares, and that one of the tables ``asked`` for has a row."""
+    """Yield the gates of a build: yields, failed shares, and whether any table in ``asked`` has a row."""
     for _, one in done:
         if bound := config.min_yield.get(one.stage):
             share, about = one.ok / one.of if one.of else 0.0, f"ok of {one.of:,} inputs"
@@ -114,7 +114,7 @@ def judge(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[
 
 
 def say_empty(done: Settled, asked: Sequence[str]) -> str:
-    """Return a sentence on the first three empty tables that these are made from, why, and what to try; "" if none."""
+    """Return a sentence on the first three empty tables behind ``asked``: why, and what to try; "" if none is empty."""
     wanted, empty = set(asked), list[Counts]()
     for planned, count in reversed(done):
         if planned.stage.is_on and planned.stage.name in wanted:

@@ -34,8 +34,8 @@ READERS = 32  # parts of an object store read at once
 COLLECTION = "collection"  # metadata field in which a part of a stage with ``whole`` identifies its input
 DUPLICATE = "duplicate of another row"
 IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, subject])", "nearest": "subject"}
-"""Columns for the ``Uses.on`` that name several images; a pair's own subject is not an image, and of the images that a
-search found only those in a result count, which its row names."""
+"""SQL for each ``Uses.on`` that means several images. A pair's own subject matches no image. "nearest" counts only the
+anchor: a row made from one of its neighbours names that image itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +242,8 @@ class Ledger:
         """Give each input row the name by which its results are recognised.
 
         That is its key; with ``whole``, hashed with the whole input; with uses that count, with the keys of the rows
-        used, so that a row is owed again when they change; with ``by_source``, with its source key and, of several, its
-        table.
+        used, so that a row is owed again when they change; with ``by_source``, with its source key and, if the stage
+        reads several tables, its table.
         """
         source = ["l.source_key", *(["l.place"] if len(stage.reads) > 1 else [])]
         parts, joins = ["l.key", *(source if stage.by_source else [])], ""
@@ -341,7 +341,7 @@ class Ledger:
         ).to_arrow_reader(BATCH_ROWS)
 
     def places(self, table: str) -> str:
-        """Return a hash of the positions of a table's live rows, since the same keys may be other rows than before."""
+        """Return a hash of the keys and positions of a table's live rows: the same keys may lie elsewhere later."""
         if table not in self._places:  # half a second per million rows, and needed for every few rows read
             query = f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}"
             self._places[table] = str(self.run(query)[0][0])

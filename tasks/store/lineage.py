@@ -32,7 +32,7 @@ class Link:
 
 
 def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
-    """Return live rows of a settled build with this key prefix, by table, the listing first; at most a few."""
+    """Return live rows of a settled build with this key prefix, by table, the listing first; at most ten each."""
     tables = ["items", *(planned.stage.name for planned in build.planned)]
     return [(table, key) for table in tables for key in keys_like(build.ledger, table, prefix)]
 

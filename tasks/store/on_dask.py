@@ -186,8 +186,8 @@ def run_here(
 ) -> pool.Outcome:
     """Run one shard in this process, one at a time; an error becomes a record.
 
-    Its rows equal those of the building machine's workers: with a hash of the code (empty: this is the same machine),
-    the code is compared, and the paths, of a disk that all machines share, must exist.
+    So that its rows equal those made on the building machine, this machine's code must have the hash ``code`` (empty:
+    it is the same machine), and ``paths``, which lie on a shared disk, must exist.
     """
     with _ALONE:
         pool.limit_threads()

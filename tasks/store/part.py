@@ -25,10 +25,10 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 
 ROWS_PER_GROUP, GROUP_BYTES = 100, 1 << 20
-"""Maximum rows of a row group, and their bytes: one row can be read at little cost, and text still compresses."""
+"""Maximum rows and bytes of a row group: few enough to read one row at little cost, enough to compress text."""
 PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
 """A page ends at the first batch that fills it; larger pages would not stay in the processor's cache while copied."""
-CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20  # space for the metadata of a column chunk, and of the part, beside cells
+CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20  # reserved for the metadata of a column chunk, and of the part
 DIGEST_BYTES = 16
 TAIL_BYTES = 65536  # bytes of a file's end read first; most footers fit
 MAGIC = b"PAR1"
@@ -212,7 +212,7 @@ def read_part(part: Part) -> pa.Table:
 
 
 def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-    """Return those of the columns that the part has, reading little else, and its metadata."""
+    """Return the requested columns, as far as the part has them, and its metadata; little else is read."""
     with open_part(part) as file:
         return file.read([name for name in columns if name in file.names]), file.about
 

@@ -158,7 +158,7 @@ def spread(
 
 
 def count_own(planned: Planned) -> int | None:
-    """Return the number of a stage's own processes, for models that they hold for it only; ``None``: it loads none."""
+    """Return the number of processes that a stage gets for its models; ``None``: it loads no models."""
     return planned.stage.processes(planned.config) if planned.stage.processes else None
 
 
@@ -210,7 +210,7 @@ def attempt_apart(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
 
 @contextmanager
 def deaf() -> Generator[None]:
-    """Make processes that start here inherit blocked Ctrl-C, until ``_begin`` leaves it to the parent.
+    """Block Ctrl-C in processes that are started here, until ``_begin`` leaves it to the parent.
 
     Otherwise each process that is still importing would show a traceback.
     """

@@ -37,7 +37,7 @@ ABOUT, REMOVED = b"about", b"removed"  # metadata of a plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRef:
-    """Reference to the work of a shard; a few hundred bytes, whatever the rows."""
+    """Reference to the work of a shard; a few hundred bytes, however many rows."""
 
     folder: Folder
     name: str  # stage and number of the slice: "captions-00012"
@@ -46,7 +46,7 @@ class ShardRef:
     stop: int
     indexes: tuple[tuple[str, str, str], ...]  # per argument: its name, the index file, the table's folder
     journals: str  # local folder for journals
-    takedowns: int = 0  # number of the last removal that it heeds, if it reads the source; another gives another part
+    takedowns: int = 0  # number of the last removal, if the stage reads the source; the part's name depends on it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
 
 
 def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
-    """Return the counts of an existing part of these inputs, unless one has failed; ``None``: there is none.
+    """Return the counts of an existing part of these inputs; ``None`` if there is none, or a row of it failed.
 
     A cluster may repeat a shard after its worker died, although it was done, and on an object store another build may
     have written the part meanwhile.
@@ -174,7 +174,7 @@ def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Ans
 
 
 def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.Table:
-    """Order results like their inputs, and leave each input with ok rows, or one failed, or one dropped row."""
+    """Order results like their inputs; keep one failed row of each input, else its ok rows, else one dropped row."""
     by_source: dict[str, list[int]] = {key: [] for key in keys}
     sources, statuses = table.column("source_key").to_pylist(), table.column("status").to_pylist()
     for position, source in enumerate(sources):

@@ -79,10 +79,10 @@ class Stage:
     only_in: tuple[str, ...] = ()
     """Tables of pairs or of preferences: only images of their rows are read."""
     whole: bool = False
-    """Whether each row depends on the whole input: any change of it then owes every row again."""
+    """Whether each row depends on the whole input, so that any change of it makes every row owed again."""
     by_source: bool = False
-    """Whether a row is owed again when its input's source key, or the table that its input is of, changes: for inputs
-    with a key that does not hash all."""
+    """Whether a row is owed again when the source key or the table of its input changes: for inputs whose key does not
+    hash everything."""
     tie: Literal["source_key", "anchor"] = "source_key"
     """Column that decides between ok rows of one key: the smallest value counts."""
     without: tuple[str, ...] = ()

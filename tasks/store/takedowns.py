@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
 
 FOLDER = "takedowns"
-SWEPT = f"{FOLDER}/swept.json"  # file with the number of the last entry that is gone from the tables completely
+SWEPT = f"{FOLDER}/swept.json"  # number of the last entry whose images are gone from all tables
 MEND = "It lists removed images: restore it from a copy, or delete it and remove them again (`pairwright remove`)"
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
@@ -53,12 +53,12 @@ def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str) -> Taked
 
 
 def write_swept(folder: Folder, number: int) -> None:
-    """Record that the removals up to an entry are gone from the tables completely."""
+    """Record that no table holds an image of the entries up to this one."""
     folder.write(SWEPT, seal({"swept": number}))
 
 
 def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
-    """Return the number of the last entry that may have left rows in the tables; 0: none."""
+    """Return the number of the last entry whose images may still be in the tables; 0: none."""
     swept = int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"]) if entries and folder.exists(SWEPT) else 0
     return entries[-1].number if entries and entries[-1].number > swept else 0
 

@@ -1,6 +1,6 @@
 """Vectors of all live images as one matrix per embedder, mapped into memory by the stages that search them.
 
-State per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and shared by all workers.
+Size per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and shared by all workers.
 """
 
 import os
@@ -79,7 +79,7 @@ def write_vectors(folder: Path, index: Index) -> None:
 
 
 def add_vectors(folder: Path, rows: Iterable[EmbeddingRow]) -> None:
-    """Add the vectors of new subjects, of embedders that have a matrix, to matrices that no process has open."""
+    """Add the vectors of new subjects to their embedders' matrices, if there are any; no process may have one open."""
     new = {(row.embedder, row.subject): row for row in rows}
     for name, held in open_vectors(folder).items():
         own = {subject.encode(): row for (embedder, subject), row in sorted(new.items()) if embedder == name}

@@ -30,7 +30,7 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
     for name, mend in records.items():
         yield from _fault(partial(read_sealed, folder, name, mend=mend))
     published, deleted = {0, *there}, list[int]()
-    with suppress(StoreError):  # told as a record
+    with suppress(StoreError):  # reported above, as a damaged record
         published |= {verdict.version} if (verdict := gates.read_verdict(folder)) else set()
     with suppress(StoreError):
         deleted = snapshot.deleted_versions(folder)

@@ -1,1 +1,1 @@
-"""Train vision-language models on preferences, off the shards."""
+"""Train vision-language models on a dataset's preferences."""

@@ -1,4 +1,4 @@
-"""Generate answers with a local model: to a benchmark's questions, and to held-out rows after a training.
+"""Generate answers with a local model: to a benchmark's questions, and to held-out rows of a training.
 
 Decoding is greedy and batched. Answers to questions are cached by question, images and checkpoint; answers to held-out
 rows go into ``samples/`` of the run and, with ``output.write_answers``, into ``answers/``.
@@ -44,7 +44,7 @@ UNDECODED = "an image cannot be decoded"  # the reason that ``load_example`` giv
 CUT = b"\0"  # prefix of a cached answer that was cut off
 AT_ONCE = 256  # questions whose images are in memory together
 COUNT = 8  # samples of a finished run
-ROOM = 2  # maximum length of an answer, in lengths of the longest reference
+ROOM = 2  # maximum length of an answer, as a multiple of the longest reference
 LONGEST = 2_048  # maximum tokens of any answer; cutting is logged
 
 
@@ -124,7 +124,7 @@ class LocalModel:
         return choose_precision(TrainConfig(objective="sft"))
 
 
-Owed = tuple[str, str, Question]  # cache key, name and question of a question without an answer
+Owed = tuple[str, str, Question]  # unanswered question: cache key, name, question
 
 
 def answer_questions(
@@ -175,7 +175,7 @@ def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence
     """Return the answers; for images that the processor refuses, its error instead."""
     if not items:
         return []
-    model = local.model  # outside of what follows: one that cannot be loaded refuses no question
+    model = local.model  # outside the try: a model that cannot be loaded must not refuse questions
     try:
         with computing(choose_device(), local.precision):
             return generate_answers(model, local.chat.processor, items, most_tokens=most)
@@ -200,7 +200,7 @@ def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
 
 
 def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
-    """Return the share of answers to some held-out rows that are empty, cut off, or off the chosen text's template."""
+    """Return the share of unreadable held-out answers: empty, cut off, or not in the chosen one's template."""
 
     def is_unreadable(sample: Sample) -> bool:
         texts = (read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer))
@@ -212,9 +212,9 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
 
 
 def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[Sample]:
-    """Return what the model says to the first held-out rows, or to all; nothing where its weights are sharded.
+    """Return the model's answers to the first held-out rows, or to all; none where FSDP shards its weights.
 
-    Rows that are not trained on, for one since their prompt is too long, are not asked about, either.
+    Rows that training would refuse, such as those with too long a prompt, are left out.
     ``KeyboardInterrupt``: the training is to stop.
     """
     held_out, config = cast("Any", trainer.eval_dataset), trainer.setting.config

@@ -1,9 +1,9 @@
 """Attention functions for transformers: answers that share a prompt, and windows of a vision tower.
 
-One mask of all tokens against all would be correct (SDPA, eager), but computes masked scores and rules out the fastest
+A single mask over all tokens would be correct (SDPA, eager), but compute masked scores and rule out the fastest
 kernels. So prompts attend causally without a mask, and the few answer tokens attend to prompt and answer with a small
-mask: the same sums. transformers' Qwen models call SDPA once per window or image (16 images of 448 x 448 pixels: 7,200
-calls per pass); here windows of equal length are one call, with the same numbers (ours).
+mask: the result is the same. transformers' Qwen models call SDPA once per window or image (16 images of 448 x 448
+pixels: 7,200 calls per pass); here windows of equal length take one call, with the same result (ours).
 """
 
 import inspect
@@ -18,7 +18,7 @@ WINDOWS = "windows_flash"  # transformers passes windows unsplit to functions wi
 
 
 def choose_attention() -> dict[str, str]:
-    """Return ``attn_implementation`` of ``from_pretrained``."""
+    """Register the attention in two parts; return ``attn_implementation`` for ``from_pretrained``."""
     from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register(SPLIT, attend_in_parts)

@@ -68,7 +68,7 @@ class Chat:
         return {text: alone.get(text, ids[cut:]) for text, ids in zip(texts, behind, strict=True)}
 
     def check(self, text: str, ids: Sequence[int]) -> None:
-        """Refuse a text with a control token; an unknown character is not the token that stands for one."""
+        """Refuse a text that spells a control token; unknown characters, which become one, are accepted."""
         found = [self._control[token] for token in self._control.keys() & set(ids)]
         if mark := next((mark for mark in (*found, *self._marks) if mark in text), ""):
             raise RefusedRowError("a control token in a text", mark)

@@ -99,7 +99,7 @@ class ExampleRows:
 
 
 def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:
-    """Decode an example's images, each scaled down to ``max_pixels``; ``pairs``: both of a pair to one size.
+    """Decode an example's images, each scaled down to ``max_pixels``; ``pairs``: both of a pair to the same size.
 
     ``RefusedRowError``: an image cannot be decoded, or is not one of a pair.
     """
@@ -144,7 +144,7 @@ class Collator:
     processor: Any  # from ``AutoProcessor``
     longest: int  # maximum tokens of a prompt and its longest answer
     apart: bool = False  # whether each answer has a prompt of its own: for models without packing
-    late: int = 0  # number of answers added at the step (ADPO); with ``apart`` each gets an empty prompt
+    late: int = 0  # number of answers added at the step (ADPO); with ``apart`` each has a prompt reserved
 
     def __post_init__(self) -> None:
         _ = self.chat.frame  # fails here, not in a loading process

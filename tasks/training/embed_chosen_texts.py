@@ -27,7 +27,7 @@ from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import MIDDLE, START
 
 WORDS_VERSION = 1
-MOST_CHARACTERS = 20_000  # read per text; hostile ones have no end
+MOST_CHARACTERS = 20_000  # read per text; untrusted ones may have any length
 MOST_PIECES = 16
 WORD = re.compile(r"\w+")
 
@@ -40,7 +40,7 @@ def text_key(text: str) -> str:
 def embed_chosen_texts(rows: Sequence[PreferenceRow], config: TextVectorsConfig) -> Iterator[EmbeddingRow]:
     """Yield the vector of each row's chosen text; equal texts give equal rows, counted once."""
     texts = list(dict.fromkeys(row.chosen for row in rows))
-    matrix = _with_clip(texts, config) if config.encoder == "clip" else hash_words(texts, config.dimension)
+    matrix = _with_clip(texts, config) if _uses_clip(config) else hash_words(texts, config.dimension)
     found = dict(zip(texts, matrix, strict=True))
     for row in rows:
         key = text_key(row.chosen)

@@ -39,7 +39,7 @@ class Found:
 
 
 def require_packages(what: str = "training") -> None:
-    """Refuse to train, or to do ``what`` else, without the packages."""
+    """Raise ``ModelError`` where a package that ``what`` needs is missing."""
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise ModelError(f"{what} needs {', '.join(missing)}, not installed here: {INSTALL}")
 

@@ -1,7 +1,7 @@
 """Load batches ahead of the training, in processes beside it, in an order that follows from the seed.
 
-The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked off a server process
-(``forkserver``, where available), not off the training, whose threads may hold locks; they stay for later epochs.
+The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked from a server process
+(``forkserver``, where available), not from the training, whose threads may hold locks; later epochs reuse them.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ from pairwright.tasks.training.losses import CHOSEN
 
 MOST = 4  # default maximum of processes per GPU
 METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-TRIED = 1000  # rows tried before a run without a usable row is given up
+TRIED = 1000  # rows tried before a run is given up for lack of a usable one
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Order:
         if self.seed is not None:
             np.random.default_rng([self.seed, self.epoch]).shuffle(order)
         step = self.batch * self.ranks
-        if self.lengths:  # the shuffled rows, sorted among some steps
+        if self.lengths:  # sorts the shuffled rows within groups of steps
             lengths = [self.lengths[n] for n in order.tolist()]
             order = order[get_length_grouped_indices(lengths, step, generator=torch.Generator())]
         for start in range(0, self.rows, step):

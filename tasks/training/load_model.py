@@ -289,7 +289,7 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
 
 
 def restore_beside(model: Any, folder: Path) -> None:
-    """Restore a checkpoint's weights of ``trained_beside``, all of them."""
+    """Restore the weights of ``trained_beside`` from a checkpoint."""
     if tuned := trained_beside(model):
         _copy_weights(tuned, folder / TUNED)
 

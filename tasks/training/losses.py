@@ -66,7 +66,7 @@ class Rewards:
 
 
 def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | None = 1) -> Rewards:
-    """Return the rewards of the chosen text, with rejected images, and of the first ``texts`` rejected texts (or all).
+    """Return the rewards of the chosen text, with either images, and of the first ``texts`` rejected texts (or all).
 
     These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
     The reference gets no gradient.
@@ -195,7 +195,7 @@ def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
 def mdpo(policy: Scored, reference: Scored, config: settings.MdpoConfig) -> Loss:
     """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++).
 
-    An example with one rejected side only has plain DPO on it, without the anchor (ours), as in the other objectives;
+    An example with a single rejected side has plain DPO on it, without the anchor (ours), as in the other objectives;
     one with none does not count. Further rejected texts are ignored.
     """
     rewards = rewards_of(policy, reference, beta=config.beta)

@@ -88,7 +88,7 @@ def can_pack(model: Any) -> bool:
 
 
 def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
-    """Return the token positions; answers start at ``start`` (0: at each prompt's end), T is a multiple."""
+    """Lay out the tokens; answers start at ``start`` (0: at each prompt's end), T is a multiple of ``multiple``."""
     rows: list[tuple[list[Any], ...]] = []
     for prompt, own in zip(batch.prompts, batch.answers, strict=True):
         size, gap = len(prompt), max(0, start - len(prompt))

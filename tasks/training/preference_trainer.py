@@ -1,7 +1,7 @@
 """Train on preferences with transformers' Trainer: objective, reference, adversary, atomic checkpoints.
 
-Differences to the Trainer: the loader (``load_batches``), means over all rows of a step across ranks and accumulation,
-and atomic checkpoints (``save_checkpoints``). Three private methods of the Trainer are overridden; a test checks them
+Differences from the Trainer: the loader (``load_batches``), means over a step's rows across ranks and accumulation, and
+atomic checkpoints (``save_checkpoints``). Three private methods of the Trainer are overridden; a test checks them
 against the installed release.
 """
 
@@ -64,7 +64,7 @@ class PreferenceTrainer(Trainer):
         self.setting = setting
         self.window = runs.Window()
         self.stopping = False  # set to end after this step, with a checkpoint
-        self.alarm: Alarm | None = None  # which stopped the training
+        self.alarm: Alarm | None = None  # the alarm that stopped the training
         self.order = load_batches.Order(0, 1, None)
         self._agreed_to_stop, self._total = False, 0.0
         self._keys: list[str] = []
@@ -109,7 +109,7 @@ class PreferenceTrainer(Trainer):
             return [], None
         try:
             samples, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        except RuntimeError as error:  # a loading process was killed; PyTorch has no own type
+        except RuntimeError as error:  # a loading process was killed; PyTorch has no error of its own for it
             raise TrainingError(
                 f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a "
                 "smaller model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
@@ -210,7 +210,7 @@ class PreferenceTrainer(Trainer):
     # ---- measuring and logging
 
     def _batches(self, rows: Any) -> Iterator[tuple[Batch, bool]]:
-        """Yield this rank's batches for passes in evaluation mode; False: only run, as all ranks must, equally often.
+        """Yield this rank's batches for evaluation; False: it only keeps the ranks in step, uncounted.
 
         ``KeyboardInterrupt``: the training is to stop.
         """
@@ -353,7 +353,7 @@ class PreferenceTrainer(Trainer):
 
     @override
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write the model; in a checkpoint under its modules' names, which the Trainer loads by.
+        """Write the model; in a checkpoint under its modules' names, by which the Trainer loads it.
 
         A finished model has the published names, different in some families (Qwen2-VL). Gathered weights no longer
         share memory with those tied to them: each is written once.

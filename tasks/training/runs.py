@@ -167,10 +167,10 @@ class Run:
             lock.release()
 
 
-def check_name(name: str, *, field: str = "--name") -> str:
-    """Return a valid run name; ``ConfigError`` names ``field`` otherwise."""
+def check_name(name: str) -> str:
+    """Return a valid run name; refuse others."""
     if not NAME.fullmatch(name):
-        raise ConfigError(f"{field} {name!r}: use letters, digits, '.', '_' and '-', and begin with a letter or digit")
+        raise ConfigError(f"--name {name!r}: use letters, digits, '.', '_' and '-', and begin with a letter or digit")
     return name
 
 

@@ -2,7 +2,7 @@
 
 A checkpoint is written under a temporary name, listed in its manifest, flushed, renamed; all ranks together, in one
 folder. In the finished model adapters are merged into their base weights, and kept beside them in ``adapters/``;
-without ``output.merge_adapters`` adapters alone are written, except those trained on top of other adapters.
+without ``output.merge_adapters`` adapters alone are written, unless they were trained on top of other adapters.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ class Saving:
         self.staged.mkdir(parents=True)
 
     def publish(self, keep: int) -> None:
-        """Rename it to its name, and delete the oldest."""
+        """Give the folder its final name, and delete the oldest checkpoints."""
         publish_folder(self.staged, self.run.checkpoints / self.name)
         shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
         for step in self.run.steps()[:-keep]:
@@ -76,8 +76,8 @@ class Saving:
 def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     """Complete the Trainer's files of a run from ``start``; one process calls it.
 
-    Adapters get the Hub's name of their base model, not its local path, only here: peft would ask the Hub about it at
-    each checkpoint. The base of adapters on adapters is those.
+    Adapters name their base model as on the Hub, not by its local path, in the finished model only: peft would ask the
+    Hub about it at each checkpoint. Adapters on top of others name the folder of those.
     """
     for name in (NOT_NEEDED, README):  # peft's, which is left to be filled in
         (saved / name).unlink(missing_ok=True)

@@ -160,7 +160,7 @@ class Table:
         Folder(str(self.path.parent)).write(self.path.name, file.getbuffer())
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
-        """Look up a batch's rows; ``TrainingError`` for a missing row or other numbers of tokens."""
+        """Look up a batch's rows; ``TrainingError`` for a missing row or a different number of tokens."""
         del policy
         tokens, wanted = count_tokens(packed), np.array([bytes.fromhex(key) for key in keys], KEY)
         places = np.searchsorted(self.scores["keys"], wanted).clip(max=len(self.scores["keys"]) - 1)

@@ -31,7 +31,7 @@ TEMPLATE = """\
 {%- endfor %}{% endif %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-"""The family's without its default system prompt, a tenth of such a model's work."""
+"""The family's template without its default system prompt, which would be a tenth of such a model's work."""
 LONGEST = 32_768
 THETA = 30.0
 """Base of the rotary embedding. Published models have a million, for long texts and 64 frequencies; with 16

@@ -45,7 +45,7 @@ from pairwright.tasks.training.write_model_card import write_model_card
 
 log = logging.getLogger(__name__)
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
-"""For full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes none."""
+"""Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes none."""
 LORA_RATE = 1e-4
 BITS = re.compile(r"(?<!torch_)8bit|bnb|paged|lion|ademamix")  # matches names of bitsandbytes' optimisers
 

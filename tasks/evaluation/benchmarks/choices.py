@@ -13,8 +13,8 @@ from pairwright.tasks.evaluation.measured import Measured, measure_mean
 LETTERS = ("A", "B")
 TRUTHS = ("True", "False")
 RULE = (
-    "The answer must be the option alone, in its letters' case: as it is, or in brackets, or with a full stop, bracket "
-    "or colon behind it, or with the option's own words behind that. Anything else is not read, and counts as wrong."
+    "The answer must be the option alone, in the same case: bare, in brackets, or followed by a full stop, bracket or "
+    "colon, then possibly by the option's own words. Anything else is unreadable, and counts as wrong."
 )
 EXACT_NOTE = "(exact): by string equality with the truth, as in paper 003's released script"
 

@@ -52,8 +52,8 @@ ALIKE = 0.8
 NO_NOUNS = frozenset(("can", "file", "hot", "leave", "sound", "support", "watch"))
 """Words of the lists that are rarely nouns in descriptions, ignored without a tagger (ours)."""
 AMBER_RULE = (
-    "Yes or no is the first word of the answer, in any case (AMBER's own program takes Yes and No alone, once answers "
-    'are put into that form); anything else is wrong. Positive for precision, recall and F1 is "no", as in AMBER.'
+    "The first word of the answer must be yes or no, in any case (AMBER's own program accepts the answers Yes and No "
+    'alone); anything else is wrong. Positive for precision, recall and F1 is "no", as in AMBER.'
 )
 EXACT = (
     f"CHAIR, Cover, Hal, Cog: without {VECTORS}, all words are matched literally with AMBER's lists; its own program "
@@ -274,7 +274,7 @@ class CocoWords:
             both = self._doubles.get(" ".join(words[:2]))
             joined.append(both or words[0])
             words = words[2 if both else 1 :]
-        if "toilet" in joined and "seat" in joined:  # the seat of the toilet is no chair
+        if "toilet" in joined and "seat" in joined:  # a toilet's seat is not a chair
             joined = [word for word in joined if word != "seat"]
         return [(word, self.kinds[word]) for word in joined if word in self.kinds]
 

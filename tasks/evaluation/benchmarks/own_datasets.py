@@ -49,10 +49,10 @@ CHAIR_RULE = (
     "in the photograph that are mentioned."
 )
 HALVES_RULE = (
-    "What stands before the first mention of the second image is about the first one, the rest about the second; where "
-    "it is not mentioned, all is about both, and a thing may be in either. Things are found as in `scenes`. changed: "
+    "The text before the first mention of the second image is about the first one, the rest about the second; without "
+    "a mention, all of it is about both, and a thing may be in either. Things are found as in `scenes`. changed: "
     "shapes of things that only one photograph shows, in any size, and that the answer mentions. true: answers in the "
-    "template (or that nothing has changed) all of whose statements hold, and do not all hold of the pair exchanged; "
+    "template (or that nothing has changed) all of whose statements hold, and do not all hold of the exchanged pair; "
     "true statements: of all that can be read; unreadable: answers without any."
 )
 TRUE, UNREADABLE = "true", "unreadable"

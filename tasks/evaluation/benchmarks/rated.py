@@ -27,14 +27,14 @@ JUDGE_RULE = (
 )
 CAD_QA, OMNIDIFF, MMHAL = "CaD_QA_eval.jsonl", "test.jsonl", "response_template.json"
 CAD_QA_NOTE = (
-    "the judge's words are ours, as paper 003's are not public: ratings compare models that the same judge rated here, "
-    "and not with the paper's"
+    "the judge's prompt is ours, as paper 003's is not public: compare ratings only with those of the same judge here, "
+    "not with the paper's"
 )
 OMNIDIFF_NOTE = (
-    "the judge's instructions are paper 002's; what the model is asked is ours, as the paper's question is not public"
+    "the judge's instructions are paper 002's; the question to the model is ours, as the paper's is not public"
 )
 MMHAL_NOTE = (
-    "the judge is told and asked what MMHal-Bench's is, in other words and without its examples; published numbers are "
+    "the judge's prompt is MMHal-Bench's in other words, without its examples; published numbers are "
     "GPT-4's, and a reply that cannot be read counts 0 there"
 )
 HONEST = 3  # MMHal's ratings from here on mean no hallucination

@@ -72,7 +72,7 @@ def _published(path: Path, pattern: re.Pattern[str] = CAPTION) -> Iterator[tuple
     for line, where in read_records(path, _Line):
         found = pattern.search(line.text)
         if found is None or (line.answer in LETTERS) != (pattern is CAPTION):
-            raise ConfigError(f"{where}: text and answer: not of a question of this benchmark")
+            raise ConfigError(f"{where}: text and answer: not a question of this benchmark")
         yield line, _find_both(path, line.image, where), found[1], where
 
 
@@ -152,7 +152,7 @@ open_bison = _opener({"BISON.jsonl": _read_captions})
 open_svo = _opener(
     {"SVO_Probes.jsonl": _read_captions, SVO: _read_svo},
     ACCURACY,
-    f"{SVO} defines no order of the two images: a hash of the line does",
+    f"the order of the two images is given by a hash of the line, as {SVO} defines none",
 )
 open_nlvr2 = _opener(
     {"NLVR2.jsonl": _read_statements, **dict.fromkeys(NLVR2, _read_nlvr2)},

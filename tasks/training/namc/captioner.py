@@ -103,7 +103,7 @@ def _make_noise(config: NamcConfig, width: int) -> NoiseIdentifier:
 
 
 def save_captioner(captioner: Captioner, folder: Path) -> None:
-    """Write it into an existing folder."""
+    """Write a captioner into an existing folder."""
     model = captioner.model
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / WEIGHTS)
@@ -126,7 +126,7 @@ def read_about(folder: Path) -> About:
 
 
 def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
-    """Return a saved model; ``config`` of a run that continues it requires a size, and may need the noise module."""
+    """Return a saved model; ``config``: of a run that continues it, to check its size and noise module."""
     refuse_damage(folder, field=FIELD)
     about, words = read_about(folder), saved_words(folder / WORDS)
     size = PAPER if about.cnn else SMALL
@@ -148,7 +148,7 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
 
 
 def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
-    """Load saved weights, or assign them to the model; unused ones of a noise module are ignored."""
+    """Copy saved weights into the model, or ``assign`` them; those of a noise module that it lacks are ignored."""
     weights = {name: value.float() for name, value in read_checkpoint(folder / WEIGHTS, field=FIELD).items()}
     if model.noise is None:
         weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}

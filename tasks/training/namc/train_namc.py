@@ -57,7 +57,7 @@ RATE = 1e-3  # default learning rate of the small model; the paper's is 3e-4
 FLOOR, NOISE_SHARE, NOISE_FLOOR = 1 / 3, 1 / 3, 1 / 10
 AT_ONCE = 64  # held-out rows per batch
 VOCABULARY_SIZE = 1_000  # maximum tokens of the small decoder's vocabulary
-TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip brings
+TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip includes
 
 
 def check_settings(config: TrainConfig) -> None:
@@ -122,7 +122,7 @@ def _make_words(job: Job) -> DecoderWords:
 
 
 def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> Batches:
-    """Return batches of the training rows, with masks' inputs, or of the held-out ones."""
+    """Return batches of the training rows, with inputs for masking, or of the held-out ones."""
     config, noise = job.config.namc, None if held_out else captioner.model.noise
     rows, texts, refused = find_texts(job, held_out=held_out)
     paper = config.size == PAPER
@@ -213,7 +213,7 @@ class Learner:
         return {"loss" if model.noise is None else "loss/description": total / count} if count else {}
 
     def describe(self, held_out: Batches) -> list[str]:
-        """Return what the model says of the pairs of all rows."""
+        """Return the model's descriptions of all pairs."""
         return [text for rows in _chunks(held_out) for text in self.captioner.write(held_out.features(rows))]
 
 
@@ -227,7 +227,7 @@ def falling(done: float, floor: float) -> float:
 
 
 class Training:
-    """Run of a training; ``stopping`` is set by a signal."""
+    """Training of a run; ``stopping`` is set by a signal."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.config, self.stopping = job, job.config, False

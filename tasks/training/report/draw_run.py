@@ -89,7 +89,7 @@ LEARNING = (
     Shown("weight/image", "image", "third", "Adaptive weights", "AdaViP, Eq. 13"),
 )
 RETRIEVER = (
-    Shown("retriever/entropy share", "entropy", "plain", "Entropy", "of its choice, next to a uniform one"),
+    Shown("retriever/entropy share", "entropy", "plain", "Entropy", "share of the uniform entropy"),
     Shown("retriever/effective", "effective", "plain", "Effective candidates", "exp of the entropy"),
     Shown("retriever/candidates", "drawn", "third", "Effective candidates", "exp of the entropy"),
     Shown("retriever/reward", "reward", "plain", "Reward", "of the retriever"),
@@ -98,10 +98,10 @@ RETRIEVER = (
 )
 SPEED = (
     Shown("learning_rate", "rate", "plain", "Learning rate", ""),
-    Shown("grad_norm", "norm", "plain", "Gradient norm", "before it is cut"),
+    Shown("grad_norm", "norm", "plain", "Gradient norm", "before clipping"),
     Shown("rows per second", "rows", "plain", "Rows per second", ""),
     Shown("tokens per second", "tokens", "plain", "Tokens per second", ""),
-    Shown("memory", "GiB", "plain", "Memory", "GiB, the highest"),
+    Shown("memory", "GiB", "plain", "Memory", "GiB, peak"),
 )
 FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy", RANKED)
 """Not drawn: settings, counts, and duplicates of other charts in other units."""

@@ -32,7 +32,7 @@ class Round:
 
     @property
     def worth(self) -> float:
-        """Return the value with a sign by which more is better."""
+        """Return the value, negated for a loss, so that more is better."""
         return self.value if self.percent else -self.value
 
     @property

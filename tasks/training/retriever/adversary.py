@@ -2,7 +2,7 @@
 
 Alarms, in words for the run page and numbers for charts (ours):
 
-* Collapse: the entropy of q, as a share of the uniform one, stays below a bound: every pair gets the same text.
+* Collapse: the entropy of q, as a share of the uniform one, stays below a bound: a pair nearly always gets one text.
 * Generic negatives: one text is a large part of all proposals, as "more people in parking lot" would be (paper 000,
   Fig. 5c).
 
@@ -95,8 +95,8 @@ class Watch:
         if max(self._shares) < min(self.min_entropy, 1):
             found["collapse"] = (
                 f"the retriever's choice has {sum(self._shares) / FEWEST:.1%} of the entropy of a uniform one, in each "
-                f"of the last {FEWEST} batches less than adpo.min_entropy ({self.min_entropy:.0%}): every pair gets "
-                "nearly always the same text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
+                f"of the last {FEWEST} batches less than adpo.min_entropy ({self.min_entropy:.0%}): each pair "
+                "nearly always gets the same text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
             )
         share = first["count"] / len(self._seen)
         if share > max(MOST_COMMON, FAIR / max(len(self.texts), 1)) and first["pairs"] > 1:
@@ -148,7 +148,7 @@ class RetrieverAdversary:
             warm_up(self.retriever, self.retriever.config.warmup_steps)
 
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
-        """Learn from the rewards of the last proposal, step on the mean since the last ``step``; return metrics.
+        """Learn from the rewards of the last proposal; with ``step``, step on the mean gradient so far; return metrics.
 
         ``rewards`` are ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
         """

@@ -5,7 +5,7 @@
 and one for texts map them into one space, where their cosine is the score. A scale of 100 and a temperature of 2 suit
 CLIP, whose cosines differ by hundredths. New heads fill the whole sphere, and one text would get nearly all of q. So
 their vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): q then starts with 80 % of the
-uniform entropy on descriptions of random scenes; without, with 2 % on rendered ones.
+uniform entropy on descriptions of random scenes; without it, with 2 % on rendered ones.
 
 ``clip4idc``: a CLIP that sees both images at once (Guo et al. 2022). The first three quarters of its vision layers (9
 of 12) see each image alone, the others the tokens of both, after an image embedding, a position embedding and a layer
@@ -73,7 +73,7 @@ class HeadsEncoder:
         image_size, text_size = features.sizes
         sizes = {"image_size": image_size, "text_size": text_size, "width": network.text.out_features}
         self.about = {"encoder": "heads", "vectors": features.made_by, **{name: str(n) for name, n in sizes.items()}}
-        """What is needed to make the same network again."""
+        """Everything needed to create the same network again."""
 
     def pairs(self, places: Places) -> Tensor:
         """Return ``(B, width + 1)`` unit vectors."""

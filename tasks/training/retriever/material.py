@@ -1,8 +1,7 @@
 """Material of a run's retriever: frozen beside the rows, and opened by every process.
 
 Reads the settled tables ``preferences``, ``differences`` (texts that state no change), ``embeddings`` and
-``text_vectors``; all but the heads' vectors are optional. Writes into
-``runs/NAME/retriever/``:
+``text_vectors``; only ``preferences`` is required, and for heads the vectors. Writes into ``runs/NAME/retriever/``:
 
     entries.arrow          one row per preference: 150 bytes and its text
     images/, texts/        vectors, 2 bytes per number

@@ -60,7 +60,7 @@ class Pool:
     texts: tuple[str, ...]  # distinct, in alphabetical order; of equal ones the first
     no_change: NDArray[np.bool_]  # (T,) which texts state no change
     own: Places  # (n, K) each row's own texts, padded with ``NONE``
-    trained: NDArray[np.bool_]  # (n,) which rows are of the training split
+    trained: NDArray[np.bool_]  # (n,) which rows have their text in the pool
     unchanged: NDArray[np.bool_]  # (n,) which rows have a text that states no change
     marks: NDArray[np.uint64]  # (n,) the rows' seeds of random numbers
 
@@ -70,10 +70,6 @@ class Pool:
         for column in self.own[places].T:
             found |= ids == column[:, None]
         return found
-
-    def everything(self, places: Places) -> Places:
-        """Return ``(B, T)``: the numbers of all texts, for each row."""
-        return np.broadcast_to(np.arange(len(self.texts)), (len(places), len(self.texts)))
 
     def draw(self, places: Places, size: int, *, seed: int, step: int) -> Places:
         """Return ``(B, size)`` distinct candidates of each row, padded with ``NONE``.

@@ -1,8 +1,8 @@
 """Retriever of ADPO: proposes negatives, is rewarded by the policy's loss on them, and moves towards harder ones.
 
 q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates of the pool (paper 000, Eq. 3 and
-section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1 has the signs reversed) with Adam, as the
-paper's. Ours: a running baseline from log 2, the reward at equal policy and reference; a separate generator per draw
+section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1 has the signs reversed) with Adam, as in
+the paper. Ours: a running baseline from log 2, the reward at equal policy and reference; a separate generator per draw
 (``pool``), so that a resumed run needs no random state; and the warm-up, CLIP4IDC's own training: in a batch each pair
 must find its text, and each text its pair. New heads would start with unrelated negatives, and REINFORCE learns slowly;
 after some seconds of warm-up q prefers texts similar to the pair's own.
@@ -125,7 +125,7 @@ class Retriever:
         return dict(zip(values, means.tolist(), strict=True)) | about
 
     def learn(self, proposal: Proposal, rewards: Tensor, *, last: bool = True) -> dict[str, float]:
-        """Add the gradient of a batch proposed since the last step; at the ``last`` before the policy's step, step.
+        """Add the gradient of a proposed batch; step on the ``last`` one before the policy's step.
 
         ``rewards``, ``(B, m)``, are R = -log sigmoid(M) of each negative, NaN where absent.
         """

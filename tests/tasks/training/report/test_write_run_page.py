@@ -68,7 +68,7 @@ def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
         "Entropy", "Effective candidates", "Doubtful negatives", "Learning rate", "Gradient norm",
         "training, as logged every 5 steps",
         "The retriever: generic negatives. one text is 12%",
-        "Steps 1,000, texts to choose from 4,321",
+        "1,000 steps; 4,321 texts to choose from",
         "The model One is red, the other one is blue.", "The model (nothing)",
         "snapshot 3",
         "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora", "output.save_steps 100 500",
