@@ -153,7 +153,7 @@ def _content(urls: Sequence[str], text: str) -> list[dict[str, Any]]:
 def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVllm, folder: Path) -> float:
     """Run ``vllm bench serve`` on the same requests; its clock counts, from the first request on."""
     lines = [
-        {"content": _content([image_url(image, config.pixels) for image in one.images], one.text)} for one in asked
+        {"content": _content([image_url(image, config.max_pixels) for image in one.images], one.text)} for one in asked
     ]
     (folder / "asked.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     sampling = {"temperature": config.temperature, "top_p": config.top_p, "seed": 1, **UNTOUCHED}
@@ -162,7 +162,7 @@ def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVl
         *("--base-url", server.address, "--model", config.model, "--tokenizer", str(folder / config.model)),
         *("--dataset-name", "custom_image", "--dataset-path", str(folder / "asked.jsonl"), "--disable-shuffle"),
         *("--num-prompts", str(len(asked)), "--custom-output-len", str(TOKENS), "--ignore-eos"),
-        *("--max-concurrency", str(config.concurrency), "--extra-body", json.dumps(sampling), "--disable-tqdm"),
+        *("--max-concurrency", str(config.max_concurrency), "--extra-body", json.dumps(sampling), "--disable-tqdm"),
         *("--save-result", "--save-detailed", "--result-dir", str(folder), "--result-filename", "result.json"),
     ]
     for _ in range(3):  # it sends no request twice, and a busy machine may close a connection that it has just taken
