@@ -1,6 +1,7 @@
 """Schedule updates of a dataset: a deployment of ``update-dataset`` on a Prefect server, or served by this process."""
 
 import os
+import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,8 +92,13 @@ def pause_schedule(place: str) -> str:
 def serve_schedule(deployment: Any) -> None:
     """Apply a deployment and run due updates, one at a time, until Ctrl-C, which pauses it."""
     os.environ.update(HEARTBEATS)  # a deployment without a pool has no variables for its runs
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # only then does asyncio end its tasks in order
     with _naming_server():
-        serve(deployment, limit=1, print_starting_message=False)
+        try:
+            serve(deployment, limit=1, print_starting_message=False, pause_on_shutdown=False)
+        finally:  # Prefect's own pause may be cancelled half-way
+            with get_client(sync_client=True) as client:
+                client.pause_deployment(client.read_deployment_by_name(deployment.full_name).id)
 
 
 @contextmanager
