@@ -1,11 +1,8 @@
 """Reasons why a description fails a check, and which of them show that it is wrong (ours).
 
 A check also fails without a result (an answer that cannot be read). Such a description is not used, but it is not known
-to be wrong, so it must not become a rejected text. Rows name the setting behind a reason ("judge: low rating
-(judging.min_rating=3)").
+to be wrong. Rows name the setting behind a reason ("judge: low rating (judging.min_rating=3)").
 """
-
-from pairwright.schemas.rows import CheckRow
 
 NOT_TURNED_ROUND = "swapped pair: not the other way round"
 NONE_IN_SWAPPED = "swapped pair: no difference"
@@ -30,6 +27,6 @@ def without_bound(why: str) -> str:
     return why.partition(" (")[0]
 
 
-def speaks_against(check: CheckRow) -> bool:
-    """Return whether a check found the description wrong, so that it can be a rejected text."""
-    return not check.passed and without_bound(check.why) in AGAINST
+def speaks_against(why: str) -> bool:
+    """Return whether a failed check found the description wrong."""
+    return without_bound(why) in AGAINST

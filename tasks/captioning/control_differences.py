@@ -67,7 +67,7 @@ def ask_swapped(
     told = load_wordings(REVERSED).kinds
     # The human difference that the writer was told is not stored: take the one most like the description.
     halves = f"{row.first_half} {row.second_half}"
-    nearest = sorted(pair.human_differences, key=lambda text: -likeness(halves, text))[:1]
+    nearest = sorted(pair.human_differences, key=lambda text: -dice_coefficient(halves, text))[:1]
     turned = replace(
         pair,
         first=pair.second,
@@ -114,13 +114,13 @@ def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
     if row.no_change:
         return UNREADABLE, checks.NOT_TURNED_ROUND
     first, second = row.halves
-    crosswise = likeness(first, read.second_half) + likeness(second, read.first_half)
-    straight = likeness(first, read.first_half) + likeness(second, read.second_half)
+    crosswise = dice_coefficient(first, read.second_half) + dice_coefficient(second, read.first_half)
+    straight = dice_coefficient(first, read.first_half) + dice_coefficient(second, read.second_half)
     score = round((crosswise - straight) / 2, 6)
     return score, "" if score > 0 else checks.NOT_TURNED_ROUND
 
 
-def likeness(one: str, other: str) -> float:
+def dice_coefficient(one: str, other: str) -> float:
     """Return how alike two texts are, from 0 (no content word in common, or none at all) to 1.
 
     Dice's coefficient of the multisets of their content words and of the pairs of neighbours among these: "a cat left

@@ -24,7 +24,7 @@ from pairwright.schemas.rows import (
     Served,
     make_key,
 )
-from pairwright.tasks.rejected.compare_words import Halves, repeats, says_no_change, says_nothing_else
+from pairwright.tasks.rejected.compare_words import Halves, denies_change, repeats, says_nothing_else
 from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.store.stage import Uses
 from pairwright.tasks.texts.say_claims import surely_said
@@ -62,7 +62,7 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bo
     ``None``: it says something else, of unknown truth.
     """
     for row in own:
-        if says_nothing_else(halves, row.halves) or (row.no_change and says_no_change(" ".join(halves))):
+        if says_nothing_else(halves, row.halves) or (row.no_change and denies_change(" ".join(halves))):
             return True
     return truth.of_words(halves)
 
@@ -75,7 +75,7 @@ def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> Truth:
     return Truth((graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ())
 
 
-def likeness(first: str, second: str) -> float:
+def text_cosine(first: str, second: str) -> float:
     """Return the cosine of two texts' counts of words and of neighbouring pairs of words.
 
     Unlike TF-IDF it needs no collection; the pairs distinguish the same words in another order.
@@ -114,7 +114,7 @@ def rejected_row(
         text=text,
         maker=maker,
         note=note + (f", {UNCHECKED}" if true is None else ""),
-        score=likeness(row.text, text) if score is None else score,
+        score=text_cosine(row.text, text) if score is None else score,
         skipped_true=skipped_true,
         claims=dump_claims(claims),
         served=served,

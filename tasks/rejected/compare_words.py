@@ -189,11 +189,11 @@ def repeats(new: Halves, said: str) -> bool:
     """
     words = {stem(word): word for word in _content_words(" ".join(new))}
     return compare(said, " ".join(words.values())).adds_nothing or (
-        says_no_change(said) and says_no_change(" ".join(new))
+        denies_change(said) and denies_change(" ".join(new))
     )
 
 
-def says_no_change(text: str) -> bool:
+def denies_change(text: str) -> bool:
     """Return whether a text states that the two images are the same."""
     return NO_CHANGE.search(text) is not None and not EXCEPT.search(text)
 

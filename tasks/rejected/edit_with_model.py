@@ -18,7 +18,7 @@ from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, Served, make_key
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, is_as_true, likeness, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, is_as_true, rejected_row, text_cosine, truth_of
 from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, compare
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 from pairwright.tasks.serving.ask_rows import asking
@@ -156,7 +156,7 @@ def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -
     if change.refusal:
         return RefusedText(change.refusal, changed)
     least = LEAST_LIKENESS_GIVEN if row.is_given else LEAST_LIKENESS
-    if likeness(row.text, text) < least or max(len(change.went), len(change.came)) > MOST_WORDS:
+    if text_cosine(row.text, text) < least or max(len(change.went), len(change.came)) > MOST_WORDS:
         return RefusedText("too far from the chosen text", changed)
     true = is_as_true((halves[0], halves[1]), (row,), truth)
     if true:

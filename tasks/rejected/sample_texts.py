@@ -16,7 +16,7 @@ from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, Images, PairRow, Pairs, RejectedTextRow, make_key
-from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import Truth, is_as_true, rejected_row, text_cosine, truth_of
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.stage import Stage, Uses
@@ -86,7 +86,7 @@ def _choose(
     if not wrong:
         return Dropped(source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}")
     served = tuple(answer.served for answer in answers)
-    best = min(wrong, key=lambda text: (samples[text] is None, -likeness(row.text, text), text))
+    best = min(wrong, key=lambda text: (samples[text] is None, -text_cosine(row.text, text), text))
     note = f"the closest of {len(wrong)} samples"
     return rejected_row(row, best, maker="sampled", note=note, true=samples[best], skipped_true=skipped, served=served)
 

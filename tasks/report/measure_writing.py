@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.checks import AGAINST, SEEN_IN_SAME, without_bound
+from pairwright.schemas.checks import SEEN_IN_SAME, speaks_against, without_bound
 from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
@@ -102,12 +102,12 @@ class Check(NamedTuple):
     @property
     def against(self) -> int:
         """Return the number found wrong, without inconclusive failures."""
-        return sum(number for why, number in self.why.items() if without_bound(why) in AGAINST)
+        return sum(number for why, number in self.why.items() if speaks_against(why))
 
 
 def says_something(why: str) -> bool:
     """Return whether a failed check was conclusive, so that its score counts."""
-    return without_bound(why) in AGAINST or why == SEEN_IN_SAME
+    return speaks_against(why) or why == SEEN_IN_SAME
 
 
 def measure_checks(tables: Tables, name: str) -> Iterator[Check]:

@@ -103,9 +103,8 @@ class Site:
 
     def start_run(self, deployment: str, **parameters: str) -> str:
         """Let a deployment run now; return the run's id."""
-        place = f"{self.server.environment['PREFECT_API_URL']}/deployments/{deployment}/create_flow_run"
         body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
-        return httpx.post(place, json=body, timeout=30).raise_for_status().json()["id"]
+        return self.server.post(f"deployments/{deployment}/create_flow_run", **body)["id"]
 
     def ended(self, run: str) -> str:
         """Return how a run ended; empty: it has not."""

@@ -4,7 +4,6 @@ import pytest
 
 from pairwright.schemas import checks
 from pairwright.schemas.checks import speaks_against
-from pairwright.schemas.rows import CheckRow
 
 
 @pytest.mark.parametrize(
@@ -20,5 +19,4 @@ from pairwright.schemas.rows import CheckRow
     ],
 )
 def test_only_what_is_found_wrong_speaks_against_a_description(why, against):
-    names = {"key": "k", "source_key": "d", "subject": "p", "description": "d", "check": "judged"}
-    assert speaks_against(CheckRow(**names, passed=not why, score=0.0, why=why)) is against
+    assert speaks_against(why) is against

@@ -67,11 +67,11 @@ def test_a_model_that_looks_passes_both():
 def test_a_model_that_ignores_order_or_images_fails():
     [row], _ = ask(ignoring_order, kinds=("swapped",))
     assert (row.passed, row.score, row.why) == (False, round(1 / 3 - 1, 6), checks.NOT_TURNED_ROUND)
-    assert checks.speaks_against(row)
+    assert checks.speaks_against(row.why)
     [swapped, same], _ = ask(ignoring_images, kinds=("swapped", "same"))
     assert swapped.passed  # its captions came in the other order
     assert (same.passed, same.score, same.why) == (False, 0.0, checks.SEEN_IN_SAME)
-    assert not checks.speaks_against(same)
+    assert not checks.speaks_against(same.why)
     [row], _ = ask(lambda asked: template("shows a dog", "shows a cat"), kinds=("swapped",))
     assert (row.passed, row.score, row.why) == (False, 0.0, checks.NOT_TURNED_ROUND)
 
@@ -156,7 +156,7 @@ def test_answers_that_cannot_be_read_fail_and_say_nothing_of_the_description(ans
     rows, _ = ask(lambda asked: answer, kinds=("swapped", "same"))
     assert [row.why for row in rows] == [f"swapped pair: {reason}", f"same image twice: {reason}"]
     assert [row.score for row in rows] == [UNREADABLE, 0.0]
-    assert not any(row.passed or checks.speaks_against(row) for row in rows)
+    assert not any(row.passed or checks.speaks_against(row.why) for row in rows)
 
 
 def test_hostile_texts_stay_data():

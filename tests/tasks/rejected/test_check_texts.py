@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.tasks.rejected.check_texts import Truth, is_as_true, likeness, truth_of
+from pairwright.tasks.rejected.check_texts import Truth, is_as_true, text_cosine, truth_of
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 
@@ -21,7 +21,7 @@ from tests.fixtures.graphs import graph, image_row, pair_row, thing
     ],
 )
 def test_likeness_is_a_cosine_of_words_and_word_pairs(first, second, cosine):
-    assert likeness(first, second) == pytest.approx(cosine, abs=1e-9)
+    assert text_cosine(first, second) == pytest.approx(cosine, abs=1e-9)
 
 
 def test_truth_is_looked_up_or_unknown():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pairwright.tasks.rejected.compare_words import compare, repeats, says_no_change, says_nothing_else, stem
+from pairwright.tasks.rejected.compare_words import compare, denies_change, repeats, says_nothing_else, stem
 from tests.fixtures.descriptions import described
 
 CONTRADICTIONS = [
@@ -107,8 +107,8 @@ def test_what_people_said_is_repeated(halves, said, expected):
 
 def test_no_change_is_told_from_changes():
     rows, *_ = described(range(300))
-    assert [says_no_change(row.text) for row in rows] == [row.no_change for row in rows]
-    assert not says_no_change("the same scene but with a dog")
+    assert [denies_change(row.text) for row in rows] == [row.no_change for row in rows]
+    assert not denies_change("the same scene but with a dog")
     for odd in ("", "—", "!!!", "狗在草地上", "a" * 100_000, "a " * 10_000):
         assert compare(odd, odd).refusal == "no other content"
     books = [" ".join(f"{letter}{number}" for number in range(100_000)) for letter in "ab"]

@@ -11,7 +11,7 @@ from pairwright.schemas.config import PreferencesConfig, SampledTextsConfig
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.preferences.build_preferences import ask
-from pairwright.tasks.rejected.check_texts import likeness
+from pairwright.tasks.rejected.check_texts import text_cosine
 from pairwright.tasks.rejected.sample_texts import sample_texts
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import ask_stage
@@ -73,7 +73,7 @@ def test_the_closest_sample_that_says_something_else_is_taken():
         CHOSEN, "sampled", WRONG, note="the closest of 2 samples, unchecked", skipped_true=1, served=found.served
     )
     assert [served.seed for served in found.served] == [one.seed for one in asked]
-    assert likeness(CHOSEN.text, FAR) < found.score < 1
+    assert text_cosine(CHOSEN.text, FAR) < found.score < 1
 
 
 @pytest.mark.parametrize(
