@@ -6,6 +6,7 @@ take square roots, so that no strong patch dominates. Need OpenCV.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +47,26 @@ def describe_gradients(image: Pixels) -> Floats:
     """Return each cell's histogram of gradient orientations (HOG), normalised by the contrast around the cell."""
     import cv2
 
-    # Blurring first makes the cells change smoothly as an edge moves between them.
-    planes = [cv2.GaussianBlur(plane, (0, 0), CELL / 2) for plane in find_orientations(image)]
-    cells = np.stack([cv2.resize(plane, (GRID, GRID), interpolation=cv2.INTER_AREA) for plane in planes])
+    weights = _cell_weights()
+    cells = weights @ find_orientations(image) @ weights.T
     contrast = cv2.GaussianBlur(cells.sum(axis=0), (0, 0), 1)
     roots = np.sqrt(cells / (contrast + NOISE))
     return (roots - roots.mean(axis=(1, 2), keepdims=True)).ravel()
+
+
+@cache
+def _cell_weights() -> Floats:
+    """Return ``(cells, side)``: weights of an axis's pixels in its cells' means after a blur.
+
+    The blur makes the cells change smoothly as an edge moves between them.
+    """
+    import cv2
+
+    side = GRID * CELL
+    blur = cv2.sepFilter2D(
+        np.eye(side, dtype=np.float32), -1, np.ones(1), cv2.getGaussianKernel(4 * CELL + 1, CELL / 2)
+    )
+    return blur.reshape(GRID, CELL, side).mean(axis=1)
 
 
 def find_orientations(image: Pixels) -> Floats:

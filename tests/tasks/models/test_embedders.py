@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.ndimage import gaussian_filter
 from skimage import data
 from skimage.transform import rotate
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS
+from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS, describe_gradients, find_orientations
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.perceptual_hash import count_differing_bits, hash_image
 from pairwright.tasks.store.images import decode_rgb, encode_png
@@ -74,6 +75,16 @@ PICTURES = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
 def bits_between(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> int:
     one, other = (hash_image(image).astype(np.float16) for image in (first, second))
     return int(count_differing_bits(one[None], other)[0])
+
+
+def test_gradients_by_their_definition() -> None:
+    planes = find_orientations(data.chelsea())
+    blurred = [gaussian_filter(plane.astype(np.float64), 8, mode="mirror", truncate=4) for plane in planes]
+    cells = np.array(blurred).reshape(9, 8, 16, 8, 16).mean(axis=(2, 4))
+    contrast = gaussian_filter(cells.sum(axis=0), 1, mode="mirror", truncate=4)
+    roots = np.sqrt(cells / (contrast + 0.02))
+    expected = roots - roots.mean(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(describe_gradients(data.chelsea()), expected.ravel(), atol=1e-5)
 
 
 def test_hash_by_the_definition_of_the_cosine_transform() -> None:
