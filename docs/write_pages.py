@@ -66,12 +66,12 @@ refuses what fits with no batch, and names settings that need less."""
 
 
 MINED = """\
-A build up to mining took 336 MB at its peak for 1,000 tiny images and 455 MB for 10,000 (profile `scenes`, one worker,
-all in one process: 140 MB are Python and its libraries; more workers take their share each). With two workers, 100,000
-tiny images took 546 s, 548 MB in the main process and 1.4 GB in all. What grows with the images is the ledger of the
-tables' keys, compressed, in the process that cuts the shards: it keeps at most 1 GB in memory, and the rest in TMPDIR.
-What a shard takes follows from its rows (`run.rows_per_shard_of`), above all those of `neighbours`, `similar_pairs` and
-`matched_pairs`; the vectors are mapped from a file, 2 bytes a number."""
+A build up to mining took 336 MB at its peak for 1,000 tiny images, 455 MB for 10,000, and 938 MB (866 s) for 100,000
+(profile `scenes`, one worker, all in one process: 140 MB are Python and its libraries). More workers take their share
+each: with two, 100,000 images took 1.4 GB, of which 548 MB were in the main process. What grows with the images is the
+ledger of the tables' keys, compressed, in the process that cuts the shards: it keeps at most 1 GB in memory, and the
+rest in TMPDIR. What a shard takes follows from its rows (`run.rows_per_shard_of`), above all those of `neighbours`,
+`similar_pairs` and `matched_pairs`; the vectors are mapped from a file, 2 bytes a number."""
 
 
 def write_settings_page() -> str:
