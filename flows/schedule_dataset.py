@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def serve_schedule(deployment: Any) -> None:
         try:
             serve(deployment, limit=1, print_starting_message=False, pause_on_shutdown=False)
         finally:  # Prefect's own pause may be cancelled half-way
-            with get_client(sync_client=True) as client:
+            with suppress(ObjectNotFound), get_client(sync_client=True) as client:
                 client.pause_deployment(client.read_deployment_by_name(deployment.full_name).id)
 
 

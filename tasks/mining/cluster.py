@@ -2,9 +2,9 @@
 
 Reads float32 features, writes int32 labels; NumPy on one CPU thread. The partition of a set is that of
 ``SpectralClustering(n_clusters, affinity="rbf", gamma=gamma, random_state=seed)``, tested with scikit-learn 1.9.1.
-Label numbers usually agree, but only the partition is guaranteed. About two sets in ten thousand
-differ: those for which scikit-learn itself changes its answer when features move by one part in 1e14, since candidates
-of k-means++ tie or rounding decides an eigenvector. With more clusters than structure these can be a few percent.
+Label numbers usually agree, but only the partition is guaranteed. About two sets in ten thousand differ: those for
+which scikit-learn itself changes its answer when features move by one part in 1e14, since candidates of k-means++ tie
+or rounding decides an eigenvector. With more clusters than structure these can be a few percent.
 
 Where scikit-learn raises or leaves the result to chance, rules apply. Identical rows share a label: each distinct row
 is clustered once, in order of first appearance. With no more distinct rows than clusters, each is its own cluster,

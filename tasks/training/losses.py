@@ -66,7 +66,7 @@ class Rewards:
 
 
 def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | None = 1) -> Rewards:
-    """Return the rewards of the chosen text, with either images, and of the first ``texts`` rejected texts (or all).
+    """Return rewards of the chosen text, with its and with rejected images, and of ``texts`` rejected texts (or all).
 
     These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
     The reference gets no gradient.

@@ -20,7 +20,7 @@ from tests.fixtures.graphs import graph, image_row, pair_row, thing
         ("", "red", 0),
     ],
 )
-def test_likeness_is_a_cosine_of_words_and_word_pairs(first, second, cosine):
+def test_text_cosine_is_of_words_and_word_pairs(first, second, cosine):
     assert text_cosine(first, second) == pytest.approx(cosine, abs=1e-9)
 
 
