@@ -15,7 +15,7 @@ from pairwright.flows.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
 from pairwright.tasks.mining import find_nouns
-from pairwright.tasks.models.check_packages import Check, check_gpus, check_packages, faiss_extra, missing, ok, warning
+from pairwright.tasks.models.check_packages import MachineCheck, check_gpus, check_packages, faiss_extra, missing, ok, warning
 from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
 from pairwright.tasks.serving.probe import find_model
@@ -29,7 +29,7 @@ NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
 FETCH = ". Fetch it with: "  # text after which the message of a missing model tells how to fetch each of its files
 
 
-def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
+def check_machine(out: str, *, needs_gpu: bool) -> Iterator[MachineCheck]:
     """Yield the checks that apply to every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
     yield ok("machine", "Python", f"Python {sys.version.split()[0]} at {sys.executable}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
@@ -47,7 +47,7 @@ def check_machine(out: str, *, needs_gpu: bool) -> Iterator[Check]:
     yield _check_prefect(os.environ.get("PREFECT_API_URL", ""))
 
 
-def _check_place(name: str, url: str) -> Check:
+def _check_place(name: str, url: str) -> MachineCheck:
     """Check whether a folder on a disk, or its nearest existing parent, has room and may be written to."""
     folder = Folder(url)
     if not folder.is_local:
@@ -60,7 +60,7 @@ def _check_place(name: str, url: str) -> Check:
     return (warning if free < MIN_FREE_GB else ok)("disk", name, f"{free:,.1f} GB free at {place}")
 
 
-def check_profile(profile: Profile, until: str) -> Iterator[Check]:
+def check_profile(profile: Profile, until: str) -> Iterator[MachineCheck]:
     """Yield the checks of one profile: packages, weights, served models."""
     stages = Pipeline(profile, until).running
     sections = {stage.name: profile.section(stage.section) for stage in stages}
@@ -91,7 +91,7 @@ def check_profile(profile: Profile, until: str) -> Iterator[Check]:
             yield missing("served", field, str(error))
 
 
-def _check_prefect(url: str) -> Check:
+def _check_prefect(url: str) -> MachineCheck:
     if not url:
         return ok("Prefect", "server", "none configured (PREFECT_API_URL): builds run without one")
     user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")

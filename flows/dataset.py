@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pairwright.flows.list_versions import Difference, diff_versions, list_versions
-from pairwright.flows.list_versions import Listed as ListedVersion
+from pairwright.flows.list_versions import VersionDifference, diff_versions, list_versions
+from pairwright.flows.list_versions import VersionSummary
 from pairwright.flows.pipeline import Pipeline
 from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
 from pairwright.flows.progress import say_nothing, show_steps
@@ -24,7 +24,7 @@ from pairwright.flows.run_build import (
     working,
 )
 from pairwright.flows.show_status import Status, list_refused, look_at_status, show_stages
-from pairwright.flows.show_training import Listed as ListedRun
+from pairwright.flows.show_training import RunSummary
 from pairwright.flows.show_training import list_runs
 from pairwright.flows.table import Table
 from pairwright.flows.trace_lineage import Lineage, trace_lineage
@@ -265,7 +265,7 @@ class Dataset:
 
         return Rounds(Folder(str(url)), IterateConfig(**choices)).iterate()
 
-    def runs(self) -> list[ListedRun]:
+    def runs(self) -> list[RunSummary]:
         """List the trainings: objective, progress, last measurement."""
         return list_runs(self.url)
 
@@ -318,11 +318,11 @@ class Dataset:
 
         return view_dataset(self.version, port=port, annotator=annotator, ready=ready, watch=watch or say_nothing)
 
-    def versions(self) -> list[ListedVersion]:
+    def versions(self) -> list[VersionSummary]:
         """List the versions, the oldest first: time, rows, changed settings."""
         return list_versions(self.folder)
 
-    def diff(self, before: int, after: int, *, stage: str = "") -> Difference:
+    def diff(self, before: int, after: int, *, stage: str = "") -> VersionDifference:
         """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
         first, second = (open_version(self.folder, number) for number in (before, after))
         return diff_versions(first, second, stage=stage)

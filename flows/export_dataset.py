@@ -10,10 +10,10 @@ from typing import Any
 from pairwright.flows.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.export_rows import Order, export_rows, stream_preferences, stream_table
-from pairwright.tasks.export.form import Form, Setting
+from pairwright.tasks.export.export_rows import ExportOptions, export_rows, stream_preferences, stream_table
+from pairwright.tasks.export.form import Form, ExportSettings
 from pairwright.tasks.export.formats import check_target, choose_form
-from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
+from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.tables import Tables
@@ -69,7 +69,7 @@ def export_dataset(
             why = why or f"Finish the rows that are owed with: pairwright resume {url}"
             raise ConfigError(f"{url}: {built}has no {kind.reads} to export. {why}")
         tables, name, decisions = Tables(build), Path(target).resolve().name, read_decisions(found.folder)
-        about = About(
+        about = ExportedDataset(
             name=name,
             version=describe_version(build),
             counts=counts,
@@ -78,10 +78,10 @@ def export_dataset(
             health=[one[:4] for one in measure_health(tables, found.profile.health)] if kind.card else (),
             prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
         )
-        order = Order(
+        order = ExportOptions(
             form=kind,
             about=about,
-            setting=Setting(name=name, model=config.model),
+            setting=ExportSettings(name=name, model=config.model),
             selection=config.selection,
             decisions=decisions,
             total=counts[own].rows,

@@ -17,7 +17,7 @@ from pairwright.tasks.store.snapshot import missing_files, read_snapshot, snapsh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class VersionSummary:
     """Version in the list."""
 
     version: int
@@ -38,12 +38,12 @@ class Listed:
         return [self.version, published, self.parent or "-", rows, "; ".join(self.changed) or "-", state]
 
 
-def list_versions(folder: Folder) -> list[Listed]:
+def list_versions(folder: Folder) -> list[VersionSummary]:
     """Return the versions of a dataset, the oldest first."""
     read_record(folder)
     snapshots = {number: read_snapshot(folder, number) for number in snapshot_numbers(folder)}
     return [
-        Listed(
+        VersionSummary(
             version=number,
             created=content["created"],
             parent=content["parent"],
@@ -69,7 +69,7 @@ def _changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class VersionDifference:
     """Difference between two versions."""
 
     before: int
@@ -95,7 +95,7 @@ class Difference:
             yield from (f"  {one.stage}: {turn.count:,} x {turn.before} -> {turn.after}" for turn in one.turned)
 
 
-def diff_versions(before: Version, after: Version, *, stage: str = "") -> Difference:
+def diff_versions(before: Version, after: Version, *, stage: str = "") -> VersionDifference:
     """Compare two versions; rows are compared by key."""
     with before.settled() as (old, _), after.settled() as (new, _):
         planned = {one.stage.name: one.stage.group for one in (*new.planned, *old.planned)}
@@ -104,7 +104,7 @@ def diff_versions(before: Version, after: Version, *, stage: str = "") -> Differ
             raise ConfigError(f"--stage {stage}: neither version has this table. They have {', '.join(planned)}")
         assert before.snapshot
         assert after.snapshot
-        return Difference(
+        return VersionDifference(
             before=before.number,
             after=after.number,
             settings=list(_changes(before.snapshot, after.snapshot)),

@@ -93,7 +93,7 @@ OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "exc
 class Collected:
     """Outcome of the garbage collection: what was deleted, or would be."""
 
-    plan: garbage.Plan
+    plan: garbage.GarbagePlan
     needed: garbage.Needed
     kept: list[int]
     gone: dict[int, str]  # deleted versions, with reasons
@@ -162,7 +162,7 @@ def _plan_garbage(folder: Folder, keep: int | None, sweep: int) -> Collected:
     excluded = {make_key(source)[:16] for source in read_record(folder).profile.exclude.sources}
     unnamed = (name for name in folder.folders("excluded") if name not in excluded)
     unnamed_sets = [file for name in unnamed for file in garbage.files_below(folder, f"excluded/{name}")]
-    plan = garbage.Plan(
+    plan = garbage.GarbagePlan(
         versions=sorted(gone),
         files=[*garbage.unneeded_parts(folder, needed.files), *garbage.left_work(folder), *unnamed_sets],
         folders=list(garbage.other_folders(folder, tables, everything=sweeping)),

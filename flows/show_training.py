@@ -23,7 +23,7 @@ from pairwright.tasks.training.runs import HELD_OUT, RUNS, TRAIN, MetricsFile, R
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class RunSummary:
     """Run in the list."""
 
     name: str
@@ -63,7 +63,7 @@ def show_score(score: Score | EvaluationRow) -> tuple[object, ...]:
     return score.name, score.category or "all", value, "" if "-" in (low, high) else f"{low} to {high}", score.items
 
 
-def list_runs(dataset: str) -> list[Listed]:
+def list_runs(dataset: str) -> list[RunSummary]:
     """Return a dataset's runs by name."""
     folder = Folder(dataset)
     if not folder.is_local:
@@ -72,7 +72,7 @@ def list_runs(dataset: str) -> list[Listed]:
     return [_look_at(Run(place.parent), read_evaluations(folder, place.parent.name)) for place in places]
 
 
-def _look_at(run: Run, evaluations: list[EvaluationRow]) -> Listed:
+def _look_at(run: Run, evaluations: list[EvaluationRow]) -> RunSummary:
     metrics, steps = MetricsFile(run.metrics).resume(), run.steps()
     train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
     objective, model, start, version, problem = "?", "?", "?", None, ""
@@ -83,7 +83,7 @@ def _look_at(run: Run, evaluations: list[EvaluationRow]) -> Listed:
             model = f"namc {config.namc.size}" if objective == NAMC else f"{config.model.name}{differential}"
     except ConfigError as error:
         problem = str(error)
-    return Listed(
+    return RunSummary(
         name=run.folder.name,
         objective=objective,
         model=model,

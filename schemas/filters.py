@@ -10,7 +10,7 @@ from pairwright.schemas.section import UNSET, Count, Filled, Section, Share
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MeasureBound:
     """Bound of one measure: the column, the setting, and the reason of an image beyond it."""
 
     column: str
@@ -23,12 +23,12 @@ class Check:
 
 
 CHECKS = (
-    Check("sharpness", "min_sharpness", "blurred", is_least=True),
-    Check("dark", "max_dark", "too dark"),
-    Check("bright", "max_bright", "too bright"),
-    Check("aspect", "max_aspect", "too long or too high"),
-    Check("aesthetic", "min_aesthetic", "low aesthetic score", is_least=True, head="aesthetic"),
-    Check("unsafe", "max_unsafe", "unsafe content", head="unsafe"),
+    MeasureBound("sharpness", "min_sharpness", "blurred", is_least=True),
+    MeasureBound("dark", "max_dark", "too dark"),
+    MeasureBound("bright", "max_bright", "too bright"),
+    MeasureBound("aspect", "max_aspect", "too long or too high"),
+    MeasureBound("aesthetic", "min_aesthetic", "low aesthetic score", is_least=True, head="aesthetic"),
+    MeasureBound("unsafe", "max_unsafe", "unsafe content", head="unsafe"),
 )
 
 
@@ -74,7 +74,7 @@ class FiltersConfig(Section):
     heads: HeadsConfig = HeadsConfig()
 
     @property
-    def checks(self) -> Iterator[tuple[Check, float]]:
+    def checks(self) -> Iterator[tuple[MeasureBound, float]]:
         """Yield the checks that are on, with their bounds."""
         for check in CHECKS:
             bound = getattr(self, check.field)

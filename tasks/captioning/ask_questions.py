@@ -63,7 +63,7 @@ TOGETHER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class QuestionAnswer:
     """Question with its answer."""
 
     question: str
@@ -71,21 +71,21 @@ class Round:
     about: str = ""  # image that it claims to be about: "both", "first" or "second"; empty: not stated
 
 
-def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[Round, ...] | RefusedText:
+def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[QuestionAnswer, ...] | RefusedText:
     """Return the different rounds of a JSON list, which may be a field of an object, or why there are none."""
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
     found = find_json(text)
     if isinstance(found, dict):
         found = next((value for value in found.values() if isinstance(value, list)), [found])
-    rounds: dict[str, Round] = {}
+    rounds: dict[str, QuestionAnswer] = {}
     for one in found if isinstance(found, list) else ():
         if isinstance(one, dict):
             fields = {str(name).lower(): value for name, value in one.items()}
             question, answer, about = (_field(fields, *names) for names in NAMES)
             if question or answer:
                 about = about.lower() if about.lower() in ("both", "first", "second") else ""
-                rounds.setdefault(question.lower(), Round(question, answer, about))
+                rounds.setdefault(question.lower(), QuestionAnswer(question, answer, about))
     why = "declined" if declines(text) else "no rounds"
     return tuple(rounds.values()) or RefusedText(why, text.strip()[:60])
 
@@ -103,7 +103,7 @@ def _examples() -> frozenset[str]:
     return frozenset(text for one in shown for text in (one.question, one.answer))
 
 
-def check_round(one: Round) -> Round | RefusedText:
+def check_round(one: QuestionAnswer) -> QuestionAnswer | RefusedText:
     """Return the round with the image that its words name, or the first reason to refuse it."""
     both = f"{one.question}\n{one.answer}"
     if not _examples().isdisjoint((one.question, one.answer)):
@@ -155,7 +155,7 @@ async def ask_questions(
     if isinstance(found, Dropped):
         return found
     rounds, tries = found
-    good = [(number, one) for number, one in enumerate(rounds) if isinstance(one, Round)]
+    good = [(number, one) for number, one in enumerate(rounds) if isinstance(one, QuestionAnswer)]
     drawn, one = Random(make_key("question", config.seed, row.key)).choice(good)
     return QuestionRow(
         key=make_key("question", row.key, one.question, one.answer),
@@ -183,7 +183,7 @@ def rounds_grammar(rounds: int) -> Grammar:
     return Grammar(schema=make_object(rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}))
 
 
-def _read_answer(answer: Answer) -> tuple[Round | RefusedText, ...] | RefusedText:
+def _read_answer(answer: Answer) -> tuple[QuestionAnswer | RefusedText, ...] | RefusedText:
     """Return the rounds, each refused one as its reason; one reason where all are refused."""
     rounds = read_rounds(answer.text, finish_reason=answer.finish_reason)
     if isinstance(rounds, RefusedText):

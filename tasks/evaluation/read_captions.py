@@ -47,7 +47,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Item:
+class Prediction:
     """Unit of scoring: a prediction and its references, unprocessed."""
 
     name: str
@@ -59,7 +59,7 @@ class Item:
 class Matched:
     """Items to score, in the order of the references, and counts of the rest."""
 
-    items: list[Item]
+    items: list[Prediction]
     empty: int  # predictions without words
     blank: int  # blank references left out
     unreferenced: int  # items left out for lack of non-blank references
@@ -124,7 +124,7 @@ def match_captions(
     groups = _group(references, protocol)
     scored = [(name, texts) for name, texts in groups if name in written or missing == "empty"]
     kept = [(name, tuple(text for text in texts if text.strip() or keep_blank)) for name, texts in scored]
-    items = [Item(name, written.get(name, ""), texts) for name, texts in kept if texts]
+    items = [Prediction(name, written.get(name, ""), texts) for name, texts in kept if texts]
     if not items:
         raise ConfigError("nothing to score: no prediction has a non-blank reference")
     return Matched(

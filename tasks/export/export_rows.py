@@ -14,11 +14,11 @@ from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.decisions import UNDECIDED, Decisions, edit_row
 from pairwright.schemas.errors import ConfigError, ValidationError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
-from pairwright.tasks.export.form import BrokenRowError, Form, RowWriter, Setting, UnheldError
+from pairwright.tasks.export.form import BrokenRowError, Form, RowWriter, ExportSettings, UnheldError
 from pairwright.tasks.export.formats import check_target, write_marker
 from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
 from pairwright.tasks.export.parquet import image_cell
-from pairwright.tasks.export.tally_rows import EVERYTHING, About, Selection, Tally
+from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.export.write_card import write_readme
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.index import columns_without
@@ -29,12 +29,12 @@ from pairwright.tasks.store.stage import Planned
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class ExportOptions:
     """Options of an export."""
 
     form: Form
-    about: About
-    setting: Setting
+    about: ExportedDataset
+    setting: ExportSettings
     selection: Selection = EVERYTHING
     decisions: Decisions = UNDECIDED  # about the rows: rejected ones are left out, edited ones have their new texts
     total: int = 0  # rows of the table, selected or not
@@ -43,7 +43,7 @@ class Order:
 
 
 def export_rows(
-    groups: Iterable[Sequence[PreferenceRow]], target: Path, *, order: Order, watch: Callable[[int, int], None]
+    groups: Iterable[Sequence[PreferenceRow]], target: Path, *, order: ExportOptions, watch: Callable[[int, int], None]
 ) -> Tally:
     """Write the selected rows; afterwards the folder has all of them, or is unchanged.
 
@@ -144,7 +144,7 @@ def _show(
     return replace(row, record={**record, **beside})
 
 
-def _write_row(row: PreferenceRow, writer: RowWriter, *, order: Order, tally: Tally) -> None:
+def _write_row(row: PreferenceRow, writer: RowWriter, *, order: ExportOptions, tally: Tally) -> None:
     """Write a row unless it is not selected, a person rejected it, or the form cannot hold it."""
     decision = order.decisions.about(row)
     verdict = decision.verdict if decision else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
 
 PLACE = "<image>"
 SPLITS = ("train", "validation", "test")
@@ -44,7 +44,7 @@ class BrokenRowError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ExportSettings:
     """Settings of an export."""
 
     name: str
@@ -109,7 +109,7 @@ class Form:
     """Description and consumer, in one line."""
     cannot: str
     """Data that it cannot hold, in sentences."""
-    opens: Callable[[Path, Setting], AbstractContextManager[RowWriter]]
+    opens: Callable[[Path, ExportSettings], AbstractContextManager[RowWriter]]
     """``opens(folder, setting)`` returns a writer into an empty folder, which completes its files on exit."""
     check: Callable[[Path, Any], Iterator[str]]
     """Function that reads a folder back as its consumer does, with a processor, and yields the name of each row;
@@ -120,7 +120,7 @@ class Form:
     """Names of the files and folders that it makes."""
     reads: str = "preferences"
     """Name of its table; of comparisons it has the conversations."""
-    card: Callable[[Path, About, Tally], str] | None = None
+    card: Callable[[Path, ExportedDataset, Tally], str] | None = None
     """Function that returns its README.md and writes the images shown there; ``None``: the common one."""
     needs_model: bool = False
     """Whether its rows name a model."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pairwright.schemas.rows import PreferenceRow, make_key
-from pairwright.tasks.export.form import RowWriter, Setting, Sizes, ending_of, naming_row, need
+from pairwright.tasks.export.form import RowWriter, ExportSettings, Sizes, ending_of, naming_row, need
 from pairwright.tasks.store.images import decode_rgb
 
 IMAGES = "images"
@@ -54,17 +54,17 @@ class MediaFolder:
         return name
 
 
-ToRecords = Callable[[PreferenceRow, MediaFolder, Setting], Iterable[tuple[str, Record]]]
+ToRecords = Callable[[PreferenceRow, MediaFolder, ExportSettings], Iterable[tuple[str, Record]]]
 """Function that returns a row's records, each with its file's name; raises ``UnheldError`` before it puts an image."""
 
 
 def open_lines(
-    to_records: ToRecords, shape: Shape = JSON_LINES, finish: Callable[[Path, Setting, Sizes], None] | None = None
-) -> Callable[[Path, Setting], Any]:
+    to_records: ToRecords, shape: Shape = JSON_LINES, finish: Callable[[Path, ExportSettings, Sizes], None] | None = None
+) -> Callable[[Path, ExportSettings], Any]:
     """Return the opener of a JSON form, from the function that makes records and the one that finishes the folder."""
 
     @contextmanager
-    def opens(folder: Path, setting: Setting) -> Generator[RowWriter]:
+    def opens(folder: Path, setting: ExportSettings) -> Generator[RowWriter]:
         media = MediaFolder(folder)
         writer = RowWriter(lambda row: to_records(row, media, setting), lambda name: _Lines(media, name, shape))
         with closing(writer):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.form import SPLITS, RowWriter, Setting, check_answer, ending_of, naming_row, need
+from pairwright.tasks.export.form import SPLITS, RowWriter, ExportSettings, check_answer, ending_of, naming_row, need
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
@@ -84,11 +84,11 @@ def answer(text: str) -> list[Record]:
 
 
 def open_parquet(
-    schema: pa.Schema, to_record: Callable[[PreferenceRow, Setting], Record]
-) -> Callable[[Path, Setting], Any]:
+    schema: pa.Schema, to_record: Callable[[PreferenceRow, ExportSettings], Record]
+) -> Callable[[Path, ExportSettings], Any]:
     """Return the opener of a Parquet form, from its columns and the function that makes records."""
 
-    def opens(folder: Path, setting: Setting) -> AbstractContextManager[RowWriter]:
+    def opens(folder: Path, setting: ExportSettings) -> AbstractContextManager[RowWriter]:
         writer = RowWriter(
             lambda row: [(row.split, to_record(row, setting))],
             lambda split: _Parquet(folder / "data", split, schema, setting.bytes_per_file),

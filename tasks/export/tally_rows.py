@@ -55,7 +55,7 @@ def _all_in(found: Collection[str], wanted: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class ExportedDataset:
     """Exported dataset."""
 
     name: str

@@ -9,7 +9,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pairwright.tasks.export.form import SPLITS, Form, name_images, plain_name
-from pairwright.tasks.export.tally_rows import About, Tally
+from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
 
 LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
 """Licences that the Hub knows by name; others are "other", none is "unknown"."""
@@ -18,7 +18,7 @@ ASSETS = "assets"  # folder of the images that the card shows
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
-def write_readme(folder: Path, form: Form, about: About, tally: Tally) -> str:
+def write_readme(folder: Path, form: Form, about: ExportedDataset, tally: Tally) -> str:
     """Return the text of README.md: the form's own, or the common one."""
     if form.card:
         return form.card(folder, about, tally)
@@ -30,7 +30,7 @@ def write_readme(folder: Path, form: Form, about: About, tally: Tally) -> str:
 
 
 def write_card(
-    folder: Path, about: About, tally: Tally, *, features: list[dict[str, Any]], columns: Mapping[str, str]
+    folder: Path, about: ExportedDataset, tally: Tally, *, features: list[dict[str, Any]], columns: Mapping[str, str]
 ) -> str:
     """Return the card of an export, given its ``columns`` in words; write the images of its example."""
     (folder / ASSETS).mkdir()
@@ -78,12 +78,12 @@ def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
     )
     environment.filters["md"] = escape_markdown
     yaml_text = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True).strip()
-    about: About = told["about"]
+    about: ExportedDataset = told["about"]
     title = "how similar images differ" if told["tally"].pairs else "answers about images"
     return environment.get_template(template).render(front=yaml_text, title=title, key=plain_name(about.name), **told)
 
 
-def _front(about: About, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def _front(about: ExportedDataset, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return the YAML fields of every export; ``more`` precedes the tags."""
     rejecting = ["preference", "dpo"] if tally.rejected_texts or tally.rejected_images else []
     return {

@@ -11,14 +11,14 @@ import numpy as np
 
 from pairwright.schemas.config import KeypointsConfig
 from pairwright.schemas.rows import Dropped, ImageRow, KeypointsRow, make_key
-from pairwright.tasks.models.prepare_ahead import Seen, by_image, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import DecodedImage, by_image, prepare_ahead
 from pairwright.tasks.store.stage import Stage
 
 
 def find_keypoints(rows: Sequence[ImageRow], config: KeypointsConfig) -> Iterator[KeypointsRow | Dropped]:
     """Yield the keypoints of each image; none in an image without texture."""
 
-    def find(seen: Seen) -> dict[str, bytes]:
+    def find(seen: DecodedImage) -> dict[str, bytes]:
         import cv2
 
         grey = cv2.cvtColor(seen.pixels, cv2.COLOR_RGB2GRAY)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pairwright.schemas.filters import HeadsConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, QualityRow, group_of, make_key
-from pairwright.tasks.models.prepare_ahead import Seen, by_image, prepare_ahead
+from pairwright.tasks.models.prepare_ahead import DecodedImage, by_image, prepare_ahead
 from pairwright.tasks.models.vector_head import VectorHead, identify_head, load_head
 from pairwright.tasks.models.weights import absolute
 from pairwright.tasks.store.stage import Stage, Uses
@@ -52,7 +52,7 @@ def measure_images(
             )
 
 
-def _measure(seen: Seen) -> dict[str, float]:
+def _measure(seen: DecodedImage) -> dict[str, float]:
     """Return the columns of ``QualityRow`` that are measured on an image's grey values."""
     import cv2
 

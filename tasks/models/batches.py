@@ -31,7 +31,7 @@ V = TypeVar("V")
 MOST, ON_CPU = 256, 16  # default sizes; larger ones make no encoder faster, and a CPU's memory limit is unknown
 
 
-class Batches:
+class AdaptiveBatches:
     """Batches of a fixed size, or of one that is halved until it fits."""
 
     def __init__(self, fixed: int = 0, *, most: int = MOST, on_cpu: int = ON_CPU) -> None:
@@ -72,7 +72,7 @@ class Encoder:
 
     network: "Callable[[Tensor], Tensor]"  # from items ``(n, ...)`` to ``(n, dimension)``
     device: "device"
-    batches: Batches
+    batches: AdaptiveBatches
 
     def encode(self, items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return the vectors of items, in order."""

@@ -13,7 +13,7 @@ from pairwright.tasks.models.devices import DRIVERS
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MachineCheck:
     """Result of one check, with the command that fixes a problem."""
 
     area: str  # "machine", "packages", "disk", ...
@@ -23,14 +23,14 @@ class Check:
     mend: str = ""  # command or setting that fixes it; empty: nothing to fix, or no command does
 
 
-ok = partial(Check, state="ok")
-warning = partial(Check, state="warning")
-missing = partial(Check, state="missing")
+ok = partial(MachineCheck, state="ok")
+warning = partial(MachineCheck, state="warning")
+missing = partial(MachineCheck, state="missing")
 
 PROJECT = "pairwright"
 
 
-def check_packages(extras: Sequence[str]) -> Iterator[Check]:
+def check_packages(extras: Sequence[str]) -> Iterator[MachineCheck]:
     """Yield for the core and each extra whether its packages are installed in suitable versions."""
     from packaging.requirements import Requirement
 
@@ -79,7 +79,7 @@ def faiss_extra() -> str:
     return "gpu" if _find_version("faiss-gpu") else "cpu"
 
 
-def check_gpus(*, needed: bool) -> Iterator[Check]:
+def check_gpus(*, needed: bool) -> Iterator[MachineCheck]:
     """Yield which GPUs exist and whether PyTorch can use them; ``needed``: a profile needs one."""
     driver = next((path for path in DRIVERS if Path(path).exists()), "")
     if not driver:

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 WIDENING = 4  # width of the middle of the two linear maps, in widths of the layer
 
 
-class Seen(NamedTuple):
+class KeysValues(NamedTuple):
     """Keys and values to attend to, ``(B, heads, tokens, width / heads)``."""
 
     keys: "Tensor"
     values: "Tensor"
 
-    def then(self, other: "Seen") -> "Seen":
+    def then(self, other: "KeysValues") -> "KeysValues":
         """Return both, concatenated."""
-        return Seen(torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 2))
+        return KeysValues(torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 2))
 
 
 class Attention(nn.Module):
@@ -36,12 +36,12 @@ class Attention(nn.Module):
         self.heads = heads
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
-    def see(self, tokens: "Tensor") -> Seen:
+    def see(self, tokens: "Tensor") -> KeysValues:
         """Return the keys and values of ``(B, tokens, width)``."""
-        return Seen(self._split(self.key(tokens)), self._split(self.value(tokens)))
+        return KeysValues(self._split(self.key(tokens)), self._split(self.value(tokens)))
 
     def forward(
-        self, tokens: "Tensor", seen: Seen, *, allowed: "Tensor | None" = None, causal: bool = False
+        self, tokens: "Tensor", seen: KeysValues, *, allowed: "Tensor | None" = None, causal: bool = False
     ) -> "Tensor":
         """Return ``(B, tokens, width)``: the tokens' attention to ``seen``.
 
@@ -73,15 +73,15 @@ class Layer(nn.Module):
         return self.look_back(tokens, None, allowed=allowed, causal=causal)[0]
 
     def look_back(
-        self, tokens: "Tensor", before: Seen | None, *, allowed: "Tensor | None" = None, causal: bool = False
-    ) -> "tuple[Tensor, Seen]":
+        self, tokens: "Tensor", before: KeysValues | None, *, allowed: "Tensor | None" = None, causal: bool = False
+    ) -> "tuple[Tensor, KeysValues]":
         """Return the same for tokens that follow others, and all keys and values so far."""
         normed = self.own_norm(tokens)
         seen = self.own.see(normed)
         seen = before.then(seen) if before else seen
         return tokens + self.drop(self.own(normed, seen, allowed=allowed, causal=causal)), seen
 
-    def finish(self, tokens: "Tensor", seen: Seen, *, allowed: "Tensor | None" = None) -> "Tensor":
+    def finish(self, tokens: "Tensor", seen: KeysValues, *, allowed: "Tensor | None" = None) -> "Tensor":
         """Return the tokens after cross-attention, to ``allowed`` (B, seen) positions, and the linear maps."""
         tokens = tokens + self.drop(self.other(self.other_norm(tokens), seen, allowed=allowed))
         return tokens + self.drop(self.narrow(self.drop(functional.gelu(self.widen(self.think_norm(tokens))))))

@@ -14,7 +14,7 @@ from typing import Any
 
 from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import Batches, Encoder
+from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess
@@ -65,7 +65,7 @@ def load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
     encoder = Encoder(
         network=lambda crops: model(preprocess.numbers(crops)).last_hidden_state[:, 0],
         device=device,
-        batches=Batches(batch),
+        batches=AdaptiveBatches(batch),
     )
     return preprocess, encoder
 

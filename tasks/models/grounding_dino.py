@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.batches import AdaptiveBatches
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ FRAMING = re.compile(r"[.?\[\]]")  # ends a tag in a prompt, or names a special 
 SCORE_DIGITS, PIXEL_DIGITS = 4, 2  # of a written box: later digits depend on the batch size
 
 
-class Fitted(NamedTuple):
+class ResizedImage(NamedTuple):
     """Resized image."""
 
     pixels: NDArray[np.uint8]  # ``(3, h, w)``
     size: tuple[int, int]  # height and width of the original image
 
 
-class Prompt(NamedTuple):
+class TagPrompt(NamedTuple):
     """Tokens of an image's tags."""
 
     ids: list[int]
@@ -75,7 +75,7 @@ class GroundingDino:
         """Return the identity of the weights."""
         return MODELS.identify(self.config.model, self.config.revision)
 
-    def prepare(self, seen: Seen) -> Fitted:
+    def prepare(self, seen: DecodedImage) -> ResizedImage:
         """Return the image as resized by the model's processor; loads no weights."""
         height, width = seen.pixels.shape[:2]
         least = -(-max(height, width) // MAX_ASPECT)
@@ -85,16 +85,16 @@ class GroundingDino:
             images=pixels, do_rescale=False, do_normalize=False, do_pad=False, return_tensors="pt",
             input_data_format="channels_last",
         )  # fmt: skip
-        return Fitted(made["pixel_values"][0].numpy(), (height, width))
+        return ResizedImage(made["pixel_values"][0].numpy(), (height, width))
 
-    def detect(self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
+    def detect(self, prepared: Sequence[ResizedImage], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
         """Return the boxes of each image, in its pixels, by tag and then by falling score.
 
         A tag has at most 900 boxes, the network's queries; tags too long for a prompt have none.
         """
         network = _load(self.config.model, self.config.revision)
         batches = network.batches.setdefault(
-            self.config.batch_size, Batches(self.config.batch_size, most=MAX_IMAGES, on_cpu=1)
+            self.config.batch_size, AdaptiveBatches(self.config.batch_size, most=MAX_IMAGES, on_cpu=1)
         )
         asks = [
             (place, prompt)
@@ -122,26 +122,26 @@ class GroundingNetwork:
     model: Any  # transformers' ``GroundingDinoForObjectDetection``
     processor: Any  # its ``GroundingDinoProcessor``
     device: "device"
-    batches: dict[int, Batches]  # sizes found so far, by the configured one
+    batches: dict[int, AdaptiveBatches]  # sizes found so far, by the configured one
 
-    def prompts(self, names: Sequence[str]) -> list[Prompt]:
+    def prompts(self, names: Sequence[str]) -> list[TagPrompt]:
         """Return the prompts of an image's tags, in order; tags too long or without known tokens are left out."""
         tokenizer, limit = self.processor.tokenizer, self.model.config.max_text_len
         # Lone surrogates cannot be tokenised.
         clean = [FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower() for name in names]
         read = tokenizer(clean, add_special_tokens=False)["input_ids"] if clean else []
         stop = tokenizer.convert_tokens_to_ids(".")
-        made: list[Prompt] = []
+        made: list[TagPrompt] = []
         for tag, ids in enumerate(read):
             if not set(ids) - {tokenizer.unk_token_id} or len(ids) + 3 > limit:
                 continue
             if not made or len(made[-1].ids) + len(ids) + 2 > limit:
-                made.append(Prompt([tokenizer.cls_token_id], {}))
+                made.append(TagPrompt([tokenizer.cls_token_id], {}))
             made[-1].spans[tag] = slice(len(made[-1].ids), len(made[-1].ids) + len(ids))
             made[-1].ids.extend([*ids, stop])
-        return [Prompt([*prompt.ids, tokenizer.sep_token_id], prompt.spans) for prompt in made]
+        return [TagPrompt([*prompt.ids, tokenizer.sep_token_id], prompt.spans) for prompt in made]
 
-    def answer(self, asks: Sequence[tuple[Fitted, Prompt]], config: DetectionConfig) -> list[list[Box]]:
+    def answer(self, asks: Sequence[tuple[ResizedImage, TagPrompt]], config: DetectionConfig) -> list[list[Box]]:
         """Return the boxes found in images of one size, each by its prompt."""
         import torch
 
@@ -161,7 +161,7 @@ class GroundingNetwork:
         return [list(self._kept(image, prompt, logits[n], boxes[n], config)) for n, (image, prompt) in enumerate(asks)]
 
     def _kept(
-        self, image: Fitted, prompt: Prompt, logits: "Tensor", boxes: "Tensor", config: DetectionConfig
+        self, image: ResizedImage, prompt: TagPrompt, logits: "Tensor", boxes: "Tensor", config: DetectionConfig
     ) -> Iterator[Box]:
         """Yield the boxes of a prompt's tags that pass the thresholds, clipped to the image.
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig, RemovalsConfig
 from pairwright.tasks.models import weights
-from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.batches import AdaptiveBatches
 from pairwright.tasks.models.devices import choose_device
 
 Pixels = NDArray[np.uint8]
@@ -138,7 +138,7 @@ def _read_trusted(config: LamaConfig, path: Path) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _load(inpainter: LamaInpainter) -> tuple[Any, Batches]:
+def _load(inpainter: LamaInpainter) -> tuple[Any, AdaptiveBatches]:
     import torch
 
     config = inpainter.config.lama
@@ -147,4 +147,4 @@ def _load(inpainter: LamaInpainter) -> tuple[Any, Batches]:
     with weights.loading(FIELD, path):
         network = torch.jit.load(program, map_location=choose_device()).eval()
         run_lama(network, [np.ones((STEP, STEP, 4), dtype=np.uint8)])
-    return network, Batches(inpainter.config.batch_size, most=MAX_CROPS, on_cpu=1)
+    return network, AdaptiveBatches(inpainter.config.batch_size, most=MAX_CROPS, on_cpu=1)

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import NamcConfig
-from pairwright.tasks.models.cross_attention import Layers, Seen, visible
+from pairwright.tasks.models.cross_attention import Layers, KeysValues, visible
 from pairwright.tasks.models.open_clip_embedder import has_class_token
 
 NO_WORD = -1  # word number of tokens outside words
@@ -237,7 +237,7 @@ class Describer(nn.Module):
         ``[PAD]``, ``[UNK]``; ``length``: maximum tokens, the end included.
         """
         shown = [layer.other.see(compared) for layer in self.layers]
-        before: list[Seen | None] = [None for _ in self.layers]
+        before: list[KeysValues | None] = [None for _ in self.layers]
         last = torch.full((len(compared),), start, device=compared.device)
         said: list[Tensor] = []
         ended = torch.zeros_like(last, dtype=torch.bool)

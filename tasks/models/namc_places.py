@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
-from pairwright.tasks.models.batches import Batches
+from pairwright.tasks.models.batches import AdaptiveBatches
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device, release
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
@@ -149,7 +149,7 @@ class PlaceEncoder:
             with torch.inference_mode():
                 return self.network(self.numbers(torch.from_numpy(np.stack(some)).to(choose_device()))).cpu().numpy()
 
-        return np.concatenate([part.astype(self.kind) for part in Batches(most=AT_ONCE).pieces(run, crops)])
+        return np.concatenate([part.astype(self.kind) for part in AdaptiveBatches(most=AT_ONCE).pieces(run, crops)])
 
 
 @lru_cache(maxsize=1)

@@ -24,7 +24,7 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TokenisedText:
     """Tokenised text: tokens, the number of each one's word or ``NO_WORD``, and the words themselves."""
 
     tokens: Ids
@@ -44,7 +44,7 @@ class ClipWords:
         self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
         self._length = int(tokenizer.context_length)
 
-    def split(self, text: str) -> Words:
+    def split(self, text: str) -> TokenisedText:
         """Return a text's ``(L,)`` tokens and words; a long text is cut after a whole word."""
         words: list[list[int]] = [[]]
         for token in self._tokenizer.encode(text):
@@ -59,7 +59,7 @@ class ClipWords:
         flat = [token for word in words for token in word]
         tokens[: len(flat) + 2] = [self._tokenizer.sot_token_id, *flat, self._tokenizer.eot_token_id]
         numbers[1 : len(flat) + 1] = [number for number, word in enumerate(words) for _ in word]
-        return Words(tokens, numbers, tuple(self._tokenizer.decode(word).strip() for word in words))
+        return TokenisedText(tokens, numbers, tuple(self._tokenizer.decode(word).strip() for word in words))
 
 
 class DecoderWords:
@@ -81,7 +81,7 @@ class DecoderWords:
         """Return it for ``saved_words``."""
         return self._tokenizer.to_str()
 
-    def write(self, halves: Sequence[Words], verbs: Sequence[str], *, length: int) -> Words:
+    def write(self, halves: Sequence[TokenisedText], verbs: Sequence[str], *, length: int) -> TokenisedText:
         """Return an implicit-change description (paper 001, 3.2.1) of two halves and their verbs.
 
         It is cut to ``length`` tokens, start and end included. Word numbers of the second half start at the length of
@@ -93,7 +93,7 @@ class DecoderWords:
             spelled += [(word, number * len(half.numbers) + place) for place, word in enumerate(half.spelled)]
         return self._encode([*spelled, (END, NO_WORD)], length)
 
-    def write_text(self, text: str, *, length: int) -> Words:
+    def write_text(self, text: str, *, length: int) -> TokenisedText:
         """Return any text, without maskable words."""
         return self._encode([(word, NO_WORD) for word in text.split()], length)
 
@@ -108,11 +108,11 @@ class DecoderWords:
         text = re.sub(r"(?<=\w) - (?=\w)", "-", text)
         return re.sub(r"(?<=\w) ' (s|t|re|ve|m|d|ll)\b", r"'\1", text)
 
-    def _encode(self, spelled: list[tuple[str, int]], length: int) -> Words:
+    def _encode(self, spelled: list[tuple[str, int]], length: int) -> TokenisedText:
         found = self._tokenizer.encode([word for word, _ in spelled], is_pretokenized=True, add_special_tokens=False)
         tokens = [self.start, *found.ids[: length - 2], self.end]
         numbers = [NO_WORD, *(spelled[place][1] for place in found.word_ids[: length - 2]), NO_WORD]
-        return Words(np.array(tokens), np.array(numbers))
+        return TokenisedText(np.array(tokens), np.array(numbers))
 
 
 def bert_words(vocabulary: Path) -> DecoderWords:

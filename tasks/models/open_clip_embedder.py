@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import Batches, Encoder
+from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.weights import (
@@ -124,7 +124,7 @@ def load(config: ClipConfig, batch: int) -> tuple[Preprocess, Encoder]:
         made = tower(preprocess.numbers(crops))
         return made[0] if isinstance(made, tuple) else made  # some towers also return tokens
 
-    return preprocess, Encoder(network=embed, device=device, batches=Batches(batch))
+    return preprocess, Encoder(network=embed, device=device, batches=AdaptiveBatches(batch))
 
 
 def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:

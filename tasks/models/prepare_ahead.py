@@ -30,7 +30,7 @@ Chunk = TypeVar("Chunk")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DecodedImage:
     """Decoded image, as models' input."""
 
     pixels: NDArray[np.uint8]  # ``(h, w, 3)``, RGB
@@ -45,7 +45,7 @@ class Ready(Generic[R, P]):
     part: P
 
 
-Prepare = Callable[[R, Seen], P | Dropped]
+Prepare = Callable[[R, DecodedImage], P | Dropped]
 Item = tuple[R, ImageRow]
 Result = Ready[R, P] | Dropped
 
@@ -65,7 +65,7 @@ def prepare_ahead(
         yield from part
 
 
-def by_image(prepare: Callable[[Seen], P]) -> Prepare[Any, P]:
+def by_image(prepare: Callable[[DecodedImage], P]) -> Prepare[Any, P]:
     """Return a ``prepare`` that depends on the image alone."""
     return lambda _, seen: prepare(seen)
 
@@ -104,7 +104,7 @@ def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[Result
         rows = list(group)
         image = rows[0][1]
         try:
-            seen = Seen(decode_rgb(image.image), image.graph)
+            seen = DecodedImage(decode_rgb(image.image), image.graph)
         except RefusedImageError as refused:
             detail = f"{image.name}: {refused.detail}"
             results += [Dropped(source_key=row.key, reason=refused.reason, detail=detail) for row, _ in rows]

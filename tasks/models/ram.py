@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
 from pairwright.schemas.rows import Tag
-from pairwright.tasks.models.batches import Batches, Encoder
+from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.checkpoints import Shapes, count_parts, fill_model, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.weights import (
     PublishedFile,
@@ -84,7 +84,7 @@ class RamTagger:
         return f"RAM {self.config.revision or self.config.checkpoint or 'published'}"
 
     @property
-    def prepare(self) -> Callable[[Seen], NDArray[np.uint8]]:
+    def prepare(self) -> Callable[[DecodedImage], NDArray[np.uint8]]:
         """Return the transform to the model's square."""
         preprocess = _load(self).preprocess
         return lambda seen: preprocess(seen.pixels)
@@ -125,7 +125,7 @@ def _load(tagger: RamTagger) -> RamModel:
         whole = patches.mean(dim=1, keepdim=True)
         return tag_logits(decoder, torch.cat([whole, patches], dim=1)).float().sigmoid()
 
-    batches = Batches(tagger.batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU)
+    batches = AdaptiveBatches(tagger.batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU)
     return RamModel(Encoder(network=probabilities, device=device, batches=batches), names, thresholds, preprocess)
 
 

@@ -20,7 +20,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.checkpoints import count_parts, fill_model, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.scene_models import TagMask
 from pairwright.tasks.models.weights import (
     PublishedFile,
@@ -49,7 +49,7 @@ MAX_MASK_PIXELS = 1 << 26  # maximum mask pixels of an image at once, 4 bytes ea
 DECODER_HEADS = 8  # attention heads of the mask decoder, which no shape reveals; all published models have eight
 
 
-class Fitted(NamedTuple):
+class SquareImage(NamedTuple):
     """Image resized to the model's square."""
 
     pixels: NDArray[np.uint8]  # ``(h, w, 3)``; the longer side is the square's
@@ -68,12 +68,12 @@ class Sam:
         return f"SAM {self.config.revision or self.config.checkpoint or self.config.model}"
 
     @property
-    def prepare(self) -> Callable[[Seen], Fitted]:
+    def prepare(self) -> Callable[[DecodedImage], SquareImage]:
         """Return the transform to the model's square."""
         return partial(fit, _load(self).transform.target_length)
 
     def segment(
-        self, prepared: Sequence[Fitted], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
+        self, prepared: Sequence[SquareImage], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
     ) -> Iterator[list[TagMask]]:
         """Yield for each image one mask per tag: the union of its boxes' masks, with the lowest of their scores."""
         predictor = _load(self)
@@ -86,17 +86,17 @@ class Sam:
             yield [TagMask(mask, scores.get(tag, 0.0)) for tag, mask in enumerate(masks)]
 
 
-def fit(side: int, seen: Seen) -> Fitted:
+def fit(side: int, seen: DecodedImage) -> SquareImage:
     """Return an image resized as by ``ResizeLongestSide``, which fails where a side becomes 0."""
     from segment_anything.utils.transforms import ResizeLongestSide
 
     height, width = seen.pixels.shape[:2]
     size = ResizeLongestSide.get_preprocess_shape(height, width, side)
     resized = Image.fromarray(seen.pixels).resize((max(size[1], 1), max(size[0], 1)), Image.Resampling.BILINEAR)
-    return Fitted(np.asarray(resized), (height, width))
+    return SquareImage(np.asarray(resized), (height, width))
 
 
-def _masks(predictor: Any, image: Fitted, boxes: Sequence[Box]) -> Iterator[tuple[Box, NDArray[np.bool_], float]]:
+def _masks(predictor: Any, image: SquareImage, boxes: Sequence[Box]) -> Iterator[tuple[Box, NDArray[np.bool_], float]]:
     """Yield each box of an image with its ``(h, w)`` mask and its score."""
     import torch
 

@@ -16,7 +16,7 @@ from pairwright.schemas.claims import Selector
 from pairwright.schemas.phrases import noun, number
 from pairwright.schemas.rows import Box, Tag
 from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.store.masks import decode_mask
 
 GROUPINGS = (("colour", "shape"), ("shape",))  # objects that agree in all of these form a group
@@ -36,7 +36,7 @@ class SceneTagger:
 
     version: str = VERSION
 
-    def prepare(self, seen: Seen) -> SceneGraph | None:
+    def prepare(self, seen: DecodedImage) -> SceneGraph | None:
         """Return the graph."""
         return seen.graph
 
@@ -77,7 +77,7 @@ class SceneDetector:
 
     version: str = VERSION
 
-    def prepare(self, seen: Seen) -> dict[str, dict[str, float]]:
+    def prepare(self, seen: DecodedImage) -> dict[str, dict[str, float]]:
         """Return the corners of each object."""
         things = seen.graph.objects if seen.graph else ()
         return {thing.id: dict(zip(("x0", "y0", "x1", "y1"), map(float, thing.box), strict=True)) for thing in things}
@@ -97,7 +97,7 @@ class SceneSegmenter:
 
     version: str = VERSION
 
-    def prepare(self, seen: Seen) -> tuple[tuple[int, int], dict[str, Mask]]:
+    def prepare(self, seen: DecodedImage) -> tuple[tuple[int, int], dict[str, Mask]]:
         """Return the image's height and width, and the mask of each object; masks of another size are ignored."""
         size, things = seen.pixels.shape[:2], seen.graph.objects if seen.graph else ()
         return size, {thing.id: thing.mask for thing in things if (thing.mask.height, thing.mask.width) == size}

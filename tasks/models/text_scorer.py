@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import GroundingConfig, RejectionsConfig
 from pairwright.schemas.encoders import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import Batches, Encoder
+from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
 
@@ -82,7 +82,7 @@ def _load(scorer: OpenClipTexts) -> tuple[Encoder, Any]:
     device = choose_device()
     model = create_model(scorer.config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
-    encoder = Encoder(network=model.to(device).encode_text, device=device, batches=Batches(BATCH))
+    encoder = Encoder(network=model.to(device).encode_text, device=device, batches=AdaptiveBatches(BATCH))
     return encoder, create_tokenizer(scorer.config)
 
 

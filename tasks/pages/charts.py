@@ -15,7 +15,7 @@ LEAST = 1e-300  # a smaller range counts as a point: floats near zero have no ro
 Floats = NDArray[np.float64]
 
 
-class Tally(NamedTuple):
+class ValueCounts(NamedTuple):
     """Distinct values in ascending order, with their counts."""
 
     values: Floats
@@ -114,7 +114,7 @@ class Axes:
 
 
 def draw_histogram(
-    title: str, series: Sequence[tuple[str, str, Tally]], *, unit: str, whole: bool = False
+    title: str, series: Sequence[tuple[str, str, ValueCounts]], *, unit: str, whole: bool = False
 ) -> Chart | None:
     """Lay out series (name, tone, values) side by side; ``whole``: integers. ``None``: no values."""
     shown = [one for one in series if len(one[2].values)]

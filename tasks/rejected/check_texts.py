@@ -37,7 +37,7 @@ WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class KnownContent:
     """Known content of a pair's photographs."""
 
     graphs: Graphs | None
@@ -56,7 +56,7 @@ class Truth:
         return None if held and not read.understood else held
 
 
-def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bool | None:
+def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: KnownContent) -> bool | None:
     """Return whether a text is as true of the pair as its own descriptions: it says no more, or is known to hold.
 
     ``None``: it says something else, of unknown truth.
@@ -67,12 +67,12 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: Truth) -> bo
     return truth.of_words(halves)
 
 
-def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> Truth:
+def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> KnownContent:
     """Return the scene graphs of a description's pair, and people's texts about it."""
     pair = pairs.get(row.subject)
     rows = [images.get(key) for key in (pair.first, pair.second)] if pair else []
     graphs = [image.graph for image in rows if image is not None and image.graph is not None]
-    return Truth((graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ())
+    return KnownContent((graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ())
 
 
 def text_cosine(first: str, second: str) -> float:

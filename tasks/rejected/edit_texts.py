@@ -17,7 +17,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.phrases import bare, noun, some, tail, with_article, within
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, make_key
 from pairwright.schemas.scene import PREPOSITIONS
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, KnownContent, rejected_row, truth_of
 from pairwright.tasks.rejected.compare_words import Halves
 from pairwright.tasks.scenes.vocabulary import CLEAR, NEAR_COLOURS, SCENE_WORDS, SHAPES, colours_of
 from pairwright.tasks.store.stage import Stage
@@ -68,7 +68,7 @@ def edit_texts(
         yield _edit_row(row, Random(make_key("edited", config.seed, row.key)), truth_of(row, pairs, images))
 
 
-def _edit_row(row: DifferenceRow, rng: Random, truth: Truth) -> RejectedTextRow | Dropped:
+def _edit_row(row: DifferenceRow, rng: Random, truth: KnownContent) -> RejectedTextRow | Dropped:
     claims = CLAIMS.validate_json(row.claims)
     if not claims or truth.graphs is None:
         return Dropped(source_key=row.key, reason=NO_GRAPH if truth.graphs is None else NO_CLAIMS)

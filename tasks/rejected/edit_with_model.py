@@ -18,7 +18,7 @@ from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, Served, make_key
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, Truth, is_as_true, rejected_row, text_cosine, truth_of
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, KnownContent, is_as_true, rejected_row, text_cosine, truth_of
 from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, compare
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 from pairwright.tasks.serving.ask_rows import asking
@@ -136,7 +136,7 @@ def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: Counterfactu
     )
 
 
-def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: Truth) -> CheckedEdit | RefusedText:
+def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: KnownContent) -> CheckedEdit | RefusedText:
     """Return the edited text, or the first reason to refuse it; ``side``: the half to edit."""
     if row.is_given:
         read = read_plain(answer.text, finish_reason=answer.finish_reason)

@@ -17,7 +17,7 @@ from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.embedders import make_clip, to_unit
-from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
+from pairwright.tasks.models.prepare_ahead import Ready, DecodedImage, in_groups
 from pairwright.tasks.store.images import RefusedImageError, put_patch
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -50,7 +50,7 @@ def fit_removals(
     yield from in_groups(items, partial(_crop, model.prepare), fit, on_gpu=on_gpu, size=GROUP)
 
 
-def _crop(prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: Seen) -> Crop | Dropped:
+def _crop(prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: DecodedImage) -> Crop | Dropped:
     """Return the model's input of the image without the element; may run in another process."""
     try:
         return prepare(put_patch(seen.pixels, row.patch, row.window))

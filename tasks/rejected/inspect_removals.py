@@ -33,7 +33,7 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import Ready, Seen, in_groups
+from pairwright.tasks.models.prepare_ahead import Ready, DecodedImage, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.rejected.detect_boxes import Detector, count_detectors, make_detector
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
@@ -45,7 +45,7 @@ MOSTLY = 0.5  # least share for a box to lie mostly in the hole, to equal anothe
 
 
 @dataclass(frozen=True)
-class Place:
+class FilledRegion:
     """Filled pixels of an image."""
 
     corner: tuple[int, int]  # column and row of the image at which ``filled`` starts
@@ -73,7 +73,7 @@ Found = tuple[float, float]  # detector's scores of a thing in its place, before
 Grown = tuple[str, float]  # new thing in the place of a removed element, with the highest score; no name: none
 
 
-def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Sequence[Box]) -> Found:
+def look_for_element(tag: int, place: FilledRegion, *, before: Sequence[Box], after: Sequence[Box]) -> Found:
     """Return the highest scores of the removed element's tag in its place, before and after."""
     own = [box for box in before if box.tag == tag and max(place.covered(box), place.spanned(box)) >= MOSTLY]
     left = [
@@ -85,7 +85,7 @@ def look_for_element(tag: int, place: Place, *, before: Sequence[Box], after: Se
 
 
 def find_grown(
-    tags: Sequence[Tag], place: Place, *, before: Sequence[Box], after: Sequence[Box], least: float
+    tags: Sequence[Tag], place: FilledRegion, *, before: Sequence[Box], after: Sequence[Box], least: float
 ) -> Grown:
     """Return the new thing with the highest score, at least ``least``, that lies mostly in the hole.
 
@@ -135,7 +135,7 @@ class Trace:
     rim: float = 0.0
     changed_outside: int = 0
     difference: float = 0.0
-    shown: tuple[Any, Place] | None = None
+    shown: tuple[Any, FilledRegion] | None = None
     """Prepared altered image and its filled pixels; ``None``: the detector is not used."""
 
 
@@ -166,7 +166,7 @@ def _make_detector(config: InspectionConfig) -> Detector | None:
     return None if isinstance(detector, SceneDetector) else detector  # the scene's boxes do not depend on the pixels
 
 
-def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: Seen) -> Trace | Dropped:
+def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: DecodedImage) -> Trace | Dropped:
     """Check a removal without the detector, and prepare the detector's input; may run in another process."""
     try:
         if config.rendered:
@@ -185,7 +185,7 @@ def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRo
         return Trace(rim=rim, changed_outside=changed, why=why)
     (x0, y0), (height, width), altered = around.corner, around.mask.shape, seen.pixels.copy()
     altered[y0 : y0 + height, x0 : x0 + width] = around.after
-    shown = detector.prepare(Seen(altered)), Place(around.corner, around.distance <= row.dilate)
+    shown = detector.prepare(DecodedImage(altered)), FilledRegion(around.corner, around.distance <= row.dilate)
     return Trace(rim=rim, changed_outside=changed, why="", shown=shown)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.rows import RemovalRow
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.store.images import RGB, put_patch
 from pairwright.tasks.store.masks import cut_mask, read_runs
 
@@ -60,7 +60,7 @@ class Around:
     distance: NDArray[np.float32]  # distance of each pixel from the mask, in pixels; 0 inside
 
 
-def cut_removal(row: RemovalRow, seen: Seen) -> Around:
+def cut_removal(row: RemovalRow, seen: DecodedImage) -> Around:
     """Return the changed part of an image, with the surroundings that ``measure_rim`` needs.
 
     Raises:

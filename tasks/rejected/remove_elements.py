@@ -18,7 +18,7 @@ from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, Images, Remov
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.lama import LamaInpainter, Window, pin_lama
-from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, Seen, in_groups, prepare_ahead, run_ahead
+from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, DecodedImage, in_groups, prepare_ahead, run_ahead
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.rejected.render_removals import fit_renderer, name_renderer, render_without
 from pairwright.tasks.store.images import RGB, decode_rgb
@@ -81,7 +81,7 @@ def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
     return int(min(max(ROOM_BYTES // largest, 1), AHEAD))
 
 
-def _cut(config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen: Seen) -> Cut | Dropped:
+def _cut(config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen: DecodedImage) -> Cut | Dropped:
     """Return an element's part of its image, or why it cannot be removed; may run in another process."""
     height, width = seen.pixels.shape[:2]
     mask = Mask.model_validate_json(row.mask)
@@ -105,7 +105,7 @@ def _cut(config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen
     return Cut(window=window, pixels=pixels, weight=weight, hole=inpainter.prepare(seen.pixels, hole, window))
 
 
-def _render(config: RemovalsConfig, row: ElementRow, seen: Seen) -> tuple[Cut, RGB] | Dropped:
+def _render(config: RemovalsConfig, row: ElementRow, seen: DecodedImage) -> tuple[Cut, RGB] | Dropped:
     """Return the changed part of an image rendered without an element, and its filling."""
     taken = render_without(row, seen, feather=config.feather_pixels)
     if isinstance(taken, Dropped):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import InspectionConfig, RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, RemovalRow
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.images import RGB, put_patch
 from pairwright.tasks.store.stage import Stage
@@ -35,7 +35,7 @@ def name_renderer() -> str:
     return f"rendered by mitsuba {version('mitsuba')}, pyoidn {version('pyoidn')}"
 
 
-def render_without(row: ElementRow, seen: Seen, *, feather: int) -> tuple[RGB, NDArray[np.float32]] | Dropped:
+def render_without(row: ElementRow, seen: DecodedImage, *, feather: int) -> tuple[RGB, NDArray[np.float32]] | Dropped:
     """Return a rendered image without an element, and its weight at each pixel, ``(h, w)``; or why not."""
     import cv2
 
@@ -55,7 +55,7 @@ def render_without(row: ElementRow, seen: Seen, *, feather: int) -> tuple[RGB, N
     return after, np.clip(1 - measure_distance(differs) / (feather + 1), 0, 1).astype(np.float32)
 
 
-def measure_difference(row: RemovalRow, seen: Seen) -> float:
+def measure_difference(row: RemovalRow, seen: DecodedImage) -> float:
     """Return the difference in levels (of 255) between a removal and the scene without the element.
 
     The light is noisy: both are averaged over squares of ``SQUARE`` pixels, and differences below twice the standard

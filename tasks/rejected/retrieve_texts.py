@@ -26,7 +26,7 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, SplitRow
 from pairwright.schemas.scene import SceneObject
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, Truth, is_as_true, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, KnownContent, is_as_true, rejected_row, truth_of
 from pairwright.tasks.store.stage import Stage, Uses
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig
 
 
 def _retrieve(
-    own: Sequence[DifferenceRow], candidates: list[Candidate], truth: Truth, limit: int
+    own: Sequence[DifferenceRow], candidates: list[Candidate], truth: KnownContent, limit: int
 ) -> RejectedTextRow | Dropped:
     """Return the first candidate that is not true, with the number of true ones before it.
 

@@ -16,7 +16,7 @@ from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, Images, PairRow, Pairs, RejectedTextRow, make_key
-from pairwright.tasks.rejected.check_texts import Truth, is_as_true, rejected_row, text_cosine, truth_of
+from pairwright.tasks.rejected.check_texts import KnownContent, is_as_true, rejected_row, text_cosine, truth_of
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.stage import Stage, Uses
@@ -68,7 +68,7 @@ def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText
 
 
 def _choose(
-    row: DifferenceRow, answers: Sequence[Answer], config: SampledTextsConfig, *, truth: Truth
+    row: DifferenceRow, answers: Sequence[Answer], config: SampledTextsConfig, *, truth: KnownContent
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true, known wrong ones before unchecked ones."""
     read = [_read(answer, config.max_tokens, plain=row.is_given) for answer in answers]

@@ -43,7 +43,7 @@ WITH_PLURALS = {"materials", "stuff", "places", "times", "weather", "images", "e
 """Sections whose entries also refuse their plurals: "shorts" are no "short"."""
 
 
-class Words(NamedTuple):
+class WordList(NamedTuple):
     """Word list."""
 
     things: frozenset[str]
@@ -99,13 +99,13 @@ def _forms(word: str) -> set[str]:
 
 
 @cache
-def read_words() -> Words:
+def read_words() -> WordList:
     """Return the word list."""
     listed = " ".join(line for line in LIST.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     sections = [(part.partition("]")[0], part.partition("]")[2].split(",")) for part in listed.split("[")[1:]]
     found = [(section, tidy(entry)) for section, entries in sections for entry in entries if entry.strip()]
     others = [(section, entry) for section, entry in found if section != "things"]
-    return Words(
+    return WordList(
         things=frozenset(entry for section, entry in found if section == "things"),
         whole=frozenset(entry.removeprefix("=") for _, entry in others),
         last=frozenset(entry for _, entry in others if not entry.startswith("=")),

@@ -23,12 +23,12 @@ from pairwright.schemas.rows import (
 )
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.write_images import REMOVED, TONE_COLOURS, Picture, PictureFolder
+from pairwright.tasks.report.write_images import REMOVED, TONE_COLOURS, WrittenImage, PictureFolder
 from pairwright.tasks.store.images import RGB, decode_rgb
 
 MOST_SHOWN = 24  # candidates of one preference; two images have up to 60
 HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
-Shown = Sequence[tuple[ImageRow, Picture]]
+Shown = Sequence[tuple[ImageRow, WrittenImage]]
 
 
 class ElementView(NamedTuple):
@@ -48,7 +48,7 @@ class FoundView(NamedTuple):
     """Elements found in one image: boxes, masks, and refusals."""
 
     image: ImageRow
-    picture: Picture
+    picture: WrittenImage
     side: int
     masks: str  # overlay of the masks of all removable elements, by colour; empty: none
     elements: Sequence[ElementView]  # removable ones first
@@ -61,7 +61,7 @@ class CandidateView(NamedTuple):
 
     element: ElementView
     side: int
-    picture: Picture
+    picture: WrittenImage
     patch: str  # overlay of the changed pixels; empty: none
     mask: str  # overlay; empty: none
     inpainter: str
@@ -80,7 +80,7 @@ class RemovalsView(NamedTuple):
     candidates: Sequence[CandidateView]  # the chosen one first, then by falling score, failed ones last
     more: int
     side: int = 0  # image of the crop
-    crop: Picture | None = None
+    crop: WrittenImage | None = None
     crop_share: float = 0.0  # pixels of the crop / pixels of the image
 
 
@@ -130,7 +130,7 @@ def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFol
     return view._replace(side=rejection.side, crop=crop, crop_share=share)
 
 
-def _find(side: int, image: ImageRow, picture: Picture, *, steps: Steps, pictures: PictureFolder) -> FoundView:
+def _find(side: int, image: ImageRow, picture: WrittenImage, *, steps: Steps, pictures: PictureFolder) -> FoundView:
     rows, tags = steps.elements.get(image.key, ()), steps.tags.get(image.key)
     elements = [
         ElementView(number=number, row=row, mask_score=steps.mask_scores.get((row.source_key, row.tag), -1.0))

@@ -37,7 +37,7 @@ from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_remo
 from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, mark_words, split_sides
 from pairwright.tasks.report.measure_writing import MEANINGS, says_something
 from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.write_images import CHANGED, Heat, Picture, PictureFolder
+from pairwright.tasks.report.write_images import CHANGED, Heat, WrittenImage, PictureFolder
 from pairwright.tasks.store.images import decode_rgb
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ SINGLES = 12  # preferences about one image in a report
 class ImageView(NamedTuple):
     """One image of a pair."""
 
-    picture: Picture
+    picture: WrittenImage
     row: ImageRow
     side: str
     caption: CaptionRow | None
@@ -82,7 +82,7 @@ class SingleView(NamedTuple):
     """Preference about one image from a source; a dataset of these has no pairs."""
 
     number: int
-    picture: Picture
+    picture: WrittenImage
     name: str
     preference: PreferenceRow
     removals: RemovalsView | None

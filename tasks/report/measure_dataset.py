@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import duckdb
 import numpy as np
 
-from pairwright.tasks.pages.charts import Chart, Tally, draw_histogram
+from pairwright.tasks.pages.charts import Chart, ValueCounts, draw_histogram
 from pairwright.tasks.report.tables import WORDS, Tables
 
 LENGTHS = {"captions": "text", "differences": "text", "comparisons": "text", "questions": "answer"}
-NONE = Tally(np.empty(0), np.empty(0, np.int64))
+NONE = ValueCounts(np.empty(0), np.empty(0, np.int64))
 REMOVED, CHECKED = "can be removed", "passed all checks"
 CHOSEN = {"removal": "an element removed", "crop": "a random crop", "": "none"}
 
 
-class Truth(NamedTuple):
+class MiningCounts(NamedTuple):
     """Counts of mining against the groups of images."""
 
     images: int
@@ -65,19 +65,19 @@ def _draw_lengths(tables: Tables) -> list[Chart]:
     }
     chosen, rejected = (count_words(tables, "preferences", side) for side in ("chosen", "rejected"))
     some = rejected.values > 0
-    written = Tally(rejected.values[some], rejected.counts[some])
+    written = ValueCounts(rejected.values[some], rejected.counts[some])
     series["Length of chosen and rejected texts"] = [("chosen", "chosen", chosen), ("rejected", "rejected", written)]
     charts = [draw_histogram(title, some, unit="words", whole=True) for title, some in series.items()]
     return [chart for chart in charts if chart]
 
 
-def count_words(tables: Tables, name: str, column: str) -> Tally:
+def count_words(tables: Tables, name: str, column: str) -> ValueCounts:
     """Count texts by their number of words."""
     query = f"SELECT 0 AS place, 'words' AS name, {WORDS.format(column)} AS value FROM {name}"
     return tables.tally(query, {name: [column]}, step=1).get("words", NONE)
 
 
-def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
+def measure_truth(database: duckdb.DuckDBPyConnection) -> MiningCounts | None:
     """Compare pairs (first, second) with the groups of images (key, group); ``None``: no groups."""
     ((images, *rest),) = database.execute(
         """WITH grouped AS (SELECT key, "group" AS g FROM images WHERE "group" != ''),
@@ -88,7 +88,7 @@ def measure_truth(database: duckdb.DuckDBPyConnection) -> Truth | None:
             (SELECT count(*) FROM judged), (SELECT count(*) FROM judged WHERE same), (SELECT count(*) FROM
                 (SELECT first FROM judged WHERE same UNION SELECT second FROM judged WHERE same)) FROM sizes"""
     ).fetchall()
-    return Truth(images, *rest) if images else None
+    return MiningCounts(images, *rest) if images else None
 
 
 class Removals(NamedTuple):

@@ -91,7 +91,7 @@ def count_axes(tables: Tables) -> dict[str, int]:
     return tables.count(f"{each} FROM ({labels})", {"comparisons": ["axes"]})
 
 
-class Check(NamedTuple):
+class CheckOutcome(NamedTuple):
     """Outcome of one check."""
 
     name: str
@@ -110,14 +110,14 @@ def says_something(why: str) -> bool:
     return speaks_against(why) or why == SEEN_IN_SAME
 
 
-def measure_checks(tables: Tables, name: str) -> Iterator[Check]:
+def measure_checks(tables: Tables, name: str) -> Iterator[CheckOutcome]:
     """Yield the checks of a table."""
     columns = {name: ["check", "passed", "why"]}
     query = f"""SELECT "check" AS name, count(*), count(*) FILTER (passed) FROM {name}
         GROUP BY name ORDER BY name != 'swapped', name"""
     reason = f'SELECT why AS value FROM {name} WHERE "check" = ? AND NOT passed'
     for check, rows, passed in tables.ask(query, columns):
-        yield Check(check, rows, passed, tables.count(reason, columns, [check]))
+        yield CheckOutcome(check, rows, passed, tables.count(reason, columns, [check]))
 
 
 class ServedUse(NamedTuple):
@@ -155,7 +155,7 @@ class Writing(NamedTuple):
 
     differences: Differences | None
     summaries: Summaries | None
-    checks: Sequence[Check]
+    checks: Sequence[CheckOutcome]
     uses: Sequence[ServedUse]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairwright.schemas.arrow import R, schema_of
-from pairwright.tasks.pages.charts import Tally
+from pairwright.tasks.pages.charts import ValueCounts
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.index import Index, columns_without
 from pairwright.tasks.store.ledger import MEMORY_LIMIT
@@ -107,13 +107,13 @@ class Tables:
         with self.database(**columns) as database:
             return database.execute(query, list(given)).fetchall()
 
-    def tally(self, query: str, columns: Columns, *, step: float = FINE) -> dict[str, Tally]:
+    def tally(self, query: str, columns: Columns, *, step: float = FINE) -> dict[str, ValueCounts]:
         """Count rounded values by name; the query returns ``place``, the order of names, ``name`` and ``value``."""
         counted = f"""SELECT name, list(steps ORDER BY steps), list(rows ORDER BY steps) FROM (
             SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
             FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps) GROUP BY name ORDER BY min(place), name"""
         found = self.ask(counted, columns)
-        return {name: Tally(np.round(np.array(steps) * step, 4), np.array(rows)) for name, steps, rows in found}
+        return {name: ValueCounts(np.round(np.array(steps) * step, 4), np.array(rows)) for name, steps, rows in found}
 
     def count(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> dict[str, int]:
         """Return the counts of each ``value`` of a query, the most frequent first; null counts as empty."""

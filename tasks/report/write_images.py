@@ -43,7 +43,7 @@ TONE_COLOURS: tuple[Colour, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class WrittenImage:
     """Written file, relative to the pages, with its size in pixels."""
 
     src: str
@@ -65,9 +65,9 @@ class PictureFolder:
     """Folder of pictures, each written once."""
 
     root: Path
-    written: dict[str, Picture] = field(default_factory=dict[str, Picture])  # by key
+    written: dict[str, WrittenImage] = field(default_factory=dict[str, WrittenImage])  # by key
 
-    def add_image(self, row: ImageRow) -> Picture:
+    def add_image(self, row: ImageRow) -> WrittenImage:
         """Write an image or its preview."""
         if row.key in self.written:
             return self.written[row.key]
@@ -80,16 +80,16 @@ class PictureFolder:
             return self._write(row.key, encode_png(np.asarray(shown)), ending="png", size=shown.size)
         return self._add_jpeg(row.key, shown)
 
-    def add_crop(self, key: str, pixels: RGB, window: Window) -> Picture:
+    def add_crop(self, key: str, pixels: RGB, window: Window) -> WrittenImage:
         """Write a window of an image ``(h, w, 3)`` at the size of the whole image."""
         return self.written.get(key) or self._add_jpeg(key, _preview(show_window(pixels, window)))
 
-    def _add_jpeg(self, key: str, image: Image.Image) -> Picture:
+    def _add_jpeg(self, key: str, image: Image.Image) -> WrittenImage:
         sink = io.BytesIO()
         image.save(sink, format="JPEG", quality=QUALITY)
         return self._write(key, sink.getvalue(), ending="jpg", size=image.size)
 
-    def add_patch(self, key: str, pixels: RGB, patch: Patch, *, over: Picture) -> str:
+    def add_patch(self, key: str, pixels: RGB, patch: Patch, *, over: WrittenImage) -> str:
         """Write the pixels of an image ``(h, w, 3)`` that a patch changes as an overlay of its picture; empty: none.
 
         Unchanged pixels stay transparent, since two sizes of one image differ slightly. Only the surroundings of the
@@ -112,7 +112,7 @@ class PictureFolder:
         shown[top:bottom, left:right] = np.dstack([after, np.uint8(255) * changed]) * changed[:, :, None]
         return self._add_overlay(key, shown, over)
 
-    def add_masks(self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: Picture) -> str:
+    def add_masks(self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: WrittenImage) -> str:
         """Write masks as one transparent overlay of a picture, adjacent ones of a colour joined; empty: none."""
         if key in self.written:
             return self.written[key].src
@@ -124,26 +124,26 @@ class PictureFolder:
             shown = np.where(painted[:, :, 3:] > 0, painted, shown)
         return self._add_overlay(key, shown, over)
 
-    def add_heat(self, key: str, first: Picture, second: Picture) -> Heat:
+    def add_heat(self, key: str, first: WrittenImage, second: WrittenImage) -> Heat:
         """Write the differences of two written pictures as an overlay."""
         png, share = draw_heat(*(decode_rgb((self.root / one.src).read_bytes()) for one in (first, second)))
         shapes = [picture.width / picture.height for picture in (first, second)]
         src = self._write(key, png, ending="png", size=(first.width, first.height)).src if png else ""
         return Heat(src=src, share=share, stretched=abs(shapes[0] / shapes[1] - 1) > SAME_SHAPE)
 
-    def _add_overlay(self, key: str, pixels: NDArray[np.uint8], over: Picture) -> str:
+    def _add_overlay(self, key: str, pixels: NDArray[np.uint8], over: WrittenImage) -> str:
         if not pixels.any():
             return ""
         sink = io.BytesIO()
         Image.fromarray(pixels).save(sink, format="PNG", optimize=True)
         return self._write(key, sink.getvalue(), ending="png", size=(over.width, over.height)).src
 
-    def _write(self, key: str, data: bytes, *, ending: str, size: tuple[int, int]) -> Picture:
+    def _write(self, key: str, data: bytes, *, ending: str, size: tuple[int, int]) -> WrittenImage:
         name = f"{PICTURES}/{key}.{ending}"
         path = self.root / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
-        self.written[key] = Picture(name, *size)
+        self.written[key] = WrittenImage(name, *size)
         return self.written[key]
 
 

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.scenes.places import hide, linear, sign_board, stain, surfaces_of
-from pairwright.tasks.scenes.shapes import Part, Soup, corner_normals, planar_uv
+from pairwright.tasks.scenes.shapes import ShapePiece, Soup, corner_normals, planar_uv
 from pairwright.tasks.scenes.state import TARGET, Camera, Mask, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import COLOURS, TINTS, Light
 
@@ -107,7 +107,7 @@ def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
         yield f"place_{k}", Shell(one.soup, corner_normals(one.soup), one.uv, paint, bsdf)
 
 
-def _surface(thing: Thing, part: Part) -> tuple[Any, Plugin]:
+def _surface(thing: Thing, part: ShapePiece) -> tuple[Any, Plugin]:
     if part.role == "board":
         (paint,) = _paint(_colours_of, thing.colour, "board", thing.text or "")
         return paint, {"type": "diffuse", "reflectance": paint}
@@ -125,7 +125,7 @@ def _surface(thing: Thing, part: Part) -> tuple[Any, Plugin]:
     return paint, bsdf
 
 
-def _board_uv(thing: Thing, part: Part) -> Soup:
+def _board_uv(thing: Thing, part: ShapePiece) -> Soup:
     """Return the texture coordinates of a board, from its left bottom corner to its right top one."""
     left = part.soup.reshape(-1, 3)[..., :2] - (thing.x, thing.y)
     along = left @ np.array([np.cos(thing.yaw), np.sin(thing.yaw)])

@@ -118,7 +118,7 @@ Role = Literal["body", "dark", "pale", "steel", "glow", "board"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShapePiece:
     """Piece of a thing; ``body`` has the thing's colour and material, other roles have their own."""
 
     role: Role
@@ -142,29 +142,29 @@ ROUND: dict[str, list[tuple[float, float]]] = {
 """Profiles of the shapes that are turned on a lathe."""
 
 
-def _ring(_: str | None) -> list[Part]:
+def _ring(_: str | None) -> list[ShapePiece]:
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     path = np.stack([0.3 * np.cos(angles), 0.3 * np.sin(angles), np.full(40, 0.11)], axis=1)
-    return [Part("body", tube(path, 0.11, closed=True, sides=18))]
+    return [ShapePiece("body", tube(path, 0.11, closed=True, sides=18))]
 
 
-def _mug(_: str | None) -> list[Part]:
+def _mug(_: str | None) -> list[ShapePiece]:
     wall = [(0, 0), *arc((0.22, 0.03), 0.03, (-90, 0), 4), (0.25, 0.5), (0.235, 0.515), (0.22, 0.5), (0.215, 0.08)]
     t = np.linspace(-np.pi / 2, np.pi / 2, 12)
     handle = np.stack([0.23 + 0.16 * np.cos(t), np.zeros(12), 0.27 + 0.14 * np.sin(t)], axis=1)
-    return [Part("body", np.concatenate([lathe([*wall, (0, 0.06)]), tube(handle, 0.035)]))]
+    return [ShapePiece("body", np.concatenate([lathe([*wall, (0, 0.06)]), tube(handle, 0.035)]))]
 
 
-def _teapot(_: str | None) -> list[Part]:
+def _teapot(_: str | None) -> list[ShapePiece]:
     body = lathe([(0, 0), (0.2, 0), *arc((0, 0.27), 0.33, (-48, 62), 12), (0.1, 0.55), (0, 0.57)])
     knob = ball((0, 0, 0.6), 0.055, steps=10)
     spout = np.array([(0, -0.26, 0.2), (0, -0.37, 0.26), (0, -0.44, 0.37), (0, -0.5, 0.5)])
     t = np.linspace(-np.pi / 2.2, np.pi / 2.2, 12)
     handle = np.stack([np.zeros(12), 0.27 + 0.17 * np.cos(t), 0.3 + 0.15 * np.sin(t)], axis=1)
-    return [Part("body", np.concatenate([body, knob, tube(spout, 0.05), tube(handle, 0.035)]))]
+    return [ShapePiece("body", np.concatenate([body, knob, tube(spout, 0.05), tube(handle, 0.035)]))]
 
 
-def _box(pose: str | None) -> list[Part]:
+def _box(pose: str | None) -> list[ShapePiece]:
     walls = [((0, 0, 0.02), (0.78, 0.58, 0.04))]
     walls += [((0, y, 0.2), (0.78, 0.04, 0.4)) for y in (-0.27, 0.27)]
     walls += [((x, 0, 0.2), (0.04, 0.58, 0.4)) for x in (-0.37, 0.37)]
@@ -172,20 +172,20 @@ def _box(pose: str | None) -> list[Part]:
     if pose == "with its lid open":
         lid = turned(lid, -105.0, axis=0, about=(0, 0.3, 0.42))
     inside = rounded_box((0, 0, 0.05), (0.7, 0.5, 0.02), 0.005)
-    return [Part("body", np.concatenate([*(rounded_box(c, s, 0.015) for c, s in walls), lid])), Part("dark", inside)]
+    return [ShapePiece("body", np.concatenate([*(rounded_box(c, s, 0.015) for c, s in walls), lid])), ShapePiece("dark", inside)]
 
 
-def _book(pose: str | None) -> list[Part]:
+def _book(pose: str | None) -> list[ShapePiece]:
     if pose == "lying closed":
         covers = [rounded_box((0, 0, z), (0.56, 0.76, 0.03), 0.012) for z in (0.015, 0.155)]
         spine = rounded_box((-0.27, 0, 0.085), (0.03, 0.76, 0.17), 0.012)
         pages = rounded_box((0.005, 0, 0.085), (0.5, 0.7, 0.11), 0.01)
-        return [Part("body", np.concatenate([*covers, spine])), Part("pale", pages)]
+        return [ShapePiece("body", np.concatenate([*covers, spine])), ShapePiece("pale", pages)]
     covers = rounded_box((0, 0, 0.015), (1.16, 0.76, 0.03), 0.012)
     x = np.linspace(0, 0.54, 9)
     rise = 0.05 + 0.07 * np.sin(np.pi * np.sqrt(x / 0.54)) * (1 - x / 0.7)
     pages = [_sheet(np.stack([side * x, rise], axis=1), 0.7) for side in (-1.0, 1.0)]
-    return [Part("body", covers), Part("pale", np.concatenate(pages))]
+    return [ShapePiece("body", covers), ShapePiece("pale", np.concatenate(pages))]
 
 
 def _sheet(curve: Soup, depth: float) -> Soup:
@@ -198,7 +198,7 @@ def _sheet(curve: Soup, depth: float) -> Soup:
     return soup if curve[-1, 0] < 0 else soup[:, ::-1]
 
 
-def _lamp(pose: str | None) -> list[Part]:
+def _lamp(pose: str | None) -> list[ShapePiece]:
     foot = lathe([(0, 0), *arc((0.24, 0.03), 0.03, (-90, 90), 6), (0, 0.07)])
     elbow, neck = (0.0, 0.2, 0.52), (0.0, -0.08, 0.92)
     arms = [tube(np.linspace(a, b, 3), 0.026) for a, b in (((0, 0, 0.04), elbow), (elbow, neck))]
@@ -208,19 +208,19 @@ def _lamp(pose: str | None) -> list[Part]:
     tilt = -82.0 if pose == "with its head raised" else -12.0
     head, bulb = (turned(part, tilt, axis=0) + np.array((0, -0.12, 0.9)) for part in (cup, bulb))
     steel = np.concatenate([*arms, *joints])
-    return [Part("body", np.concatenate([foot, head])), Part("steel", steel), Part("glow", bulb)]
+    return [ShapePiece("body", np.concatenate([foot, head])), ShapePiece("steel", steel), ShapePiece("glow", bulb)]
 
 
-def _chair(_: str | None) -> list[Part]:
+def _chair(_: str | None) -> list[ShapePiece]:
     feet = [(x, y) for x in (-0.21, 0.21) for y in (-0.21, 0.21)]
     legs = [tube(np.linspace((x * 1.08, y * 1.08, 0), (x, y, 0.42), 3), 0.032) for x, y in feet]
     posts = [tube(np.linspace((x, 0.22, 0.42), (x, 0.29, 0.92), 3), 0.032) for x in (-0.21, 0.21)]
     seat = rounded_box((0, 0, 0.44), (0.54, 0.54, 0.07), 0.025)
     rests = [turned(rounded_box((0, 0.27, z), (0.48, 0.04, 0.12), 0.018), 0, axis=0) for z in (0.64, 0.83)]
-    return [Part("body", np.concatenate([*legs, *posts, seat, *rests]))]
+    return [ShapePiece("body", np.concatenate([*legs, *posts, seat, *rests]))]
 
 
-def _robot(pose: str | None) -> list[Part]:
+def _robot(pose: str | None) -> list[ShapePiece]:
     trunk = rounded_box((0, 0, 0.42), (0.4, 0.28, 0.38), 0.05)
     head = rounded_box((0, 0, 0.8), (0.3, 0.26, 0.24), 0.05)
     legs = [rounded_box((x, 0, 0.13), (0.13, 0.18, 0.26), 0.03) for x in (-0.11, 0.11)]
@@ -232,10 +232,10 @@ def _robot(pose: str | None) -> list[Part]:
     rod = tube(np.array([(0, 0, 0.9), (0, 0, 0.97), (0, 0, 1.02)]), 0.015)
     aerial = np.concatenate([rod, ball((0, 0, 1.03), 0.035, steps=8)])
     body = np.concatenate([trunk, head, *legs, *arms, *hands])
-    return [Part("body", body), Part("dark", np.concatenate(eyes)), Part("pale", chest), Part("steel", aerial)]
+    return [ShapePiece("body", body), ShapePiece("dark", np.concatenate(eyes)), ShapePiece("pale", chest), ShapePiece("steel", aerial)]
 
 
-def _car(_: str | None) -> list[Part]:
+def _car(_: str | None) -> list[ShapePiece]:
     hull = rounded_box((0, 0, 0.23), (0.46, 1.0, 0.22), 0.08)
     cabin = rounded_box((0, 0.08, 0.41), (0.38, 0.5, 0.22), 0.07)
     glass = [rounded_box((0, 0.08, 0.425), (*size, 0.11), 0.03) for size in ((0.386, 0.38), (0.3, 0.506))]
@@ -243,10 +243,10 @@ def _car(_: str | None) -> list[Part]:
     wheels = [turned(tyre, 90, axis=1) + np.array((x, y, 0.125)) for x in (-0.22, 0.22) for y in (-0.3, 0.3)]
     lights = [ball((x, -0.495, 0.25), 0.05, stretch=(1, 0.5, 1), steps=8) for x in (-0.14, 0.14)]
     dark = np.concatenate([*wheels, *glass])
-    return [Part("body", np.concatenate([hull, cabin])), Part("dark", dark), Part("glow", np.concatenate(lights))]
+    return [ShapePiece("body", np.concatenate([hull, cabin])), ShapePiece("dark", dark), ShapePiece("glow", np.concatenate(lights))]
 
 
-def _duck(_: str | None) -> list[Part]:
+def _duck(_: str | None) -> list[ShapePiece]:
     body = ball((0, 0.05, 0.24), 0.3, stretch=(0.88, 1.2, 0.8), steps=18)
     head = ball((0, -0.2, 0.58), 0.19, steps=16)
     tail = turned(lathe([(0, -0.1), (0.12, -0.1), (0, 0.2)]), -50, axis=0) + np.array((0, 0.34, 0.34))
@@ -254,23 +254,23 @@ def _duck(_: str | None) -> list[Part]:
     beak = ball((0, -0.4, 0.55), 0.1, stretch=(0.85, 1, 0.4), steps=10)
     eyes = [ball((x, -0.34, 0.65), 0.032, steps=8) for x in (-0.09, 0.09)]
     duck = np.concatenate([body, head, tail, *wings])
-    return [Part("body", duck), Part("glow", beak), Part("dark", np.concatenate(eyes))]
+    return [ShapePiece("body", duck), ShapePiece("glow", beak), ShapePiece("dark", np.concatenate(eyes))]
 
 
-def _sign(_: str | None) -> list[Part]:
+def _sign(_: str | None) -> list[ShapePiece]:
     post = tube(np.linspace((0, 0.03, 0.02), (0, 0.03, 0.4), 3), 0.035)
     foot = lathe([(0, 0), *arc((0.19, 0.03), 0.03, (-90, 90), 6), (0, 0.06)])
     frame = rounded_box((0, 0.0, 0.58), (0.9, 0.06, 0.47), 0.025)
     corners = np.array([[(-0.42, -0.034, 0.37), (0.42, -0.034, 0.37)], [(-0.42, -0.034, 0.79), (0.42, -0.034, 0.79)]])
     board = triangles_of_grid(corners)[:, ::-1]
-    return [Part("body", np.concatenate([frame, foot])), Part("steel", post), Part("board", board)]
+    return [ShapePiece("body", np.concatenate([frame, foot])), ShapePiece("steel", post), ShapePiece("board", board)]
 
 
-FORMS: dict[str, Callable[[str | None], list[Part]]] = {
-    **{shape: lambda _, profile=profile: [Part("body", lathe(profile))] for shape, profile in ROUND.items()},
-    "ball": lambda _: [Part("body", ball((0, 0, 0.34), 0.34))],
-    "cube": lambda _: [Part("body", rounded_box((0, 0, 0.29), (0.58, 0.58, 0.58), 0.045))],
-    "pyramid": lambda _: [Part("body", lathe([(0, 0), (0.44, 0), (0.44, 0.05), (0, 0.7)], sides=4, turn=np.pi / 4))],
+FORMS: dict[str, Callable[[str | None], list[ShapePiece]]] = {
+    **{shape: lambda _, profile=profile: [ShapePiece("body", lathe(profile))] for shape, profile in ROUND.items()},
+    "ball": lambda _: [ShapePiece("body", ball((0, 0, 0.34), 0.34))],
+    "cube": lambda _: [ShapePiece("body", rounded_box((0, 0, 0.29), (0.58, 0.58, 0.58), 0.045))],
+    "pyramid": lambda _: [ShapePiece("body", lathe([(0, 0), (0.44, 0), (0.44, 0.05), (0, 0.7)], sides=4, turn=np.pi / 4))],
 } | {
     "ring": _ring, "mug": _mug, "teapot": _teapot, "box": _box, "book": _book, "lamp": _lamp, "chair": _chair,
     "robot": _robot, "car": _car, "duck": _duck, "sign": _sign,
@@ -278,11 +278,11 @@ FORMS: dict[str, Callable[[str | None], list[Part]]] = {
 
 
 @lru_cache(maxsize=256)
-def form_of(shape: str, pose: str | None) -> tuple[Part, ...]:
+def form_of(shape: str, pose: str | None) -> tuple[ShapePiece, ...]:
     """Return the parts of a shape in a pose, lowered or lifted to stand on z = 0."""
     parts = FORMS[shape](pose)
     floor = min(float(part.soup[..., 2].min()) for part in parts)
-    return tuple(Part(part.role, part.soup + np.array((0, 0, -floor)), corner_normals(part.soup)) for part in parts)
+    return tuple(ShapePiece(part.role, part.soup + np.array((0, 0, -floor)), corner_normals(part.soup)) for part in parts)
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.tasks.scenes.shapes import Part, Soup, extent_of, form_of
+from pairwright.tasks.scenes.shapes import ShapePiece, Soup, extent_of, form_of
 from pairwright.tasks.scenes.vocabulary import CLEAR, SHAPES, SIZES, Facing, Light, Size, View
 
 
@@ -60,13 +60,13 @@ class Thing:
         corners = local @ self._turn().T + (self.x, self.y)
         return corners.mean(0), corners
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ShapePiece]:
         """Return its parts in world coordinates."""
         turn = np.eye(3)
         turn[:2, :2] = self._turn()
         at = np.array([self.x, self.y, self.z])
         return [
-            Part(one.role, one.soup * self.scale @ turn.T + at, None if one.normals is None else one.normals @ turn.T)
+            ShapePiece(one.role, one.soup * self.scale @ turn.T + at, None if one.normals is None else one.normals @ turn.T)
             for one in form_of(self.shape, self.pose)
         ]
 

@@ -27,7 +27,7 @@ from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, Turn, make_key
 from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, read_lines
-from pairwright.tasks.sources.layouts import Entry, Listed, make_item, read_item
+from pairwright.tasks.sources.layouts import AnnotatedItem, Listed, make_item, read_item
 from pairwright.tasks.sources.read_entry import check_path
 from pairwright.tasks.sources.reader import Given, Read, Reader, RefusedEntryError, is_unicode, read_one, shown_name
 from pairwright.tasks.sources.tables import image_folder, list_rows, need, read_rows
@@ -123,11 +123,11 @@ def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
     return need(schema, ("image", *there) if "conversations" in there else ("image", "answer", *there))
 
 
-def _entry(found: object) -> Entry:
+def _entry(found: object) -> AnnotatedItem:
     record = parse_record(found) if isinstance(found, bytes | None) else check_record(found)
     match _value(record, "image"):
         case [str() as first, str() as second]:
-            return Entry(images=(check_path(first), check_path(second)), turns=read_turns(record))
+            return AnnotatedItem(images=(check_path(first), check_path(second)), turns=read_turns(record))
         case _:
             raise RefusedEntryError("not two images")
 

@@ -42,7 +42,7 @@ UNSEEN: Seen = {"size": -1, "stamp": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePattern:
     """Folder of a source's files, with the pattern of their names; without one, all files below it."""
 
     address: str
@@ -157,15 +157,15 @@ def local_path(path: str, what: str) -> Path:
     return place
 
 
-def open_place(address: str) -> Place:
+def open_place(address: str) -> FilePattern:
     """Return the place of a source's files, without listing them."""
     with reaching(address):
         system, path = fsspec.url_to_fs(address) if "://" in address else (LocalFileSystem(), address)
         if system.isdir(path):
-            return Place(address, system, path.rstrip("/"), "")
+            return FilePattern(address, system, path.rstrip("/"), "")
         wild = None if system.isfile(path) else _WILD.search(path)
         cut = path.rfind("/", 0, wild.start() if wild else len(path))
-        return Place(address, system, path[: max(cut, 0)], path[cut + 1 :])
+        return FilePattern(address, system, path[: max(cut, 0)], path[cut + 1 :])
 
 
 @contextmanager

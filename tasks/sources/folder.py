@@ -20,7 +20,7 @@ from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
 from pairwright.tasks.sources.find_files import local_path, walk_files
-from pairwright.tasks.sources.read_entry import EXTENSIONS, About, Picture, read_file, read_image, size_and_time
+from pairwright.tasks.sources.read_entry import EXTENSIONS, EntryMetadata, SourceImage, read_file, read_image, size_and_time
 from pairwright.tasks.sources.reader import Read, Reader, RefusedEntryError, list_item, locate, read_one, shown_name
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def _read(item: ItemRow, config: SourceConfig) -> list[ImageRow]:
     if place["path"].endswith("/"):
         raise RefusedEntryError("unreadable folder")
     data = read_file(Path(config.path, place["path"]), config.images, (place["size"], place["mtime_ns"]))
-    return [read_image(item, Picture(data=data, name=item.name), config, About())]
+    return [read_image(item, SourceImage(data=data, name=item.name), config, EntryMetadata())]
 
 
 READER = Reader(

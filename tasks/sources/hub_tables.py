@@ -14,7 +14,7 @@ from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources import tables
 from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
 from pairwright.tasks.sources.find_files import holds
-from pairwright.tasks.sources.read_entry import About, read_image, read_pair
+from pairwright.tasks.sources.read_entry import EntryMetadata, read_image, read_pair
 from pairwright.tasks.sources.reader import Given, RefusedEntryError, shown_name
 from pairwright.tasks.sources.tables import Choose, TableRow, cells_of, only_cell, table_reader, wrong_columns
 
@@ -40,7 +40,7 @@ def _read_captioned(row: TableRow) -> Iterable[Given]:
     if not captions:
         raise RefusedEntryError("no caption")
     picture = row.picture(only_cell(row.record["image"]), captions, shown_name(str(row.record["id"])[:200]))
-    return [read_image(row.item, picture, row.config, About())]
+    return [read_image(row.item, picture, row.config, EntryMetadata())]
 
 
 LLAVA_RECAP = table_reader(
@@ -63,7 +63,7 @@ def _read_edit(row: TableRow) -> Iterable[Given]:
     sides = (("original_image", before), ("edited_image", after))
     pictures = [row.picture(only_cell(row.record[side]), captions, side) for side, captions in sides]
     group = f"prompt-{make_key(*before)[:16]}" if before else ""
-    about = About(origin="edit", group=group, instruction=edit[0], split=row.split)
+    about = EntryMetadata(origin="edit", group=group, instruction=edit[0], split=row.split)
     return read_pair(row.item, pictures, row.config, about)
 
 
@@ -92,7 +92,7 @@ def _read_difference(row: TableRow) -> Iterable[Given]:
     if not texts:
         raise RefusedEntryError("no text about the difference")
     pictures = [row.picture(cell, part=f"image {number}") for number, cell in enumerate(cells, 1)]
-    return read_pair(row.item, pictures, row.config, About(human_differences=texts, split=row.split))
+    return read_pair(row.item, pictures, row.config, EntryMetadata(human_differences=texts, split=row.split))
 
 
 SCENE_DIFFERENCE = table_reader(
@@ -117,7 +117,7 @@ def _read_preference(row: TableRow) -> Iterable[Given]:
     if texts["chosen"] == texts["rejected"]:
         raise RefusedEntryError("chosen is rejected")
     picture = row.picture(only_cell(row.record["image"]))
-    image = read_image(row.item, picture, row.config, About(licence="CC-BY-NC-4.0"))
+    image = read_image(row.item, picture, row.config, EntryMetadata(licence="CC-BY-NC-4.0"))
     model = answering_model(row.record.get("origin_split"))
     preference = PreferenceRow(
         key=make_key("preference", image.key, texts["question"], texts["chosen"], texts["rejected"], model),
@@ -206,7 +206,7 @@ def _read_row(row: TableRow) -> Iterable[Given]:
         raise RefusedEntryError("no image in the row")
     if len(cells) > MAX_IMAGES:
         raise RefusedEntryError("too many images in a row", f"{len(cells)}, the limit is {MAX_IMAGES}")
-    about = About(group=row.item.name if len(cells) > 1 else "")
+    about = EntryMetadata(group=row.item.name if len(cells) > 1 else "")
     captions = texts_of(row.record.get(CAPTION)) if len(cells) == 1 else ()
     images = [read_image(row.item, row.picture(cell, captions), row.config, about) for cell in cells]
     return {image.key: image for image in images}.values()

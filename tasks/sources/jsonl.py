@@ -37,8 +37,8 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources import annotations
 from pairwright.tasks.sources.annotations import CAPTIONS, Record, check_texts, check_word, parse_record
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
-from pairwright.tasks.sources.read_entry import About, check_path
+from pairwright.tasks.sources.layouts import AnnotatedItem, DatasetLayout, Listed, layout_reader
+from pairwright.tasks.sources.read_entry import EntryMetadata, check_path
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
@@ -68,7 +68,7 @@ def _is_manifest(path: str, *, images: int) -> bool:
     return "://" in path or not Path(path).is_file() or max(1, _count_images(Path(path))) == images
 
 
-def _entries(layout: Layout, *, pairs: bool) -> Iterator[Listed]:
+def _entries(layout: DatasetLayout, *, pairs: bool) -> Iterator[Listed]:
     wanted, there = layout.reading.splits, set[str]()
     for path in layout.find_lines():
         if not _count_images(path):
@@ -92,7 +92,7 @@ def _entries(layout: Layout, *, pairs: bool) -> Iterator[Listed]:
     layout.choose_splits(sorted(there))
 
 
-def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
+def _entry(record: Record, layout: DatasetLayout, *, pairs: bool) -> AnnotatedItem:
     images = _images(record)
     if len(images) > 2 or (pairs and len(images) < 2):
         raise RefusedEntryError("more than two images" if len(images) > 2 else "not a pair", " ".join(images[:9]))
@@ -100,9 +100,9 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
     fields = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
     source, scene = (check_word(record, field) for field in ("source", "scene"))
     group = check_word(record, "group") or ("/".join(filter(None, (source, scene))) if scene else "")
-    about = About(licence=check_word(record, *annotations.LICENCES), group=group)
+    about = EntryMetadata(licence=check_word(record, *annotations.LICENCES), group=group)
     if len(images) == 1:
-        return Entry(name=name, images=images, captions=(_texts(record, *fields),), about=about)
+        return AnnotatedItem(name=name, images=images, captions=(_texts(record, *fields),), about=about)
     instruction, types = " ".join(_texts(record, "instruction")), _texts(record, "change_types")
     about = replace(
         about,
@@ -113,7 +113,7 @@ def _entry(record: Record, layout: Layout, *, pairs: bool) -> Entry:
         may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
     captions = (_texts(record, "caption1"), _texts(record, "caption2"))
-    return Entry(name=name, images=images, captions=captions, about=about)
+    return AnnotatedItem(name=name, images=images, captions=captions, about=about)
 
 
 def _images(record: Record) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from pairwright.tasks.sources import annotations
 from pairwright.tasks.sources.find_files import local_path
 from pairwright.tasks.sources.read_entry import (
     NO_FILE,
-    About,
-    Picture,
+    EntryMetadata,
+    SourceImage,
     check_path,
     read_below,
     read_image,
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AnnotatedItem:
     """One image or pair in the annotations."""
 
     images: tuple[str, ...]
     """Paths below the folder of images: one, or the two of a pair in the source's order."""
     captions: tuple[tuple[str, ...], ...] = ((), ())
     """Captions of each image."""
-    about: About = field(default_factory=About)
+    about: EntryMetadata = field(default_factory=EntryMetadata)
     """Its ``human_differences`` include blank texts of the annotations, since evaluation counts them."""
     turns: tuple[tuple[str, str], ...] = ()
     """Roles and texts of a conversation about a pair."""
@@ -49,7 +49,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class DatasetLayout:
     """Place of a data set on disk."""
 
     root: Path
@@ -97,11 +97,11 @@ class Layout:
         return annotations.choose_splits(self.root, self.reading.splits, there)
 
 
-Listed = tuple[str, Callable[[], Entry] | RefusedEntryError, str]
+Listed = tuple[str, Callable[[], AnnotatedItem] | RefusedEntryError, str]
 """Name of a record; the function that makes its entry or raises ``RefusedEntryError``, or that error; its split."""
 
 
-def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: Any) -> Reader:
+def layout_reader(entries: Callable[[DatasetLayout], Iterator[Listed]], **declaration: Any) -> Reader:
     """Return the reader of a data set of this form; the rest is declared as in any ``Reader``."""
 
     def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
@@ -110,7 +110,7 @@ def layout_reader(entries: Callable[[Layout], Iterator[Listed]], **declaration: 
         if not images.is_dir():
             raise SourceError(f"{images}: is not a folder; set reading.images to the folder of the images")
         count = 0
-        for listed in islice(entries(Layout(root=root, images=images, reading=config.reading)), limit):
+        for listed in islice(entries(DatasetLayout(root=root, images=images, reading=config.reading)), limit):
             count += 1
             yield make_item(config.kind, images, *listed)
         log.info("%s: listed %d of %s", shown_name(str(root)), count, config.kind)
@@ -130,7 +130,7 @@ def _images_folder(config: SourceConfig) -> Path:
     return Path(config.reading.images or (root.parent if root.is_file() else root))
 
 
-def make_item(kind: str, base: Path, name: str, make: Callable[[], Entry] | RefusedEntryError, split: str) -> ItemRow:
+def make_item(kind: str, base: Path, name: str, make: Callable[[], AnnotatedItem] | RefusedEntryError, split: str) -> ItemRow:
     """Return an entry as an item. A repeated record has the same key, so it is read once."""
     try:
         if isinstance(make, RefusedEntryError):
@@ -152,12 +152,12 @@ def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow 
     """Return the image, or the pair with its images, of a locator."""
     place = locate(item)
     pictures = [
-        Picture(data=read_below(base, path, config.images, listed), name=shown_name(path), captions=tuple(captions))
+        SourceImage(data=read_below(base, path, config.images, listed), name=shown_name(path), captions=tuple(captions))
         for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
     ]
     about: dict[str, Any] = {
         name: tuple(filter(None, one)) if isinstance(one, list) else one for name, one in place["about"].items()
     }
     if len(pictures) == 2:
-        return read_pair(item, pictures, config, About(**about))
-    return [read_image(item, pictures[0], config, About(**about))]
+        return read_pair(item, pictures, config, EntryMetadata(**about))
+    return [read_image(item, pictures[0], config, EntryMetadata(**about))]

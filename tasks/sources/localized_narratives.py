@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources.annotations import check_texts, parse_record, read_lines
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
+from pairwright.tasks.sources.layouts import AnnotatedItem, DatasetLayout, Listed, layout_reader
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
@@ -27,7 +27,7 @@ _TRACES = b', "timed_caption":'
 _NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
 
 
-def _entries(layout: Layout) -> Iterator[Listed]:
+def _entries(layout: DatasetLayout) -> Iterator[Listed]:
     files: dict[str, list[Path]] = {}
     for path in layout.find_lines():
         match = _FILE.fullmatch(path.name)
@@ -70,10 +70,10 @@ def _narrative(line: bytes | None) -> tuple[str, str, str]:
     return dataset, image, " ".join(check_texts(record.get("caption")))
 
 
-def _entry(layout: Layout, folders: list[str], image: str, captions: list[str]) -> Entry:
+def _entry(layout: DatasetLayout, folders: list[str], image: str, captions: list[str]) -> AnnotatedItem:
     names = [f"{image}.jpg", f"{int(image):012d}.jpg"] if image.isdecimal() and len(image) < 12 else [f"{image}.jpg"]
     path = layout.find_image(*(f"{folder}{file}" for folder in folders for file in names))
-    return Entry(images=(path,), captions=(check_texts(captions),))
+    return AnnotatedItem(images=(path,), captions=(check_texts(captions),))
 
 
 READER = layout_reader(

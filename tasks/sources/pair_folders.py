@@ -11,13 +11,13 @@ from typing import Any
 
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.annotations import check_record, check_texts, load_json, load_lists
-from pairwright.tasks.sources.layouts import Entry, Layout, Listed, layout_reader
-from pairwright.tasks.sources.read_entry import About, check_path
+from pairwright.tasks.sources.layouts import AnnotatedItem, DatasetLayout, Listed, layout_reader
+from pairwright.tasks.sources.read_entry import EntryMetadata, check_path
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 
-def _annotated_pair(images: tuple[str, str], texts: object, **about: Any) -> Entry:
-    return Entry(images=images, about=About(human_differences=check_texts(texts, keep_blank=True), **about))
+def _annotated_pair(images: tuple[str, str], texts: object, **about: Any) -> AnnotatedItem:
+    return AnnotatedItem(images=images, about=EntryMetadata(human_differences=check_texts(texts, keep_blank=True), **about))
 
 
 def _has_files(names: Sequence[str], path: str) -> bool:
@@ -29,7 +29,7 @@ def _has_files(names: Sequence[str], path: str) -> bool:
 _DEFAULT_IMAGE = re.compile(r"CLEVR_default_(\d{6})\.png")
 
 
-def _list_clevr_change(layout: Layout) -> Iterator[Listed]:
+def _list_clevr_change(layout: DatasetLayout) -> Iterator[Listed]:
     inside = "data/" if (layout.root / "data").is_dir() else ""
     changes, distractors = (
         load_json(layout.find_file(f"{inside}{name}.json"), dict) for name in ("change_captions", "no_change_captions")
@@ -85,7 +85,7 @@ NOTHING_CHANGED = {
 _LEADING_NUMBER = re.compile(r"(\d{1,9})(\.|$)")
 
 
-def _list_clevr_dc(layout: Layout) -> Iterator[Listed]:
+def _list_clevr_dc(layout: DatasetLayout) -> Iterator[Listed]:
     named = load_json(layout.find_file("captions.json", "change_captions.json"), dict)
     captions = {int(match[1]): texts for name, texts in named.items() if (match := _LEADING_NUMBER.match(name))}
     splits = load_lists(layout.find_file("split.json", "splits.json"))
@@ -100,13 +100,13 @@ def _list_clevr_dc(layout: Layout) -> Iterator[Listed]:
                 yield f"{number:06d}.png", partial(_clevr_dc_pair, layout, number, folders, texts), split
 
 
-def _clevr_dc_pair(layout: Layout, number: int, folders: tuple[str, str], captions: object) -> Entry:
+def _clevr_dc_pair(layout: DatasetLayout, number: int, folders: tuple[str, str], captions: object) -> AnnotatedItem:
     texts = check_texts(captions, keep_blank=True)
     same = any(texts) and all(text.lower().rstrip(" .") in NOTHING_CHANGED for text in filter(None, texts))
     before, after = (layout.find_image(f"{folder}{number}.png", f"{folder}{number:06d}.png") for folder in folders)
     types = ("no_change",) if same else ()
-    about = About(human_differences=texts, change_types=types, may_be_identical=same)
-    return Entry(images=(before, after), about=about)
+    about = EntryMetadata(human_differences=texts, change_types=types, may_be_identical=same)
+    return AnnotatedItem(images=(before, after), about=about)
 
 
 CLEVR_DC = layout_reader(
@@ -129,7 +129,7 @@ CLEVR-Change's generator for it. Their images may be equal. The licence is not s
 _SPOT_ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
-def _list_spot_the_diff(layout: Layout) -> Iterator[Listed]:
+def _list_spot_the_diff(layout: DatasetLayout) -> Iterator[Listed]:
     _, lists = layout.find_lists(("annotations/", "data/annotations/", ""), ("train", "val", "test"))
     folder = layout.find_folder("resized_images", "data/resized_images", "images")
     for split in layout.choose_splits(list(lists)):
@@ -166,7 +166,7 @@ are from one camera. The licence is not stated.""",
 )
 
 
-def _list_image_editing(layout: Layout) -> Iterator[Listed]:
+def _list_image_editing(layout: DatasetLayout) -> Iterator[Listed]:
     place, lists = layout.find_lists(("", "dataset/adobe/", "data/"), ("train", "valid", "test"))
     folder = layout.find_folder(f"{place}images", "images", place.rstrip("/"))
     for split in layout.choose_splits(list(lists)):
@@ -174,12 +174,12 @@ def _list_image_editing(layout: Layout) -> Iterator[Listed]:
             yield f"{split}.json record {number}", partial(_edit_pair, folder, record), split
 
 
-def _edit_pair(folder: str, found: object) -> Entry:
+def _edit_pair(folder: str, found: object) -> AnnotatedItem:
     record = check_record(found)
     texts = check_texts(record.get("sents", []), keep_blank=True)
     first, second = (f"{folder}{check_path(record.get(name))}" for name in ("img0", "img1"))
-    about = About(origin="edit", human_differences=texts, instruction=next(filter(None, texts), ""))
-    return Entry(name=str(record.get("uid") or f"{first} {second}")[:200], images=(first, second), about=about)
+    about = EntryMetadata(origin="edit", human_differences=texts, instruction=next(filter(None, texts), ""))
+    return AnnotatedItem(name=str(record.get("uid") or f"{first} {second}")[:200], images=(first, second), about=about)
 
 
 IMAGE_EDITING_REQUEST = layout_reader(

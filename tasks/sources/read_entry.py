@@ -34,7 +34,7 @@ NO_FILE = (-1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class SourceImage:
     """Image as its source gave it."""
 
     data: bytes
@@ -44,7 +44,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class EntryMetadata:
     """Metadata of an image or a pair in a source."""
 
     licence: str = ""
@@ -62,13 +62,13 @@ class About:
     """Whether the source states that nothing changed, so that two equal images are valid."""
 
 
-def read_image(item: ItemRow, picture: Picture, config: SourceConfig, about: About) -> ImageRow:
+def read_image(item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata) -> ImageRow:
     """Return an image; ``RefusedEntryError`` if it cannot be decoded, or exceeds a limit."""
     return _decode(item, picture, config, about)[0]
 
 
 def read_pair(
-    item: ItemRow, pictures: Sequence[Picture], config: SourceConfig, about: About
+    item: ItemRow, pictures: Sequence[SourceImage], config: SourceConfig, about: EntryMetadata
 ) -> list[ImageRow | PairRow]:
     """Return two images (one, if they are the same file) and their pair, in the source's order.
 
@@ -96,7 +96,7 @@ def read_pair(
     return [first, *([second] if second.key != first.key else []), pair]
 
 
-def _decode(item: ItemRow, picture: Picture, config: SourceConfig, about: About) -> tuple[ImageRow, RGB]:
+def _decode(item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata) -> tuple[ImageRow, RGB]:
     limit = config.images.max_bytes
     whose = "" if picture.name == item.name else f"{picture.name}: "
     if len(picture.data) > limit:

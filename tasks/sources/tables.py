@@ -27,8 +27,8 @@ from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.sources.annotations import choose_splits
-from pairwright.tasks.sources.find_files import UNSEEN, Place, Seen, open_place
-from pairwright.tasks.sources.read_entry import Picture, read_below
+from pairwright.tasks.sources.find_files import UNSEEN, FilePattern, Seen, open_place
+from pairwright.tasks.sources.read_entry import SourceImage, read_below
 from pairwright.tasks.sources.reader import (
     Given,
     Read,
@@ -170,13 +170,13 @@ class TableRow:
         """Return the split that the table's path names."""
         return split_of(json.loads(self.item.locator)["file"])
 
-    def picture(self, cell: Cell, captions: tuple[str, ...] = (), part: str = "") -> Picture:
+    def picture(self, cell: Cell, captions: tuple[str, ...] = (), part: str = "") -> SourceImage:
         """Return an image's bytes under a readable name; a path is read from the folder."""
         name = shown_name(f"{self.item.name} {part or Path(cell.path[-200:]).name}".strip())
         if cell.data is None and not self.folder:
             raise RefusedEntryError("image is not in the table", shown_name(cell.path[:200]))
         data = read_below(self.folder, cell.path, self.config.images) if cell.data is None else cell.data
-        return Picture(data=data, name=name, captions=captions)
+        return SourceImage(data=data, name=name, captions=captions)
 
 
 def table_reader(choose: Choose, read_row: Callable[[TableRow], Iterable[Given]], **declaration: Any) -> Reader:
@@ -230,7 +230,7 @@ def split_of(name: str) -> str:
     return next(iter((*folders, *words)), "train")
 
 
-def _open(place: Place, name: str) -> pq.ParquetFile:
+def _open(place: FilePattern, name: str) -> pq.ParquetFile:
     with _medium():
         opened = place.open(name)
     try:
@@ -242,7 +242,7 @@ def _open(place: Place, name: str) -> pq.ParquetFile:
         raise
 
 
-def _look(place: Place, config: SourceConfig, choose: Choose, name: str) -> Listing:
+def _look(place: FilePattern, config: SourceConfig, choose: Choose, name: str) -> Listing:
     """Read one footer; a failed medium ends the listing, a bad file is one refused item."""
     seen = UNSEEN
     try:
@@ -263,7 +263,7 @@ def _look(place: Place, config: SourceConfig, choose: Choose, name: str) -> List
         return name, seen, RefusedEntryError("damaged table", shown_words(error))
 
 
-def _list_items(place: Place, kind: str, listings: Iterable[Listing]) -> Iterator[ItemRow]:
+def _list_items(place: FilePattern, kind: str, listings: Iterable[Listing]) -> Iterator[ItemRow]:
     rows, fault = 0, ""
     for file, seen, found in listings:
         name, where = shown_name(file), {"file": file, **seen}

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
-from pairwright.tasks.sources.find_files import Place, holds, open_place
-from pairwright.tasks.sources.read_entry import About, Picture, read_image
+from pairwright.tasks.sources.find_files import FilePattern, holds, open_place
+from pairwright.tasks.sources.read_entry import EntryMetadata, SourceImage, read_image
 from pairwright.tasks.sources.reader import (
     Read,
     Reader,
@@ -67,7 +67,7 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     yield from islice((item for name in names for item in _items(place, name, config)), limit)
 
 
-def _items(place: Place, name: str, config: SourceConfig) -> Iterator[ItemRow]:
+def _items(place: FilePattern, name: str, config: SourceConfig) -> Iterator[ItemRow]:
     import cv2
 
     where: dict[str, Any] = {"path": name}
@@ -94,7 +94,7 @@ def _items(place: Place, name: str, config: SourceConfig) -> Iterator[ItemRow]:
 
 
 @contextmanager
-def _opened(place: Place, name: str, config: SourceConfig) -> "Generator[cv2.VideoCapture]":
+def _opened(place: FilePattern, name: str, config: SourceConfig) -> "Generator[cv2.VideoCapture]":
     """Open a video; ``RefusedEntryError`` if it is not a supported one."""
     import cv2
 
@@ -157,8 +157,8 @@ def _decode(capture: "cv2.VideoCapture", frames: Sequence[int], rate: float) -> 
 def _read(item: ItemRow, name: str, pixels: NDArray[np.uint8] | None, config: SourceConfig) -> list[ImageRow]:
     if pixels is None:
         raise RefusedEntryError("no frame at this time", "the video is damaged, or ends before it")
-    picture = Picture(data=encode_jpeg(pixels), name=item.name)
-    return [read_image(item, picture, config, About(group=shown_name(name)))]
+    picture = SourceImage(data=encode_jpeg(pixels), name=item.name)
+    return [read_image(item, picture, config, EntryMetadata(group=shown_name(name)))]
 
 
 READER = Reader(

@@ -30,8 +30,8 @@ from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
 from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, check_word, clean_text, texts_of
-from pairwright.tasks.sources.find_files import UNSEEN, Place, Seen, holds, open_place, reaching
-from pairwright.tasks.sources.read_entry import EXTENSIONS, About, Picture, read_image
+from pairwright.tasks.sources.find_files import UNSEEN, FilePattern, Seen, holds, open_place, reaching
+from pairwright.tasks.sources.read_entry import EXTENSIONS, EntryMetadata, SourceImage, read_image
 from pairwright.tasks.sources.reader import (
     Read,
     Reader,
@@ -217,7 +217,7 @@ def _all_items(source: str) -> Iterator[ItemRow]:
         raise SourceError(f"{source}: no sample with an image in its archives ({fault}); {hint}")
 
 
-def _open(place: Place, name: str, seen: Seen) -> TarBytes:
+def _open(place: FilePattern, name: str, seen: Seen) -> TarBytes:
     return TarBytes(place.open(name, block_size=READ_AHEAD), seen["size"])
 
 
@@ -285,7 +285,7 @@ def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageR
         raise RefusedEntryError("damaged caption or record", str(error)) from error
     record: dict[str, Any] = next((found for found in records if isinstance(found, dict)), {})
     group = check_word(record, "group") or (item.name if len(images) > 1 else "")
-    about = About(licence=check_word(record, *LICENCES), group=group)
+    about = EntryMetadata(licence=check_word(record, *LICENCES), group=group)
     rows: list[ImageRow] = []
     for part in images:
         own = [text for about_it, text in texts.items() if about_it.field == part.field]
@@ -294,7 +294,7 @@ def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageR
             fields = (config.reading.caption_column,) if config.reading.caption_column else CAPTIONS
             own += [text for field in fields for text in texts_of(record.get(field))]
         captions = tuple(dict.fromkeys(filter(None, own)))
-        picture = Picture(data=contents[part], name=item.name + shown_name(part.suffix), captions=captions)
+        picture = SourceImage(data=contents[part], name=item.name + shown_name(part.suffix), captions=captions)
         rows.append(read_image(item, picture, config, about))
     return rows
 

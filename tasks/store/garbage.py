@@ -39,7 +39,7 @@ class Needed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class GarbagePlan:
     """Files and folders to delete."""
 
     versions: Sequence[int]
@@ -88,7 +88,7 @@ def needed_beside(folder: Folder, table: str, names: Collection[str], *, strictl
     return list(found) if any(map(any, found.values())) else []
 
 
-def carry_out(folder: Folder, plan: Plan) -> Iterator[int]:
+def carry_out(folder: Folder, plan: GarbagePlan) -> Iterator[int]:
     """Carry out a plan step by step; yield the bytes freed by each step.
 
     Deletions are flushed twice: after the versions, so that none can come back without its parts, and at the end.

@@ -19,7 +19,7 @@ from pairwright.schemas.errors import ModelError
 MANIFEST, MARKER, README = "manifest.json", ".pairwright-export.json", "README.md"
 
 
-class Listed(BaseModel, frozen=True):
+class FileEntry(BaseModel, frozen=True):
     """Entry of a file."""
 
     size_bytes: int
@@ -29,7 +29,7 @@ class Listed(BaseModel, frozen=True):
 class Manifest(BaseModel, frozen=True):
     """Manifest; other fields of a marker are ignored."""
 
-    files: dict[str, Listed] = {}
+    files: dict[str, FileEntry] = {}
 
 
 def digest(path: Path, algorithm: Callable[[], Any]) -> str:
@@ -50,8 +50,8 @@ def list_files(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.relative_to(folder).as_posix(): _list(path).model_dump() for path in files if path.name != MANIFEST}
 
 
-def _list(path: Path) -> Listed:
-    return Listed(size_bytes=path.stat().st_size, xxh3_128=digest(path, xxhash.xxh3_128))
+def _list(path: Path) -> FileEntry:
+    return FileEntry(size_bytes=path.stat().st_size, xxh3_128=digest(path, xxhash.xxh3_128))
 
 
 def write_manifest(folder: Path) -> None:
@@ -59,7 +59,7 @@ def write_manifest(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps({"files": list_files(folder)}, indent=1) + "\n", encoding="utf-8")
 
 
-def read_manifest(path: Path) -> dict[str, Listed]:
+def read_manifest(path: Path) -> dict[str, FileEntry]:
     """Return the entries of a manifest or marker; a marker of an earlier release has none."""
     return Manifest.model_validate_json(path.read_bytes()).files
 

@@ -169,22 +169,22 @@ MAX_WORDS_BEFORE_DASH = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class LabelledDifference:
     """Difference and the axes that its label names: none where it has no label, several where merged."""
 
     axes: tuple[Axis, ...]
     text: str
 
 
-def _read_item(text: str, label: str = "") -> Item:
+def _read_item(text: str, label: str = "") -> LabelledDifference:
     """Return an item without its label; an unlabelled one gets the axes of the block's ``label``."""
     for pattern, max_words in ((COLON, MAX_WORDS), (DASH, MAX_WORDS_BEFORE_DASH)):
         match = pattern.match(text)
         if match and len(match[1].split()) <= max_words and not NAMED_IMAGE.search(match[1]):
             axes = read_axes(match[1])
-            return Item(axes, match[2].strip()) if axes else Item(read_axes(label), text)
+            return LabelledDifference(axes, match[2].strip()) if axes else LabelledDifference(read_axes(label), text)
     lead = LEAD.match(text)
-    return Item(read_axes(lead[1] if lead else label), text)
+    return LabelledDifference(read_axes(lead[1] if lead else label), text)
 
 
 def _split_items(block: Block) -> tuple[str, ...]:
@@ -294,7 +294,7 @@ class Comparison:
     """Summary in its parts."""
 
     commonalities: tuple[str, ...]
-    differences: tuple[Item, ...]
+    differences: tuple[LabelledDifference, ...]
     text: str = field(default="", compare=False)  # the whole summary, without greeting and farewell
 
 
@@ -339,7 +339,7 @@ def _read_prose(text: str) -> Comparison | RefusedText:
     return _make_comparison(shared, [_read_item(sentence) for sentence in apart], text)
 
 
-def _make_comparison(shared: Sequence[str], apart: Sequence[Item], text: str) -> Comparison | RefusedText:
+def _make_comparison(shared: Sequence[str], apart: Sequence[LabelledDifference], text: str) -> Comparison | RefusedText:
     if not shared:
         return RefusedText("no commonalities", text[:60])
     return Comparison(tuple(shared), tuple(apart), text) if apart else RefusedText("no differences", text[-60:])

@@ -20,12 +20,12 @@ from pairwright.prompts import difference_verbs
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Turn, make_key
 from pairwright.schemas.training import ModelConfig, TrainConfig
-from pairwright.tasks.models.batches import Batches, is_out_of_memory
+from pairwright.tasks.models.batches import AdaptiveBatches, is_out_of_memory
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.texts.differences import Difference, read_difference
-from pairwright.tasks.training.chat import Chat, encoding_options, make_messages
+from pairwright.tasks.training.chat import ChatFormat, encoding_options, make_messages
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import Found, find_module
 from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
@@ -98,9 +98,9 @@ class LocalModel:
         return make_key("local model", VERSION, self.found.identity, str(self.precision), self.max_pixels)
 
     @cached_property
-    def chat(self) -> Chat:
+    def chat(self) -> ChatFormat:
         """Return its chat format, which holds its processor."""
-        return Chat(load_processor(self.found.folder))
+        return ChatFormat(load_processor(self.found.folder))
 
     @cached_property
     def model(self) -> Any:
@@ -131,7 +131,7 @@ def answer_questions(
     questions: Iterable[tuple[str, Question]], answers: Answers, *, local: LocalModel, batch: int
 ) -> Iterator[Reply]:
     """Yield a reply to each named question, from ``answers`` or generated and added to it."""
-    batches = Batches(fixed=batch)
+    batches = AdaptiveBatches(fixed=batch)
     source = iter(questions)
     while some := list(islice(source, AT_ONCE)):
         owed: list[Owed] = []
@@ -247,6 +247,6 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
             for item, said in zip(items, found, strict=True)
         ]
 
-    batches = Batches(fixed=config.optimiser.per_device_train_batch_size)
+    batches = AdaptiveBatches(fixed=config.optimiser.per_device_train_batch_size)
     asked = [place for place, length in lengths.items() if length]
     return [one for some in batches.pieces(answer, asked) for one in some]

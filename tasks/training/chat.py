@@ -28,7 +28,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Chat:
+class ChatFormat:
     """Chat format of a processor from ``AutoProcessor``."""
 
     processor: Any

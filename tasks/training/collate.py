@@ -15,7 +15,7 @@ from PIL import Image
 
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.training.chat import Chat, encoding_options, make_messages
+from pairwright.tasks.training.chat import ChatFormat, encoding_options, make_messages
 from pairwright.tasks.training.freeze_rows import (
     PAIR,
     PLACE,
@@ -37,7 +37,7 @@ PER_TOKEN = ("mm_token_type_ids", "token_type_ids")  # per-token outputs of proc
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerTokens:
     """Text that follows a prompt, as tokens."""
 
     column: int  # ``CHOSEN``, ``IMAGE``, or ``TEXTS`` and up
@@ -66,7 +66,7 @@ class Batch:
     keys: list[str]  # (B) row keys
     owners: list[int] = field(default_factory=list[int])  # (P) index into ``keys``
     prompts: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])  # (P) tokens, image tokens included
-    answers: list[tuple[Answer, ...]] = field(default_factory=list[tuple[Answer, ...]])  # (P) answers to each prompt
+    answers: list[tuple[AnswerTokens, ...]] = field(default_factory=list[tuple[AnswerTokens, ...]])  # (P) answers to each prompt
     types: dict[str, list[tuple[int, ...]]] = field(default_factory=dict[str, list[tuple[int, ...]]])
     """(P) per-token outputs of the processor."""
     extras: "dict[str, Tensor]" = field(default_factory=dict[str, Any])
@@ -132,7 +132,7 @@ def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
 
 
-_Prompt = tuple[str, tuple[Image.Image, ...], tuple[Answer, ...]]  # rendered text, images, answers
+_Prompt = tuple[str, tuple[Image.Image, ...], tuple[AnswerTokens, ...]]  # rendered text, images, answers
 _RowPrompts = tuple[str, list[_Prompt]]  # a row's key and its prompts
 _Texts = Mapping[str, tuple[int, ...]]  # texts and their tokens
 
@@ -150,9 +150,9 @@ class Collator:
         _ = self.chat.frame  # fails here, not in a loading process
 
     @cached_property
-    def chat(self) -> Chat:
+    def chat(self) -> ChatFormat:
         """Return the model's chat format."""
-        return Chat(self.processor)
+        return ChatFormat(self.processor)
 
     def __call__(self, items: Iterable[Loaded | Refused]) -> dict[str, Batch]:
         """Return the batch of some examples; those that cannot be encoded or are too long are refused."""
@@ -174,7 +174,7 @@ class Collator:
         batch.refused = refused
         return {"batch": batch}
 
-    def answers(self, texts: Sequence[str], column: int) -> list[Answer]:
+    def answers(self, texts: Sequence[str], column: int) -> list[AnswerTokens]:
         """Return texts as answers; ``RefusedRowError`` for a control token."""
         tokens = self.chat.tokenise(texts)
         return [self._answer(text, column, tokens) for text in texts]
@@ -190,24 +190,24 @@ class Collator:
         groups = [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
         prompts: list[_Prompt] = [(prompt, item.images, group) for group in groups]
         if item.rejected_images:
-            prompts.append((prompt, item.rejected_images, (Answer(IMAGE, answers[0].ids),)))
+            prompts.append((prompt, item.rejected_images, (AnswerTokens(IMAGE, answers[0].ids),)))
         return prompts
 
-    def _conversation(self, example: Example, messages: Sequence[dict[str, Any]], tokens: _Texts) -> Answer:
+    def _conversation(self, example: Example, messages: Sequence[dict[str, Any]], tokens: _Texts) -> AnswerTokens:
         """Return all answers of a conversation as one, the turns between them silent."""
         found = self._answer(example.chosen, CHOSEN, tokens)
         for place, turn in enumerate(example.then[1::2]):
             between = self.chat.between(messages, len(example.turns) + 2 * place)
             start = len(found.ids)
             ids = (*found.ids, *between, *self._answer(turn.text, CHOSEN, tokens).ids)
-            found = Answer(CHOSEN, ids, found.silent | {*range(start, start + len(between))})
+            found = AnswerTokens(CHOSEN, ids, found.silent | {*range(start, start + len(between))})
         return found
 
-    def _answer(self, text: str, column: int, tokens: _Texts) -> Answer:
+    def _answer(self, text: str, column: int, tokens: _Texts) -> AnswerTokens:
         if PLACE in text:
             raise RefusedRowError("a control token in a text", PLACE)
         self.chat.check(text, tokens[text])
-        return Answer(column, (*tokens[text], *self.chat.frame.end))
+        return AnswerTokens(column, (*tokens[text], *self.chat.frame.end))
 
     def _encode_good(self, kept: list[_RowPrompts], refused: list[Refused]) -> tuple[Batch, list[_RowPrompts]]:
         """Encode the examples together; on an error one by one, to find those that the processor refuses."""

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from pairwright.schemas.errors import TrainingError
-from pairwright.tasks.training.collate import TOO_LONG, Answer, Batch, Collate
+from pairwright.tasks.training.collate import TOO_LONG, AnswerTokens, Batch, Collate
 from pairwright.tasks.training.freeze_rows import Refused, count_reasons
 from pairwright.tasks.training.losses import CHOSEN
 
@@ -27,7 +27,7 @@ TRIED = 1000  # rows tried before a run is given up for lack of a usable one
 
 
 @dataclass
-class Order:
+class BatchOrder:
     """Row positions of one rank, batch by batch."""
 
     rows: int
@@ -61,7 +61,7 @@ def text_lengths(rows: Any) -> list[int]:
     return [sum(map(len, texts[place])) for place in getattr(rows, "indices", range(len(rows)))]
 
 
-def make_loader(rows: Any, collate: Collate, order: Order, *, workers: int) -> "DataLoader[Any]":
+def make_loader(rows: Any, collate: Collate, order: BatchOrder, *, workers: int) -> "DataLoader[Any]":
     """Return the loader of a rank's batches, ``{"batch": Batch}`` each; 0 ``workers``: in this process."""
     words: dict[str, Any] = {"multiprocessing_context": METHOD, "worker_init_fn": _begin_worker} if workers else {}
     return DataLoader(
@@ -108,7 +108,7 @@ def find_batch(rows: Any, collate: Collate) -> Batch:
     raise TrainingError(f"none of the first {count:,} rows can be trained on: {counted}{example}{advice}")
 
 
-def with_answers(batch: Batch, added: Sequence[Sequence[Answer]], longest: int) -> Batch:
+def with_answers(batch: Batch, added: Sequence[Sequence[AnswerTokens]], longest: int) -> Batch:
     """Return a batch with added answers: behind those of the example's prompt, or one per empty prompt.
 
     Answers that exceed ``longest`` tokens with their prompt are left out.

@@ -36,7 +36,7 @@ class Packed:
     width: int  # A, the number of columns
 
 
-class Layout(NamedTuple):
+class PackedLayout(NamedTuple):
     """Sequences of P prompts, on the CPU."""
 
     ids: Tensor  # (P, T) tokens
@@ -87,7 +87,7 @@ def can_pack(model: Any) -> bool:
     return model.config.model_type in PACKED and not getattr(model.config.get_text_config(), "sliding_window", None)
 
 
-def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
+def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> PackedLayout:
     """Lay out the tokens; answers start at ``start`` (0: at each prompt's end), T is a multiple of ``multiple``."""
     rows: list[tuple[list[Any], ...]] = []
     for prompt, own in zip(batch.prompts, batch.answers, strict=True):
@@ -103,7 +103,7 @@ def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> Layout:
         rows.append((ids, segments, steps, keep))
     length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
     columns = zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
-    return Layout(
+    return PackedLayout(
         *(torch.tensor([given + [filler] * (length - len(given)) for given in column]) for column, filler in columns)
     )
 
@@ -131,7 +131,7 @@ def _index_answers(batch: Batch) -> dict[str, Tensor]:
     return {name: torch.tensor(values, dtype=torch.long) for name, values in found.items()}
 
 
-def _positions(model: Any, batch: Batch, layout: Layout, types: dict[str, Tensor]) -> Tensor:
+def _positions(model: Any, batch: Batch, layout: PackedLayout, types: dict[str, Tensor]) -> Tensor:
     """Return the positions, (P, T) or (axes, P, T): the prompts', then each answer's, from its prompt's end."""
     real = layout.segments == 0
     # The model's own rule for image tokens; None: positions count tokens.

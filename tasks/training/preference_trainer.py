@@ -34,14 +34,14 @@ from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
 from pairwright.tasks.training.save_checkpoints import Saving
-from pairwright.tasks.training.score_answers import Copy, Reference, Table, reach_whole, score_answers, sharing_features
+from pairwright.tasks.training.score_answers import Copy, Reference, ReferenceScores, reach_whole, score_answers, sharing_features
 
 log = logging.getLogger(__name__)
 WINDOW = "window.json"  # metrics since the last log entry, in a checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class TrainingSetup:
     """Everything that a training needs besides model and rows."""
 
     run: runs.Run
@@ -56,7 +56,7 @@ class Setting:
 class PreferenceTrainer(Trainer):
     """transformers' Trainer for the objectives of ``losses``."""
 
-    def __init__(self, setting: Setting, **words: Any) -> None:
+    def __init__(self, setting: TrainingSetup, **words: Any) -> None:
         super().__init__(**words)
         self.remove_callback(PrinterCallback)
         self.add_callback(_Events(self))
@@ -65,7 +65,7 @@ class PreferenceTrainer(Trainer):
         self.window = runs.Window()
         self.stopping = False  # set to end after this step, with a checkpoint
         self.alarm: Alarm | None = None  # the alarm that stopped the training
-        self.order = load_batches.Order(0, 1, None)
+        self.order = load_batches.BatchOrder(0, 1, None)
         self._agreed_to_stop, self._total = False, 0.0
         self._keys: list[str] = []
         self._refused: list[Refused] = []
@@ -93,7 +93,7 @@ class PreferenceTrainer(Trainer):
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
         lengths = load_batches.text_lengths(rows) if config.data.group_by_length and seed is not None else ()
-        order = load_batches.Order(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
+        order = load_batches.BatchOrder(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
         return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
 
@@ -226,7 +226,7 @@ class PreferenceTrainer(Trainer):
     def score_reference(self) -> None:
         """Write the initial model's log-probabilities of all rows' answers, where they are the reference."""
         table, found = self.setting.reference, list[tuple[str, list[float], list[int]]]()
-        if not isinstance(table, Table) or any(gather(table.path.exists())):
+        if not isinstance(table, ReferenceScores) or any(gather(table.path.exists())):
             return
         log.info("the initial model scores all answers once, for the reference")
         width, model = TEXTS + measures_of(self.setting.config).texts, self.model

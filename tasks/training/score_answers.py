@@ -138,7 +138,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReferenceScores:
     """Log-probabilities computed before the first step, in a file of the run."""
 
     path: Path
@@ -172,7 +172,7 @@ class Table:
         return Scored(logps=logps.to(tokens.device).where(tokens > 0, 0.0), tokens=tokens)
 
 
-Reference = Adapters | Copy | Table  # each scores the answers of the rows with these keys, (B, A), without gradients
+Reference = Adapters | Copy | ReferenceScores  # each scores the answers of the rows with these keys, (B, A), without gradients
 
 
 def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
@@ -182,7 +182,7 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
     if config.model.tuning == "lora":
         return Adapters()
     if config.objective != "adpo":
-        return Table(run / REFERENCE)
+        return ReferenceScores(run / REFERENCE)
     dtype = choose_precision(config)
     model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
     return Copy(model.to("cuda" if torch.cuda.is_available() else "cpu"), dtype)

@@ -35,7 +35,7 @@ from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.memory import is_spread, need_less
 from pairwright.tasks.training.pack_answers import can_pack
-from pairwright.tasks.training.preference_trainer import PreferenceTrainer, Setting
+from pairwright.tasks.training.preference_trainer import PreferenceTrainer, TrainingSetup
 from pairwright.tasks.training.ranks import Watcher, gather, own_rank, stoppable
 from pairwright.tasks.training.retriever.adversary import open_adversary
 from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, SAVING, MetricsFile, Run, publish_folder
@@ -126,7 +126,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
             dataset=job.dataset,
             tokenize=lambda text: collator.answers([text], TEXTS)[0].ids,
         )
-    setting = Setting(
+    setting = TrainingSetup(
         run=run,
         config=config,
         reference=open_reference(config, job.start, run.folder),

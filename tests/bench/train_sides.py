@@ -134,9 +134,9 @@ def _ours(task: Task) -> Any:
 
 def _trl(task: Task) -> Any:
     """Return TRL's trainer, its rows in the order in which ours come."""
-    from pairwright.tasks.training.load_batches import Order
+    from pairwright.tasks.training.load_batches import BatchOrder
     from tests.bench.train_trl import dpo_trainer, settings_of
 
-    order = Order(len(task.rows), task.config.optimiser.per_device_train_batch_size, task.config.seed)
+    order = BatchOrder(len(task.rows), task.config.optimiser.per_device_train_batch_size, task.config.seed)
     same = [task.rows[place] for batch in order for place in batch]
     return dpo_trainer(task.folder / "model", same, task.config, **settings_of(task.config))

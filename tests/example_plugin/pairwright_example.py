@@ -14,7 +14,7 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PreferenceRow, Row, make_key
 from pairwright.schemas.section import Section, Share
 from pairwright.tasks.captioning.validators import Validator
-from pairwright.tasks.export.form import Form, Setting, check_answer, rejected_text
+from pairwright.tasks.export.form import Form, ExportSettings, check_answer, rejected_text
 from pairwright.tasks.export.lines import MediaFolder, open_lines, read_lines
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.store.images import decode_rgb
@@ -129,7 +129,7 @@ MEAN_COLOUR = MeanColour()
 # A form of export: writes rows into a folder, and reads them back to check them.
 
 
-def to_records(row: PreferenceRow, media: MediaFolder, setting: Setting) -> Iterator[tuple[str, dict]]:
+def to_records(row: PreferenceRow, media: MediaFolder, setting: ExportSettings) -> Iterator[tuple[str, dict]]:
     """Yield a row's record; a row without a rejected text is counted as left out."""
     yield row.split, {"prompt": row.prompt[-1].text, "chosen": row.chosen, "rejected": rejected_text(row)}
 

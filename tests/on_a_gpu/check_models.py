@@ -25,8 +25,8 @@ from pairwright.tasks.models import (
     text_scorer,
     weights,
 )
-from pairwright.tasks.models.batches import MOST, Batches
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.batches import MOST, AdaptiveBatches
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from tests.fixtures import published_files as published
 from tests.fixtures.big_lama import BigLama
 from tests.fixtures.namc_models import make_vqgan, write_cnn, write_vqgan
@@ -79,20 +79,20 @@ def tag(folder):
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ram, "build_swin", build_empty)
-        prepared = [made.prepare(Seen(PHOTOGRAPH))] * ram.MAX_IMAGES
+        prepared = [made.prepare(DecodedImage(PHOTOGRAPH))] * ram.MAX_IMAGES
     return lambda: made.tag(prepared)
 
 
 def detect(folder):
     made = grounding_dino.GroundingDino(config=published.put_grounding_dino(folder, "grounding-dino-base"))
-    prepared = [made.prepare(Seen(PHOTOGRAPH))]
+    prepared = [made.prepare(DecodedImage(PHOTOGRAPH))]
     grounding_dino._load(made.config.model, made.config.revision)
     return lambda: made.detect(prepared, [TAGS])
 
 
 def segment(folder):
     made = sam.Sam(config=published.put_sam(folder, "sam-vit-h"))
-    prepared = [made.prepare(Seen(PHOTOGRAPH))]
+    prepared = [made.prepare(DecodedImage(PHOTOGRAPH))]
     return lambda: list(made.segment(prepared, [TAGS], [BOXES]))
 
 
@@ -100,7 +100,7 @@ def fill(_):
     """Fill holes by the program's network: TorchScript takes no tensors but real ones."""
     with published.nothing_drawn():
         network = BigLama().eval().requires_grad_(requires_grad=False).to("cuda")
-    made, batches = lama.LamaInpainter(config=RemovalsConfig(inpainter="lama")), Batches(most=lama.MAX_CROPS)
+    made, batches = lama.LamaInpainter(config=RemovalsConfig(inpainter="lama")), AdaptiveBatches(most=lama.MAX_CROPS)
     window = (50, 50, 1850, 1050)
     prepared = [made.prepare(PHOTOGRAPH, np.ones((1000, 1800), dtype=bool), window)] * lama.MAX_CROPS
 

@@ -64,7 +64,7 @@ UNITS: Units = {"accuracy": lambda one: one.name, "both": lambda one: one.item}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class KnownScene:
     """Photograph or pair: images and their graphs."""
 
     key: str
@@ -72,9 +72,9 @@ class Shown:
     graphs: tuple[SceneGraph, ...]
 
 
-def _read_images(data: Data) -> dict[str, Shown]:
+def _read_images(data: Data) -> dict[str, KnownScene]:
     rows: Iterable[ImageRow] = data.rows("images")
-    found = {row.key: Shown(key=row.key, images=(row.image,), graphs=(row.graph,)) for row in rows if row.graph}
+    found = {row.key: KnownScene(key=row.key, images=(row.image,), graphs=(row.graph,)) for row in rows if row.graph}
     if not found:
         raise ConfigError(f"--data {data.folder}: its images have no scene graphs; build one with --profile scenes")
     return found
@@ -91,14 +91,14 @@ def _trained_images(data: Data) -> frozenset[str]:
     return frozenset(key for row in rows if row.split == "train" for key in row.image_keys)
 
 
-def _held_out_pairs(data: Data) -> tuple[list[Shown], int]:
+def _held_out_pairs(data: Data) -> tuple[list[KnownScene], int]:
     """Return the pairs without training images, and the number of all pairs."""
     images, trained = _read_images(data), _trained_images(data)
     rows: Iterable[PairRow] = data.rows("pairs")
     pairs = sorted(rows, key=lambda row: row.key)
     known = images.keys() - trained
     kept = [(row.key, images[row.first], images[row.second]) for row in pairs if {row.first, row.second} <= known]
-    return [Shown(key=key, images=a.images + b.images, graphs=a.graphs + b.graphs) for key, a, b in kept], len(pairs)
+    return [KnownScene(key=key, images=a.images + b.images, graphs=a.graphs + b.graphs) for key, a, b in kept], len(pairs)
 
 
 def _note(kept: int, of: int, data: Data) -> str:
@@ -107,7 +107,7 @@ def _note(kept: int, of: int, data: Data) -> str:
     return f"{kept:,} of {of:,} are asked about: those whose images no preference of the training split shows"
 
 
-def _exam(shown: Sequence[Shown], text: str, prompt: str, *, note: str, recall: str) -> Exam:
+def _exam(shown: Sequence[KnownScene], text: str, prompt: str, *, note: str, recall: str) -> Exam:
     """Return the exam of one description each: CHAIR, and as ``recall`` the share of expected shapes.
 
     Answers about pairs are also checked statement by statement against the scene graphs.
@@ -204,7 +204,7 @@ def open_scene_pairs(data: Data) -> Exam:
     return exam_of(choices, UNITS, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))
 
 
-def _make_statements(pair: Shown) -> Iterator[Choice]:
+def _make_statements(pair: KnownScene) -> Iterator[Choice]:
     only = [(side, thing) for side in (0, 1) for thing in _only_in(pair.graphs[side], pair.graphs[1 - side])]
     if not only:
         return

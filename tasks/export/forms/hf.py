@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
-from pairwright.tasks.export.form import Form, Setting
+from pairwright.tasks.export.form import Form, ExportSettings
 from pairwright.tasks.export.write_card import ASSETS, write_card
 
 NUMBER, FLAG = parquet.value("float32"), parquet.value("bool")
@@ -78,7 +78,7 @@ FEATURES: parquet.Feature = {name: feature for name, (feature, _) in COLUMNS.ite
 SCHEMA = parquet.arrow_schema(FEATURES)
 
 
-def to_record(row: PreferenceRow, setting: Setting | None = None) -> parquet.Record:  # noqa: ARG001 - as for every form
+def to_record(row: PreferenceRow, setting: ExportSettings | None = None) -> parquet.Record:  # noqa: ARG001 - as for every form
     """Return a row as the export's columns; images keep their bytes."""
     own = {name: getattr(row, name) for name in FEATURES if hasattr(row, name)}
     return {

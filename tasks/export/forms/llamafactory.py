@@ -18,7 +18,7 @@ COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejecte
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     turns, rejected = form.place_images(row), form.rejected_text(row)
     yield (
         row.split,
@@ -31,7 +31,7 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.Setting) -
     )
 
 
-def _write_info(folder: Path, setting: form.Setting, sizes: form.Sizes) -> None:
+def _write_info(folder: Path, setting: form.ExportSettings, sizes: form.Sizes) -> None:
     told = {"formatting": "sharegpt", "ranking": True, "columns": COLUMNS, "tags": TAGS}
     info = {f"{form.plain_name(setting.name)}_{split}": {"file_name": f"data/{split}.jsonl", **told} for split in sizes}
     (folder / INFO).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")

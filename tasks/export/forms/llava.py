@@ -14,7 +14,7 @@ from pairwright.tasks.export import form
 from pairwright.tasks.export.lines import JSON_LIST, MediaFolder, Record, decode_files, open_lines
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     said = [
         {"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in form.place_images(row, [form.PLACE])
     ]

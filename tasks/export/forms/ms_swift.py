@@ -15,7 +15,7 @@ from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, ope
 MARKS = (*form.MEDIA, "<bbox>", "<ref-object>")  # marks that ms-swift replaces in texts
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.Setting) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     turns = form.place_images(row, MARKS)
     if not row.rejected and not row.rejected_images:
         raise form.UnheldError("nothing rejected")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import PLACE, Form, Setting, UnheldError, check_answer, place_images, rejected_text
+from pairwright.tasks.export.form import PLACE, Form, ExportSettings, UnheldError, check_answer, place_images, rejected_text
 from pairwright.tasks.export.parquet import IMAGE, TEXT, Record, arrow_schema, image_cell, open_parquet, read_parquet
 from pairwright.tasks.store.images import RefusedImageError, decode_rgb, encode_png
 
@@ -20,7 +20,7 @@ SCHEMA = arrow_schema({"ds_name": TEXT, "image": IMAGE, **dict.fromkeys(TEXTS, T
 GAP, WHITE = 16, 255  # white pixels between two images
 
 
-def _to_record(row: PreferenceRow, setting: Setting) -> Record:
+def _to_record(row: PreferenceRow, setting: ExportSettings) -> Record:
     turns, rejected = place_images(row, [PLACE]), rejected_text(row)
     if len(turns) > 1:
         raise UnheldError("the prompt has several turns")

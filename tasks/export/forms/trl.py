@@ -7,10 +7,10 @@ from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
-from pairwright.tasks.export.form import PLACE, Form, Setting, as_parts, naming_row, need, place_images, rejected_text
+from pairwright.tasks.export.form import PLACE, Form, ExportSettings, as_parts, naming_row, need, place_images, rejected_text
 
 
-def _to_record(row: PreferenceRow, setting: Setting) -> parquet.Record:  # noqa: ARG001 - as for every form
+def _to_record(row: PreferenceRow, setting: ExportSettings) -> parquet.Record:  # noqa: ARG001 - as for every form
     return {
         "prompt": [
             {"role": turn.role, "content": [{"text": None, **part} for part in as_parts(turn.text)]}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import Form, RowWriter, Setting, check_answer, name_images, naming_row, need
+from pairwright.tasks.export.form import Form, RowWriter, ExportSettings, check_answer, name_images, naming_row, need
 from pairwright.tasks.store.images import decode_rgb
 
 BLOCK = 512
@@ -28,7 +28,7 @@ TOLD = (
 """Fields of a row that the JSON has unchanged, beside its lists."""
 
 
-def _opens(folder: Path, setting: Setting) -> AbstractContextManager[RowWriter]:
+def _opens(folder: Path, setting: ExportSettings) -> AbstractContextManager[RowWriter]:
     return closing(RowWriter(_to_records, lambda split: _Tars(folder / "data", split, setting.bytes_per_file)))
 
 

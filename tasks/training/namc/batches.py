@@ -72,7 +72,7 @@ def read_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
     return Copies(images={key: place for place, key in enumerate(crops)}, grids=patches, codes=to_codes(patches))
 
 
-class Batches:
+class TextBatches:
     """Batches of texts and image features.
 
     ``clip`` splits texts into maskable words, ``words`` is the decoder's vocabulary, ``length`` the maximum tokens of a

@@ -43,7 +43,7 @@ HEAD = 64  # width of an attention head at the paper's size
 NOISE = "noise."  # prefix of the noise module's weights
 
 
-class About(BaseModel, frozen=True):
+class ModelMetadata(BaseModel, frozen=True):
     """Metadata of a saved model."""
 
     model: Literal["namc"] = "namc"
@@ -108,7 +108,7 @@ def save_captioner(captioner: Captioner, folder: Path) -> None:
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / WEIGHTS)
     (folder / WORDS).write_text(captioner.words.as_json(), encoding="utf-8")
-    about = About(sizes=model.sizes, noise=model.noise is not None, cnn=captioner.cnn, length=captioner.length)
+    about = ModelMetadata(sizes=model.sizes, noise=model.noise is not None, cnn=captioner.cnn, length=captioner.length)
     (folder / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
 
 
@@ -117,10 +117,10 @@ def is_namc(folder: Path) -> bool:
     return (folder / ABOUT).is_file()
 
 
-def read_about(folder: Path) -> About:
+def read_about(folder: Path) -> ModelMetadata:
     """Return the metadata of a saved model."""
     try:
-        return About.model_validate_json((folder / ABOUT).read_text(encoding="utf-8"))
+        return ModelMetadata.model_validate_json((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{FIELD}: {folder} is not a NAMC: {error}") from error
 

@@ -27,7 +27,7 @@ from pairwright.schemas.namc import CnnConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.namc_places import AT_ONCE, CROP, GRID, PlaceEncoder, load_codes, load_grids, pin_weights
-from pairwright.tasks.models.prepare_ahead import BATCH, Ready, Seen, by_image, in_groups
+from pairwright.tasks.models.prepare_ahead import BATCH, Ready, DecodedImage, by_image, in_groups
 from pairwright.tasks.models.preprocess import Pixels
 from pairwright.tasks.store.dataset import Build
 from pairwright.tasks.store.files import Folder, naming
@@ -47,7 +47,7 @@ def encode_places(rows: Sequence[ImageRow], config: CnnConfig | VqganConfig) -> 
     yield from in_groups(items, by_image(_crop), work, on_gpu=count_gpus() > 0, size=AT_ONCE, ahead=8 * BATCH)
 
 
-def _crop(seen: Seen) -> Pixels:
+def _crop(seen: DecodedImage) -> Pixels:
     return CROP(seen.pixels)
 
 

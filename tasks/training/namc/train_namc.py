@@ -41,7 +41,7 @@ from pairwright.tasks.training import runs
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
 from pairwright.tasks.training.load_model import choose_precision, computing
 from pairwright.tasks.training.namc import captioner as saved
-from pairwright.tasks.training.namc.batches import NO_HALVES, NOT_SEEN, Batches, Text, read_small, read_texts
+from pairwright.tasks.training.namc.batches import NO_HALVES, NOT_SEEN, TextBatches, Text, read_small, read_texts
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.tables import open_copies
 from pairwright.tasks.training.ranks import count_ranks, stoppable
@@ -121,7 +121,7 @@ def _make_words(job: Job) -> DecoderWords:
     return saved_words(kept)
 
 
-def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> Batches:
+def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> TextBatches:
     """Return batches of the training rows, with inputs for masking, or of the held-out ones."""
     config, noise = job.config.namc, None if held_out else captioner.model.noise
     rows, texts, refused = find_texts(job, held_out=held_out)
@@ -138,7 +138,7 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> B
         show = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else lambda _, found: join_patches(found)
     tokenizer = create_tokenizer(config.clip if paper else DualEncoderConfig(model=TOKENIZER), field=CLIP)
     length = captioner.model.sizes.length
-    return Batches(known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show)
+    return TextBatches(known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show)
 
 
 def _clip_pixels(
@@ -200,7 +200,7 @@ class Learner:
         return torch.stack(list(losses.values())).sum(), values
 
     @torch.no_grad()
-    def measure(self, held_out: Batches) -> dict[str, float]:
+    def measure(self, held_out: TextBatches) -> dict[str, float]:
         """Return the mean loss per token of describing held-out rows, unmasked."""
         model, pad = self.model.eval(), self.captioner.words.pad
         total, count = 0.0, 0
@@ -212,12 +212,12 @@ class Learner:
             count += tokens
         return {"loss" if model.noise is None else "loss/description": total / count} if count else {}
 
-    def describe(self, held_out: Batches) -> list[str]:
+    def describe(self, held_out: TextBatches) -> list[str]:
         """Return the model's descriptions of all pairs."""
         return [text for rows in _chunks(held_out) for text in self.captioner.write(held_out.features(rows))]
 
 
-def _chunks(batches: Batches) -> list[range]:
+def _chunks(batches: TextBatches) -> list[range]:
     return [range(start, min(start + AT_ONCE, len(batches))) for start in range(0, len(batches), AT_ONCE)]
 
 

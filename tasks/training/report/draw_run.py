@@ -62,7 +62,7 @@ def smooth(points: Points) -> Points:
     return np.stack([points[:, 0], means / (1 - keep ** np.arange(1, 1 + len(points)))], axis=1)
 
 
-class Shown(NamedTuple):
+class ChartMetric(NamedTuple):
     """Metric of a chart."""
 
     metric: str
@@ -73,35 +73,35 @@ class Shown(NamedTuple):
 
 
 LEARNING = (
-    Shown("loss", "loss", "plain", "Loss", "what is minimised"),
-    Shown("nll", "negative log-likelihood", "third", "Loss", "what is minimised"),
-    Shown("margin", "text", "chosen", "Margin", "reward of the chosen less the rejected"),
-    Shown("margin/image", "image", "third", "Margin", "reward of the chosen less the rejected"),
-    Shown("accuracy", "text", "chosen", "Accuracy", "preferences ranked as they should be"),
-    Shown("accuracy/image", "image", "third", "Accuracy", "preferences ranked as they should be"),
-    Shown("reward/chosen", "chosen", "chosen", "Rewards", "beta x log-ratio to the reference"),
-    Shown("reward/rejected", "rejected text", "rejected", "Rewards", "beta x log-ratio to the reference"),
-    Shown("reward/image", "rejected image", "third", "Rewards", "beta x log-ratio to the reference"),
-    Shown("logp/chosen", "chosen", "chosen", "Log-probabilities", "of whole answers"),
-    Shown("logp/rejected", "rejected", "rejected", "Log-probabilities", "of whole answers"),
-    Shown(UNREADABLE, "unreadable", "rejected", "Unreadable answers", "share of a few held-out rows"),
-    Shown("weight/text", "text", "rejected", "Adaptive weights", "AdaViP, Eq. 13"),
-    Shown("weight/image", "image", "third", "Adaptive weights", "AdaViP, Eq. 13"),
+    ChartMetric("loss", "loss", "plain", "Loss", "what is minimised"),
+    ChartMetric("nll", "negative log-likelihood", "third", "Loss", "what is minimised"),
+    ChartMetric("margin", "text", "chosen", "Margin", "reward of the chosen less the rejected"),
+    ChartMetric("margin/image", "image", "third", "Margin", "reward of the chosen less the rejected"),
+    ChartMetric("accuracy", "text", "chosen", "Accuracy", "preferences ranked as they should be"),
+    ChartMetric("accuracy/image", "image", "third", "Accuracy", "preferences ranked as they should be"),
+    ChartMetric("reward/chosen", "chosen", "chosen", "Rewards", "beta x log-ratio to the reference"),
+    ChartMetric("reward/rejected", "rejected text", "rejected", "Rewards", "beta x log-ratio to the reference"),
+    ChartMetric("reward/image", "rejected image", "third", "Rewards", "beta x log-ratio to the reference"),
+    ChartMetric("logp/chosen", "chosen", "chosen", "Log-probabilities", "of whole answers"),
+    ChartMetric("logp/rejected", "rejected", "rejected", "Log-probabilities", "of whole answers"),
+    ChartMetric(UNREADABLE, "unreadable", "rejected", "Unreadable answers", "share of a few held-out rows"),
+    ChartMetric("weight/text", "text", "rejected", "Adaptive weights", "AdaViP, Eq. 13"),
+    ChartMetric("weight/image", "image", "third", "Adaptive weights", "AdaViP, Eq. 13"),
 )
 RETRIEVER = (
-    Shown("retriever/entropy share", "entropy", "plain", "Entropy", "share of the uniform entropy"),
-    Shown("retriever/effective", "effective", "plain", "Effective candidates", "exp of the entropy"),
-    Shown("retriever/candidates", "drawn", "third", "Effective candidates", "exp of the entropy"),
-    Shown("retriever/reward", "reward", "plain", "Reward", "of the retriever"),
-    Shown("retriever/loss", "loss", "plain", "Loss", "of the retriever"),
-    Shown("retriever/most common share", "the most common text", "third", "Doubtful negatives", "share of its choices"),
+    ChartMetric("retriever/entropy share", "entropy", "plain", "Entropy", "share of the uniform entropy"),
+    ChartMetric("retriever/effective", "effective", "plain", "Effective candidates", "exp of the entropy"),
+    ChartMetric("retriever/candidates", "drawn", "third", "Effective candidates", "exp of the entropy"),
+    ChartMetric("retriever/reward", "reward", "plain", "Reward", "of the retriever"),
+    ChartMetric("retriever/loss", "loss", "plain", "Loss", "of the retriever"),
+    ChartMetric("retriever/most common share", "the most common text", "third", "Doubtful negatives", "share of its choices"),
 )
 SPEED = (
-    Shown("learning_rate", "rate", "plain", "Learning rate", ""),
-    Shown("grad_norm", "norm", "plain", "Gradient norm", "before clipping"),
-    Shown("rows per second", "rows", "plain", "Rows per second", ""),
-    Shown("tokens per second", "tokens", "plain", "Tokens per second", ""),
-    Shown("memory", "GiB", "plain", "Memory", "GiB, peak"),
+    ChartMetric("learning_rate", "rate", "plain", "Learning rate", ""),
+    ChartMetric("grad_norm", "norm", "plain", "Gradient norm", "before clipping"),
+    ChartMetric("rows per second", "rows", "plain", "Rows per second", ""),
+    ChartMetric("tokens per second", "tokens", "plain", "Tokens per second", ""),
+    ChartMetric("memory", "GiB", "plain", "Memory", "GiB, peak"),
 )
 FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy", RANKED)
 """Not drawn: settings, counts, and duplicates of other charts in other units."""
@@ -116,7 +116,7 @@ PERCENT = {"Accuracy", "Entropy", "Doubtful negatives", "Unreadable answers"}
 EXACT = {"Learning rate"}  # not smoothed
 
 
-class Section(NamedTuple):
+class ChartGroup(NamedTuple):
     """Charts under one heading."""
 
     title: str
@@ -124,7 +124,7 @@ class Section(NamedTuple):
     charts: Sequence[Chart]
 
 
-def draw_run(metrics: Metrics) -> list[Section]:
+def draw_run(metrics: Metrics) -> list[ChartGroup]:
     """Return the charts of the logged metrics; unknown metrics get one each."""
     known = {one.metric for one in (*LEARNING, *RETRIEVER, *SPEED)}
     rest = sorted({name for _, name in metrics.points} - known - set(FACTS))
@@ -133,13 +133,13 @@ def draw_run(metrics: Metrics) -> list[Section]:
         ("Learning", "", LEARNING),
         ("The retriever", chooses, RETRIEVER),
         ("Steps and speed", "", SPEED),
-        ("Further metrics", "", [Shown(name, name, "plain", name, "") for name in rest]),
+        ("Further metrics", "", [ChartMetric(name, name, "plain", name, "") for name in rest]),
     )
-    drawn = [Section(title, lead, list(_draw_all(metrics, shown))) for title, lead, shown in sections]
+    drawn = [ChartGroup(title, lead, list(_draw_all(metrics, shown))) for title, lead, shown in sections]
     return [section for section in drawn if section.charts]
 
 
-def _draw_all(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Chart]:
+def _draw_all(metrics: Metrics, shown: Iterable[ChartMetric]) -> Iterator[Chart]:
     for (title, unit), own in groupby(shown, key=lambda one: (one.chart, one.unit)):
         series = [(one, metrics.of(one.metric), metrics.of(one.metric, HELD_OUT)) for one in own]
         series = [one for one in series if len(one[1]) or len(one[2])]
@@ -149,7 +149,7 @@ def _draw_all(metrics: Metrics, shown: Iterable[Shown]) -> Iterator[Chart]:
             yield _draw_chart(series, title, unit, metrics.last)
 
 
-def _draw_chart(series: Sequence[tuple[Shown, Points, Points]], title: str, unit: str, last: int) -> Chart:
+def _draw_chart(series: Sequence[tuple[ChartMetric, Points, Points]], title: str, unit: str, last: int) -> Chart:
     """Draw metrics with their logged and held-out points."""
     percent, lines, rows = title in PERCENT, list[Line](), list[list[str]]()
     seen = [[0.0] * (title in FROM_ZERO) + [1.0] * (title in TO_ONE)]
@@ -178,7 +178,7 @@ def _draw_chart(series: Sequence[tuple[Shown, Points, Points]], title: str, unit
     )
 
 
-def _draw_line(one: Shown, points: Points, kind: str, split: str = "", *, percent: bool) -> Line:
+def _draw_line(one: ChartMetric, points: Points, kind: str, split: str = "", *, percent: bool) -> Line:
     """Draw points as a line, with a ``split`` as dots, too; long lines by the extremes of ``MOST_POINTS / 2`` parts."""
     if len(points) > MOST_POINTS:
         parts = np.array_split(np.arange(len(points)), MOST_POINTS // 2)

@@ -34,7 +34,7 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.training.collate import Answer
+from pairwright.tasks.training.collate import AnswerTokens
 from pairwright.tasks.training.freeze_rows import FrozenRows, RefusedRowError
 from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.ranks import count_ranks
@@ -128,19 +128,19 @@ class RetrieverAdversary:
         self._proposed: Proposal | None = None
         self._raised: set[str] = set()
 
-    def propose(self, keys: Sequence[str]) -> list[tuple[Answer, ...]]:
+    def propose(self, keys: Sequence[str]) -> list[tuple[AnswerTokens, ...]]:
         """Return m answers per row, in columns from ``TEXTS`` on, or none; warm up a new retriever first.
 
         Unusable texts are left out, without a reward.
         """
         self._warm_up()
         self._proposed = self.retriever.propose([self._places[key] for key in keys])
-        answers: list[list[Answer]] = [[] for _ in keys]
+        answers: list[list[AnswerTokens]] = [[] for _ in keys]
         for own, texts in zip(answers, self._proposed.texts, strict=True):
             for column, text in enumerate(texts):
                 with suppress(RefusedRowError):
                     if len(ids := self._tokenize(text)) <= self._most_tokens:
-                        own.append(Answer(TEXTS + column, ids))
+                        own.append(AnswerTokens(TEXTS + column, ids))
         return list(map(tuple, answers))
 
     def _warm_up(self) -> None:

@@ -32,7 +32,7 @@ from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import Vectors, add_vectors, open_vectors, write_vectors
 from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts, text_key
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.retriever.pool import Entry, Places, Pool, make_pool, may_say_no_change
+from pairwright.tasks.training.retriever.pool import PoolEntry, Places, Pool, make_pool, may_say_no_change
 
 CLIP, ENTRIES = "clip.json", "entries.arrow"
 COPIES = "perceptual-hash"  # vector for finding copies; photographs of one scene have nearly the same
@@ -67,7 +67,7 @@ class Features:
 
 
 def map_features(
-    entries: Sequence[Entry], pool: Pool, *, images: Mapping[str, Vectors], texts: Mapping[str, Vectors]
+    entries: Sequence[PoolEntry], pool: Pool, *, images: Mapping[str, Vectors], texts: Mapping[str, Vectors]
 ) -> Features:
     """Look up the vectors of rows and of the texts of their pool."""
     used = {name: vectors for name, vectors in sorted(images.items()) if name != COPIES}
@@ -95,7 +95,7 @@ def map_features(
 class Material:
     """Everything that a retriever reads."""
 
-    entries: tuple[Entry, ...]  # training and held-out rows
+    entries: tuple[PoolEntry, ...]  # training and held-out rows
     pool: Pool
     places: Mapping[str, int]  # position of each row, by key
     features: Features | None  # ``None``: no vectors
@@ -116,7 +116,7 @@ def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Seque
             staged.rename(folder / place)
 
 
-def write_entries(folder: Path, entries: Sequence[Entry]) -> None:
+def write_entries(folder: Path, entries: Sequence[PoolEntry]) -> None:
     """Write the rows' entries."""
     folder.mkdir(parents=True, exist_ok=True)
     write_feather(pa.Table.from_pylist(list(map(asdict, entries))), str(folder / ENTRIES), compression="uncompressed")
@@ -130,7 +130,7 @@ def open_material(folder: Path) -> Material:
         raise StoreError(f"{folder / ENTRIES}: cannot be read: {error}. Start over with another --name") from error
     for row in rows:
         row["images"] = tuple(row["images"])
-    entries = tuple(Entry(**row) for row in rows)
+    entries = tuple(PoolEntry(**row) for row in rows)
     pool = make_pool(entries)
     images, texts = (open_vectors(folder / name) if (folder / name).exists() else {} for name in ("images", "texts"))
     return Material(
@@ -143,7 +143,7 @@ def open_material(folder: Path) -> Material:
 
 def read_entries(
     build: Build, tables: Tables, *, frozen: Sequence[FrozenRows], edited: Mapping[str, PreferenceRow], table: str
-) -> Iterator[Entry]:
+) -> Iterator[PoolEntry]:
     """Yield the entries of a run's rows, in the order of the table."""
     train, splits = frozen[0].split, dict[str, str]()
     for some in frozen:
@@ -173,10 +173,10 @@ def _stream(build: Build, planned: Planned, *columns: str) -> Iterator[dict[str,
         yield from table.to_pylist()
 
 
-def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None) -> Entry:
+def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None) -> PoolEntry:
     """Return a preference's entry; ``no_change``: whether its text states no change, ``None``: read from its words."""
     chosen, images = row["chosen"], row["image_keys"]
-    return Entry(
+    return PoolEntry(
         key=row["key"],
         pair=row["subject"],
         chosen=chosen,

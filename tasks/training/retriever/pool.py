@@ -42,7 +42,7 @@ EXCEPT = re.compile(r"\b(?:but|except|apart from|aside from|other than|however|t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PoolEntry:
     """Preference as the retriever sees it."""
 
     key: str  # of its ``PreferenceRow``
@@ -89,7 +89,7 @@ class Pool:
         return found
 
 
-def make_pool(entries: Sequence[Entry]) -> Pool:
+def make_pool(entries: Sequence[PoolEntry]) -> Pool:
     """Return the pool of some rows, by their position."""
     plain = [plain_text(entry.chosen) for entry in entries]
     texts: dict[str, str] = {}

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.replies import RefusedText
-from pairwright.tasks.captioning.ask_questions import Round, check_round, read_rounds
+from pairwright.tasks.captioning.ask_questions import QuestionAnswer, check_round, read_rounds
 
 RED = {"question": "What is red in Image 1?", "about": "first", "answer": "The wall in Image 1 is red."}
 BOTH = {"question": "How do the images differ?", "about": "both", "answer": "One is red, the other blue."}
 ROUNDS = (
-    Round("What is red in Image 1?", "The wall in Image 1 is red.", "first"),
-    Round("How do the images differ?", "One is red, the other blue.", "both"),
+    QuestionAnswer("What is red in Image 1?", "The wall in Image 1 is red.", "first"),
+    QuestionAnswer("How do the images differ?", "One is red, the other blue.", "both"),
 )
-UNSAID = tuple(Round(one.question, one.answer) for one in ROUNDS)
+UNSAID = tuple(QuestionAnswer(one.question, one.answer) for one in ROUNDS)
 LAYOUTS = {
     "an object": (json.dumps({"rounds": [RED, BOTH]}), ROUNDS),
     "another name": (json.dumps({"conversation": [RED, BOTH]}), ROUNDS),
@@ -55,8 +55,8 @@ def test_a_conversation_that_was_cut_off():
 
 
 def about(question, answer, said=""):
-    found = check_round(Round(question, answer, said))
-    return found.about if isinstance(found, Round) else found.reason
+    found = check_round(QuestionAnswer(question, answer, said))
+    return found.about if isinstance(found, QuestionAnswer) else found.reason
 
 
 @pytest.mark.parametrize("said", ["", "first", "both"])
@@ -122,4 +122,4 @@ def test_refused_rounds(question, answer, said, reason):
 def test_whatever_is_written_is_read_or_refused(text):
     rounds = read_rounds(text)
     for one in () if isinstance(rounds, RefusedText) else rounds:
-        assert isinstance(check_round(one), Round | RefusedText)
+        assert isinstance(check_round(one), QuestionAnswer | RefusedText)

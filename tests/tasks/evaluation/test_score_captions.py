@@ -16,7 +16,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import score_captions
 from pairwright.tasks.evaluation import score_captions as metrics
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, resample
-from pairwright.tasks.evaluation.read_captions import Item, Matched
+from pairwright.tasks.evaluation.read_captions import Prediction, Matched
 from pairwright.tasks.evaluation.score_captions import (
     ScoringConfig,
     UnavailableError,
@@ -72,7 +72,7 @@ def test_by_hand_without_words_and_by_another_seed():
 def test_what_to_install_is_said(monkeypatch):
     monkeypatch.setattr(score_captions, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install .*evaluation"):
-        score_captions.score_captions(Matched([Item("1", "a", ("a",))], 0, 0, 0, 0), ScoringConfig())
+        score_captions.score_captions(Matched([Prediction("1", "a", ("a",))], 0, 0, 0, 0), ScoringConfig())
 
 
 @pytest.mark.parametrize(("confidence", "deviations"), [(0.95, 1.96), (0.5, 0.674)])

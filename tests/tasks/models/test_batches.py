@@ -8,7 +8,7 @@ import torch
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import devices
-from pairwright.tasks.models.batches import Batches, is_out_of_memory
+from pairwright.tasks.models.batches import AdaptiveBatches, is_out_of_memory
 from pairwright.tasks.store.pool import PLACE
 
 IMAGES = [np.full(2, n) for n in range(300)]
@@ -41,7 +41,7 @@ class Machine:
     ],
 )
 def test_out_of_memory_halves_the_batch_for_good(error, caplog):
-    machine, batches = Machine(fits=11, error=error), Batches(40)
+    machine, batches = Machine(fits=11, error=error), AdaptiveBatches(40)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             np.testing.assert_array_equal(batches.each(machine.encode, IMAGES), np.array(IMAGES, dtype=np.float32))
@@ -54,14 +54,14 @@ def test_out_of_memory_halves_the_batch_for_good(error, caplog):
 
 def test_memory_for_not_even_one_image_is_an_error():
     with pytest.raises(ModelError, match="single image"):
-        Batches().each(Machine(fits=0).encode, IMAGES[:3])
+        AdaptiveBatches().each(Machine(fits=0).encode, IMAGES[:3])
 
 
 def test_a_real_allocation_that_is_refused_is_recognised_and_other_errors_are_not_taken_for_it():
     error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     assert not is_out_of_memory(error)
     with pytest.raises(RuntimeError, match="mat1"):
-        Batches().each(Machine(fits=0, error=error).encode, IMAGES[:3])
+        AdaptiveBatches().each(Machine(fits=0, error=error).encode, IMAGES[:3])
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)

@@ -22,7 +22,7 @@ from pairwright.tasks.models.grounding_dino import (
     GroundingDino,
     pin_grounding_dino,
 )
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.tasks.models.samples import photographs
 
@@ -49,7 +49,7 @@ def detector(folder, **config):
 
 
 def detect(made, images, names):
-    return made.detect([made.prepare(Seen(image)) for image in images], [tags(*some) for some in names])
+    return made.detect([made.prepare(DecodedImage(image)) for image in images], [tags(*some) for some in names])
 
 
 def numbers(boxes):

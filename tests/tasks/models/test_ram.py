@@ -12,7 +12,7 @@ from transformers import SwinConfig, SwinModel
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.ram import (
     SWIN,
     RamTagger,
@@ -49,7 +49,7 @@ def test_tags_are_those_above_their_thresholds_by_falling_probability(tmp_path: 
     thresholds = tuple(0.2 + 0.05 * place for place in range(len(TAGS)))
     made = write_ram(tmp_path, thresholds=thresholds)
     tagger = RamTagger(config=made.config)
-    squares = [tagger.prepare(Seen(pixels)) for pixels in images()]
+    squares = [tagger.prepare(DecodedImage(pixels)) for pixels in images()]
     chances = wanted_of(made, tagger, squares)
     assert 0 < (chances > thresholds).mean() < 1
     for row, tags in zip(chances, tagger.tag(squares), strict=True):

@@ -8,7 +8,7 @@ from segment_anything import SamPredictor
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.weights import identify_files
 from tests.fixtures.sam_checkpoints import make_sam, write_sam
@@ -45,7 +45,7 @@ def names(count):
 
 
 def segmented(segmenter, images, boxes, *, tags):
-    prepared = [segmenter.prepare(Seen(image)) for image in images]
+    prepared = [segmenter.prepare(DecodedImage(image)) for image in images]
     return list(segmenter.segment(prepared, [names(tags)] * len(images), boxes))
 
 

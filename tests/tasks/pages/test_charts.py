@@ -7,7 +7,7 @@ from pairwright.tasks.pages import charts
 
 
 def series(*values, name="all", tone="plain"):
-    return (name, tone, charts.Tally(*np.unique(np.array(values, np.float64), return_counts=True)))
+    return (name, tone, charts.ValueCounts(*np.unique(np.array(values, np.float64), return_counts=True)))
 
 
 def test_whole_numbers_have_a_bin_each_and_one_value_stands_in_the_middle():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.tasks.rejected.check_texts import Truth, is_as_true, text_cosine, truth_of
+from pairwright.tasks.rejected.check_texts import KnownContent, is_as_true, text_cosine, truth_of
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 
@@ -27,16 +27,16 @@ def test_text_cosine_is_of_words_and_word_pairs(first, second, cosine):
 def test_truth_is_looked_up_or_unknown():
     graphs = (graph(thing()), graph())
     claims = (Claim(side=0, kind="count", count=1),)
-    assert Truth(None).of(claims) is None
-    assert Truth(graphs).of(()) is None
-    assert Truth(graphs).of(claims) is True
-    assert Truth(graphs).of((Claim(side=1, kind="count", count=1),)) is False
+    assert KnownContent(None).of(claims) is None
+    assert KnownContent(graphs).of(()) is None
+    assert KnownContent(graphs).of(claims) is True
+    assert KnownContent(graphs).of((Claim(side=1, kind="count", count=1),)) is False
     pair = replace(pair_row("a" * 32, "b" * 32), human_differences=("a man left",))
     row = description("shows a dog", "shows a cat", subject=pair.key)
     images = {key: image_row(key, scene) for key, scene in zip(("a" * 32, "b" * 32), BALL, strict=True)}
-    assert truth_of(row, {pair.key: pair}, images) == Truth(BALL, ("a man left",))
-    assert truth_of(row, {pair.key: pair}, {}) == Truth(None, ("a man left",))
-    assert truth_of(row, {}, images) == Truth(None)
+    assert truth_of(row, {pair.key: pair}, images) == KnownContent(BALL, ("a man left",))
+    assert truth_of(row, {pair.key: pair}, {}) == KnownContent(None, ("a man left",))
+    assert truth_of(row, {}, images) == KnownContent(None)
 
 
 def test_a_thing_that_has_only_moved_may_pass_for_gone():
@@ -44,13 +44,13 @@ def test_a_thing_that_has_only_moved_may_pass_for_gone():
     graphs = (graph(thing(colour="red", column="left")), graph(thing(colour="red", column="right")))
     ball = Selector(shape="ball", colour="red")
     there = Claim(side=0, kind="exists", selector=ball.model_copy(update={"column": "left"}))
-    assert Truth(graphs).of((there, Claim(side=1, kind="absent", selector=ball))) is True
+    assert KnownContent(graphs).of((there, Claim(side=1, kind="absent", selector=ball))) is True
     assert (
-        Truth(graphs).of((there.model_copy(update={"selector": ball}), Claim(side=1, kind="absent", selector=ball)))
+        KnownContent(graphs).of((there.model_copy(update={"selector": ball}), Claim(side=1, kind="absent", selector=ball)))
         is False
     )
     blue = there.model_copy(update={"selector": Selector(shape="ball", colour="blue", column="left")})
-    assert Truth(graphs).of((blue, Claim(side=1, kind="absent", selector=ball))) is False
+    assert KnownContent(graphs).of((blue, Claim(side=1, kind="absent", selector=ball))) is False
 
 
 BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube", "green")))
@@ -67,19 +67,19 @@ BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube
     ],
 )
 def test_texts_without_claims_are_read(halves, expected):
-    assert Truth(BALL).of_words(halves) is expected
-    assert Truth(None).of_words(halves) is None
+    assert KnownContent(BALL).of_words(halves) is expected
+    assert KnownContent(None).of_words(halves) is None
 
 
 def test_a_text_is_as_true_as_what_it_repeats():
     chosen = description("shows a tall man on a beach", "shows an empty beach")
     less, other = ("a man", "a beach"), ("a woman on a beach", "an empty beach")
-    assert is_as_true(less, (chosen,), Truth(None)) is True
-    assert is_as_true(other, (chosen,), Truth(None)) is None
+    assert is_as_true(less, (chosen,), KnownContent(None)) is True
+    assert is_as_true(other, (chosen,), KnownContent(None)) is None
     assert (
-        is_as_true(other, (chosen, description("shows a lady on the beach", "has an empty beach")), Truth(None)) is True
+        is_as_true(other, (chosen, description("shows a lady on the beach", "has an empty beach")), KnownContent(None)) is True
     )
-    assert is_as_true(other, (chosen,), Truth(None, ("The woman left the beach empty.",))) is True
+    assert is_as_true(other, (chosen,), KnownContent(None, ("The woman left the beach empty.",))) is True
     chosen = description("shows a street", "shows the same view, unchanged", no_change=True)
-    assert is_as_true(("a road", "an identical road"), (chosen,), Truth(None)) is True
-    assert is_as_true(("a road", "a road with a bus"), (chosen,), Truth(None)) is None
+    assert is_as_true(("a road", "an identical road"), (chosen,), KnownContent(None)) is True
+    assert is_as_true(("a road", "a road with a bus"), (chosen,), KnownContent(None)) is None

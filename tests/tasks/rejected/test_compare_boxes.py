@@ -3,11 +3,11 @@
 import numpy as np
 
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.rejected.inspect_removals import Place, find_grown, look_for_element
+from pairwright.tasks.rejected.inspect_removals import FilledRegion, find_grown, look_for_element
 
 CUP, DOG, SOFA = 0, 1, 2
 TAGS = tuple(Tag(name=name, score=0.9, tagger="ram") for name in ("cup", "dog", "sofa"))
-PLACE = Place((100, 50), np.ones((20, 40), dtype=bool))
+PLACE = FilledRegion((100, 50), np.ones((20, 40), dtype=bool))
 """Pixels 100 to 139 across and 50 to 69 down were filled."""
 
 
@@ -31,7 +31,7 @@ def test_an_element_is_found_in_its_place_by_its_own_tag():
     before = [box(DOG, 100, 50, 118, 70, score=0.6), box(DOG, 120, 50, 140, 70, score=0.7)]
     after = [box(DOG, 100, 50, 118, 70, score=0.3), box(DOG, 119, 50, 140, 70, score=0.45)]
     assert look(before, after) == (0.7, 0.45)
-    pole, there = Place((10, 10), np.eye(50, dtype=bool)), box(DOG, 10, 10, 60, 60, score=0.6)
+    pole, there = FilledRegion((10, 10), np.eye(50, dtype=bool)), box(DOG, 10, 10, 60, 60, score=0.6)
     assert look([there], [box(DOG, 12, 12, 60, 60, score=0.5)], pole) == (0.6, 0.5)
     assert look([there], [box(DOG, 40, 40, 140, 140, score=0.5)], pole) == (0.6, 0)
     # Nobody saw it there before: such a box has no reason to be of the pole.

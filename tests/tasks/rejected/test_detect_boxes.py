@@ -9,7 +9,7 @@ from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import BoxesRow, Dropped, Tag, TagsRow, make_key
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.grounding_dino import GroundingDino
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes, make_detector
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.grounding_checkpoints import write_grounding_folder
@@ -47,7 +47,7 @@ def test_each_image_has_a_row_of_what_the_detector_says(config):
         assert isinstance(row, BoxesRow)
         assert (row.source_key, row.subject) == (source.key, image.key)
         assert (row.width, row.height, row.tags) == (image.width, image.height, source.tags)
-        (alone,) = detector.detect([detector.prepare(Seen(PIXELS[image.name]))], [source.tags])
+        (alone,) = detector.detect([detector.prepare(DecodedImage(PIXELS[image.name]))], [source.tags])
         assert row.boxes
         assert [box.tag for box in row.boxes] == [box.tag for box in alone]
         np.testing.assert_allclose([box.score for box in row.boxes], [box.score for box in alone], atol=1e-4)

@@ -11,7 +11,7 @@ from pairwright.prompts.differences import difference_regex
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped, RejectedTextRow, Served, make_key
-from pairwright.tasks.rejected.check_texts import Truth
+from pairwright.tasks.rejected.check_texts import KnownContent
 from pairwright.tasks.rejected.edit_with_model import OFFERS, CheckedEdit, check_edit, draw_plans, edit_with_model
 from pairwright.tasks.serving.chat import Answer
 from tests.fixtures.asking import ask_stage
@@ -170,7 +170,7 @@ def said(first="shows two red cars near a tall house", second="depicts a man wit
     return f"The difference between the two images is that the first image {first}, while the second image {second}."
 
 
-def check(text, *, row=TWO_CARS, side=0, truth=Truth(None), finish_reason="stop"):  # noqa: B008, frozen
+def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), finish_reason="stop"):  # noqa: B008, frozen
     served = Served(
         prompt="p", model="m", revision="", seed=1, prompt_tokens=1, completion_tokens=1, latency=0.1,
         finish_reason=finish_reason,
@@ -240,7 +240,7 @@ def test_long_rewritings_cut_off_answers_and_what_people_said_are_refused():
     assert check(text, row=chosen).reason == "too far from the chosen text"
     edit = check(said("shows two blue cars near a tall house"), finish_reason="length")
     assert edit == RefusedText("cut off", "length")
-    truth = Truth(None, ("The man with the dog saw two blue cars near the tall house.",))
+    truth = KnownContent(None, ("The man with the dog saw two blue cars near the tall house.",))
     assert check(said("shows two blue cars near a tall house"), truth=truth).reason == "edited text is as true"
 
 
@@ -258,7 +258,7 @@ GRAPHS = (graph(thing(), thing("b", "cube", "green")), graph())
 def test_scene_graphs_have_to_refute_it(first, expected):
     """The second photograph is empty, so its half is read to be true only where it says so."""
     row = description("shows a red ball", "shows no ball")
-    edit = check(said(first, "shows no ball"), row=row, truth=Truth(GRAPHS))
+    edit = check(said(first, "shows no ball"), row=row, truth=KnownContent(GRAPHS))
     if expected is CheckedEdit:
         assert isinstance(edit, CheckedEdit)
         assert edit.true is False

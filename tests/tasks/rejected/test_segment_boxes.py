@@ -11,7 +11,7 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, BoxesRow, MasksRow, Tag
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE, STAGE, make_segmenter, segment_boxes
 from pairwright.tasks.store.masks import decode_mask, encode_mask
 from tests.fixtures.graphs import graph, thing
@@ -83,7 +83,7 @@ def test_each_image_has_a_row_of_what_the_segmenter_says(config):
         # The tag that nothing was found for is gone, and the boxes count without it.
         assert [one.name for one in row.tags] == ["cat", "dog"]
         assert row.boxes == tuple(replace(one, tag=min(one.tag, 1)) for one in source.boxes)
-        (alone,) = segmenter.segment([segmenter.prepare(Seen(pixels))], [row.tags], [row.boxes])
+        (alone,) = segmenter.segment([segmenter.prepare(DecodedImage(pixels))], [row.tags], [row.boxes])
         for got, wanted in zip(masks_of(row), alone, strict=True):
             assert (got & wanted.mask).sum() >= 0.99 * (got | wanted.mask).sum() > 0
         assert row.whys == ("", "")

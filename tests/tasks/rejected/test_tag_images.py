@@ -9,7 +9,7 @@ from PIL import Image
 from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, TargetRow, make_key
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.models.prepare_ahead import Seen
+from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.ram import RamTagger
 from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.rejected.tag_images import MAX_NAMES, STAGE, choose_tags, identify_words, tag_images
@@ -78,7 +78,7 @@ def test_an_image_without_a_graph_has_no_tags() -> None:
 def test_ram_names_things_by_falling_score_and_refuses_the_rest(ram: TaggingConfig) -> None:
     rows = [image(seed) for seed in range(6)]
     tagger = RamTagger(config=ram.ram)
-    own = tagger.tag([tagger.prepare(Seen(decode_rgb(row.image))) for row in rows])
+    own = tagger.tag([tagger.prepare(DecodedImage(decode_rgb(row.image))) for row in rows])
     for row, wanted, found in zip(rows, own, tag_images(rows, ram), strict=True):
         assert isinstance(found, TagsRow)
         assert found.source_key == row.key

@@ -13,7 +13,7 @@ import pytest
 from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
-from pairwright.tasks.sources.find_files import Place
+from pairwright.tasks.sources.find_files import FilePattern
 from pairwright.tasks.sources.readers import READERS, recognise_source
 from pairwright.tasks.sources.tables import split_of
 from tests.fixtures.pictures import photograph, picture
@@ -260,8 +260,8 @@ def test_a_medium_that_fails_is_owed_again(tmp_path, monkeypatch):
         def read(self, size=-1):
             raise OSError(5, "Input/output error")
 
-    opened = Place.open
-    monkeypatch.setattr(Place, "open", lambda self, name: Broken(opened(self, name)))
+    opened = FilePattern.open
+    monkeypatch.setattr(FilePattern, "open", lambda self, name: Broken(opened(self, name)))
     rows = list(READERS["parquet"].read_items(items, config))
     assert [type(row) for row in rows] == [Failed, Failed]
     assert {row.reason for row in rows} == {"I/O error"}

@@ -6,30 +6,30 @@ import pytest
 
 from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.sources.read_entry import About, Picture, check_path, read_below, read_pair
+from pairwright.tasks.sources.read_entry import EntryMetadata, SourceImage, check_path, read_below, read_pair
 from pairwright.tasks.sources.reader import RefusedEntryError
 from tests.fixtures.pictures import picture
 
 CONFIG = Profile(source="instructpix2pix:/data").sources
 ITEM = ItemRow(key="i" * 32, source_key="i" * 32, subject="i" * 32, name="row 7", locator="{}")
-BEFORE = Picture(data=picture(1), name="before.png", captions=("a dog",))
-AFTER = Picture(data=picture(2, kind="JPEG", size=(40, 30)), name="after.jpg")
+BEFORE = SourceImage(data=picture(1), name="before.png", captions=("a dog",))
+AFTER = SourceImage(data=picture(2, kind="JPEG", size=(40, 30)), name="after.jpg")
 
 
 def test_equal_pixels_are_a_pair_only_where_nothing_changed():
-    again = Picture(data=picture(1, kind="BMP"), name="again.bmp")
+    again = SourceImage(data=picture(1, kind="BMP"), name="again.bmp")
     for other in (replace(BEFORE, name="copy.png"), again):
         with pytest.raises(RefusedEntryError, match=f"identical images: before.png and {other.name}"):
-            read_pair(ITEM, (BEFORE, other), CONFIG, about=About())
-    first, second, pair = read_pair(ITEM, (BEFORE, again), CONFIG, about=About(may_be_identical=True))
+            read_pair(ITEM, (BEFORE, other), CONFIG, about=EntryMetadata())
+    first, second, pair = read_pair(ITEM, (BEFORE, again), CONFIG, about=EntryMetadata(may_be_identical=True))
     assert (pair.first, pair.second) == (first.key, second.key)
-    image, pair = read_pair(ITEM, (BEFORE, BEFORE), CONFIG, about=About(may_be_identical=True))
+    image, pair = read_pair(ITEM, (BEFORE, BEFORE), CONFIG, about=EntryMetadata(may_be_identical=True))
     assert pair.first == pair.second == image.key
 
 
 def test_other_texts_are_another_pair():
     keys = {
-        read_pair(ITEM, both, CONFIG, about=About(human_differences=texts, origin=origin))[-1].key
+        read_pair(ITEM, both, CONFIG, about=EntryMetadata(human_differences=texts, origin=origin))[-1].key
         for both in ((BEFORE, AFTER), (AFTER, BEFORE))
         for texts in ((), ("a",), ("a", "b"))
         for origin in ("given", "edit")

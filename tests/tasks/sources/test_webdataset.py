@@ -13,7 +13,7 @@ from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
 from pairwright.tasks.sources import webdataset
-from pairwright.tasks.sources.find_files import Place
+from pairwright.tasks.sources.find_files import FilePattern
 from pairwright.tasks.sources.readers import recognise_source
 from pairwright.tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
 from tests.fixtures.pictures import photograph, picture
@@ -265,7 +265,7 @@ def test_a_disk_that_fails_leaves_its_items_owed(tmp_path, monkeypatch):
     def refuse(self, name, **_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Place, "open", refuse)
+    monkeypatch.setattr(FilePattern, "open", refuse)
     (row,) = READER.read_items(items, config)
     assert (type(row), row.reason) == (Failed, "I/O error")
     with pytest.raises(SourceError, match="Input/output error"):

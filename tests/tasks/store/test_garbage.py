@@ -11,7 +11,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.dataset import alone
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.garbage import Needed, Plan, carry_out, left_work, other_folders, unneeded_parts
+from pairwright.tasks.store.garbage import Needed, GarbagePlan, carry_out, left_work, other_folders, unneeded_parts
 from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
 from pairwright.tasks.store.takedowns import write_takedown
@@ -25,7 +25,7 @@ LEFT = ["a1", "a2", "c1", "d1", "bad"]
 ROWS = 4
 
 
-def plan(root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool) -> Plan:
+def plan(root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool) -> GarbagePlan:
     """Return what goes when some versions are kept, as ``flows.remove_images`` finds it for real datasets."""
     folder, needed = Folder(str(root)), Needed()
     with open_toy(root, words) as build:
@@ -39,7 +39,7 @@ def plan(root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: S
                 needed.add(build)
         else:
             needed.files.update(part_files(read_snapshot(folder, number)))
-    return Plan(
+    return GarbagePlan(
         versions=gone,
         files=[*unneeded_parts(folder, needed.files), *left_work(folder)],
         folders=list(other_folders(folder, tables, everything=sweep)),

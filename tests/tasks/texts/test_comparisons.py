@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.replies import RefusedText
-from pairwright.tasks.texts.comparisons import AXES, Comparison, Item, read_axes, read_comparison
+from pairwright.tasks.texts.comparisons import AXES, Comparison, LabelledDifference, read_axes, read_comparison
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ LAYOUTS = {
         "2. **Counting the Objects**:\n   - **Image 1**: One dog\n   - **Image 2**: Two dogs.\n\n"
         "### Conclusion:\nOverall, both images show dogs.",
         ("Object Types: Both show a dog.", "Setting: Both are outdoors."),
-        (Item(TYPES, "Image 1: A frisbee. Image 2: A ball."), Item(COUNTS, "Image 1: One dog. Image 2: Two dogs.")),
+        (LabelledDifference(TYPES, "Image 1: A frisbee. Image 2: A ball."), LabelledDifference(COUNTS, "Image 1: One dog. Image 2: Two dogs.")),
     ),
     "the two halves below each axis": (
         "Sure! Here is a summary of the commonalities and differences:\n\n**1. Object Types:**\n"
@@ -111,70 +111,70 @@ LAYOUTS = {
         "**2. Counting the objects:**\n- Commonalities: Both have one person.\n- Differences: Image 1 has two dogs.\n\n"
         "I hope this helps! Let me know if you need more.",
         ("Both images show dogs.", "Both have one person."),
-        (Item(TYPES, "Image 1 has a cat. Image 2 has none."), Item(COUNTS, "Image 1 has two dogs.")),
+        (LabelledDifference(TYPES, "Image 1 has a cat. Image 2 has none."), LabelledDifference(COUNTS, "Image 1 has two dogs.")),
     ),
     "the axes as headings above bullets": (
         "**Similarities:**\n- Both show a street.\n\n**Differences:**\n\n**Object Types:**\n- Image 1 has a bus.\n"
         "- Image 2 has a tram.\n\n**Counts**\n- Image 1 has two cars.",
         ("Both show a street.",),
-        (Item(TYPES, "Image 1 has a bus. Image 2 has a tram."), Item(COUNTS, "Image 1 has two cars.")),
+        (LabelledDifference(TYPES, "Image 1 has a bus. Image 2 has a tram."), LabelledDifference(COUNTS, "Image 1 has two cars.")),
     ),
     "labels and images as bullets of one level": (
         "Similarities between the two images:\n* Both show a street.\n\nDifferences between the two images:\n"
         "* Object types:\n* Image 1: a bus.\n* Image 2: a tram.\n* Counts:\n* Image 1: four.",
         ("Both show a street.",),
-        (Item(TYPES, "Image 1: a bus. Image 2: a tram."), Item(COUNTS, "Image 1: four.")),
+        (LabelledDifference(TYPES, "Image 1: a bus. Image 2: a tram."), LabelledDifference(COUNTS, "Image 1: four.")),
     ),
     "prose alone": (
         "Both images depict a kitchen. They have a wooden floor. In contrast, the first image has a stove, whereas the "
         "second has a fridge. In terms of the number of objects, Image 1 has three chairs and Image 2 one.",
         ("Both images depict a kitchen.", "They have a wooden floor."),
         (
-            Item((), "In contrast, the first image has a stove, whereas the second has a fridge."),
-            Item(COUNTS, "In terms of the number of objects, Image 1 has three chairs and Image 2 one."),
+            LabelledDifference((), "In contrast, the first image has a stove, whereas the second has a fridge."),
+            LabelledDifference(COUNTS, "In terms of the number of objects, Image 1 has three chairs and Image 2 one."),
         ),
     ),
     "prose below headings": (
         "## Commonalities and Differences\n\n**Commonalities**\n\nBoth show a park. The sky is clear.\n\n"
         "**Differences**\n\nThe first image has a dog.\nThe second has a\ncat.",
         ("Both show a park.", "The sky is clear."),
-        (Item((), "The first image has a dog."), Item((), "The second has a cat.")),
+        (LabelledDifference((), "The first image has a dog."), LabelledDifference((), "The second has a cat.")),
     ),
     "a heading for each axis": (
         "Commonalities in object types: Both contain a horse.\nDifferences in object types: Image 1 also has a dog.\n"
         "Differences in the number of objects: There are two riders in Image 1. There is one in Image 2.",
         ("Both contain a horse.",),
         (
-            Item(TYPES, "Image 1 also has a dog."),
-            Item(COUNTS, "There are two riders in Image 1. There is one in Image 2."),
+            LabelledDifference(TYPES, "Image 1 also has a dog."),
+            LabelledDifference(COUNTS, "There are two riders in Image 1. There is one in Image 2."),
         ),
     ),
     "one line after a greeting": (
         "Certainly! Commonalities: Both show boats. Differences: 1. Object types: A ship. 2. Counts: Two.",
         ("Both show boats.",),
-        (Item(TYPES, "A ship."), Item(COUNTS, "Two.")),
+        (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
     ),
     "numbers that do not count": (
         "Commonalities:\n1. Both show boats.\n1. Both show a pier.\n\nDifferences:\n1. Object types: A ship.\n"
         "1. Counts: Two.",
         ("Both show boats.", "Both show a pier."),
-        (Item(TYPES, "A ship."), Item(COUNTS, "Two.")),
+        (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
     ),
     "letters and dashes": (
         "A. Commonalities\na) Both show boats.\nb) Both show a pier.\n\nB. Differences\na) Object types - A ship.\n"
         "b) Counts – Two.",
         ("Both show boats.", "Both show a pier."),
-        (Item(TYPES, "A ship."), Item(COUNTS, "Two.")),
+        (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
     ),
     "fenced": (
         "```markdown\nCommonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship.\n```",
         ("Both show boats.",),
-        (Item(TYPES, "A ship."),),
+        (LabelledDifference(TYPES, "A ship."),),
     ),
     "in Windows' lines": (
         "Commonalities:\r\n- Both show boats.\r\n\r\nDifferences:\r\n- Object types: A ship.",
         ("Both show boats.",),
-        (Item(TYPES, "A ship."),),
+        (LabelledDifference(TYPES, "A ship."),),
     ),
 }
 

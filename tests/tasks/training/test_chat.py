@@ -9,7 +9,7 @@ from transformers import AutoProcessor
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Turn
-from pairwright.tasks.training.chat import Chat, make_messages
+from pairwright.tasks.training.chat import ChatFormat, make_messages
 from pairwright.tasks.training.freeze_rows import RefusedRowError
 
 CONTROL = {
@@ -27,7 +27,7 @@ def processors(checkpoint: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("family", "token"), [(family, token) for family in CONTROL for token in CONTROL[family]])
 def test_control_tokens_are_found_wherever_they_stand(family: str, token: str, processors: dict[str, Any]) -> None:
-    chat = Chat(processors[family])
+    chat = ChatFormat(processors[family])
     for text in (token, f"A red{token}ball.", f"A red ball. {token}"):
         with pytest.raises(RefusedRowError, match=re.escape(token)) as caught:
             chat.check(text, chat.tokenise([text])[text])
@@ -37,7 +37,7 @@ def test_control_tokens_are_found_wherever_they_stand(family: str, token: str, p
 @pytest.mark.parametrize("family", CONTROL)
 def test_texts_that_only_look_like_it_pass(family: str, processors: dict[str, Any]) -> None:
     texts = ["a < b and b > c", "<|im_", "|>", "<b>bold</b>", "\n\n", "im_start", "\ufffd\u0378", "<ımage>"]
-    chat = Chat(processors[family])
+    chat = ChatFormat(processors[family])
     for text, ids in chat.tokenise(texts).items():
         chat.check(text, ids)
 
@@ -46,10 +46,10 @@ def test_a_template_without_an_answer_is_refused(qwen: Path) -> None:
     processor: Any = AutoProcessor.from_pretrained(qwen)
     processor.chat_template = "{{ raise_exception('for questions only') }}"
     with pytest.raises(ModelError, match=r"model\.name: .*for questions only"):
-        _ = Chat(processor).frame
+        _ = ChatFormat(processor).frame
     processor.chat_template = None
     with pytest.raises(ModelError, match=r"model\.name: .*chat template"):
-        _ = Chat(processor).frame
+        _ = ChatFormat(processor).frame
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from pairwright.schemas.rows import Turn
 from pairwright.tasks.training.attention import SPLIT, choose_attention
-from pairwright.tasks.training.collate import Answer, Batch, Collator, Loaded
+from pairwright.tasks.training.collate import AnswerTokens, Batch, Collator, Loaded
 from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import can_pack, pack_answers
 from pairwright.tasks.training.score_answers import score_answers
@@ -154,7 +154,7 @@ def test_prompts_that_wait_for_an_answer_change_nothing(qwen: Path) -> None:
 def test_answers_of_one_token_are_no_part_of_the_sequence(attention: str, qwen: Path) -> None:
     batch = batch_of(qwen, ragged()[:2])
     tokens = [tuple(answer.ids[0] for answer in own) for own in batch.answers]
-    batch.answers = [tuple(Answer(TEXTS + n, (token,)) for n, token in enumerate((*own, 9))) for own in tokens]
+    batch.answers = [tuple(AnswerTokens(TEXTS + n, (token,)) for n, token in enumerate((*own, 9))) for own in tokens]
     model = load(qwen, attention)
     packed = pack_answers(batch, model, width=WIDTH)
     assert packed.inputs["input_ids"].shape[1] == max(map(len, batch.prompts))

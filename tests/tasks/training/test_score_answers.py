@@ -24,7 +24,7 @@ from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.score_answers import (
     Adapters,
     Copy,
-    Table,
+    ReferenceScores,
     open_reference,
     score_answers,
     sharing_features,
@@ -118,12 +118,12 @@ def packed_of(batch: Batch, model: Any, width: int = TEXTS + 1) -> Packed:
     return pack_answers(batch, model, width=width)
 
 
-def table_of(qwen: Path, config: TrainConfig, folder: Path, rows: Sequence[PreferenceRow] = ROWS) -> Table:
+def table_of(qwen: Path, config: TrainConfig, folder: Path, rows: Sequence[PreferenceRow] = ROWS) -> ReferenceScores:
     copy, batch = Copy(load_model(qwen, config.model, dtype=torch.float32).eval()), batch_of(qwen, config, rows)
     scored = copy.score(None, packed_of(batch, copy.model), batch.keys)
-    table = Table(folder / "reference.npz")
+    table = ReferenceScores(folder / "reference.npz")
     table.write(zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True))
-    return Table(table.path)
+    return ReferenceScores(table.path)
 
 
 def policy_of(qwen: Path, config: TrainConfig) -> Any:
@@ -184,7 +184,7 @@ def test_what_a_run_is_compared_with(qwen: Path, tmp_path: Path) -> None:
     assert isinstance(open_reference(settings("dpo"), qwen, tmp_path), Adapters)
     assert isinstance(open_reference(settings("adpo"), qwen, tmp_path), Adapters)
     table = open_reference(settings("dpo", **full), qwen, tmp_path)
-    assert isinstance(table, Table)
+    assert isinstance(table, ReferenceScores)
     copy = open_reference(settings("adpo", **full), qwen, tmp_path)
     assert isinstance(copy, Copy)
     assert not any(parameter.requires_grad for parameter in copy.model.parameters())

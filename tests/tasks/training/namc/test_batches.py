@@ -13,7 +13,7 @@ from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.namc_places import join_patches, split_patches, to_codes
 from pairwright.tasks.models.namc_words import ClipWords, learnt_words
-from pairwright.tasks.training.namc.batches import Batches, read_texts
+from pairwright.tasks.training.namc.batches import TextBatches, read_texts
 from pairwright.tasks.training.namc.captioner import small_sizes
 from pairwright.tasks.training.namc.tables import Copies, open_copies
 from pairwright.tasks.training.train_model import find_rows
@@ -63,7 +63,7 @@ def test_batches_ahead_are_those_made_one_by_one(tmp_path: Path) -> None:
     copies = Copies(images={key: place for place, key in enumerate(keys)}, grids=grids, codes=codes)
     words = learnt_words([one.chosen for one in texts], size=200)
     clip = ClipWords(open_clip.get_tokenizer("ViT-B-32"))
-    batches = Batches(texts, copies, clip=clip, words=words, length=80, show=lambda texts, features: features)
+    batches = TextBatches(texts, copies, clip=clip, words=words, length=80, show=lambda texts, features: features)
     orders = [[3, 1], [0], [2, 0, 1]]
     for order, batch in zip(orders, batches.ahead(orders), strict=True):
         one = batches.make(order)

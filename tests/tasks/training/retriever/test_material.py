@@ -8,7 +8,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
 from pairwright.tasks.training.retriever.material import map_features
-from pairwright.tasks.training.retriever.pool import Entry, make_pool
+from pairwright.tasks.training.retriever.pool import PoolEntry, make_pool
 
 IMAGES = [make_key("image", number) for number in range(5)]
 
@@ -20,7 +20,7 @@ def vectors(keys, size, seed=0):
 
 
 def entry(number, first, last, text):
-    return Entry(
+    return PoolEntry(
         key=make_key(number), pair=str(number), chosen=text, images=(IMAGES[first], IMAGES[last]), in_pool=True,
         no_change=False,
     )  # fmt: skip
