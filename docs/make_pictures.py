@@ -35,19 +35,30 @@ def main(dataset: str) -> None:
     from playwright.sync_api import sync_playwright
 
     preferences = pw.open(dataset)["preferences"]
-    places = (place for place, row in enumerate(preferences.rows(without=["images"])) if row.chosen.startswith(BEGINS))
+    places = (
+        place
+        for place, row in enumerate(preferences.rows(without=["images"]))
+        if row.chosen.startswith(BEGINS)
+    )
     card = DOCS / "card.html"
     page = PICTURE.sub(as_jpeg, preferences[next(places)].show().page)
     page = page.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")
     card.write_text(page.replace("</body>", f"<script>\n{SCRIPT.read_text()}</script>\n</body>"))
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
         shown = browser.new_page(viewport={"width": WIDTH, "height": 800}, device_scale_factor=1.25)
         shown.goto(card.resolve().as_uri())
         box = shown.locator(".split").first.bounding_box()
         assert box, "the card shows a preference"
         x, y, width, height = (box[name] for name in ("x", "y", "width", "height"))
-        clip = {"x": x - MARGIN, "y": y - MARGIN, "width": width + 2 * MARGIN, "height": height + 2 * MARGIN}
+        clip = {
+            "x": x - MARGIN,
+            "y": y - MARGIN,
+            "width": width + 2 * MARGIN,
+            "height": height + 2 * MARGIN,
+        }
         shown.screenshot(path=DOCS / "sample.png", clip=clip, full_page=True)
         browser.close()
 

@@ -14,16 +14,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.list_settings import Setting, as_typed, list_settings
-from pairwright.flows.load_profile import load_profile, profile_names
-from pairwright.flows.pipeline import list_stages
-from pairwright.flows.stages import BY_NAME
+from pairwright.flows.pipeline.list_settings import Setting, as_typed, list_settings
+from pairwright.flows.pipeline.load_profile import load_profile, profile_names
+from pairwright.flows.pipeline.pipeline import list_stages
+from pairwright.flows.pipeline.stages import BY_NAME
 from pairwright.schemas import rows
 from pairwright.schemas.section import with_field
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.serving.memory import GB, MARGIN
+from pairwright.tasks.serving.gpu_memory import GB, MARGIN
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.training.memory import PATCH, TEXT, Sizes, count_trained, demand_of
+from pairwright.tasks.training.estimate_memory import PATCH, TEXT, Sizes, count_trained, demand_of
 
 MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."
@@ -101,9 +101,20 @@ def write_tables_page() -> str:
         "# Tables of a dataset",
         MADE,
         "The same for every profile: a stage that is off leaves its table empty or passes rows through.",
-        "\n".join(["| table | step | row | what its stage does | reads | looks up |", "|---" * 6 + "|", *about]),
+        "\n".join(
+            [
+                "| table | step | row | what its stage does | reads | looks up |",
+                "|---" * 6 + "|",
+                *about,
+            ]
+        ),
     ]
-    return "\n\n".join([*parts, "## Columns", *_columns(dict.fromkeys(one.writes.__name__ for one in stages))]) + "\n"
+    return (
+        "\n\n".join(
+            [*parts, "## Columns", *_columns(dict.fromkeys(one.writes.__name__ for one in stages))]
+        )
+        + "\n"
+    )
 
 
 def _about(stage: Stage) -> str:
@@ -116,7 +127,11 @@ def _about(stage: Stage) -> str:
 def _columns(types: Iterable[str]) -> Iterator[str]:
     """Yield a table of columns for each type of row, with the words under its fields."""
     yield "Every row has the columns of `Row`; `Row` is what the other types extend."
-    classes = {one.name: one for one in ast.parse(inspect.getsource(rows)).body if isinstance(one, ast.ClassDef)}
+    classes = {
+        one.name: one
+        for one in ast.parse(inspect.getsource(rows)).body
+        if isinstance(one, ast.ClassDef)
+    }
     for name in ("Row", *types):
         lines = [f"### {name}", "", "| column | type | meaning |", "|---|---|---|"]
         body = classes[name].body
@@ -161,9 +176,18 @@ def write_memory_page() -> str:
 
 def _steps() -> Iterator[str]:
     """Yield what each of the commands takes of a GPU of 80 GB and of the disk."""
-    encoders, served = _read_published("encoders").values(), list(_served("gpu-80", MACHINES["gpu-80"]))
-    here, fetched = sum(one.get("disk", one["bytes"]) for one in encoders), sum(float(cells[2]) for cells in served)
-    most = max(float(cells[-2].split()[-1]) for cells in (*served, *((*_loaded(one), "") for one in encoders)))
+    encoders, served = (
+        _read_published("encoders").values(),
+        list(_served("gpu-80", MACHINES["gpu-80"])),
+    )
+    here, fetched = (
+        sum(one.get("disk", one["bytes"]) for one in encoders),
+        sum(float(cells[2]) for cells in served),
+    )
+    most = max(
+        float(cells[-2].split()[-1])
+        for cells in (*served, *((*_loaded(one), "") for one in encoders))
+    )
     sizes, config = _read_sizes("7b"), TrainConfig(objective="sft")
     kept = with_field(config, ["optimiser", "gradient_checkpointing"], value=True)
     adapters, model = 12 * count_trained(sizes, config) / GB, 2 * sizes.whole / GB
@@ -183,7 +207,16 @@ def _steps() -> Iterator[str]:
 
 def _trained() -> Iterator[str]:
     """Yield what training takes of each GPU, by model, tuning, and number of GPUs that share the weights."""
-    columns = ("model", "tuning", "GPUs", "trained", "weights", "gradients, AdamW", "gathered", "activations")
+    columns = (
+        "model",
+        "tuning",
+        "GPUs",
+        "trained",
+        "weights",
+        "gradients, AdamW",
+        "gathered",
+        "activations",
+    )
     yield f"| {' | '.join(columns)} | each GPU needs | and without checkpointing | ADPO's reference |"
     yield "|---" * 11 + "|"
     for name in ("2b", "7b", "72b"):
@@ -191,10 +224,20 @@ def _trained() -> Iterator[str]:
         for tuning, gpus in product(("lora", "full"), (1, 8)):
             plain = with_field(TrainConfig(objective="sft"), ["model", "tuning"], tuning)
             config = with_field(plain, ["optimiser", "gradient_checkpointing"], value=True)
-            share, adpo = demand_of(sizes, config, gpus=gpus), config.model_copy(update={"objective": "adpo"})
+            share, adpo = (
+                demand_of(sizes, config, gpus=gpus),
+                config.model_copy(update={"objective": "adpo"}),
+            )
             parts = (share.weights, share.states, share.gathered, share.activations, share.total)
-            whole = (*parts, demand_of(sizes, plain, gpus=gpus).total, demand_of(sizes, adpo, gpus=gpus).reference)
-            cells = (f"{size / GB:.1f}" if size else "" for size in (count_trained(sizes, config), *whole))
+            whole = (
+                *parts,
+                demand_of(sizes, plain, gpus=gpus).total,
+                demand_of(sizes, adpo, gpus=gpus).reference,
+            )
+            cells = (
+                f"{size / GB:.1f}" if size else ""
+                for size in (count_trained(sizes, config), *whole)
+            )
             yield f"| Qwen2-VL-{name.upper()} | {tuning} | {gpus} | {' | '.join(cells)} |"
 
 
@@ -209,19 +252,39 @@ def _loaded(one: dict[str, Any]) -> tuple[str, ...]:
     sizes = (one.get("disk", one["bytes"]), one["bytes"], one["activations"], least, most)
     disk, weights, activations, first, last = (f"{size / GB:.1f}" for size in sizes)
     images = f"{activations} of {one['batch']} image{'s' * (one['batch'] > 1)}"
-    return one["model"], disk, "each", weights, images, last if least == most else f"{first} to {last}"
+    return (
+        one["model"],
+        disk,
+        "each",
+        weights,
+        images,
+        last if least == most else f"{first} to {last}",
+    )
 
 
 def _served(profile: str, gpus: tuple[int, ...]) -> Iterator[tuple[str, ...]]:
     """Yield what vLLM loads, divided as a build divides it."""
-    known = {one["model"]: one for path in PUBLISHED.glob("*.json") if "model" in (one := _read_published(path.stem))}
+    known = {
+        one["model"]: one
+        for path in PUBLISHED.glob("*.json")
+        if "model" in (one := _read_published(path.stem))
+    }
     for name, chat in load_profile(profile).models.items():
         config, weights = known[chat.model]["config"], known[chat.model]["total_size"]
         shared = chat.launch.tensor_parallel
         copies = chat.launch.data_parallel or len(gpus) // shared
         heads, width = config["num_attention_heads"], config["hidden_size"]
-        held = max(1, config.get("num_key_value_heads", heads) // shared)  # keys and values of 16 bits, by layer
-        cache = 2 * config["num_hidden_layers"] * held * (width // heads) * 2 * chat.launch.max_model_len
+        held = max(
+            1, config.get("num_key_value_heads", heads) // shared
+        )  # keys and values of 16 bits, by layer
+        cache = (
+            2
+            * config["num_hidden_layers"]
+            * held
+            * (width // heads)
+            * 2
+            * chat.launch.max_model_len
+        )
         limit = chat.launch.gpu_memory_utilization * min(gpus)
         sizes = (weights, weights // shared, cache, weights // shared + cache + MARGIN, limit)
         spread = f"{shared} x {copies} copies" if copies > 1 else f"{shared}"
@@ -240,7 +303,9 @@ def _values_of_profiles() -> dict[str, list[str]]:
         for one in list_settings(profile=profile):
             if one.command == "train" or one.value == one.default or one.name in ("name", "about"):
                 continue
-            _, model, field = one.name.split(".", 2) if one.name.startswith("models.") else ("", "", "")
+            _, model, field = (
+                one.name.split(".", 2) if one.name.startswith("models.") else ("", "", "")
+            )
             name, of = (SERVED + field, f" {model}") if model else (one.name, "")
             found[name, f"{of}: `{as_typed(one.value)}`"].append(profile)
     said: dict[str, list[str]] = defaultdict(list)
@@ -279,7 +344,11 @@ def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
 
 
-PAGES = {"settings.md": write_settings_page, "tables.md": write_tables_page, "memory.md": write_memory_page}
+PAGES = {
+    "settings.md": write_settings_page,
+    "tables.md": write_tables_page,
+    "memory.md": write_memory_page,
+}
 
 if __name__ == "__main__":
     for name, write in PAGES.items():

@@ -35,7 +35,12 @@ EXIT_CODES = """\
 def write_command_page() -> str:
     """Return a page with every verb of the command line, its arguments and options."""
     group: Any = typer.main.get_command(app)
-    lines = ["# Command line", MADE, "`pairwright VERB --help` says the same.", "## Options of every verb"]
+    lines = [
+        "# Command line",
+        MADE,
+        "`pairwright VERB --help` says the same.",
+        "## Options of every verb",
+    ]
     lines.append(_options(one for one in group.params if one.name in SHARED))
     for panel, verbs in groupby(VERBS, key=lambda verb: verb.panel):
         lines.append(f"## {panel}")
@@ -60,7 +65,11 @@ def _options(params: Iterable[Any]) -> str:
     rows = ["| option | meaning |", "|---|---|"]
     for one in params:
         names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-        value = "" if one.param_type_name == "argument" or one.is_flag else f" `{one.metavar or one.name.upper()}`"
+        value = (
+            ""
+            if one.param_type_name == "argument" or one.is_flag
+            else f" `{one.metavar or one.name.upper()}`"
+        )
         shown = f"`{one.metavar}`" if one.param_type_name == "argument" else names + value
         rows.append(f"| {shown} | {_cell(one.help or '')} |")
     return "\n".join(rows)
@@ -79,8 +88,14 @@ def write_python_page() -> str:
         lines += [f"## {kind.__name__}", _text(inspect.getdoc(kind))]
         for name, member in vars(kind).items():
             inner = getattr(member, "__func__", getattr(member, "fget", None) or member)
-            if not name.startswith("_") and inspect.isfunction(inner) and (kind, name) != (pw.Dataset, "open"):
-                lines += _function(f"{kind.__name__}.{name}", inner, called=not isinstance(member, property))
+            if (
+                not name.startswith("_")
+                and inspect.isfunction(inner)
+                and (kind, name) != (pw.Dataset, "open")
+            ):
+                lines += _function(
+                    f"{kind.__name__}.{name}", inner, called=not isinstance(member, property)
+                )
     return "\n\n".join(lines) + "\n"
 
 
@@ -111,10 +126,21 @@ def write_sources_page() -> str:
 
 def write_formats_page() -> str:
     """Return a page with every format of ``export``."""
-    rows = [f"| `{name}` | {_cell(FORMATS[name].about)} | {_cell(FORMATS[name].cannot)} |" for name in FORMATS]
+    rows = [
+        f"| `{name}` | {_cell(FORMATS[name].about)} | {_cell(FORMATS[name].cannot)} |"
+        for name in FORMATS
+    ]
     table = "\n".join(["| format | holds | limits |", "|---|---|---|", *rows])
     return (
-        "\n\n".join(["# Export formats", MADE, "`pairwright export DATASET --format NAME --to FOLDER`", table]) + "\n"
+        "\n\n".join(
+            [
+                "# Export formats",
+                MADE,
+                "`pairwright export DATASET --format NAME --to FOLDER`",
+                table,
+            ]
+        )
+        + "\n"
     )
 
 
@@ -124,7 +150,13 @@ def write_benchmarks_page() -> str:
         f"| `{one.name}` | {_cell(one.measures)} | {_cell(one.layout)} | {_cell(one.rule)} |"
         for one in BENCHMARKS.values()
     ]
-    table = "\n".join(["| benchmark | measures | `--data` holds | how an answer is read |", "|---|---|---|---|", *rows])
+    table = "\n".join(
+        [
+            "| benchmark | measures | `--data` holds | how an answer is read |",
+            "|---|---|---|---|",
+            *rows,
+        ]
+    )
     said = "`pairwright evaluate model MODEL --benchmark NAME --data FOLDER`"
     return "\n\n".join(["# Benchmarks", MADE, said, table]) + "\n"
 
@@ -132,10 +164,11 @@ def write_benchmarks_page() -> str:
 def write_errors_page() -> str:
     """Return a page with exit codes and the tree of errors."""
     tree = (errors.__doc__ or "").partition("\n\n")[2].strip()
-    about = (
-        "From Python, every error on purpose is a `pw.PairwrightError`; its message says what, where and what to do."
+    about = "From Python, every error on purpose is a `pw.PairwrightError`; its message says what, where and what to do."
+    return (
+        "\n\n".join(["# Errors and exit codes", MADE, EXIT_CODES, about, f"```text\n{tree}\n```"])
+        + "\n"
     )
-    return "\n\n".join(["# Errors and exit codes", MADE, EXIT_CODES, about, f"```text\n{tree}\n```"]) + "\n"
 
 
 def _text(text: str | None) -> str:

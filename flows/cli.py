@@ -84,7 +84,7 @@ def _be_verbose(wanted: bool) -> None:  # noqa: FBT001
 
 def _form_log(form: str) -> None:
     if form == "json":
-        from pairwright.flows.progress import JsonLines
+        from pairwright.flows.building.progress import JsonLines
 
         for handler in logging.root.handlers:
             handler.setFormatter(JsonLines())
@@ -93,17 +93,35 @@ def _form_log(form: str) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, Option("--version", help="Show the version and end.", callback=_print_version, is_eager=True)
+        bool,
+        Option(
+            "--version", help="Show the version and end.", callback=_print_version, is_eager=True
+        ),
     ] = False,
     quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Show warnings and the end only.", callback=_be_quiet, expose_value=False)
+        bool,
+        Option(
+            "--quiet",
+            "-q",
+            help="Show warnings and the end only.",
+            callback=_be_quiet,
+            expose_value=False,
+        ),
     ] = False,
     verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Log more details.", callback=_be_verbose, expose_value=False)
+        bool,
+        Option(
+            "--verbose", "-v", help="Log more details.", callback=_be_verbose, expose_value=False
+        ),
     ] = False,
     log_format: Annotated[
         Literal["text", "json"],
-        Option("--log-format", help="Log lines as text or as JSON objects.", callback=_form_log, expose_value=False),
+        Option(
+            "--log-format",
+            help="Log lines as text or as JSON objects.",
+            callback=_form_log,
+            expose_value=False,
+        ),
     ] = "text",
     plugin: Annotated[
         list[str] | None,
@@ -121,7 +139,9 @@ def _main(
 def main() -> None:
     """Run the command line; turn errors into one message and an exit code."""
     keep_quiet()
-    os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")  # docker/notify.yaml buries runs that send no more
+    os.environ.setdefault(
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30"
+    )  # docker/notify.yaml buries runs that send no more
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
     # They log the builds that they try to load, where credentials were found, each request with its signed address.
@@ -136,7 +156,9 @@ def main() -> None:
         print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)
     except SystemExit as end:
-        if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):  # no verb has reported it
+        if end.__context__ and isinstance(
+            end.__context__.__cause__, KeyboardInterrupt
+        ):  # no verb has reported it
             print("Stopped.", file=sys.stderr)
         raise
 

@@ -6,14 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pairwright.flows.list_versions import VersionDifference, diff_versions, list_versions
-from pairwright.flows.list_versions import VersionSummary
-from pairwright.flows.pipeline import Pipeline
-from pairwright.flows.plan_build import Plan, plan_build, request_to_plan
-from pairwright.flows.progress import say_nothing, show_steps
-from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.remove_images import Collected, Removal, collect_garbage, list_removed, remove_images
-from pairwright.flows.run_build import (
+from pairwright.flows.building.plan_build import Plan, plan_build, request_to_plan
+from pairwright.flows.building.progress import say_nothing, show_steps
+from pairwright.flows.building.run_build import (
     Report,
     Request,
     Worker,
@@ -23,25 +18,49 @@ from pairwright.flows.run_build import (
     run_build,
     working,
 )
-from pairwright.flows.show_status import Status, list_refused, look_at_status, show_stages
-from pairwright.flows.show_training import RunSummary
-from pairwright.flows.show_training import list_runs
-from pairwright.flows.table import Table
-from pairwright.flows.trace_lineage import Lineage, trace_lineage
-from pairwright.flows.version import Version, open_version, publish_anyway
+from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.training.show_training import RunSummary, list_runs
+from pairwright.flows.versions.list_versions import (
+    VersionDifference,
+    VersionSummary,
+    diff_versions,
+    list_versions,
+)
+from pairwright.flows.versions.refilter_dataset import (
+    Refiltered,
+    refilter_dataset,
+    refilter_request,
+)
+from pairwright.flows.versions.remove_images import (
+    Collected,
+    Removal,
+    collect_garbage,
+    list_removed,
+    remove_images,
+)
+from pairwright.flows.versions.show_status import Status, list_refused, look_at_status, show_stages
+from pairwright.flows.versions.table import Table
+from pairwright.flows.versions.trace_lineage import Lineage, trace_lineage
+from pairwright.flows.versions.version import Version, open_version, publish_anyway
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
-from pairwright.tasks.store.dataset import RECORD, read_record
-from pairwright.tasks.store.decisions import Sorted, read_decision_file, read_decisions, sort_decisions, write_decisions
+from pairwright.tasks.store.build import RECORD, read_record
+from pairwright.tasks.store.decision_table import (
+    Sorted,
+    read_decision_file,
+    read_decisions,
+    sort_decisions,
+    write_decisions,
+)
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
 
 if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s to load
-    from pairwright.flows.evaluate_model import Evaluated
-    from pairwright.flows.export_dataset import ExportConfig
-    from pairwright.flows.iterate_rounds import Iterated
-    from pairwright.flows.report_dataset import ReportPages
-    from pairwright.flows.train_model import Trained
+    from pairwright.flows.training.evaluate_model import Evaluated
+    from pairwright.flows.training.iterate_rounds import Iterated
+    from pairwright.flows.training.train_model import Trained
+    from pairwright.flows.versions.export_dataset import ExportConfig
+    from pairwright.flows.versions.report_dataset import ReportPages
     from pairwright.tasks.export.tally_rows import Tally
     from pairwright.tasks.training.ranks import Watcher as TrainingWatcher  # needs PyTorch
 
@@ -60,7 +79,9 @@ class Dataset:
     run = album.train("adpo", start="sft")
     """
 
-    outcome: Report | None = None  # report of the last build that this object ran; ``None``: it ran none
+    outcome: Report | None = (
+        None  # report of the last build that this object ran; ``None``: it ran none
+    )
 
     def __init__(self, folder: Folder, number: int | None = None) -> None:
         """Store a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
@@ -108,7 +129,12 @@ class Dataset:
             exclude: sources of images to exclude, together with near-duplicates of them.
             worker: provides the runner of shards and the watcher; none: this machine's processes, and bars or lines.
         """
-        words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
+        words: dict[str, Any] = {
+            "profile": profile,
+            "settings": _lines(settings),
+            "limit": limit,
+            "until": until,
+        }
         request = make_request(str(out), source and str(source), **words, exclude=exclude)
         found = cls(request.folder)
         found._run(request, worker)
@@ -130,9 +156,16 @@ class Dataset:
 
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
         """
-        words: dict[str, Any] = {"profile": profile, "settings": _lines(settings), "limit": limit, "until": until}
+        words: dict[str, Any] = {
+            "profile": profile,
+            "settings": _lines(settings),
+            "limit": limit,
+            "until": until,
+        }
         request = request_to_plan(str(out), source and str(source), **words)
-        return plan_build(request, is_new=not out or not Folder(str(out)).exists(RECORD), trial=trial)
+        return plan_build(
+            request, is_new=not out or not Folder(str(out)).exists(RECORD), trial=trial
+        )
 
     @property
     def url(self) -> str:
@@ -180,14 +213,21 @@ class Dataset:
         yield from list_refused(self.folder, table)
 
     def resume(
-        self, *, stage: str = "", reason: str = "", settings: Settings = (), worker: Worker | None = None
+        self,
+        *,
+        stage: str = "",
+        reason: str = "",
+        settings: Settings = (),
+        worker: Worker | None = None,
     ) -> Report:
         """List the source again, finish what is owed, and publish a version; return the report.
 
         ``album.resume(stage="captioning", reason="no answer in time")`` retries only rows that failed for this reason.
         The settings are fields of ``run``, ``gates`` and ``health``, which change no row.
         """
-        return self._run(resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker)
+        return self._run(
+            resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker
+        )
 
     def run(self, pipeline: Pipeline) -> Report:
         """Do what is owed of a pipeline's stages, and publish a version; return the report.
@@ -198,7 +238,7 @@ class Dataset:
 
     def report(self, *, pairs: int = 60) -> "ReportPages":
         """Write pages that show this version; ``page`` is the first, which opens from disk."""
-        from pairwright.flows.report_dataset import report_dataset
+        from pairwright.flows.versions.report_dataset import report_dataset
 
         return report_dataset(self.version, pairs=pairs)
 
@@ -222,13 +262,15 @@ class Dataset:
             config: further options, such as the selection of rows.
             watch: called with the rows read so far, and their total.
         """
-        from pairwright.flows.export_dataset import ExportConfig, export_dataset
+        from pairwright.flows.versions.export_dataset import ExportConfig, export_dataset
 
         chosen = config or ExportConfig()
         if split:
             splits = (split,) if isinstance(split, str) else tuple(split)
             chosen = replace(chosen, selection=replace(chosen.selection, splits=splits))
-        return export_dataset(self.version, str(to), form=form, config=chosen, watch=watch or say_nothing)
+        return export_dataset(
+            self.version, str(to), form=form, config=chosen, watch=watch or say_nothing
+        )
 
     def train(
         self,
@@ -247,13 +289,17 @@ class Dataset:
 
         ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.num_train_epochs": 2})``
         """
-        from pairwright.flows.load_profile import choose_objective
-        from pairwright.flows.make_train_config import make_config
-        from pairwright.flows.train_model import train
+        from pairwright.flows.pipeline.load_profile import choose_objective
+        from pairwright.flows.training.make_train_config import make_config
+        from pairwright.flows.training.train_model import train
 
         objective = choose_objective(objective, recipe)
-        config = make_config(objective, _lines(settings), model=model, start=start, dataset=self.url, recipe=recipe)
-        return train(self.url, config, name=name or objective, version=self._number, watcher=watcher)
+        config = make_config(
+            objective, _lines(settings), model=model, start=start, dataset=self.url, recipe=recipe
+        )
+        return train(
+            self.url, config, name=name or objective, version=self._number, watcher=watcher
+        )
 
     @classmethod
     def iterate(cls, url: str | Path, **choices: Any) -> "Iterated":
@@ -261,7 +307,7 @@ class Dataset:
 
         ``Dataset.iterate("album", rounds=3, model="Qwen/Qwen2.5-VL-3B-Instruct")``; choices: ``IterateConfig``.
         """
-        from pairwright.flows.iterate_rounds import IterateConfig, Rounds
+        from pairwright.flows.training.iterate_rounds import IterateConfig, Rounds
 
         return Rounds(Folder(str(url)), IterateConfig(**choices)).iterate()
 
@@ -274,7 +320,7 @@ class Dataset:
 
         ``album.evaluate(run.folder, "scenes", limit=50)``
         """
-        from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
+        from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 
         place = {"data": Path(self.folder.path("")), "version": self._number}
         config = EvaluationConfig(model=model, benchmark=benchmark, **place, **choices)
@@ -307,16 +353,23 @@ class Dataset:
         return read_decisions(self.folder)
 
     def view(
-        self, *, port: int, ready: Callable[[str, str], None], annotator: str = "", watch: Watch | None = None
+        self,
+        *,
+        port: int,
+        ready: Callable[[str, str], None],
+        annotator: str = "",
+        watch: Watch | None = None,
     ) -> bool:
         """Serve this version's pages on this machine until Ctrl-C; return whether a thread was still running.
 
         Once pages are served, ``ready`` is called with their address, and with an address for a single visit. Decisions
         made there are stored under the annotator's name.
         """
-        from pairwright.flows.report_dataset import view_dataset
+        from pairwright.flows.versions.report_dataset import view_dataset
 
-        return view_dataset(self.version, port=port, annotator=annotator, ready=ready, watch=watch or say_nothing)
+        return view_dataset(
+            self.version, port=port, annotator=annotator, ready=ready, watch=watch or say_nothing
+        )
 
     def versions(self) -> list[VersionSummary]:
         """List the versions, the oldest first: time, rows, changed settings."""
@@ -331,7 +384,9 @@ class Dataset:
         """Return everything made from a row, and everything it was made from, with the maker of each."""
         return trace_lineage(self.version, key)
 
-    def remove(self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = "") -> Removal:
+    def remove(
+        self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = ""
+    ) -> Removal:
         """Remove images on request: they and everything made from them leave the next version.
 
         ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
@@ -342,7 +397,9 @@ class Dataset:
         """Return the images that are removed now: time, key, reason."""
         return list_removed(self.folder)
 
-    def gc(self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None) -> Collected:
+    def gc(
+        self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None
+    ) -> Collected:
         """Delete files that neither a kept version nor the current state needs; return what was deleted."""
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 

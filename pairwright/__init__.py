@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
-    from pairwright.flows.pipeline import Pipeline
-    from pairwright.flows.table import Table
+    from pairwright.flows.pipeline.pipeline import Pipeline
+    from pairwright.flows.versions.table import Table
     from pairwright.schemas.errors import (
         ConfigError,
         ModelError,
@@ -54,8 +54,8 @@ __all__ = [
 ]
 _PLACES = {
     "Dataset": "pairwright.flows.dataset",
-    "Pipeline": "pairwright.flows.pipeline",
-    "Table": "pairwright.flows.table",
+    "Pipeline": "pairwright.flows.pipeline.pipeline",
+    "Table": "pairwright.flows.versions.table",
     "load_plugin": "pairwright.schemas.plugins",
     **{name: "pairwright.schemas.errors" for name in __all__ if name.endswith("Error")},
 }

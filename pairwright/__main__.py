@@ -16,7 +16,9 @@ asked = False
 def main() -> None:
     """Run the command line."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # shells ignore signals for background jobs
+        if (
+            signal.getsignal(number) is not signal.SIG_IGN
+        ):  # shells ignore signals for background jobs
             signal.signal(number, _stop)
     from pairwright.flows.cli import main as run
 

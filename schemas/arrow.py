@@ -38,7 +38,10 @@ def schema_of(row_type: type[Row]) -> pa.Schema:
 
 def _fields_of(kind: Any) -> list[tuple[str, pa.DataType]]:
     hints = get_type_hints(kind, include_extras=True)
-    return [(field.name, _type_of(hints[field.name], f"{kind.__name__}.{field.name}")) for field in fields(kind)]
+    return [
+        (field.name, _type_of(hints[field.name], f"{kind.__name__}.{field.name}"))
+        for field in fields(kind)
+    ]
 
 
 def _type_of(kind: Any, name: str) -> pa.DataType:
@@ -51,13 +54,17 @@ def _type_of(kind: Any, name: str) -> pa.DataType:
         return pa.list_(_type_of(args[0], name), *(() if args[-1] is ... else (len(args),)))
     if args[1:] == (type(None),) and issubclass(args[0], BaseModel):
         return STRING
-    raise ConfigError(f"{name}: no column holds {kind}; use str, int, float, bool, bytes, or tuples of them")
+    raise ConfigError(
+        f"{name}: no column holds {kind}; use str, int, float, bool, bytes, or tuples of them"
+    )
 
 
 @cache
 def _classes_of(row_type: type[Row]) -> dict[str, type[Any]]:
     hints = get_type_hints(row_type).items()
-    parts = ((name, part) for name, kind in hints for part in get_args(kind) if isinstance(part, type))
+    parts = (
+        (name, part) for name, kind in hints for part in get_args(kind) if isinstance(part, type)
+    )
     return {name: part for name, part in parts if is_dataclass(part) or issubclass(part, BaseModel)}
 
 
@@ -108,14 +115,21 @@ def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
     missing: dict[str, Any] = {}
     for name in (name for name in names if name not in table.column_names):
         kind = schema.field(name).type
-        missing[name] = b"" if pa.types.is_large_binary(kind) else () if pa.types.is_list(kind) else None
+        missing[name] = (
+            b"" if pa.types.is_large_binary(kind) else () if pa.types.is_list(kind) else None
+        )
     for record in table.select([name for name in names if name not in missing]).to_pylist():
-        yield row_type(**missing, **{name: _to_rich(value, classes.get(name)) for name, value in record.items()})
+        yield row_type(
+            **missing,
+            **{name: _to_rich(value, classes.get(name)) for name, value in record.items()},
+        )
 
 
 def _to_rich(value: Any, kind: type[Any] | None = None) -> Any:
     if isinstance(value, list):
         if kind:
-            return tuple(kind(**{name: _to_rich(inner) for name, inner in item.items()}) for item in value)
+            return tuple(
+                kind(**{name: _to_rich(inner) for name, inner in item.items()}) for item in value
+            )
         return tuple(tuple(item) if isinstance(item, list) else item for item in value)
     return kind.model_validate_json(value) if kind and value is not None else value

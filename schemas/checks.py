@@ -17,7 +17,14 @@ NOTHING_AFFIRMED = "grounding: no half says what is there"
 LOW_RATING = "judge: low rating"
 NO_RATING = "judge: no rating"
 AGAINST = frozenset(
-    {NOT_TURNED_ROUND, NONE_IN_SWAPPED, FIRST_UNGROUNDED, SECOND_UNGROUNDED, BOTH_UNGROUNDED, LOW_RATING}
+    {
+        NOT_TURNED_ROUND,
+        NONE_IN_SWAPPED,
+        FIRST_UNGROUNDED,
+        SECOND_UNGROUNDED,
+        BOTH_UNGROUNDED,
+        LOW_RATING,
+    }
 )
 """Reasons that a description itself is wrong. A difference found between an image and itself discredits its writer."""
 

@@ -55,7 +55,9 @@ class Claim(Frozen):
     """
 
     side: Literal[0, 1]
-    kind: Literal["exists", "absent", "count", "relation", "light", "viewpoint", "place", "no_change"]
+    kind: Literal[
+        "exists", "absent", "count", "relation", "light", "viewpoint", "place", "no_change"
+    ]
     selector: Selector = Selector()
     count: int = 0
     relation: Relation | None = None
@@ -97,7 +99,11 @@ def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
         return stands(other, OPPOSITES[relation], thing)
     if relation == "left of":
         middle, far = (thing.box[0] + thing.box[2]) / 2, (other.box[0] + other.box[2]) / 2
-        return far - middle >= CLEAR_GAP * thing.mask.width and middle < other.box[0] and far > thing.box[2]
+        return (
+            far - middle >= CLEAR_GAP * thing.mask.width
+            and middle < other.box[0]
+            and far > thing.box[2]
+        )
     overlap = min(thing.box[2], other.box[2]) - max(thing.box[0], other.box[0])
     narrower = min(thing.box[2] - thing.box[0], other.box[2] - other.box[0])
     nearer = DEPTHS.index(thing.depth) < DEPTHS.index(other.depth) and thing.box[3] >= other.box[3]
@@ -114,8 +120,15 @@ def holds(claim: Claim, graphs: Graphs) -> bool:
     found = claim.selector.select(graph)
     if claim.kind == "relation":
         others = claim.other.select(graph)
-        return any(stands(a, claim.relation, b) for a in found for b in others if a.id != b.id and claim.relation)
-    return {"exists": bool(found), "absent": not found, "count": len(found) == claim.count}[claim.kind]
+        return any(
+            stands(a, claim.relation, b)
+            for a in found
+            for b in others
+            if a.id != b.id and claim.relation
+        )
+    return {"exists": bool(found), "absent": not found, "count": len(found) == claim.count}[
+        claim.kind
+    ]
 
 
 def all_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:

@@ -7,10 +7,17 @@ many workers, how large a shard) is in ``RunConfig``, which no fingerprint inclu
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    WithJsonSchema,
+    model_validator,
+)
 
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig, HealthConfig
-from pairwright.schemas.encoders import ClipConfig, Dinov2Config
+from pairwright.schemas.encoder_config import ClipConfig, Dinov2Config
 from pairwright.schemas.filters import FiltersConfig
 from pairwright.schemas.plugins import check_name, read_settings, require_plugins
 from pairwright.schemas.removing import (
@@ -151,16 +158,19 @@ class SourceConfig(Section):
     images: Annotated[ImagesConfig, Filled("images")]
     reading: Annotated[ReadingConfig, Filled("reading")]
     scenes: Annotated[ScenesConfig, Filled("scenes")]
-    robustness: Annotated[RobustnessConfig, Field(exclude_if=lambda value: value.is_off), Filled("robustness")] = (
-        RobustnessConfig()
-    )
+    robustness: Annotated[
+        RobustnessConfig, Field(exclude_if=lambda value: value.is_off), Filled("robustness")
+    ] = RobustnessConfig()
 
 
 class EmbeddingConfig(ModelSection):
     """Vectors that are made of each image."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"clip", "dinov2"}
-    embedders: Annotated[tuple[EmbedderName, ...], Field(min_length=1, max_length=4)] = ("colour-layout", "gradients")
+    embedders: Annotated[tuple[EmbedderName, ...], Field(min_length=1, max_length=4)] = (
+        "colour-layout",
+        "gradients",
+    )
     """Which embedders, in the order that mining weighs them."""
     clip: ClipConfig = ClipConfig()
     dinov2: Dinov2Config = Dinov2Config()
@@ -178,9 +188,9 @@ class ExcludeConfig(Section):
     """Images are excluded up to this distance (bits of 64) of perceptual hashes."""
     min_similarity: Share = 0.96
     """Images are excluded from this similarity on, if every embedder finds it."""
-    filters: Annotated[FiltersConfig, Field(exclude_if=lambda value: not value.is_on), Filled("filters")] = (
-        FiltersConfig()
-    )
+    filters: Annotated[
+        FiltersConfig, Field(exclude_if=lambda value: not value.is_on), Filled("filters")
+    ] = FiltersConfig()
     files: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
     marks: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
 
@@ -289,7 +299,19 @@ class NounsConfig(Section):
 
 FILLERS = (
     *("image", "picture", "photo", "photograph", "pic", "view", "background", "foreground"),
-    *("front", "back", "side", "left", "right", "top", "bottom", "middle", "center", "centre", "corner"),
+    *(
+        "front",
+        "back",
+        "side",
+        "left",
+        "right",
+        "top",
+        "bottom",
+        "middle",
+        "center",
+        "centre",
+        "corner",
+    ),
     *("thing", "something", "anything", "one", "lot", "kind", "type", "part"),
 )
 """Nouns that refer to an image, not to what it shows (ours)."""
@@ -491,7 +513,9 @@ class Profile(Section):
         """Yield names that a plugin may define: "sources.folder", "stages.brightness"."""
         for source in (self.source, *self.exclude.sources):
             yield f"sources.{source.partition(':')[0]}"
-        yield from (f"embedders.{name}" for name in self.embedding.embedders if name not in EMBEDDERS)
+        yield from (
+            f"embedders.{name}" for name in self.embedding.embedders if name not in EMBEDDERS
+        )
         for _, section in self:
             if isinstance(section, ValidatedSection):
                 yield from (f"validators.{name}" for name in section.validators)
@@ -512,23 +536,38 @@ class Profile(Section):
         if strange := next((name for name in asked if name and name not in known), None):
             hint = f"describe it as models.{strange}, or choose from {', '.join(sorted(known))}"
             raise ValueError(f"{asked[strange]}.model {strange!r}: no such model; {hint}")
-        if unused := next((name for name in self.models if name not in {*STANDARD_MODELS, *asked}), None):
+        if unused := next(
+            (name for name in self.models if name not in {*STANDARD_MODELS, *asked}), None
+        ):
             usual = ", ".join(STANDARD_MODELS)
-            raise ValueError(f"models.{unused}: no section's `model` names it; sections ask {usual} by default")
+            raise ValueError(
+                f"models.{unused}: no section's `model` names it; sections ask {usual} by default"
+            )
         return self
 
     @model_validator(mode="after")
     def _embedders_fit(self) -> "Profile":
         embedders = self.embedding.embedders
-        by_clip = {"grounding.enabled": self.grounding.enabled, "rejections.enabled": self.rejections.by_clip}
+        by_clip = {
+            "grounding.enabled": self.grounding.enabled,
+            "rejections.enabled": self.rejections.by_clip,
+        }
         names = ", ".join(embedders)
-        for name in (name for name, needed in by_clip.items() if needed and "clip" not in embedders):
+        for name in (
+            name for name, needed in by_clip.items() if needed and "clip" not in embedders
+        ):
             hint = f"put clip among them (with a weight of its own in mining.weights), or set {name} to false"
-            raise ValueError(f"{name} needs CLIP vectors, embedding.embedders has no clip, only {names}: {hint}")
+            raise ValueError(
+                f"{name} needs CLIP vectors, embedding.embedders has no clip, only {names}: {hint}"
+            )
         if "clip" not in embedders and (self.filters.heads.aesthetic or self.filters.heads.unsafe):
-            raise ValueError(f"filters.heads scores CLIP vectors: put clip into embedding.embedders, now {names}")
+            raise ValueError(
+                f"filters.heads scores CLIP vectors: put clip into embedding.embedders, now {names}"
+            )
         if len(self.mining.weights) != len(embedders):
-            raise ValueError(f"mining.weights has {len(self.mining.weights)} numbers for {len(embedders)} embedders")
+            raise ValueError(
+                f"mining.weights has {len(self.mining.weights)} numbers for {len(embedders)} embedders"
+            )
         return self
 
 
@@ -545,7 +584,9 @@ class ResolvedProfile(Profile):
     @property
     def settled(self) -> Profile:
         """Return the profile with unset fields filled by what was found."""
-        settled = Profile.model_construct(**{name: value for name, value in self if name != "found"})
+        settled = Profile.model_construct(
+            **{name: value for name, value in self if name != "found"}
+        )
         for name, value in self.found.items():
             settled = with_field(settled, name.split("."), value)
         return settled
@@ -561,7 +602,9 @@ def resolve(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
 class BuildRecord(Section):
     """Build record: everything that ``resume`` and ``status`` need."""
 
-    plugins: Annotated[dict[str, str], AfterValidator(require_plugins)] = Field(default_factory=dict[str, str])
+    plugins: Annotated[dict[str, str], AfterValidator(require_plugins)] = Field(
+        default_factory=dict[str, str]
+    )
     """Origin of each plugin used, by group and name; first, since reading the profile needs the plugins."""
     items: tuple[str, ...]
     """The parts that list the source, in its order."""

@@ -11,11 +11,21 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from pairwright.schemas.rows import Negative, PreferenceRow
 
-Verdict = Literal["accept", "reject", "edit", "none", "near-identical", "fits", "unrelated", "unjudged"]
+Verdict = Literal[
+    "accept", "reject", "edit", "none", "near-identical", "fits", "unrelated", "unjudged"
+]
 JUDGEMENTS = ("near-identical", "fits", "unrelated", "unjudged")
 """Verdicts about how alike a pair's images are; the last takes one back. They are kept beside decisions."""
 ACCEPTED = ("accept", "edit")
@@ -29,7 +39,9 @@ EDITED, BEFORE = "edited by a person", "before-edit"
 
 def refuse_controls(text: str) -> str:
     """Refuse control characters other than tab and line feed, and lone surrogates."""
-    strange = next((c for c in text if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cs")), None)
+    strange = next(
+        (c for c in text if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cs")), None
+    )
     if strange is not None:
         raise ValueError(f"contains the control character U+{ord(strange):04X}; remove it")
     return text
@@ -62,7 +74,9 @@ class Decision(BaseModel):
         if self.verdict == "edit" and not any(texts):
             raise ValueError("an edit needs a new chosen or rejected text")
         if self.verdict != "edit" and (self.chosen or self.rejected):
-            raise ValueError(f"texts are allowed with the verdict edit only, not with {self.verdict}")
+            raise ValueError(
+                f"texts are allowed with the verdict edit only, not with {self.verdict}"
+            )
         if any(texts) and texts[0] == texts[1]:
             raise ValueError("the new chosen and rejected texts are the same")
         return self
@@ -87,7 +101,9 @@ def parse_decision(line: str | bytes, *, now: datetime | None = None) -> Decisio
 def say_errors(error: ValidationError) -> str:
     """Return the errors, field by field."""
     found = error.errors(include_url=False, include_input=False)[:3]
-    return "; ".join(": ".join(filter(None, [".".join(map(str, one["loc"])), one["msg"]])) for one in found)
+    return "; ".join(
+        ": ".join(filter(None, [".".join(map(str, one["loc"])), one["msg"]])) for one in found
+    )
 
 
 @dataclass(frozen=True)
@@ -97,7 +113,9 @@ class Decisions:
     by_key: Mapping[str, Decision] = field(default_factory=dict[str, Decision])
     judged: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
     """Latest judgement of each pair, by any annotator."""
-    by_annotator: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict[str, Mapping[str, Verdict]])
+    by_annotator: Mapping[str, Mapping[str, Verdict]] = field(
+        default_factory=dict[str, Mapping[str, Verdict]]
+    )
     """Latest judgement of each pair, by annotator."""
 
     def __len__(self) -> int:
@@ -119,7 +137,9 @@ class Decisions:
 
     def without_edits(self) -> "Decisions":
         """Return the decisions without edits, for rows with texts of another kind than people saw."""
-        return replace(self, by_key={key: one for key, one in self.by_key.items() if one.verdict != "edit"})
+        return replace(
+            self, by_key={key: one for key, one in self.by_key.items() if one.verdict != "edit"}
+        )
 
     def count(self) -> dict[str, int]:
         """Return the number of decisions by verdict."""
@@ -134,11 +154,16 @@ def latest(decisions: Iterable[Decision]) -> Decisions:
     ordered = sorted(decisions, key=lambda one: one.order)
     newest = {(one.key, one.by if one.verdict in JUDGEMENTS else None): one for one in ordered}
     kept = [one for one in newest.values() if one.verdict not in ("none", "unjudged")]
-    judgements = sorted((one for one in kept if one.verdict in JUDGEMENTS), key=lambda one: one.order)
+    judgements = sorted(
+        (one for one in kept if one.verdict in JUDGEMENTS), key=lambda one: one.order
+    )
     return Decisions(
         {one.key: one for one in kept if one.verdict not in JUDGEMENTS},
         {one.key: one.verdict for one in judgements},
-        {name: {one.key: one.verdict for one in judgements if one.by == name} for name in {o.by for o in judgements}},
+        {
+            name: {one.key: one.verdict for one in judgements if one.by == name}
+            for name in {o.by for o in judgements}
+        },
     )
 
 
@@ -156,7 +181,9 @@ def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
             row,
             chosen=chosen,
             chosen_model=f"{row.chosen_model}, {EDITED}",
-            negatives=tuple(one for one in (*row.negatives, before) if one.text.strip() != chosen.strip()),
+            negatives=tuple(
+                one for one in (*row.negatives, before) if one.text.strip() != chosen.strip()
+            ),
             description="",
             claims="[]",
         )

@@ -27,7 +27,9 @@ CHECKS = (
     MeasureBound("dark", "max_dark", "too dark"),
     MeasureBound("bright", "max_bright", "too bright"),
     MeasureBound("aspect", "max_aspect", "too long or too high"),
-    MeasureBound("aesthetic", "min_aesthetic", "low aesthetic score", is_least=True, head="aesthetic"),
+    MeasureBound(
+        "aesthetic", "min_aesthetic", "low aesthetic score", is_least=True, head="aesthetic"
+    ),
     MeasureBound("unsafe", "max_unsafe", "unsafe content", head="unsafe"),
 )
 
@@ -85,11 +87,15 @@ class FiltersConfig(Section):
     def is_on(self) -> bool:
         """Return whether images are measured: one filter is on, or a head is named."""
         named = self.heads.aesthetic or self.heads.unsafe
-        return bool(named or self.max_images_per_group or self.max_similarity < 1 or any(self.checks))
+        return bool(
+            named or self.max_images_per_group or self.max_similarity < 1 or any(self.checks)
+        )
 
     @model_validator(mode="after")
     def _heads_are_named(self) -> "FiltersConfig":
         for check, _ in self.checks:
             if check.head and not getattr(self.heads, check.head):
-                raise ValueError(f"{check.field} needs the scores of a head: set heads.{check.head} to its file")
+                raise ValueError(
+                    f"{check.field} needs the scores of a head: set heads.{check.head} to its file"
+                )
         return self

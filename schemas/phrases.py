@@ -10,11 +10,34 @@ from collections.abc import Sequence
 from pairwright.schemas.claims import Relation, Selector
 from pairwright.schemas.scene import PREPOSITIONS
 
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+NUMBERS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 SIZES = {"small": "small", "medium": "medium-sized", "large": "large"}
 COLUMNS = {"left": "on the left", "centre": "in the centre", "right": "on the right"}
-DEPTHS = {"front": "in the foreground", "middle": "in the middle ground", "back": "in the background"}
-FACINGS = {"left": "facing left", "right": "facing right", "front": "facing the viewer", "back": "facing away"}
+DEPTHS = {
+    "front": "in the foreground",
+    "middle": "in the middle ground",
+    "back": "in the background",
+}
+FACINGS = {
+    "left": "facing left",
+    "right": "facing right",
+    "front": "facing the viewer",
+    "back": "facing away",
+}
 SPOKEN: dict[Relation, str] = {
     "left of": "to the left of", "right of": "to the right of", "in front of": "in front of", "behind": "behind"
 }  # fmt: skip
@@ -67,7 +90,9 @@ def within(place: str) -> str:
 
 def joined(phrases: Sequence[str], word: str = "and") -> str:
     """Return "a, b and c"."""
-    return "".join(phrases) if len(phrases) < 2 else f"{', '.join(phrases[:-1])} {word} {phrases[-1]}"
+    return (
+        "".join(phrases) if len(phrases) < 2 else f"{', '.join(phrases[:-1])} {word} {phrases[-1]}"
+    )
 
 
 def noun(selector: Selector, count: int = 1) -> str:

@@ -47,7 +47,9 @@ class Plugin:
         try:
             return self.get()
         except Exception as error:
-            raise ConfigError(f"{self}: cannot be loaded: {type(error).__name__}: {error}") from error
+            raise ConfigError(
+                f"{self}: cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
 
 
 class Registry(UserDict[str, P], Generic[P]):
@@ -73,7 +75,9 @@ class Registry(UserDict[str, P], Generic[P]):
         called = name_of(self.group, found)
         if not isinstance(found, self.kind) or called != name:
             kind = type(found).__name__
-            raise ConfigError(f"{plugin}: must be a {self.kind.__name__} of this name; it is a {kind} named {called!r}")
+            raise ConfigError(
+                f"{plugin}: must be a {self.kind.__name__} of this name; it is a {kind} named {called!r}"
+            )
         return found
 
     def __contains__(self, name: object) -> bool:
@@ -94,14 +98,20 @@ def name_of(group: Group, one: object) -> str:
 def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
     """Return the plugins of a group by name, without loading them; names in ``own`` are refused."""
     _load_all(filter(None, os.environ.get(FILES, "").split(os.pathsep)))
-    listed = ((file, one) for file, module in _FILES.items() for one in getattr(module, group.upper(), ()))
+    listed = (
+        (file, one) for file, module in _FILES.items() for one in getattr(module, group.upper(), ())
+    )
     loaded = (Plugin(group, name_of(group, one), file, lambda one=one: one) for file, one in listed)
     found: dict[str, Plugin] = {}
     for plugin in (*_installed(group), *loaded):
         if plugin.name in own:
-            raise ConfigError(f"{plugin}: Pairwright's own {group} use this name; rename or remove the plugin")
+            raise ConfigError(
+                f"{plugin}: Pairwright's own {group} use this name; rename or remove the plugin"
+            )
         if plugin.name in found:
-            raise ConfigError(f"{plugin}: {found[plugin.name].origin} uses the same name; remove one of them")
+            raise ConfigError(
+                f"{plugin}: {found[plugin.name].origin} uses the same name; remove one of them"
+            )
         found[plugin.name] = plugin
     return found
 
@@ -127,7 +137,9 @@ def load_plugin(file: str | Path) -> None:
     try:
         module = import_module(path.stem)
     except Exception as error:
-        raise ConfigError(f"plugin {path}: cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"plugin {path}: cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     if Path(module.__file__ or "").resolve() != path:
         raise ConfigError(f"plugin {path}: another module is called {path.stem}; rename the file")
     _FILES[str(path)] = module
@@ -154,7 +166,11 @@ def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
         group, _, name = place.partition(".")
         known: Any = group
         if name not in find_plugins(known):
-            get = f"add --plugin {origin}" if origin.endswith(".py") else f"python -m pip install {origin}"
+            get = (
+                f"add --plugin {origin}"
+                if origin.endswith(".py")
+                else f"python -m pip install {origin}"
+            )
             raise ConfigError(
                 f"the dataset was built with the plugin {origin} ({group} {name!r}), not loaded now: {get}"
             )
@@ -175,13 +191,19 @@ def read_settings(stages: object) -> object:
         return stages
     read: dict[str, Section] = {}
     for name, given in stages.items():
-        kind = type(given) if isinstance(given, Section) else settings_model(check_name("stages", str(name)))
+        kind = (
+            type(given)
+            if isinstance(given, Section)
+            else settings_model(check_name("stages", str(name)))
+        )
         try:
             read[str(name)] = kind.model_validate(given or {})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join((str(name), *map(str, first["loc"])))
-            raise ValueError(f"{place}: {first['msg']}. Its settings: {', '.join(kind.model_fields)}") from error
+            raise ValueError(
+                f"{place}: {first['msg']}. Its settings: {', '.join(kind.model_fields)}"
+            ) from error
     return read
 
 
@@ -190,7 +212,11 @@ def settings_model(name: str) -> type[Section]:
     plugin = find_plugins("stages")[name]
     kind = getattr(plugin.load(), "config", None)
     if not (isinstance(kind, type) and issubclass(kind, Section)):
-        raise ConfigError(f"{plugin}: must be a Stage whose config is a subclass of Section, the model of its settings")
+        raise ConfigError(
+            f"{plugin}: must be a Stage whose config is a subclass of Section, the model of its settings"
+        )
     if needed := [name for name, field in kind.model_fields.items() if field.is_required()]:
-        raise ConfigError(f"{plugin}: settings without a default: {', '.join(needed)}; give each one")
+        raise ConfigError(
+            f"{plugin}: settings without a default: {', '.join(needed)}; give each one"
+        )
     return kind

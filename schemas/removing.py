@@ -7,8 +7,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.section import UNSET, Count, Filled, FilledSeed, Names, Positive, Section, Share
+from pairwright.schemas.encoder_config import ClipConfig
+from pairwright.schemas.section import (
+    UNSET,
+    Count,
+    Filled,
+    FilledSeed,
+    Names,
+    Positive,
+    Section,
+    Share,
+)
 
 TaggerName = Literal["scene-graph", "ram", "nouns"]
 Batch = Annotated[int, Field(ge=0, le=4096)]

@@ -13,7 +13,9 @@ class RefusedText:
 
     def by_tokens(self, finish_reason: str, bound: str) -> Self:
         """Return it with the bound ("captions.max_tokens=512") where the answer ended with its last token."""
-        return replace(self, reason=f"{self.reason} ({bound})") if finish_reason == "length" else self
+        return (
+            replace(self, reason=f"{self.reason} ({bound})") if finish_reason == "length" else self
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

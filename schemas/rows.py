@@ -24,7 +24,13 @@ def make_key(*parts: str | bytes | float) -> str:
     """Return the 32-hex-digit BLAKE2b hash of the parts, each with type and length, so that lists cannot collide."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        data = part if isinstance(part, bytes) else repr(part).encode() if not isinstance(part, str) else part.encode()
+        data = (
+            part
+            if isinstance(part, bytes)
+            else repr(part).encode()
+            if not isinstance(part, str)
+            else part.encode()
+        )
         digest.update(f"{type(part).__name__}:{len(data)}:".encode())
         digest.update(data)
     return digest.hexdigest()
@@ -515,7 +521,7 @@ class RemovalRow(Row):
     window: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1 of the image that the patch replaces, the last two exclusive."""
     patch: bytes
-    """PNG of the window; ``tasks.store.images.put_patch`` makes the whole image. Pixels outside the feathered mask are
+    """PNG of the window; ``tasks.images.decode.put_patch`` makes the whole image. Pixels outside the feathered mask are
     the original's."""
     area_share: float
     """Mask pixels / image pixels."""

@@ -19,7 +19,21 @@ DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination")
 
 
 SHAPES = (
-    *("ball", "cube", "cylinder", "cone", "pyramid", "ring", "vase", "bowl", "mug", "teapot", "box", "book", "lamp"),
+    *(
+        "ball",
+        "cube",
+        "cylinder",
+        "cone",
+        "pyramid",
+        "ring",
+        "vase",
+        "bowl",
+        "mug",
+        "teapot",
+        "box",
+        "book",
+        "lamp",
+    ),
     *("chair", "robot", "car", "duck", "sign"),
 )
 PLURALS = {shape: "boxes" if shape == "box" else f"{shape}s" for shape in SHAPES}

@@ -49,7 +49,9 @@ Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Names = Annotated[
     tuple[str, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
+    BeforeValidator(
+        lambda value: (value,) if isinstance(value, str) else () if value is None else value
+    ),
 ]
 """Several names, one or none: `train`, `[train, val]`."""
 UNSET = Field(exclude_if=lambda value: not value)
@@ -88,9 +90,15 @@ class Section(BaseModel):
     @model_validator(mode="after")
     def _ranges_are_not_empty(self) -> Self:
         for name, low in self:
-            high = getattr(self, name.replace("min_", "max_", 1), None) if name.startswith("min_") else None
+            high = (
+                getattr(self, name.replace("min_", "max_", 1), None)
+                if name.startswith("min_")
+                else None
+            )
             if isinstance(low, float) and isinstance(high, float) and low > high:
-                raise ValueError(f"{name} {low} is above {name.replace('min_', 'max_', 1)} {high}: lower one of them")
+                raise ValueError(
+                    f"{name} {low} is above {name.replace('min_', 'max_', 1)} {high}: lower one of them"
+                )
         return self
 
     def filled(self, profile: BaseModel) -> Self:
@@ -100,15 +108,23 @@ class Section(BaseModel):
             own, marker = getattr(self, name), filled_by(field)
             if marker is None and isinstance(own, Section):
                 update[name] = own.filled(profile)
-            elif marker is not None and marker.source and (not marker.when or getattr(self, marker.when)):
+            elif (
+                marker is not None
+                and marker.source
+                and (not marker.when or getattr(self, marker.when))
+            ):
                 update[name] = read_filled(profile, marker.source.format(self=self))
         return self.model_copy(update=update)
 
 
 def compose(kind: type[C], profile: BaseModel) -> C:
     """Return a section composed from others: all of its fields are ``Filled``."""
-    markers = {name: marker for name, field in kind.model_fields.items() if (marker := filled_by(field))}
-    return kind.model_validate({name: read_filled(profile, marker.source) for name, marker in markers.items()})
+    markers = {
+        name: marker for name, field in kind.model_fields.items() if (marker := filled_by(field))
+    }
+    return kind.model_validate(
+        {name: read_filled(profile, marker.source) for name, marker in markers.items()}
+    )
 
 
 def filled_by(field: FieldInfo) -> Filled | None:
@@ -124,7 +140,9 @@ def read_filled(profile: BaseModel, source: str) -> Any:
     return found.filled(profile) if isinstance(found, Section) else found
 
 
-def filled_by_hand(kind: type[BaseModel], values: object, place: str = "") -> Iterator[tuple[str, Filled]]:
+def filled_by_hand(
+    kind: type[BaseModel], values: object, place: str = ""
+) -> Iterator[tuple[str, Filled]]:
     """Yield the dotted names of ``Filled`` fields that a mapping sets, with their markers."""
     given: Mapping[Any, Any] = values if isinstance(values, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
     for name, field in kind.model_fields.items():
@@ -156,11 +174,18 @@ def changed_fields(before: Section, after: Section, place: str) -> Iterator[tupl
     A filled field has the name of its source.
     """
     old = dict(_fields(before.model_dump()))
-    origins = {name: marker for name, field in type(before).model_fields.items() if (marker := filled_by(field))}
+    origins = {
+        name: marker
+        for name, field in type(before).model_fields.items()
+        if (marker := filled_by(field))
+    }
     for name, new in _fields(after.model_dump()):
         if new != old.get(name):
             own, _, rest = name.partition(".")
-            yield (f"{origins[own].source}.{rest}" if own in origins and rest else f"{place}.{name}"), new
+            yield (
+                (f"{origins[own].source}.{rest}" if own in origins and rest else f"{place}.{name}"),
+                new,
+            )
 
 
 def section_within(annotation: Any) -> type[Section] | None:

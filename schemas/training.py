@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pairwright.schemas.encoders import ClipConfig
-from pairwright.schemas.namc import NamcConfig
+from pairwright.schemas.encoder_config import ClipConfig
+from pairwright.schemas.namc_config import NamcConfig
 from pairwright.schemas.section import Count, Positive, Section, Seed, Share
 
 NAME = "differential"
@@ -167,13 +167,17 @@ CONVERSATIONS = "conversations"
 def _shared(value: str) -> str:
     if re.fullmatch(r".+:0?\.(?!0+$)\d+", value):
         return value
-    raise ValueError("must be FILE_OR_DATASET:SHARE, with a share between 0 and 1, as in coco.json:0.4")
+    raise ValueError(
+        "must be FILE_OR_DATASET:SHARE, with a share between 0 and 1, as in coco.json:0.4"
+    )
 
 
 class DataConfig(Section):
     """Training and held-out rows."""
 
-    table: Literal["preferences", "differences", "comparisons", "questions", "captions"] = "preferences"
+    table: Literal["preferences", "differences", "comparisons", "questions", "captions"] = (
+        "preferences"
+    )
     """Table to train on; all but preferences by SFT only, as conversations in which every answer bears loss."""
     mix: tuple[Annotated[str, AfterValidator(_shared)], ...] = ()
     """SFT: further data with their shares of the rows: "FILE:SHARE" for LLaVA's JSON, "DATASET:SHARE" for the same
@@ -196,12 +200,16 @@ class DataConfig(Section):
     @property
     def mixed(self) -> list[tuple[str, float]]:
         """Return the further data, each with its share."""
-        return [(source, float(share)) for source, _, share in (one.rpartition(":") for one in self.mix)]
+        return [
+            (source, float(share)) for source, _, share in (one.rpartition(":") for one in self.mix)
+        ]
 
     @model_validator(mode="after")
     def _leaves_room(self) -> "DataConfig":
         if sum(share for _, share in self.mixed) >= 1:
-            raise ValueError(f"mix: {', '.join(self.mix)}: the shares leave no room for the dataset's own rows")
+            raise ValueError(
+                f"mix: {', '.join(self.mix)}: the shares leave no room for the dataset's own rows"
+            )
         return self
 
 
@@ -258,13 +266,19 @@ class TrainConfig(Section):
         if model.vision_tuning == "full" and model.tuning == "lora" and self.objective != "sft":
             raise ValueError("model.vision_tuning: full beside LoRA needs objective sft")
         if model.load_in_4bit and model.tuning != "lora":
-            raise ValueError("model.load_in_4bit: weights in 4 bits cannot be trained: set model.tuning to lora")
+            raise ValueError(
+                "model.load_in_4bit: weights in 4 bits cannot be trained: set model.tuning to lora"
+            )
         if self.data.table != "preferences" and self.objective != "sft":
-            raise ValueError(f"data.table: {self.data.table} have no rejected texts: they need objective sft")
+            raise ValueError(
+                f"data.table: {self.data.table} have no rejected texts: they need objective sft"
+            )
         if self.data.mix and self.objective != "sft":
             raise ValueError("data.mix: further data need objective sft")
         if self.optimiser.vision_learning_rate and not model.train_vision:
-            raise ValueError("optimiser.vision_learning_rate: the vision tower is frozen: set model.train_vision=true")
+            raise ValueError(
+                "optimiser.vision_learning_rate: the vision tower is frozen: set model.train_vision=true"
+            )
         return self
 
     @property

@@ -5,9 +5,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.plugins import check_name
-from pairwright.schemas.section import UNSET, Count, Filled, FilledSeed, Names, Positive, Seconds, Section, Share
+from pairwright.schemas.section import (
+    UNSET,
+    Count,
+    Filled,
+    FilledSeed,
+    Names,
+    Positive,
+    Seconds,
+    Section,
+    Share,
+)
 
 Structured = Literal["auto", "vllm", "json", "none"]
 
@@ -15,7 +25,9 @@ Structured = Literal["auto", "vllm", "json", "none"]
 def _no_key_itself(value: object) -> object:
     if isinstance(value, str) and re.fullmatch(r"[A-Z_][A-Z0-9_]*", value):
         return value
-    raise ValueError("must be the name of an environment variable, in capitals; never the key itself")
+    raise ValueError(
+        "must be the name of an environment variable, in capitals; never the key itself"
+    )
 
 
 KeyName = Annotated[str, BeforeValidator(_no_key_itself)]
@@ -51,7 +63,15 @@ class ChatConfig(Section):
     """Served model: its addresses, and how it is asked."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset(
-        {"endpoint", "key", "max_concurrency", "timeout_seconds", "max_attempts", "patience_seconds", "launch"}
+        {
+            "endpoint",
+            "key",
+            "max_concurrency",
+            "timeout_seconds",
+            "max_attempts",
+            "patience_seconds",
+            "launch",
+        }
     )
     endpoint: Names = ()
     """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several share the load."""
@@ -109,7 +129,9 @@ class ServedSection(Section):
     @property
     def is_served(self) -> bool:
         """Return whether the stage asks a model at all: one writes, or its switch is on."""
-        return bool("served" in getattr(self, "writer", "served") and getattr(self, "enabled", True))
+        return bool(
+            "served" in getattr(self, "writer", "served") and getattr(self, "enabled", True)
+        )
 
     @property
     def served(self) -> ChatConfig:
@@ -122,7 +144,9 @@ class ServedSection(Section):
 class ValidatedSection(ServedSection):
     """Section of texts that validators check."""
 
-    validators: tuple[Annotated[str, AfterValidator(lambda name: check_name("validators", name))], ...] = ()
+    validators: tuple[
+        Annotated[str, AfterValidator(lambda name: check_name("validators", name))], ...
+    ] = ()
     """Validators of plugins that each text must pass, beside our own."""
 
 
@@ -178,7 +202,9 @@ class DifferencesConfig(ValidatedSection):
     @model_validator(mode="after")
     def _one_machine(self) -> "DifferencesConfig":
         if {"scene-graph", "served"} <= {*self.writer}:
-            raise ValueError("writer has both scene-graph and served: name one of them, with or without given")
+            raise ValueError(
+                "writer has both scene-graph and served: name one of them, with or without given"
+            )
         return self
 
     @property
@@ -194,7 +220,10 @@ class ControlsConfig(ServedSection):
     """Whether descriptions from a served model are checked by asking the model again."""
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
-    kinds: Annotated[tuple[Literal["swapped", "same"], ...], Field(min_length=1)] = ("swapped", "same")
+    kinds: Annotated[tuple[Literal["swapped", "same"], ...], Field(min_length=1)] = (
+        "swapped",
+        "same",
+    )
     """Controls: swapped (the reversed pair must be described in reverse), same (one image twice: no difference)."""
     max_tokens: Positive = 160
     """Maximum tokens of an answer."""
@@ -236,7 +265,9 @@ class ComparisonsConfig(WrittenSection):
 
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: `language` for captions alone, else `chat`."""
-    input: Literal["captions", "images", "images and captions", "images and differences"] = "captions"
+    input: Literal["captions", "images", "images and captions", "images and differences"] = (
+        "captions"
+    )
     """Input of the model: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by the
     `chat` model) alone, with the captions, or with people's texts about the difference."""
     max_tokens: Positive = 750

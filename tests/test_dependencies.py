@@ -21,7 +21,7 @@ FOLDERS = ("pairwright", "schemas", "prompts", "tasks", "flows")
 FOR_OTHERS = {"fastapi", "sqlalchemy"}
 """Declared for a bound that others' releases need; nothing of ours imports them."""
 STARTED = (
-    "import pairwright.flows.build_dataset, pairwright.flows.stages, pairwright.flows.verbs, pkgutil, importlib",
+    "import pairwright.flows.prefect.build_dataset, pairwright.flows.pipeline.stages, pairwright.flows.verbs, pkgutil, importlib",
     "for one in pkgutil.iter_modules(pairwright.flows.verbs.__path__, 'pairwright.flows.verbs.'):",
     "    importlib.import_module(one.name)",
 )
@@ -41,7 +41,11 @@ def imported(folder: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
         for node in imports_in(path):
-            within = [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            within = (
+                [node.module]
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level
+                else []
+            )
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else within
             found |= {name.split(".")[0]: str(path.relative_to(ROOT)) for name in names}
     own = {"pairwright", "tests", "__future__"}
@@ -51,7 +55,9 @@ def imported(folder: str) -> dict[str, str]:
 @cache
 def owners() -> dict[str, set[str]]:
     """Return the distributions that each library is from."""
-    return {name: set(map(canonicalize_name, found)) for name, found in packages_distributions().items()}
+    return {
+        name: set(map(canonicalize_name, found)) for name, found in packages_distributions().items()
+    }
 
 
 def distributions(name: str) -> set[str]:
@@ -60,13 +66,17 @@ def distributions(name: str) -> set[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_each_library_is_declared(folder: str) -> None:
-    missing = {name: path for name, path in imported(folder).items() if not distributions(name) & OF_USERS}
+    missing = {
+        name: path for name, path in imported(folder).items() if not distributions(name) & OF_USERS
+    }
     assert not missing
 
 
 def test_each_library_of_the_tests_is_declared() -> None:
     declared = OF_USERS | EXTRAS["test"]
-    assert not {name: path for name, path in imported("tests").items() if not distributions(name) & declared}
+    assert not {
+        name: path for name, path in imported("tests").items() if not distributions(name) & declared
+    }
 
 
 def test_nothing_is_declared_that_nobody_imports() -> None:
@@ -87,13 +97,21 @@ def closure(names: set[str]) -> Iterator[str]:
             lines = [Requirement(line) for line in requires(name) or []]
         except PackageNotFoundError:
             continue
-        owed += [canonicalize_name(one.name) for one in lines if not one.marker or one.marker.evaluate({"extra": ""})]
+        owed += [
+            canonicalize_name(one.name)
+            for one in lines
+            if not one.marker or one.marker.evaluate({"extra": ""})
+        ]
 
 
 def test_the_core_starts_without_the_extras() -> None:
     here = set(closure(CORE))
-    refused = sorted(name for name, found in owners().items() if not found & here and name.isidentifier())
-    refused = [name for name in refused if name != "pairwright" and name not in sys.stdlib_module_names]
+    refused = sorted(
+        name for name, found in owners().items() if not found & here and name.isidentifier()
+    )
+    refused = [
+        name for name in refused if name != "pairwright" and name not in sys.stdlib_module_names
+    ]
     assert {"torch", "transformers", "faiss", "datasets", "pandas"} <= set(refused)
     code = "\n".join((f"import sys; sys.modules.update(dict.fromkeys({refused!r}))", *STARTED))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -32,7 +32,9 @@ def test_models_and_training_compute_on_the_gpu_alone(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("files", "passed"), [(("embedding", "serving"), 4), (("search", "training"), 10)])
+@pytest.mark.parametrize(
+    ("files", "passed"), [(("embedding", "serving"), 4), (("search", "training"), 10)]
+)
 def test_the_tests_of_a_gpu_run_on_the_cpu(files, passed, tmp_path):
     """What they compare are then two results of the CPU: that they can be run at all is tried, and their table."""
     vllm = tmp_path / "vllm"
@@ -40,7 +42,12 @@ def test_the_tests_of_a_gpu_run_on_the_cpu(files, passed, tmp_path):
     vllm.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     vllm.chmod(0o700)
     run_pytest(
-        "-m", "gpu", *(GPU / f"test_{name}.py" for name in files), "--dry-run", cwd=tmp_path, PAIRWRIGHT_VLLM=vllm
+        "-m",
+        "gpu",
+        *(GPU / f"test_{name}.py" for name in files),
+        "--dry-run",
+        cwd=tmp_path,
+        PAIRWRIGHT_VLLM=vllm,
     )
     head, _, machine, *lines = (tmp_path / "gpu-test.md").read_text().splitlines()
     assert head == "| test | result | figure | seconds |"

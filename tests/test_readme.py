@@ -9,19 +9,25 @@ import pytest
 import typer
 
 from pairwright.flows.cli import app
-from pairwright.flows.list_settings import list_settings
+from pairwright.flows.pipeline.list_settings import list_settings
 from tests.fixtures.readme import typed_in
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md")),
+]
 BESIDE = re.compile(r"^(torchrun|accelerate launch) .*?-m (?=pairwright )|(?<= )--plugin \S+")
 """What launches a command, and files that only its reader has."""
 
 
 def commands_on(page: str) -> list[list[str]]:
     """Return the words of each `pairwright` command in a page's console blocks."""
-    typed = (part.strip() for one in typed_in(page, sentences=False) for part in one.words.split("&&"))
+    typed = (
+        part.strip() for one in typed_in(page, sentences=False) for part in one.words.split("&&")
+    )
     found = (BESIDE.sub("", words.removesuffix(" &")) for words in typed)
     return [shlex.split(words) for words in found if words.startswith("pairwright ")]
 
@@ -34,7 +40,11 @@ def settings() -> set[str]:
 def is_setting(name: str) -> bool:
     known = settings()
     name = re.sub(r"^models\.\w+\.", "models.chat.", name)
-    return name.startswith("stages.") or name in known or any(one.startswith(f"{name}.") for one in known)
+    return (
+        name.startswith("stages.")
+        or name in known
+        or any(one.startswith(f"{name}.") for one in known)
+    )
 
 
 def test_verbs_explain_themselves() -> None:
@@ -60,14 +70,21 @@ def test_commands_are_understood(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_settings_are_there(page: str) -> None:
-    asked = [words[place + 1] for words in commands_on(page) for place, word in enumerate(words) if word == "--set"]
+    asked = [
+        words[place + 1]
+        for words in commands_on(page)
+        for place, word in enumerate(words)
+        if word == "--set"
+    ]
     assert not [one for one in asked if not is_setting(one.partition("=")[0])]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_make_targets_are_there(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert {one.words.split()[1] for one in typed_in(page) if one.words.startswith("make ")} <= targets
+    assert {
+        one.words.split()[1] for one in typed_in(page) if one.words.startswith("make ")
+    } <= targets
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -83,7 +100,9 @@ def test_code_is_that_of_the_example() -> None:
     """``tests/flows/test_plugins.py`` runs it."""
     example = ROOT / "tests/example_plugin"
     shown = {"python": example / "pairwright_example.py", "toml": example / "pyproject.toml"}
-    text = "\n".join((ROOT / page).read_text() for page in ("CONTRIBUTING.md", "docs/guides/extending.md"))
+    text = "\n".join(
+        (ROOT / page).read_text() for page in ("CONTRIBUTING.md", "docs/guides/extending.md")
+    )
     blocks = re.findall(r"^```(python|toml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert blocks
     assert not [block for kind, block in blocks if block not in shown[kind].read_text()]
@@ -98,5 +117,9 @@ def test_tree_is_the_tree() -> None:
     tops = re.findall(r"^([a-z]+)/", tree, re.MULTILINE)
     assert not [name for name in tops if not (ROOT / name).is_dir()]
     told = set(re.findall(r"^  ([a-z]+)/", tree, re.MULTILINE))
-    there = {path.name for path in (ROOT / "tasks").iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    there = {
+        path.name
+        for path in (ROOT / "tasks").iterdir()
+        if path.is_dir() and (path / "__init__.py").exists()
+    }
     assert told == there

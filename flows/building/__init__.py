@@ -1,0 +1,1 @@
+"""Build a dataset: plan, run, find the models, show progress."""

@@ -1,0 +1,1 @@
+"""The stages of a build, profiles and settings."""

@@ -1,0 +1,1 @@
+"""Builds, trainings and evaluations as Prefect flows and deployments."""

@@ -1,0 +1,1 @@
+"""Train and evaluate models on a dataset."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from pairwright.flows.load_profile import load_profile
+from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.verbs import options
 from pairwright.flows.verbs.options import app
 
@@ -25,24 +25,35 @@ def build(
     limit: options.Limit = None,
     until: options.Until = "",
     exclude: Annotated[
-        list[str] | None, Option(help="Exclude images that nearly match one of this source (repeatable).")
+        list[str] | None,
+        Option(help="Exclude images that nearly match one of this source (repeatable)."),
     ] = None,
 ) -> None:
     """Build a dataset, or continue an earlier build of it."""
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
-    words: dict[str, Any] = {"out": out, "source": source, "profile": profile, "settings": settings or []}
+    words: dict[str, Any] = {
+        "out": out,
+        "source": source,
+        "profile": profile,
+        "settings": settings or [],
+    }
     words |= {"limit": limit, "until": until, "exclude": exclude or []}
     _run("build_dataset", words, out, lambda: options.load_dataset().build(**words))
 
 
-@app.command(epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`")
+@app.command(
+    epilog="Example: `pairwright resume dataset --stage captioning --reason 'no answer in time'`"
+)
 def resume(
     dataset: options.DatasetUrl,
     stage: Annotated[str, Option(help="Retry this stage only.")] = "",
     reason: Annotated[str, Option(help="Retry only rows that failed for this reason.")] = "",
     settings: Annotated[
         list[str] | None,
-        Option("--set", help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 (repeatable)."),
+        Option(
+            "--set",
+            help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 (repeatable).",
+        ),
     ] = None,
 ) -> None:
     """Finish the owed rows of a dataset: of a killed build, failed rows, rows beyond its budget."""
@@ -61,7 +72,7 @@ def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset
     if server := os.environ.get("PREFECT_API_URL"):
         import httpx
 
-        from pairwright.flows import build_dataset
+        from pairwright.flows.prefect import build_dataset
 
         try:
             options.run_flow(getattr(build_dataset, flow), words)
@@ -74,7 +85,9 @@ def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset
     return options.conclude(built)
 
 
-@app.command(epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out dataset`")
+@app.command(
+    epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out dataset`"
+)
 def plan(
     source: options.Source = None,
     profile: options.AnyProfile = "",
@@ -82,7 +95,9 @@ def plan(
     limit: options.Limit = None,
     until: options.Until = "",
     out: options.Out = "",
-    trial: Annotated[int, Option(min=0, help="Build the first N rows (such as 50) to measure their cost.")] = 0,
+    trial: Annotated[
+        int, Option(min=0, help="Build the first N rows (such as 50) to measure their cost.")
+    ] = 0,
     as_json: options.AsJson = False,
 ) -> None:
     """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial.
@@ -91,7 +106,12 @@ def plan(
     """
     if trial:
         print(f"Building a trial of {trial:,} rows ...", file=sys.stderr)
-    words: dict[str, Any] = {"profile": profile, "settings": settings or [], "limit": limit, "until": until}
+    words: dict[str, Any] = {
+        "profile": profile,
+        "settings": settings or [],
+        "limit": limit,
+        "until": until,
+    }
     with options.stopping(""):
         found = options.load_dataset().plan(source, out=out, **words, trial=trial)
     if as_json:
@@ -115,9 +135,13 @@ def _print_plan(plan: Any) -> None:
             yield known or ("?" if field in amounts else "")
 
     columns = list(next(iter(plan.stages.values())))
-    rows = [list(cells(stage.name, plan.stages[stage.name])) for stage in plan.request.pipeline.running]
+    rows = [
+        list(cells(stage.name, plan.stages[stage.name])) for stage in plan.request.pipeline.running
+    ]
     options.print_table(
-        ["stage", *(f">{heads.get(name, name)}" for name in columns)], *rows, list(cells("total", plan.totals))
+        ["stage", *(f">{heads.get(name, name)}" for name in columns)],
+        *rows,
+        list(cells("total", plan.totals)),
     )
     for note in plan.notes:
         print(f"Note: {note}")
@@ -158,7 +182,9 @@ def refilter(
     if keep:
         print(f"Kept. Make the missing rows of these pairs with: pairwright resume {dataset}")
     else:
-        print(f"The dataset is unchanged. To keep these pairs: pairwright refilter {dataset} {words} --keep")
+        print(
+            f"The dataset is unchanged. To keep these pairs: pairwright refilter {dataset} {words} --keep"
+        )
 
 
 @app.command(
@@ -169,13 +195,19 @@ def fetch(
     profile: options.ProfileName = "scenes",
     settings: options.Settings = None,
     until: options.Until = "",
-    check: Annotated[bool, Option("--check", help="Fetch nothing: only verify the files on this machine.")] = False,
+    check: Annotated[
+        bool, Option("--check", help="Fetch nothing: only verify the files on this machine.")
+    ] = False,
     served: Annotated[
-        bool, Option("--served", help="Also fetch the models that vLLM loads (`launch.enabled`): tens of gigabytes.")
+        bool,
+        Option(
+            "--served",
+            help="Also fetch the models that vLLM loads (`launch.enabled`): tens of gigabytes.",
+        ),
     ] = False,
 ) -> None:
     """Fetch and verify all weights that a build with the same options loads. Exits with 1 if some are missing."""
-    from pairwright.flows import find_models as flow
+    from pairwright.flows.building import find_models as flow
 
     chosen = flow.profile_to_fetch(profile, settings or [], source)
     try:
@@ -189,23 +221,37 @@ def fetch(
                     f"--set {name}.launch.download=true"
                 )
     except KeyboardInterrupt:
-        print("Stopped. Complete files are kept; the same command fetches the others.", file=sys.stderr)
+        print(
+            "Stopped. Complete files are kept; the same command fetches the others.",
+            file=sys.stderr,
+        )
         raise typer.Exit(options.STOPPED) from None
     for fault in done.faults:
         print(f"error: {fault}", file=sys.stderr)
     if done.files:
         rows = [
             (
-                *(one.field, one.model, one.file, options.shown_size(one.size) if one.folder else ""),
+                *(
+                    one.field,
+                    one.model,
+                    one.file,
+                    options.shown_size(one.size) if one.folder else "",
+                ),
                 one.how if not one.fault else "DAMAGED" if one.folder else "NOT HERE",
             )
             for one in done.files
         ]
         options.print_table(["section", "model", "file", ">size", "verified by"], *rows)
         for folder, sizes in done.places.items():
-            print(f"{folder}: {len(sizes)} file{'s' * (len(sizes) > 1)}, {options.shown_size(sum(sizes))}")
+            print(
+                f"{folder}: {len(sizes)} file{'s' * (len(sizes) > 1)}, {options.shown_size(sum(sizes))}"
+            )
     if done.faults:
         if check:
             print("Fetch the missing files with the same command without --check.", file=sys.stderr)
         raise typer.Exit(options.OWED)
-    print(f"All weights of the {profile} profile are present." if done.files else f"{profile}: no weights to fetch.")
+    print(
+        f"All weights of the {profile} profile are present."
+        if done.files
+        else f"{profile}: no weights to fetch."
+    )

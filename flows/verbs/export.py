@@ -21,7 +21,9 @@ def export(
     to: Annotated[
         str,
         Option(
-            metavar="FOLDER", callback=options.refuse_empty, help="Folder to write: a new name, or an earlier export."
+            metavar="FOLDER",
+            callback=options.refuse_empty,
+            help="Folder to write: a new name, or an earlier export.",
         ),
     ],
     form: Annotated[
@@ -33,13 +35,23 @@ def export(
         ),
     ] = "hf",
     table: Annotated[
-        str, Option(help="hf: another table with its images: pairs, captions, differences, comparisons or questions.")
+        str,
+        Option(
+            help="hf: another table with its images: pairs, captions, differences, comparisons or questions."
+        ),
     ] = "",
     licence: Annotated[
-        Names, Option(help="Only rows with all images under this licence; `unstated`: without one (repeatable).")
+        Names,
+        Option(
+            help="Only rows with all images under this licence; `unstated`: without one (repeatable)."
+        ),
     ] = None,
-    source: Annotated[Names, Option(help="Only rows with images from this kind of source (repeatable).")] = None,
-    split: Annotated[Names, Option(help="Only this split: train, validation or test (repeatable).")] = None,
+    source: Annotated[
+        Names, Option(help="Only rows with images from this kind of source (repeatable).")
+    ] = None,
+    split: Annotated[
+        Names, Option(help="Only this split: train, validation or test (repeatable).")
+    ] = None,
     kind: Annotated[
         Names,
         Option(
@@ -47,22 +59,30 @@ def export(
             "text or image from this maker: `edited`, `removal`, ... (repeatable: any of them)."
         ),
     ] = None,
-    score: Annotated[float | None, Option(help="Only rows with a rejected image of at least this score.")] = None,
+    score: Annotated[
+        float | None, Option(help="Only rows with a rejected image of at least this score.")
+    ] = None,
     accepted: Annotated[
-        bool, Option("--accepted", help="Only rows that people accepted or edited (`pairwright decide`).")
+        bool,
+        Option(
+            "--accepted", help="Only rows that people accepted or edited (`pairwright decide`)."
+        ),
     ] = False,
     version: options.Version = None,
     model: Annotated[str, Option(help="openai-batch: model of the requests.")] = "",
     verify: Annotated[
-        bool, Option("--verify", help="Read the result as its consumer does; fail on the first invalid row.")
+        bool,
+        Option(
+            "--verify", help="Read the result as its consumer does; fail on the first invalid row."
+        ),
     ] = False,
     push_to_hub: options.PushToHub = "",
     private: options.Private = False,
     revision: Annotated[str, Option(help="With --push-to-hub: a branch, created if missing.")] = "",
 ) -> None:
     """Export a dataset in the format of another program."""
-    from pairwright.flows.export_dataset import ExportConfig, Selection
-    from pairwright.flows.progress import show_steps
+    from pairwright.flows.building.progress import show_steps
+    from pairwright.flows.versions.export_dataset import ExportConfig, Selection
     from pairwright.tasks.export.formats import choose_form
 
     named = {"licences": licence, "sources": source, "splits": split, "kinds": kind}

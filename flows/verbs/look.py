@@ -21,13 +21,19 @@ from pairwright.flows.verbs.options import app
 def status(
     dataset: options.DatasetUrl,
     as_json: options.AsJson = False,
-    refused: Annotated[str, Option(help="List the inputs that this table refused, with names and reasons.")] = "",
+    refused: Annotated[
+        str, Option(help="List the inputs that this table refused, with names and reasons.")
+    ] = "",
     verify: Annotated[
-        bool, Option("--verify", help="Read every file of a dataset, model or export; name what is damaged or missing.")
+        bool,
+        Option(
+            "--verify",
+            help="Read every file of a dataset, model or export; name what is damaged or missing.",
+        ),
     ] = False,
 ) -> None:
     """Show, per stage, what is done, dropped, failed and owed, and why. Exits with 0 even if rows are owed."""
-    from pairwright.flows.show_status import verify_copies
+    from pairwright.flows.versions.show_status import verify_copies
 
     damaged = verify_copies(dataset) if verify else None
     if damaged is None:  # a dataset, not a copy of one
@@ -65,7 +71,9 @@ def sources(kind: Annotated[str, Argument(help="One kind, to see its details.")]
         print(explain_reader(kind))
         return
     for reader in sorted(READERS.values(), key=lambda reader: reader.kind):
-        print(f"{reader.kind}\n    {reader.about}\n    pairwright build {reader.example} --out dataset")
+        print(
+            f"{reader.kind}\n    {reader.about}\n    pairwright build {reader.example} --out dataset"
+        )
 
 
 @app.command(epilog="Example: `pairwright report dataset`")
@@ -76,22 +84,32 @@ def report(
 ) -> None:
     """Write pages that show a dataset: pairs, texts, removals, charts. They open from disk."""
     pages = options.open_dataset(dataset, version).report(pairs=pairs)
-    shown = f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""  # a source of preferences brings none
+    shown = (
+        f"Pairs shown: {pages.pairs:,}. " if pages.pairs else ""
+    )  # a source of preferences brings none
     if "://" in pages.page:  # no browser opens it
-        print(f"{shown}The pages are at {pages.page}. To look at them: pairwright view {shlex.quote(dataset)}")
+        print(
+            f"{shown}The pages are at {pages.page}. To look at them: pairwright view {shlex.quote(dataset)}"
+        )
     else:
         print(f"{shown}Open {pages.page}")
 
 
 WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
-UNKNOWN = "about rows that this version lacks (if they were made again since, decide about them again)"
+UNKNOWN = (
+    "about rows that this version lacks (if they were made again since, decide about them again)"
+)
 WORDLESS = "that edit a pair without a preference, which has no texts of its own"
 
 
-@app.command(epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`")
+@app.command(
+    epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`"
+)
 def decide(
     dataset: options.DatasetUrl,
-    file: Annotated[str, Argument(help="File that a page of `report` saved: decisions.jsonl.")] = "",
+    file: Annotated[
+        str, Argument(help="File that a page of `report` saved: decisions.jsonl.")
+    ] = "",
     version: options.Version = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -103,9 +121,16 @@ def decide(
     done = opened.decide(file) if file else None
     now = opened.decisions()
     refused = [(done.unknown, UNKNOWN), (done.wordless, WORDLESS)] if done else []
-    lines = [f"{len(some):,} {why}: {', '.join(one.key for one in some)}" for some, why in refused if some]
+    lines = [
+        f"{len(some):,} {why}: {', '.join(one.key for one in some)}"
+        for some, why in refused
+        if some
+    ]
     if as_json:
-        counts = {"decided": len(now), **{verdict: now.count().get(verdict, 0) for verdict in WORDS}}
+        counts = {
+            "decided": len(now),
+            **{verdict: now.count().get(verdict, 0) for verdict in WORDS},
+        }
         stored = len(done.known) if done else 0
         options.print_json({"dataset": dataset, "stored": stored, "refused": lines, **counts})
     else:
@@ -114,7 +139,9 @@ def decide(
         said = ", ".join(f"{number:,} {WORDS[verdict]}" for verdict, number in now.count().items())
         print(f"Rows that people have decided about: {len(now):,}{f' ({said})' if said else ''}")
         if now:
-            print("Exports leave out rejected rows and take edited texts. To export only accepted or edited rows:")
+            print(
+                "Exports leave out rejected rows and take edited texts. To export only accepted or edited rows:"
+            )
             print(f"  pairwright export {shlex.quote(dataset)} --to DIR --accepted")
     for line in lines:
         print(f"not stored: {line}", file=sys.stderr)
@@ -125,16 +152,20 @@ def decide(
 @app.command(epilog="Example: `pairwright view dataset`")
 def view(
     dataset: options.DatasetUrl,
-    port: Annotated[int, Option(min=0, max=65535, help="Port on this machine; 0: any free one.")] = 8765,
+    port: Annotated[
+        int, Option(min=0, max=65535, help="Port on this machine; 0: any free one.")
+    ] = 8765,
     version: options.Version = None,
-    annotator: Annotated[str, Option(envvar="USER", help="Name under which decisions and judgements are stored.")] = "",
+    annotator: Annotated[
+        str, Option(envvar="USER", help="Name under which decisions and judgements are stored.")
+    ] = "",
     no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Look at a dataset in the browser: search, filter, accept, reject and edit. Ctrl-C stops it.
 
     Pages are served to this machine only, and only with the printed address, which contains a token.
     """
-    from pairwright.flows.progress import show_steps
+    from pairwright.flows.building.progress import show_steps
 
     def ready(url: str, once: str) -> None:
         print(f"Look at {dataset} at\n\n    {url}\n\nCtrl-C stops this.", flush=True)
@@ -144,29 +175,37 @@ def view(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its files are deleted
     with show_steps("Rows read") as watch:
-        busy = options.open_dataset(dataset, version).view(port=port, annotator=annotator, ready=ready, watch=watch)
+        busy = options.open_dataset(dataset, version).view(
+            port=port, annotator=annotator, ready=ready, watch=watch
+        )
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
     if busy:  # a thread still makes charts, and all else is closed: its resources would be reported as leaks
         os._exit(options.STOPPED)
     raise typer.Exit(options.STOPPED)
 
 
-@app.command(epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`")
+@app.command(
+    epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`"
+)
 def settings(
-    section: Annotated[str, Argument(help="`mining`, `run`, ..., `train`, or one setting (default: all).")] = "",
+    section: Annotated[
+        str, Argument(help="`mining`, `run`, ..., `train`, or one setting (default: all).")
+    ] = "",
     *,
     profile: options.ProfileName = "scenes",
     as_json: options.AsJson = False,
 ) -> None:
     """List the settings for `--set` and profiles, with type, range, default and meaning."""
-    from pairwright.flows.list_settings import as_typed, list_settings
+    from pairwright.flows.pipeline.list_settings import as_typed, list_settings
 
     found = list_settings(section, profile=profile)
     if as_json:
         options.print_json(found)
         return
     for command in dict.fromkeys(one.command for one in found):
-        print(f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n")
+        print(
+            f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n"
+        )
         for one in (one for one in found if one.command == command):
             default = "" if one.value == one.default else f" (default {as_typed(one.default)})"
             allowed = "; ".join(filter(None, (one.type, one.range)))
@@ -178,7 +217,7 @@ def settings(
 @app.command(epilog="Example: `pairwright profiles`")
 def profiles(*, as_json: options.AsJson = False) -> None:
     """List the profiles that come with Pairwright. Copy one to make your own, and use it as `--profile FILE.yaml`."""
-    from pairwright.flows.list_settings import list_profiles
+    from pairwright.flows.pipeline.list_settings import list_profiles
 
     found = list_profiles()
     if as_json:
@@ -192,4 +231,8 @@ def profiles(*, as_json: options.AsJson = False) -> None:
 def _print_wrapped(text: str, indent: str) -> None:
     """Print a paragraph at the width of the terminal; without a terminal, on one line."""
     width = shutil.get_terminal_size((sys.maxsize, 0)).columns
-    print(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+    print(
+        textwrap.fill(
+            text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    )

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from pairwright.tasks.store.ledger import Counts
     from pairwright.tasks.store.pool import ShardFailed
 
-app = typer.Typer(rich_markup_mode=None)  # the application, with which the modules of this folder register their verbs
+app = typer.Typer(
+    rich_markup_mode=None
+)  # the application, with which the modules of this folder register their verbs
 
 OWED, WRONG, STOPPED = 1, 2, 130
 
 
-def refuse_empty(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+def refuse_empty(
+    context: typer.Context, param: typer.CallbackParam, value: str | None
+) -> str | None:
     """Refuse an empty name of a folder, most likely an unset shell variable."""
     source = context.get_parameter_source(param.name or "")
     if value == "" and source and source.name == "COMMANDLINE":
@@ -44,31 +48,65 @@ def load_plugins(files: list[str]) -> None:
 
 Source = Annotated[
     str | None,
-    Argument(callback=refuse_empty, help="A folder of images, or kind:path (default: the profile's own source)."),
+    Argument(
+        callback=refuse_empty,
+        help="A folder of images, or kind:path (default: the profile's own source).",
+    ),
 ]
 Out = Annotated[
-    str, Option("--out", "-o", metavar="FOLDER", callback=refuse_empty, help="Folder or URL of a dataset, old or new.")
+    str,
+    Option(
+        "--out",
+        "-o",
+        metavar="FOLDER",
+        callback=refuse_empty,
+        help="Folder or URL of a dataset, old or new.",
+    ),
 ]
-DatasetUrl = Annotated[str, Argument(callback=refuse_empty, help="Folder of a dataset (of `build --out`).")]
+DatasetUrl = Annotated[
+    str, Argument(callback=refuse_empty, help="Folder of a dataset (of `build --out`).")
+]
 ProfileName = Annotated[str, Option("--profile", "-p", help="Name of a profile, or a .yaml file.")]
 AnyProfile = Annotated[
-    str, Option("--profile", "-p", help="Name of a profile, or a .yaml file (default: the dataset's own, or all).")
+    str,
+    Option(
+        "--profile",
+        "-p",
+        help="Name of a profile, or a .yaml file (default: the dataset's own, or all).",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
-    Option("--set", metavar="FIELD=VALUE", help="Set a field: mining.min_similarity=0.8 (repeatable)."),
+    Option(
+        "--set", metavar="FIELD=VALUE", help="Set a field: mining.min_similarity=0.8 (repeatable)."
+    ),
 ]
-Limit = Annotated[int | None, Option("--limit", min=1, help="Only the first N images of the source.")]
+Limit = Annotated[
+    int | None, Option("--limit", min=1, help="Only the first N images of the source.")
+]
 Until = Annotated[
-    str, Option("--until", metavar="STAGE", help="Stop after this stage: sources, mining, captioning, ... or a table.")
+    str,
+    Option(
+        "--until",
+        metavar="STAGE",
+        help="Stop after this stage: sources, mining, captioning, ... or a table.",
+    ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for scripts.")]
 
 PushToHub = Annotated[
-    str, Option(metavar="OWNER/NAME", help="Push the folder to this repository of the Hub, created if missing.")
+    str,
+    Option(
+        metavar="OWNER/NAME",
+        help="Push the folder to this repository of the Hub, created if missing.",
+    ),
 ]
-Private = Annotated[bool, Option("--private", help="With --push-to-hub: only its owner may see it.")]
-Version = Annotated[int | None, Option("--version", min=1, help="Number of a version (default: the newest).")]
+Private = Annotated[
+    bool, Option("--private", help="With --push-to-hub: only its owner may see it.")
+]
+Version = Annotated[
+    int | None, Option("--version", min=1, help="Number of a version (default: the newest).")
+]
 
 
 def load_dataset() -> "type[Dataset]":
@@ -101,7 +139,9 @@ def run_flow(flow: Any, words: dict[str, Any]) -> Any:
     try:
         state = flow(**words, return_state=True)
     except RuntimeError as error:
-        raise ServerError(f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}") from error
+        raise ServerError(
+            f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}"
+        ) from error
     found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
     if isinstance(found, BaseException) and not isinstance(found, CrashedRun | FailedRun):
         raise found
@@ -120,7 +160,9 @@ def stopping(dataset: str) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        go_on = f" Nothing finished is lost; go on with: pairwright resume {dataset}" if dataset else ""
+        go_on = (
+            f" Nothing finished is lost; go on with: pairwright resume {dataset}" if dataset else ""
+        )
         print(f"Stopped.{go_on}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
 
@@ -128,7 +170,9 @@ def stopping(dataset: str) -> Generator[None]:
 def conclude(dataset: "Dataset") -> None:
     """Print how a build ended and what to do next; exit with 1 if rows are owed or gates held it back."""
     report = dataset.outcome
-    status = report.status(dataset.url) if report else dataset.status()  # looked up if Prefect ran it
+    status = (
+        report.status(dataset.url) if report else dataset.status()
+    )  # looked up if Prefect ran it
     print_failures(report.failures if report else ())
     print_stages(status.counts, report.seconds if report else ())
     images = next((count for count in status.counts if count.stage == "images"), None)
@@ -141,7 +185,9 @@ def conclude(dataset: "Dataset") -> None:
     lines = [report.stopped] if report and report.stopped and not status.held else []
     lines += status.owing
     if status.owed:
-        lines.append(f"{status.owed:,} rows are still owed. Finish them with: pairwright resume {dataset.url}")
+        lines.append(
+            f"{status.owed:,} rows are still owed. Finish them with: pairwright resume {dataset.url}"
+        )
     for line in (*lines, *status.held):
         print(line, file=sys.stderr)
     if status.owed or status.held:
@@ -164,17 +210,28 @@ def print_table(heads: Sequence[object], *rows: Sequence[object]) -> None:
 
     table = Table(box=None, header_style="bold", pad_edge=False, show_header=any(heads))
     for head in map(str, heads):
-        table.add_column(head.removeprefix(">"), justify="right" if head.startswith(">") else "left", overflow="fold")
+        table.add_column(
+            head.removeprefix(">"),
+            justify="right" if head.startswith(">") else "left",
+            overflow="fold",
+        )
     for row in rows:
         table.add_row(
-            *(cell if isinstance(cell, Text) else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+            *(
+                cell
+                if isinstance(cell, Text)
+                else f"{cell:,}"
+                if isinstance(cell, int)
+                else str(cell)
+                for cell in row
+            )
         )
     Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False).print(table)
 
 
 def print_stages(counts: "Sequence[Counts]", seconds: Sequence[float] = ()) -> None:
     """Print the counts of each stage that had input."""
-    from pairwright.flows.show_status import stage_table
+    from pairwright.flows.versions.show_status import stage_table
 
     heads, *rows = stage_table(counts, seconds)
     print_table([heads[0], *(f">{head}" for head in heads[1:-1]), heads[-1]], *rows)
@@ -195,7 +252,11 @@ def print_reasons(counts: "Sequence[Counts]") -> None:
 
 
 def to_hub(
-    repository: str, *, kind: Literal["dataset", "model"] = "dataset", private: bool = False, revision: str = ""
+    repository: str,
+    *,
+    kind: Literal["dataset", "model"] = "dataset",
+    private: bool = False,
+    revision: str = "",
 ) -> Callable[[str], None]:
     """Return a function that pushes a folder to the Hub, after checking access; without a name it does nothing."""
     if not repository and private:
@@ -204,17 +265,23 @@ def to_hub(
         return lambda _folder: None
     from pairwright.tasks.export.push_to_hub import Destination, check_destination, push_folder
 
-    destination = Destination(repository=repository, kind=kind, private=private, branch=revision or "main")
+    destination = Destination(
+        repository=repository, kind=kind, private=private, branch=revision or "main"
+    )
     check_destination(destination)
 
     def send(folder: str) -> None:
         try:
             pushed = push_folder(Path(folder), destination)
         except KeyboardInterrupt:
-            print("Stopped. Files already sent are kept; the same command continues.", file=sys.stderr)
+            print(
+                "Stopped. Files already sent are kept; the same command continues.", file=sys.stderr
+            )
             raise typer.Exit(STOPPED) from None
         seen_by = "private" if pushed.private else "public"
         removed = f"; {pushed.removed:,} of an earlier one were removed" if pushed.removed else ""
-        print(f"{pushed.address} ({seen_by}) has all {pushed.files:,} files ({shown_size(pushed.size_bytes)}){removed}")
+        print(
+            f"{pushed.address} ({seen_by}) has all {pushed.files:,} files ({shown_size(pushed.size_bytes)}){removed}"
+        )
 
     return send

@@ -24,24 +24,37 @@ GO_ON = "The same command goes on."
 )
 def train(
     dataset: options.DatasetUrl,
-    objective: Annotated[str, Option(help="sft, dpo, mdpo, adavip, adpo or namc (default: the recipe's).")] = "",
-    recipe: Annotated[str, Option(help="Recipe: a name from `pairwright recipes`, or a .yaml file.")] = "",
+    objective: Annotated[
+        str, Option(help="sft, dpo, mdpo, adavip, adpo or namc (default: the recipe's).")
+    ] = "",
+    recipe: Annotated[
+        str, Option(help="Recipe: a name from `pairwright recipes`, or a .yaml file.")
+    ] = "",
     model: Annotated[str, Option(help=MODEL)] = "",
     start: Annotated[str, Option("--from", help="Run to start from.")] = "",
     name: Annotated[str, Option(help="Run name (default: the objective).")] = "",
     size: Annotated[str, Option(help="namc: size of the model, small or paper.")] = "",
     differential: Annotated[
-        bool, Option("--differential", help="sft: add M3Diff's differential perception. vLLM cannot serve it.")
+        bool,
+        Option(
+            "--differential",
+            help="sft: add M3Diff's differential perception. vLLM cannot serve it.",
+        ),
     ] = False,
     table: Annotated[
-        str, Option(help="sft: preferences (default), differences, comparisons, questions or captions.")
+        str,
+        Option(help="sft: preferences (default), differences, comparisons, questions or captions."),
     ] = "",
     mix: Annotated[
         list[str] | None,
-        Option("--mix", help="sft: further rows: FILE:SHARE of LLaVA's JSON, or DATASET:SHARE (repeatable)."),
+        Option(
+            "--mix",
+            help="sft: further rows: FILE:SHARE of LLaVA's JSON, or DATASET:SHARE (repeatable).",
+        ),
     ] = None,
     settings: Annotated[
-        list[str] | None, Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable).")
+        list[str] | None,
+        Option("--set", help="Set a field: optimiser.per_device_train_batch_size=8 (repeatable)."),
     ] = None,
     version: options.Version = None,
     push_to_hub: options.PushToHub = "",
@@ -55,19 +68,27 @@ def train(
     settings += ["model.differential.enabled=true"] if differential else []
     settings += [f"data.table={table}"] if table else []
     settings += [f"data.mix={json.dumps(mix)}"] if mix else []
-    from pairwright.flows.load_profile import choose_objective
-    from pairwright.flows.show_training import describe, watching_training
+    from pairwright.flows.pipeline.load_profile import choose_objective
+    from pairwright.flows.training.show_training import describe, watching_training
 
     objective = choose_objective(objective, recipe)
     name = name or objective
-    words: dict[str, Any] = {"name": name, "model": model, "start": start, "settings": settings, "recipe": recipe}
+    words: dict[str, Any] = {
+        "name": name,
+        "model": model,
+        "start": start,
+        "settings": settings,
+        "recipe": recipe,
+    }
     send = options.to_hub(
-        push_to_hub if options.is_first() else "", kind="model", private=private and options.is_first()
+        push_to_hub if options.is_first() else "",
+        kind="model",
+        private=private and options.is_first(),
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("PREFECT_API_URL") and os.environ.get("WORLD_SIZE", "1") == "1":
-            from pairwright.flows.run_in_prefect import train_model
+            from pairwright.flows.prefect.run_in_prefect import train_model
 
             logging.getLogger("httpx").setLevel(logging.WARNING)
             words |= {"dataset": dataset, "objective": objective, "version": version}
@@ -79,10 +100,14 @@ def train(
             with watching_training() as watcher:
                 trained = opened.train(objective, **words, watcher=watcher)
     except KeyboardInterrupt:
-        options.say("Stopped. The same command goes on from the last checkpoint, or starts again if there is none.")
+        options.say(
+            "Stopped. The same command goes on from the last checkpoint, or starts again if there is none."
+        )
         raise typer.Exit(options.STOPPED) from None
     if not trained.finished:
-        options.say(f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. {GO_ON}")
+        options.say(
+            f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. {GO_ON}"
+        )
         raise typer.Exit(options.STOPPED)
     if options.is_first():
         model = f"{trained.folder}/checkpoint"
@@ -95,7 +120,9 @@ def train(
         if trained.answers:
             print(f"Score its answers: pairwright evaluate captions {trained.answers}")
         elif not trained.was_finished:
-            print(f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME")
+            print(
+                f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME"
+            )
     send(f"{trained.folder}/checkpoint")
 
 
@@ -108,7 +135,9 @@ def iterate(
     rounds: Annotated[int, Option(min=1, help="Rounds after SFT.")] = 3,
     writes: Annotated[
         list[str] | None,
-        Option(help="Texts of the trained model: sampled_texts (default), differences, comparisons (repeatable)."),
+        Option(
+            help="Texts of the trained model: sampled_texts (default), differences, comparisons (repeatable)."
+        ),
     ] = None,
     objective: Annotated[str, Option(help="Objective of the rounds.")] = "dpo",
     model: Annotated[str, Option(help=MODEL)] = "",
@@ -117,7 +146,9 @@ def iterate(
     settings: options.Settings = None,
     train_settings: Annotated[
         list[str] | None,
-        Option("--train-set", metavar="FIELD=VALUE", help="Set a field of all trainings (repeatable)."),
+        Option(
+            "--train-set", metavar="FIELD=VALUE", help="Set a field of all trainings (repeatable)."
+        ),
     ] = None,
     name: Annotated[str, Option(help="Name of the runs: NAME-0 (SFT), NAME-1, ...")] = "iterate",
 ) -> None:
@@ -127,8 +158,18 @@ def iterate(
     round is measured by the share of true held-out answers on rendered scenes, elsewhere by the held-out loss. After
     any stop, the same command continues.
     """
-    words: dict[str, Any] = {"rounds": rounds, "writes": tuple(writes or ("sampled_texts",)), "objective": objective}
-    words |= {"model": model, "source": source, "profile": profile, "settings": settings or [], "name": name}
+    words: dict[str, Any] = {
+        "rounds": rounds,
+        "writes": tuple(writes or ("sampled_texts",)),
+        "objective": objective,
+    }
+    words |= {
+        "model": model,
+        "source": source,
+        "profile": profile,
+        "settings": settings or [],
+        "name": name,
+    }
     words["train_settings"] = train_settings or []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -149,7 +190,7 @@ def iterate(
 @app.command(epilog="Example: `pairwright recipes`")
 def recipes(*, as_json: options.AsJson = False) -> None:
     """List training recipes, with the memory that they need. A .yaml file may extend one."""
-    from pairwright.flows.make_train_config import list_recipes
+    from pairwright.flows.training.make_train_config import list_recipes
 
     found = list_recipes()
     if as_json:
@@ -180,7 +221,18 @@ def runs(dataset: options.DatasetUrl, as_json: options.AsJson = False) -> None:
         options.print_table(heads, *(one.cells() for one in found))
         if scores := [score for one in found for score in one.scores()]:
             print()
-            heads = ["run", "benchmark", "score", "of", ">value", ">interval", ">items", "data", "asked", "at (UTC)"]
+            heads = [
+                "run",
+                "benchmark",
+                "score",
+                "of",
+                ">value",
+                ">interval",
+                ">items",
+                "data",
+                "asked",
+                "at (UTC)",
+            ]
             options.print_table(heads, *scores)
     else:
         print(f"No runs yet. Start one with: pairwright train {dataset} --objective sft")

@@ -23,10 +23,14 @@ def versions(dataset: options.DatasetUrl, as_json: options.AsJson = False) -> No
         heads = ["version", "published", "from", "rows", "changed settings", ""]
         options.print_table(heads, *(one.cells() for one in found))
     else:
-        print(f"No version of {dataset} is published yet. See: pairwright status {shlex.quote(dataset)}")
+        print(
+            f"No version of {dataset} is published yet. See: pairwright status {shlex.quote(dataset)}"
+        )
 
 
-@app.command(epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs`")
+@app.command(
+    epilog="Examples: `pairwright diff dataset 3 4`, `pairwright diff dataset 3 4 --stage pairs`"
+)
 def diff(
     dataset: options.DatasetUrl,
     before: Annotated[int, Argument(min=1, help="Number of the first version.")],
@@ -68,7 +72,9 @@ def lineage(
 def remove(
     dataset: options.DatasetUrl,
     keys: Annotated[list[str] | None, Argument(help="Keys of images, or prefixes of them.")] = None,
-    name: Annotated[list[str] | None, Option(help="Name of an image in the source (repeatable).")] = None,
+    name: Annotated[
+        list[str] | None, Option(help="Name of an image in the source (repeatable).")
+    ] = None,
     reason: Annotated[str, Option(help="Reason, kept in the list of removals.")] = "",
 ) -> None:
     """Remove images on request: they and everything made from them leave the next version, and with `gc` the files.
@@ -87,7 +93,9 @@ def remove(
     for key in found.unknown:
         print(f"{key} is not in the newest version; it stays out if the source has it later")
     if found.rows:
-        print(f"Rows to leave: {', '.join(f'{table} {count:,}' for table, count in found.rows.items())}")
+        print(
+            f"Rows to leave: {', '.join(f'{table} {count:,}' for table, count in found.rows.items())}"
+        )
     if found.keys:
         print(f"{len(found.keys):,} images are removed (entry {found.number} of the list).")
         print(f"To publish a version without them: pairwright resume {place}")
@@ -97,7 +105,9 @@ def remove(
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
 def gc(
     dataset: options.DatasetUrl,
-    keep: Annotated[int | None, Option(min=1, help="Number of newest versions to keep (default: all).")] = None,
+    keep: Annotated[
+        int | None, Option(min=1, help="Number of newest versions to keep (default: all).")
+    ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
     """Delete files that neither a kept version nor the current state needs, and the parts that hold removed images.
@@ -105,7 +115,7 @@ def gc(
     Versions that hold a removed image are deleted as well. Nothing is deleted while a build or a reader is running; on
     an object store, which has no locks, make sure of that yourself. Exports elsewhere are out of reach.
     """
-    from pairwright.flows.progress import show_steps
+    from pairwright.flows.building.progress import show_steps
 
     with show_steps("clearing up") as watch:
         found = options.open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
@@ -117,7 +127,10 @@ def gc(
         for path in (*plan.files, *map(str, plan.folders)):
             print(f"{would} {path}")
     freed = "" if dry_run else f": {found.freed:,} bytes freed"
-    print(f"{would} {len(plan.files):,} files, {len(plan.folders):,} folders of journals and caches{freed}. ", end="")
+    print(
+        f"{would} {len(plan.files):,} files, {len(plan.folders):,} folders of journals and caches{freed}. ",
+        end="",
+    )
     print(f"Versions kept: {', '.join(map(str, found.kept)) or 'none'}")
     for name in found.broken:
         print(
@@ -125,9 +138,13 @@ def gc(
             "another --name"
         )
     if found.swept and not dry_run:
-        print("Nothing of the removed images is left in the tables. Exports elsewhere are out of reach.")
+        print(
+            "Nothing of the removed images is left in the tables. Exports elsewhere are out of reach."
+        )
     if found.beside:
-        print(f"Not touched, may hold parts of them: {', '.join(found.beside)}. Write pages again (`pairwright")
+        print(
+            f"Not touched, may hold parts of them: {', '.join(found.beside)}. Write pages again (`pairwright"
+        )
         print("report`), delete trainings or train again. A model may have learnt from them.")
     if found.blocked:
         print(f"error: removed images are still in the files: {found.blocked}", file=sys.stderr)
@@ -137,7 +154,9 @@ def gc(
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 
 
-@app.command(epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`")
+@app.command(
+    epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`"
+)
 def doctor(
     profile: options.AnyProfile = "",
     settings: options.Settings = None,
@@ -151,42 +170,60 @@ def doctor(
     """
     from rich.text import Text
 
-    from pairwright.flows.check_machine import check_machine, check_profile
-    from pairwright.flows.find_models import profile_to_fetch
-    from pairwright.flows.load_profile import profile_names
+    from pairwright.flows.building.check_machine import check_machine, check_profile
+    from pairwright.flows.building.find_models import profile_to_fetch
+    from pairwright.flows.pipeline.load_profile import profile_names
 
     names, own = [profile] if profile else profile_names(), settings or [] if profile else []
     checks = {"": list(check_machine(out, needs_gpu=profile.startswith("gpu")))}
     checks |= {name: list(check_profile(profile_to_fetch(name, own), until)) for name in names}
-    lacks = {name: [one for one in (*checks[""], *checks[name]) if one.state == "missing"] for name in names}
+    lacks = {
+        name: [one for one in (*checks[""], *checks[name]) if one.state == "missing"]
+        for name in names
+    }
     if as_json:
         profiles = {name: {"can_build": not lacks[name], "checks": checks[name]} for name in names}
         options.print_json({"checks": checks[""], "profiles": profiles})
     else:
         rows = [
-            (Text(one.state, COLOURS[one.state]), one.area, one.name, "\n-> ".join(filter(None, (one.found, one.mend))))
+            (
+                Text(one.state, COLOURS[one.state]),
+                one.area,
+                one.name,
+                "\n-> ".join(filter(None, (one.found, one.mend))),
+            )
             for one in (*checks[""], *(checks[profile] if profile else ()))
         ]
         options.print_table([""] * 4, *rows)
         for name, some in lacks.items():
             what = ", ".join(dict.fromkeys(f"{check.area} ({check.name})" for check in some))
             hint = "" if profile else f" See: pairwright doctor --profile {name}"
-            print(f"{name}: cannot build here. It lacks {what}.{hint}" if some else f"{name}: can build here.")
+            print(
+                f"{name}: cannot build here. It lacks {what}.{hint}"
+                if some
+                else f"{name}: can build here."
+            )
     if all(lacks.values()):
         raise typer.Exit(options.OWED)
 
 
-@app.command(epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`")
+@app.command(
+    epilog="Example: `pairwright schedule dataset --cron '0 2 * * *' --timezone Europe/Zurich`"
+)
 def schedule(
     dataset: options.DatasetUrl,
-    cron: Annotated[str, Option(help="Times: minute, hour, day, month, weekday, as in crontab.")] = "",
+    cron: Annotated[
+        str, Option(help="Times: minute, hour, day, month, weekday, as in crontab.")
+    ] = "",
     timezone: Annotated[str, Option(help="Time zone of the schedule: Europe/Zurich.")] = "UTC",
     pool: Annotated[str, Option(help="Work pool that runs it.", envvar=POOL)] = "pairwright",
     serve: Annotated[bool, Option("--serve", help="Run it in this process, until Ctrl-C.")] = False,
-    pause: Annotated[bool, Option("--pause", help="Pause the schedule; without --cron, the existing one.")] = False,
+    pause: Annotated[
+        bool, Option("--pause", help="Pause the schedule; without --cron, the existing one.")
+    ] = False,
 ) -> None:
     """Update a dataset on a schedule: a Prefect deployment that lists its source again and does what is owed."""
-    from pairwright.flows import schedule_dataset as flow
+    from pairwright.flows.prefect import schedule_dataset as flow
 
     place = flow.check_schedule(dataset, cron, timezone, paused=pause)
     if not cron:
@@ -195,12 +232,19 @@ def schedule(
         return
     deployment = flow.make_deployment(place, cron, timezone, paused=pause)
     if serve:
-        print(f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C stops and pauses them.", flush=True)
+        print(
+            f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C stops and pauses them.",
+            flush=True,
+        )
         flow.serve_schedule(deployment)
         print("The schedule is paused. The same command goes on with it.", file=sys.stderr)
         return
-    print(f"{flow.apply_schedule(deployment, pool)}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")
-    print(f"Run a worker on a machine with access to {place}: prefect worker start --pool {pool} --type process")
+    print(
+        f"{flow.apply_schedule(deployment, pool)}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})"
+    )
+    print(
+        f"Run a worker on a machine with access to {place}: prefect worker start --pool {pool} --type process"
+    )
 
 
 @app.command(epilog="Example: `pairwright publish dataset`")
@@ -209,4 +253,6 @@ def publish(dataset: options.DatasetUrl) -> None:
     verdict = options.open_dataset(dataset).publish()
     for gate in verdict.failed:
         print(f"Failed gate, ignored: {gate.say()}")
-    print(f"Version {verdict.version} of {dataset} is current: export, report and training read it.")
+    print(
+        f"Version {verdict.version} of {dataset} is current: export, report and training read it."
+    )

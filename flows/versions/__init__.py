@@ -1,0 +1,1 @@
+"""Versions of a dataset: open, count, show, filter, export, remove."""

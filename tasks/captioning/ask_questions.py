@@ -28,7 +28,8 @@ from pairwright.tasks.texts.words import declines, has_tokens, names_captions, r
 PROMPT = "ask_questions"
 NAMES = (("question", "q"), ("answer", "a"), ("about",))
 ORDERS = re.compile(
-    r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b", re.IGNORECASE
+    r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b",
+    re.IGNORECASE,
 )
 LEANING = re.compile(
     r"(?:(?:and|but|also)|(?:what|how) about|(?:what|who|where) else(?! (?:is|are|can|do|does) .*\bimage)|anything else"
@@ -43,7 +44,10 @@ SPOILT: dict[str, Callable[[str], bool]] = {
     "control tokens": has_tokens,
     "repeats itself": repeats_itself,
 }
-IMAGE, IMAGES = r"(?:image|picture|photo(?:graph)?|scene)", r"(?:images|pictures|photo(?:graph)?s|scenes)"
+IMAGE, IMAGES = (
+    r"(?:image|picture|photo(?:graph)?|scene)",
+    r"(?:images|pictures|photo(?:graph)?s|scenes)",
+)
 FIRST = re.compile(
     rf"\b{IMAGE} (?:number |no\. ?|# ?)?1\b|(?<!\bthe )\b{IMAGE} one\b|\b(?:first|1st) {IMAGE}\b|\bthe former\b",
     re.IGNORECASE,
@@ -68,10 +72,14 @@ class QuestionAnswer:
 
     question: str
     answer: str
-    about: str = ""  # image that it claims to be about: "both", "first" or "second"; empty: not stated
+    about: str = (
+        ""  # image that it claims to be about: "both", "first" or "second"; empty: not stated
+    )
 
 
-def read_rounds(text: str, *, finish_reason: str = "stop") -> tuple[QuestionAnswer, ...] | RefusedText:
+def read_rounds(
+    text: str, *, finish_reason: str = "stop"
+) -> tuple[QuestionAnswer, ...] | RefusedText:
     """Return the different rounds of a JSON list, which may be a field of an object, or why there are none."""
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
@@ -134,7 +142,9 @@ def check_round(one: QuestionAnswer) -> QuestionAnswer | RefusedText:
 def _find_images(text: str) -> set[str]:
     if TOGETHER.search(text):
         return {"first", "second"}
-    return {name for name, pattern in (("first", FIRST), ("second", SECOND)) if pattern.search(text)}
+    return {
+        name for name, pattern in (("first", FIRST), ("second", SECOND)) if pattern.search(text)
+    }
 
 
 @asking
@@ -147,10 +157,21 @@ async def ask_questions(
     pair = pairs[row.subject]
     first, second = map(as_data, pair_captions(pair, captions))
     if not (first and second):
-        return Dropped(source_key=row.key, reason="caption is missing", detail=pair.second if first else pair.first)
+        return Dropped(
+            source_key=row.key,
+            reason="caption is missing",
+            detail=pair.second if first else pair.first,
+        )
     summary = "\n".join(filter(None, map(as_data, row.text.splitlines())))
-    text = load(PROMPT).render(first_caption=first, second_caption=second, summary=summary, rounds=config.rounds)
-    question = Question(prompt=PROMPT, text=text, max_tokens=config.max_tokens, grammar=rounds_grammar(config.rounds))
+    text = load(PROMPT).render(
+        first_caption=first, second_caption=second, summary=summary, rounds=config.rounds
+    )
+    question = Question(
+        prompt=PROMPT,
+        text=text,
+        max_tokens=config.max_tokens,
+        grammar=rounds_grammar(config.rounds),
+    )
     found = await ask_again(chat, row, question, _read_answer, config, "questions")
     if isinstance(found, Dropped):
         return found
@@ -176,11 +197,20 @@ def rounds_grammar(rounds: int) -> Grammar:
     """Return the grammar of a conversation with this number of rounds."""
 
     def make_object(**fields: Any) -> dict[str, Any]:
-        return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+        return {
+            "type": "object",
+            "properties": fields,
+            "required": list(fields),
+            "additionalProperties": False,
+        }
 
     about = {"type": "string", "enum": ["both", "first", "second"]}
     each = make_object(question={"type": "string"}, about=about, answer={"type": "string"})
-    return Grammar(schema=make_object(rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}))
+    return Grammar(
+        schema=make_object(
+            rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}
+        )
+    )
 
 
 def _read_answer(answer: Answer) -> tuple[QuestionAnswer | RefusedText, ...] | RefusedText:

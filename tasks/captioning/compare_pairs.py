@@ -17,7 +17,16 @@ from pairwright.schemas.claims import Selector
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.phrases import noun, some, surface
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import NO_ROWS, Captions, ComparisonRow, Dropped, Images, PairRow, Turn, make_key
+from pairwright.schemas.rows import (
+    NO_ROWS,
+    Captions,
+    ComparisonRow,
+    Dropped,
+    Images,
+    PairRow,
+    Turn,
+    make_key,
+)
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
@@ -39,41 +48,74 @@ SUMMARISE, RETRIEVE = "compare_images", "retrieve_image"
 WORD = re.compile(r"\w+")
 Given = Mapping[str, ComparisonRow]  # the source's own comparisons, by pair
 LABELS = (
-    *("Object types", "Object attributes", "Counting the objects", "Object actions", "Object locations"),
+    *(
+        "Object types",
+        "Object attributes",
+        "Counting the objects",
+        "Object actions",
+        "Object locations",
+    ),
     "Relative positions between objects",
 )
 """The paper's axes by the words of its published summaries."""
 MOST_COMMONALITIES = 6
-IN_PARAGRAPH, IN_ITEM = 8, 5  # most full stops of a line, those of abbreviations and decimals included
+IN_PARAGRAPH, IN_ITEM = (
+    8,
+    5,
+)  # most full stops of a line, those of abbreviations and decimals included
 STOP = r"[.!?][\"')]?"
 
 
 def _compose(
-    row: PairRow, *, config: ComparisonsConfig, captions: Captions, images: Images = NO_ROWS, given: Given = NO_ROWS
+    row: PairRow,
+    *,
+    config: ComparisonsConfig,
+    captions: Captions,
+    images: Images = NO_ROWS,
+    given: Given = NO_ROWS,
 ) -> ComparisonRow | Dropped:
     if row.key in given:
         return replace(given[row.key], source_key=row.key)
-    found = validators.compose_true(row, images, config, "comparison", compose_comparison, read_comparison)
+    found = validators.compose_true(
+        row, images, config, "comparison", compose_comparison, read_comparison
+    )
     if isinstance(found, Dropped):
         return found
     graphs, written, parts, _ = found
     texts = validators.pair_captions(row, captions)
-    sides: list[Side] = [side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])]
+    sides: list[Side] = [
+        side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])
+    ]
     made = _row(row, config, replace(parts, text=written.text), texts=texts, sides=sides)
     return replace(made, key=row.key, model=config.writer)
 
 
 def _row(
-    row: PairRow, config: ComparisonsConfig, read: Comparison, *, texts: Sequence[str], sides: Sequence[Side]
+    row: PairRow,
+    config: ComparisonsConfig,
+    read: Comparison,
+    *,
+    texts: Sequence[str],
+    sides: Sequence[Side],
 ) -> ComparisonRow:
     """Return the row with its conversation; ``sides``: images whose caption is false of the other image."""
-    turns = [Turn(role="user", text=load(SUMMARISE).render()), Turn(role="assistant", text=read.text)]
+    turns = [
+        Turn(role="user", text=load(SUMMARISE).render()),
+        Turn(role="assistant", text=read.text),
+    ]
     if sides and not nearly_match(texts, config.max_caption_overlap):
         side = Random(make_key("retrieval", config.seed, row.key)).choice(sides)
-        turns.append(Turn(role="user", text=load(RETRIEVE).render(caption=within_quotes(texts[side]))))
+        turns.append(
+            Turn(role="user", text=load(RETRIEVE).render(caption=within_quotes(texts[side])))
+        )
         turns.append(Turn(role="assistant", text="AB"[side]))
     return ComparisonRow(
-        key=make_key("comparison", row.key, config.input, *(part for turn in turns for part in (turn.role, turn.text))),
+        key=make_key(
+            "comparison",
+            row.key,
+            config.input,
+            *(part for turn in turns for part in (turn.role, turn.text)),
+        ),
         source_key=row.key,
         subject=row.key,
         text=read.text,
@@ -102,7 +144,11 @@ async def compare_pairs(
     first, second = map(as_data, texts)
     human = " ".join(filter(None, map(as_data, row.human_differences)))
     if "captions" in config.input and not (first and second):
-        return Dropped(source_key=row.key, reason="caption is missing", detail=row.second if first else row.first)
+        return Dropped(
+            source_key=row.key,
+            reason="caption is missing",
+            detail=row.second if first else row.first,
+        )
     if "differences" in config.input and not human:
         return Dropped(source_key=row.key, reason="no human difference to refine")
     shown = validators.pair_images(row.key, row, images) if "images" in config.input else ()
@@ -111,10 +157,19 @@ async def compare_pairs(
     prompt = ASKED[config.input]
     text = load(prompt).render(first_caption=first, second_caption=second, differences=human)
     question = Question(
-        prompt=prompt, text=text, images=shown, max_tokens=config.max_tokens, grammar=comparison_grammar()
+        prompt=prompt,
+        text=text,
+        images=shown,
+        max_tokens=config.max_tokens,
+        grammar=comparison_grammar(),
     )
     found = await validators.ask_again(
-        chat, row, question, lambda answer: validators.validated(read_answer(answer), config), config, "comparisons"
+        chat,
+        row,
+        question,
+        lambda answer: validators.validated(read_answer(answer), config),
+        config,
+        "comparisons",
     )
     if isinstance(found, Dropped):
         return found
@@ -130,7 +185,13 @@ def read_answer(answer: Answer) -> Comparison | RefusedText:
         return read
     if ends_short(read.text):
         return RefusedText("cut off", read.text[-40:])
-    why = "control tokens" if has_tokens(read.text) else "speaks of captions" if names_captions(read.text) else ""
+    why = (
+        "control tokens"
+        if has_tokens(read.text)
+        else "speaks of captions"
+        if names_captions(read.text)
+        else ""
+    )
     return RefusedText(why, read.text[:60]) if why else read
 
 
@@ -138,7 +199,11 @@ def nearly_match(captions: Sequence[str], most: float) -> bool:
     """Return whether a caption is missing, or both share more than ``most`` of the longer one's words."""
     words = [WORD.findall(text.lower()) for text in captions]
     first, second = map(set, words)
-    return not all(words) or words[0] == words[1] or len(first & second) / max(len(first), len(second), 1) > most
+    return (
+        not all(words)
+        or words[0] == words[1]
+        or len(first & second) / max(len(first), len(second), 1) > most
+    )
 
 
 def sides_of_own_words(captions: Sequence[str]) -> list[Side]:
@@ -161,7 +226,9 @@ def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:
             value = getattr(thing, name)
             if value is not None and not describe(thing, name).select(other):
                 found.append(f"{noun(describe(thing))} {surface(name, value)}")
-    return any(re.search(rf"(?<!\w){re.escape(words)}(?!\w)", caption, re.IGNORECASE) for words in found)
+    return any(
+        re.search(rf"(?<!\w){re.escape(words)}(?!\w)", caption, re.IGNORECASE) for words in found
+    )
 
 
 @cache
@@ -207,7 +274,16 @@ STAGE = Stage(
     function=compare_pairs,
     config="comparisons",
     models=validators.name_validators,
-    prompts=("comparison_sentences", "comparison_layout", "comparison_layout_list", SUMMARISE, RETRIEVE),
-    uses=(*validators.OF_PAIRS, Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given")),
+    prompts=(
+        "comparison_sentences",
+        "comparison_layout",
+        "comparison_layout_list",
+        SUMMARISE,
+        RETRIEVE,
+    ),
+    uses=(
+        *validators.OF_PAIRS,
+        Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given"),
+    ),
     fit=_fit,
 )

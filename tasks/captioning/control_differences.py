@@ -15,13 +15,29 @@ from operator import attrgetter
 from random import Random
 
 from pairwright.prompts import load, load_wordings
-from pairwright.prompts.differences import PROMPTS, difference_regex
+from pairwright.prompts.difference_prompts import PROMPTS, difference_regex
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Captions, CheckRow, DifferenceRow, Dropped, Images, PairRow, Pairs, make_key
+from pairwright.schemas.rows import (
+    Captions,
+    CheckRow,
+    DifferenceRow,
+    Dropped,
+    Images,
+    PairRow,
+    Pairs,
+    make_key,
+)
 from pairwright.tasks.captioning import describe_differences
-from pairwright.tasks.captioning.validators import CAPTIONS, IMAGES, PAIRS, Two, check_row, pair_images
+from pairwright.tasks.captioning.validators import (
+    CAPTIONS,
+    IMAGES,
+    PAIRS,
+    Two,
+    check_row,
+    pair_images,
+)
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.stage import Stage
@@ -38,7 +54,13 @@ Outcome = tuple[float, str]  # score of a control, and why it failed; empty: it 
 
 @asking
 async def control_differences(
-    row: DifferenceRow, chat: Chat, *, config: ControlsConfig, pairs: Pairs, images: Images, captions: Captions
+    row: DifferenceRow,
+    chat: Chat,
+    *,
+    config: ControlsConfig,
+    pairs: Pairs,
+    images: Images,
+    captions: Captions,
 ) -> Sequence[CheckRow] | Dropped:
     """Return the outcome of each control that is on, of every description."""
     pair = pairs[row.subject]
@@ -46,7 +68,9 @@ async def control_differences(
     if isinstance(shown, Dropped):
         return shown
     questions = {
-        "swapped": ask_swapped(row, pair, shown, describe_differences.told_captions(pair, captions), config),
+        "swapped": ask_swapped(
+            row, pair, shown, describe_differences.told_captions(pair, captions), config
+        ),
         "same": ask_same(row, pair, shown, config),
     }
     found: list[CheckRow] = []
@@ -61,7 +85,11 @@ async def control_differences(
 
 
 def ask_swapped(
-    row: DifferenceRow, pair: PairRow, shown: Two[bytes], captions: Two[str] | None, config: ControlsConfig
+    row: DifferenceRow,
+    pair: PairRow,
+    shown: Two[bytes],
+    captions: Two[str] | None,
+    config: ControlsConfig,
 ) -> Question:
     """Return the question about the pair in the other order."""
     told = load_wordings(REVERSED).kinds
@@ -78,16 +106,23 @@ def ask_swapped(
     swapped = (captions[1], captions[0]) if captions else None
     instruction = describe_differences.instruct_pair(turned, swapped, seed=config.seed, attempt=1)
     seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
-    return describe_differences.difference_question(instruction, (shown[1], shown[0]), seed, config.max_tokens)
+    return describe_differences.difference_question(
+        instruction, (shown[1], shown[0]), seed, config.max_tokens
+    )
 
 
-def ask_same(row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: ControlsConfig) -> Question:
+def ask_same(
+    row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: ControlsConfig
+) -> Question:
     """Return the question about one of the images, shown twice."""
     image = Random(make_key("same image", config.seed, row.key)).choice(shown)
     bare = replace(pair, instruction="", human_differences=())
     prompt = load(SAME)
     text = prompt.render(
-        instruction=describe_differences.instruct_pair(bare, None, seed=config.seed, attempt=1).text, way_out=NONE
+        instruction=describe_differences.instruct_pair(
+            bare, None, seed=config.seed, attempt=1
+        ).text,
+        way_out=NONE,
     )
     return Question(
         prompt=SAME,
@@ -106,7 +141,9 @@ def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
     if kind == "same" and is_none:
         return 1.0, ""
     if kind == "same":
-        return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(read, RefusedText) else checks.SEEN_IN_SAME
+        return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(
+            read, RefusedText
+        ) else checks.SEEN_IN_SAME
     if is_none:
         return (1.0, "") if row.no_change else (UNREADABLE, checks.NONE_IN_SWAPPED)
     if isinstance(read, RefusedText):
@@ -114,7 +151,9 @@ def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
     if row.no_change:
         return UNREADABLE, checks.NOT_TURNED_ROUND
     first, second = row.halves
-    crosswise = dice_coefficient(first, read.second_half) + dice_coefficient(second, read.first_half)
+    crosswise = dice_coefficient(first, read.second_half) + dice_coefficient(
+        second, read.first_half
+    )
     straight = dice_coefficient(first, read.first_half) + dice_coefficient(second, read.second_half)
     score = round((crosswise - straight) / 2, 6)
     return score, "" if score > 0 else checks.NOT_TURNED_ROUND
@@ -137,7 +176,9 @@ def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
     if isinstance(read, Difference):
         is_equal = content_words(read.first_half) == content_words(read.second_half)
         return is_equal or says_no_change(read.second_half)
-    return read.reason == "halves are equal" or (read.reason == "off the template" and says_no_change(answer.text))
+    return read.reason == "halves are equal" or (
+        read.reason == "off the template" and says_no_change(answer.text)
+    )
 
 
 STAGE = Stage(

@@ -14,7 +14,14 @@ from operator import attrgetter
 from random import Random
 
 from pairwright.prompts import difference_verbs, load, load_wordings
-from pairwright.prompts.differences import PROMPTS, Instruction, difference_regex, draw_verbs, fill_template, instruct
+from pairwright.prompts.difference_prompts import (
+    PROMPTS,
+    Instruction,
+    difference_regex,
+    draw_verbs,
+    fill_template,
+    instruct,
+)
 from pairwright.schemas.claims import Claim, Graphs, Selector, dump_claims, is_no_change
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.phrases import joined, noun, some, within
@@ -27,7 +34,12 @@ from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.texts.differences import Difference, read_composed, read_difference, refuse_length
+from pairwright.tasks.texts.differences import (
+    Difference,
+    read_composed,
+    read_difference,
+    refuse_length,
+)
 from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 from pairwright.tasks.texts.words import ends_short, says_no_change
 
@@ -46,7 +58,9 @@ def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
     if graphs[0].world == graphs[1].world:
         pairs = statements.picked(statements.find_contrasts(graphs), graphs, rng)
         rng.shuffle(pairs)
-        mentions = _by_side([_add_relation(_omit_attributes(pair, graphs, rng), graphs, rng) for pair in pairs])
+        mentions = _by_side(
+            [_add_relation(_omit_attributes(pair, graphs, rng), graphs, rng) for pair in pairs]
+        )
     else:
         mentions = _mention_contents(graphs, rng)
     if not mentions[0] or not mentions[1]:
@@ -68,9 +82,15 @@ def _omit_attributes(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionP
         same = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
         if not same or rng.random() > SPARED_SHARE:
             continue
-        first, second = (replace(one, selector=one.selector.model_copy(update={name: None})) for one in pair)
+        first, second = (
+            replace(one, selector=one.selector.model_copy(update={name: None})) for one in pair
+        )
         both = ((first.selector, pair[0].selector), (second.selector, pair[1].selector))
-        if all(len(short.select(graph)) == len(full.select(graph)) for short, full in both for graph in graphs):
+        if all(
+            len(short.select(graph)) == len(full.select(graph))
+            for short, full in both
+            for graph in graphs
+        ):
             pair = first, second
     return pair
 
@@ -104,7 +124,15 @@ def _mention_contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
             if thing is None or len(found) == MOST_THINGS:
                 continue
             look = statements.describe(thing)
-            extras = rng.choice((("text",), ("size", "text"), ("column", "text"), ("size", "pose"), ("facing", "text")))
+            extras = rng.choice(
+                (
+                    ("text",),
+                    ("size", "text"),
+                    ("column", "text"),
+                    ("size", "pose"),
+                    ("facing", "text"),
+                )
+            )
             single = len(look.select(graphs[side])) == 1
             named = [name for name in extras if single and getattr(thing, name) is not None]
             mention = statements.shown(side, statements.describe(thing, *named), graphs[side])
@@ -130,7 +158,10 @@ def _word_half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: b
     claims = statements.claims_of(mentions)
     total = statements.everything(side, graphs[side])
     if named:
-        kind, claims = f"{kind}_place", (*claims, statements.scene_claim(side, "place", graphs[side]))
+        kind, claims = (
+            f"{kind}_place",
+            (*claims, statements.scene_claim(side, "place", graphs[side])),
+        )
     elif kind == "missing" and total.count and rng.random() < 0.4:
         kind, claims = "missing_count", (*claims, total.claim)
     text = load_wordings("difference_phrases").say(
@@ -149,9 +180,13 @@ def _word_half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: b
 def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     """State that nothing has changed, how light and viewpoint differ, and what both photographs show."""
     # Another viewpoint may hide some of several like things: another number of them would read as a change.
-    common = [a for a in statements.shared(graphs) if len(a.select(graphs[0])) == len(a.select(graphs[1]))]
+    common = [
+        a for a in statements.shared(graphs) if len(a.select(graphs[0])) == len(a.select(graphs[1]))
+    ]
     looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
-    told: list[Phrased] = [name for name in VIEWS if getattr(graphs[0], name) != getattr(graphs[1], name)]
+    told: list[Phrased] = [
+        name for name in VIEWS if getattr(graphs[0], name) != getattr(graphs[1], name)
+    ]
     if not looks or rng.random() < PLACE_SHARE:
         told.append("place")
     claims = [Claim(side=0, kind="no_change")]
@@ -161,21 +196,34 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     return Statement(say_claims(claims, "template", rng), tuple(claims))
 
 
-def _compose(row: PairRow, *, config: DifferencesConfig, images: Images, captions: Captions) -> DifferenceRow | Dropped:
+def _compose(
+    row: PairRow, *, config: DifferencesConfig, images: Images, captions: Captions
+) -> DifferenceRow | Dropped:
     del captions  # the graphs say more
     verbs = difference_verbs()
     found = validators.compose_true(
-        row, images, config, "difference", compose_difference, lambda text: read_composed(text, verbs)
+        row,
+        images,
+        config,
+        "difference",
+        compose_difference,
+        lambda text: read_composed(text, verbs),
     )
     if isinstance(found, Dropped):
         return found
     _, written, parts, attempts = found
-    made = _make_row(row, replace(parts, text=written.text), key=row.key, attempts=attempts, model="scene-graph")
+    made = _make_row(
+        row, replace(parts, text=written.text), key=row.key, attempts=attempts, model="scene-graph"
+    )
     claims = dump_claims(written.claims)
-    return replace(made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims))
+    return replace(
+        made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims)
+    )
 
 
-def _make_row(row: PairRow, read: Difference, *, key: str, attempts: int, model: str) -> DifferenceRow:
+def _make_row(
+    row: PairRow, read: Difference, *, key: str, attempts: int, model: str
+) -> DifferenceRow:
     return DifferenceRow(
         key=key,
         source_key=row.key,
@@ -203,31 +251,47 @@ async def describe_differences(
     kept: dict[str, DifferenceRow] = {}
     refused = RefusedText("")
     for candidate in range(config.candidates):
-        made = await _describe(row, shown, told, chat, config, first=candidate * config.max_attempts + 1)
+        made = await _describe(
+            row, shown, told, chat, config, first=candidate * config.max_attempts + 1
+        )
         if isinstance(made, RefusedText):
             refused = made
         else:
             kept.setdefault(made.text, made)
-    return tuple(kept.values()) or Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
+    return tuple(kept.values()) or Dropped(
+        source_key=row.key, reason=refused.reason, detail=refused.detail
+    )
 
 
 async def _describe(
-    row: PairRow, shown: Two[bytes], told: Two[str] | None, chat: Chat, config: DifferencesConfig, *, first: int
+    row: PairRow,
+    shown: Two[bytes],
+    told: Two[str] | None,
+    chat: Chat,
+    config: DifferencesConfig,
+    *,
+    first: int,
 ) -> DifferenceRow | RefusedText:
     """Ask until a description is accepted; attempts are numbered from ``first``, as each draws its own seed."""
 
     def ask(attempt: int) -> Question:
-        instruction = instruct_pair(row, told, seed=config.seed, attempt=attempt, paper=config.verbs == "paper")
+        instruction = instruct_pair(
+            row, told, seed=config.seed, attempt=attempt, paper=config.verbs == "paper"
+        )
         seed = seed_of(row.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
         longer = 1 if attempt == first else LONGER  # it may have been cut off
         return difference_question(instruction, shown, seed, longer * config.max_tokens)
 
     def read(answer: Answer) -> Difference | RefusedText:
-        return validators.validated(read_answer(answer, config.max_words, "differences.max_words"), config)
+        return validators.validated(
+            read_answer(answer, config.max_words, "differences.max_words"), config
+        )
 
     found, tries = await ask_until(chat, ask, read, tries=config.max_attempts, first=first)
     if isinstance(found, RefusedText):
-        return found.by_tokens(tries[-1].finish_reason, f"differences.max_tokens={config.max_tokens}")
+        return found.by_tokens(
+            tries[-1].finish_reason, f"differences.max_tokens={config.max_tokens}"
+        )
     key = make_key("difference", row.key, found.text)
     known = instruct_pair(row, told, seed=config.seed, attempt=first).known
     made = _make_row(row, found, key=key, attempts=len(tries), model=tries[-1].model)
@@ -245,7 +309,9 @@ def instruct_pair(
     return instruct(verbs, captions=captions, human=human, edit=_clean(pair.instruction))
 
 
-def difference_question(instruction: Instruction, images: Two[bytes], seed: int, max_tokens: int) -> Question:
+def difference_question(
+    instruction: Instruction, images: Two[bytes], seed: int, max_tokens: int
+) -> Question:
     """Return the question that asks an instruction; its grammar is the template."""
     return Question(
         prompt=instruction.prompt,
@@ -268,18 +334,24 @@ def _clean(text: str) -> str:
     return as_data(text).rstrip(" .")
 
 
-def read_answer(answer: Answer, most_words: int, setting: str = "words") -> Difference | RefusedText:
+def read_answer(
+    answer: Answer, most_words: int, setting: str = "words"
+) -> Difference | RefusedText:
     """Return a model's description in its parts, or why it is refused; ``setting`` names the bound ``most_words``."""
     read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, Difference) and ends_short(read.text):
         return RefusedText("cut off", read.text[-40:])
-    return read if isinstance(read, RefusedText) else refuse_length(read, most_words, setting) or read
+    return (
+        read if isinstance(read, RefusedText) else refuse_length(read, most_words, setting) or read
+    )
 
 
 def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
     if not config.is_served:
         return stage
-    uses = tuple(replace(use, without=()) if use.argument == "images" else use for use in stage.uses)
+    uses = tuple(
+        replace(use, without=()) if use.argument == "images" else use for use in stage.uses
+    )
     return replace(stage, prompts=PROMPTS, uses=uses, remembers=True)
 
 

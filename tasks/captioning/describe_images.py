@@ -27,13 +27,18 @@ from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rule
 
 DESCRIBE = "describe_image"
 COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
-MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")  # markup that opens a list, heading, table or code block
+MARKED = re.compile(
+    r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])"
+)  # markup that opens a list, heading, table or code block
 PREFACE = re.compile(
     r"(?:sure|certainly|of course|absolutely|okay|ok|here(?:['’]s| is| are))\b[^.]{0,80}[:!]|(?:description|caption):",
     re.IGNORECASE,
 )
 LEAST_WORDS, MOST_WORDS = 12, 600
-MOST_REPEATS, LONG = 2, 4  # most repeats of one sentence, and the words that a sentence needs to be counted
+MOST_REPEATS, LONG = (
+    2,
+    4,
+)  # most repeats of one sentence, and the words that a sentence needs to be counted
 
 
 def _compose(row: ImageRow, *, config: CaptionsConfig) -> CaptionRow | Dropped:
@@ -55,7 +60,12 @@ def _given(row: ImageRow) -> str:
 
 
 def _row(
-    row: ImageRow, text: str, sentences: tuple[str, ...], *, model: str, served: tuple[Served, ...] = ()
+    row: ImageRow,
+    text: str,
+    sentences: tuple[str, ...],
+    *,
+    model: str,
+    served: tuple[Served, ...] = (),
 ) -> CaptionRow:
     """Return the row; a served model's words are part of its key."""
     return CaptionRow(
@@ -70,7 +80,9 @@ def _row(
 
 
 @partial(asking, compose=_compose)
-async def describe_images(row: ImageRow, chat: Chat, *, config: CaptionsConfig) -> CaptionRow | Dropped:
+async def describe_images(
+    row: ImageRow, chat: Chat, *, config: CaptionsConfig
+) -> CaptionRow | Dropped:
     """Return a caption, or ``Dropped`` with the reason of the last refusal."""
 
     def read(answer: Answer) -> str | RefusedText:
@@ -82,7 +94,9 @@ async def describe_images(row: ImageRow, chat: Chat, *, config: CaptionsConfig) 
     text, model, served = _given(row), "given", ()
     if not text:
         prompt = load(DESCRIBE).render()
-        question = Question(prompt=DESCRIBE, text=prompt, images=(row.image,), max_tokens=config.max_tokens)
+        question = Question(
+            prompt=DESCRIBE, text=prompt, images=(row.image,), max_tokens=config.max_tokens
+        )
         found = await ask_again(chat, row, question, read, config, "captions")
         if isinstance(found, Dropped):
             return found
@@ -90,8 +104,14 @@ async def describe_images(row: ImageRow, chat: Chat, *, config: CaptionsConfig) 
         model = served[-1].model
     sentences = split_by_rules(text)
     if config.split == "served":
-        answer = await ask_split(chat, text, key=row.key, seed=config.seed, max_tokens=2 * config.max_tokens)
-        if answer and answer.finish_reason != "length" and (own := read_sentences(answer.text, text)):
+        answer = await ask_split(
+            chat, text, key=row.key, seed=config.seed, max_tokens=2 * config.max_tokens
+        )
+        if (
+            answer
+            and answer.finish_reason != "length"
+            and (own := read_sentences(answer.text, text))
+        ):
             sentences, served = own, (*served, answer.served)
     return _row(row, text, sentences, model=model, served=served)
 
@@ -111,13 +131,19 @@ def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | N
         return RefusedText("not a description", text[:80])
     if repeats_itself(text):
         return RefusedText("repeats itself", text[-80:])
-    sentences = Counter(sentence.lower() for sentence in split_by_rules(text) if len(sentence.split()) >= LONG)
+    sentences = Counter(
+        sentence.lower() for sentence in split_by_rules(text) if len(sentence.split()) >= LONG
+    )
     if sentences and (most := sentences.most_common(1)[0])[1] > MOST_REPEATS:
         return RefusedText("repeats itself", most[0])
     count = len(text.split())
     if count < LEAST_WORDS:
         return RefusedText(f"too short (words={LEAST_WORDS})", text)
-    return RefusedText(f"too long (words={MOST_WORDS})", f"{count} words") if count > MOST_WORDS else None
+    return (
+        RefusedText(f"too long (words={MOST_WORDS})", f"{count} words")
+        if count > MOST_WORDS
+        else None
+    )
 
 
 def _fit(stage: Stage, config: CaptionsConfig) -> Stage:

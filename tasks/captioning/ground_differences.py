@@ -11,7 +11,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from pairwright.schemas.checks import BOTH_UNGROUNDED, FIRST_UNGROUNDED, NOTHING_AFFIRMED, SECOND_UNGROUNDED
+from pairwright.schemas.checks import (
+    BOTH_UNGROUNDED,
+    FIRST_UNGROUNDED,
+    NOTHING_AFFIRMED,
+    SECOND_UNGROUNDED,
+)
 from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, Pairs
@@ -27,11 +32,17 @@ Halves = tuple[str, str]
 
 
 def ground_differences(
-    rows: Sequence[DifferenceRow], config: GroundingConfig, *, pairs: Pairs, vectors: Mapping[str, Vectors]
+    rows: Sequence[DifferenceRow],
+    config: GroundingConfig,
+    *,
+    pairs: Pairs,
+    vectors: Mapping[str, Vectors],
 ) -> Iterator[CheckRow | Dropped]:
     """Yield the outcome of the check for each description."""
     if SPACE not in vectors:
-        raise ConfigError(f"grounding: needs {SPACE} vectors: add {SPACE} to embedding.embedders, or disable grounding")
+        raise ConfigError(
+            f"grounding: needs {SPACE} vectors: add {SPACE} to embedding.embedders, or disable grounding"
+        )
     judged = {row.key: judged_halves(row) for row in rows}
     said = sorted({half for halves in judged.values() for half in halves if half})
     scorer = OpenClipTexts(config=config.encoder)
@@ -45,7 +56,9 @@ def ground_differences(
             halves = enumerate(judged[row.key])
             # Rounded, since the last digits depend on the batch size.
             gaps = [
-                round(float(texts[half].astype(np.float64) @ (images[side] - images[1 - side])), 6) if half else None
+                round(float(texts[half].astype(np.float64) @ (images[side] - images[1 - side])), 6)
+                if half
+                else None
                 for side, half in halves
             ]
             score, why = judge_gaps(row, gaps, config)
@@ -58,17 +71,29 @@ def judged_halves(row: DifferenceRow) -> Halves:
         return "", ""
     texts = [affirmed(half) for half in row.halves]
     words = [set(content_words(text)) for text in texts]
-    first, second = ("" if denies(row.halves[n]) and words[n] <= words[1 - n] else texts[n] for n in (0, 1))
+    first, second = (
+        "" if denies(row.halves[n]) and words[n] <= words[1 - n] else texts[n] for n in (0, 1)
+    )
     return first, second
 
 
-def judge_gaps(row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig) -> tuple[float, str]:
+def judge_gaps(
+    row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig
+) -> tuple[float, str]:
     """Return the score, and the reason of a failure; ``gaps`` of both halves, ``None`` for one that is not judged."""
     known = [gap for gap in gaps if gap is not None]
     if not known:
         return 0.0, "" if row.no_change else NOTHING_AFFIRMED
     first, second = (gap is not None and gap <= config.min_margin for gap in gaps)
-    why = BOTH_UNGROUNDED if first and second else FIRST_UNGROUNDED if first else SECOND_UNGROUNDED if second else ""
+    why = (
+        BOTH_UNGROUNDED
+        if first and second
+        else FIRST_UNGROUNDED
+        if first
+        else SECOND_UNGROUNDED
+        if second
+        else ""
+    )
     return min(known), f"{why} (grounding.min_margin={config.min_margin:g})" if why else ""
 
 

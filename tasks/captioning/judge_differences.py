@@ -26,7 +26,9 @@ PROMPT = "judge_difference"
 MOST_TOKENS = 32  # enough for "Rating: 4/5"; paper 003's judge has 20
 RATING = Grammar(regex="[0-5]")
 UNRATED = -1.0  # score without a rating: below all others
-SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)  # the scale, which answers often repeat
+SCALE = re.compile(
+    r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE
+)  # the scale, which answers often repeat
 NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)(?![\w-])"
 RATINGS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -43,7 +45,12 @@ RATINGS = tuple(
 
 @asking
 async def judge_differences(
-    row: DifferenceRow | RejectedTextRow, chat: Chat, *, config: JudgingConfig, pairs: Pairs, images: Images
+    row: DifferenceRow | RejectedTextRow,
+    chat: Chat,
+    *,
+    config: JudgingConfig,
+    pairs: Pairs,
+    images: Images,
 ) -> CheckRow | Dropped:
     """Return the rating of a text against the images."""
     if isinstance(row, RejectedTextRow) and not row.is_unchecked:
@@ -52,12 +59,16 @@ async def judge_differences(
     if isinstance(shown, Dropped):
         return shown
     text = load(PROMPT).render(first=IMAGE, second=IMAGE, description=quoted(row.text))
-    question = Question(prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING)
+    question = Question(
+        prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING
+    )
     given: list[Answer] = []
     rating, why = UNRATED, NO_RATING
     while why == NO_RATING and len(given) < config.max_attempts:
         seed = seed_of(row.key, load(PROMPT), seed=config.seed, attempt=len(given) + 1)
-        given.append(await chat.ask(replace(question, seed=seed, temperature=None if given else 0.0)))
+        given.append(
+            await chat.ask(replace(question, seed=seed, temperature=None if given else 0.0))
+        )
         found = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
         if found is not None:
             low = f"{LOW_RATING} (judging.min_rating={config.min_rating})"
@@ -90,4 +101,9 @@ STAGE = Stage(
     uses=(PAIRS, IMAGES),
     remembers=True,
 )
-REJECTED = replace(STAGE, name="judged_rejected", group="rejected", reads=dict.fromkeys(rows.MAKERS, RejectedTextRow))
+REJECTED = replace(
+    STAGE,
+    name="judged_rejected",
+    group="rejected",
+    reads=dict.fromkeys(rows.MAKERS, RejectedTextRow),
+)

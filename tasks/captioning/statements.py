@@ -13,7 +13,16 @@ from itertools import permutations
 from random import Random
 from typing import Any, Literal, get_args
 
-from pairwright.schemas.claims import OPPOSITES, Claim, Graphs, Relation, Selector, all_hold, content_changes, stands
+from pairwright.schemas.claims import (
+    OPPOSITES,
+    Claim,
+    Graphs,
+    Relation,
+    Selector,
+    all_hold,
+    content_changes,
+    stands,
+)
 from pairwright.schemas.phrases import SPOKEN, noun, some, the
 from pairwright.schemas.scene import SceneGraph, SceneObject
 
@@ -63,7 +72,15 @@ def claims_of(mentions: Iterable[Mention]) -> tuple[Claim, ...]:
         claims.append(mention.claim)
         if mention.beside:
             side, (relation, other) = mention.side, mention.beside
-            claims.append(Claim(side=side, kind="relation", selector=mention.selector, relation=relation, other=other))
+            claims.append(
+                Claim(
+                    side=side,
+                    kind="relation",
+                    selector=mention.selector,
+                    relation=relation,
+                    other=other,
+                )
+            )
     return tuple(claims)
 
 
@@ -93,7 +110,9 @@ class Contrast:
 
     first: SceneObject | None
     second: SceneObject | None
-    moved: bool = False  # whether it was moved: otherwise its place differs at most by the viewpoint
+    moved: bool = (
+        False  # whether it was moved: otherwise its place differs at most by the viewpoint
+    )
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -101,7 +120,9 @@ class Contrast:
         if self.first is None or self.second is None:
             return ()
         names = (*ATTRIBUTES, *(POSITION if self.moved else ()))
-        return tuple(name for name in names if getattr(self.first, name) != getattr(self.second, name))
+        return tuple(
+            name for name in names if getattr(self.first, name) != getattr(self.second, name)
+        )
 
     @property
     def has_words(self) -> bool:
@@ -127,7 +148,9 @@ def find_contrasts(graphs: Graphs) -> list[Contrast]:
         return [Contrast(thing, None) for thing in lost] + [Contrast(None, thing) for thing in new]
     before, after = ({thing.id: thing for thing in graph.objects} for graph in graphs)
     changes = content_changes(first) ^ content_changes(second)  # made in one photograph only
-    names = sorted({name for change in changes for name in (change.object_id, *change.object_ids) if name})
+    names = sorted(
+        {name for change in changes for name in (change.object_id, *change.object_ids) if name}
+    )
     moved = {change.object_id for change in changes if change.type == "move"}
     found = (Contrast(before.get(name), after.get(name), name in moved) for name in names)
     return [one for one in found if one.changed or one.lost or not one.has_words]
@@ -135,7 +158,14 @@ def find_contrasts(graphs: Graphs) -> list[Contrast]:
 
 MentionPair = tuple[Mention, Mention]
 Names = tuple[str, ...]
-EXTRAS: tuple[Names, ...] = ((), ("size",), ("column",), ("size", "column"), ("depth",), ("column", "depth"))
+EXTRAS: tuple[Names, ...] = (
+    (),
+    ("size",),
+    ("column",),
+    ("size", "column"),
+    ("depth",),
+    ("column", "depth"),
+)
 """Attributes beside shape, colour and material that a description may add."""
 PLAIN_SHARE = 0.85  # share of descriptions that are as short as possible
 PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
@@ -144,7 +174,11 @@ PLAIN_DENIALS: tuple[Names, ...] = ((), ("size",))
 
 def word_contrast(contrast: Contrast, graphs: Graphs, rng: Random) -> MentionPair | None:
     """Return a mention per photograph; ``None`` where words cannot tell them apart."""
-    true = (way for way in _word_ways(contrast, graphs, rng) if all_hold((way[0].claim, way[1].claim), graphs))
+    true = (
+        way
+        for way in _word_ways(contrast, graphs, rng)
+        if all_hold((way[0].claim, way[1].claim), graphs)
+    )
     second_best: MentionPair | None = None
     for way in true:
         lies = [tells_apart((mention.claim,), graphs) for mention in way]
@@ -162,25 +196,44 @@ def _word_ways(contrast: Contrast, graphs: Graphs, rng: Random) -> Iterator[Ment
     if rng.random() < PLAIN_SHARE:
         extras.sort(key=len)
     first, second = contrast.first, contrast.second
-    if first is not None and second is not None:  # by the changed attributes, and by places only where these are equal
+    if (
+        first is not None and second is not None
+    ):  # by the changed attributes, and by places only where these are equal
         named = [name for name in contrast.changed if name not in CORE]
         ways: list[MentionPair] = []
         for extra in extras:
-            same = [name for name in extra if name not in named and getattr(first, name) == getattr(second, name)]
+            same = [
+                name
+                for name in extra
+                if name not in named and getattr(first, name) == getattr(second, name)
+            ]
             names = [*named, *same]
-            ways.append((_mention(0, first, names, graphs=graphs), _mention(1, second, names, graphs=graphs)))
+            ways.append(
+                (
+                    _mention(0, first, names, graphs=graphs),
+                    _mention(1, second, names, graphs=graphs),
+                )
+            )
         yield from sorted(ways, key=lambda way: any(mention.count for mention in way))
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=PLAIN_DENIALS)
     for look in (describe(thing) for _, thing in contrast.lost):
-        yield Mention(0, look, len(look.select(graphs[0]))), Mention(1, look, len(look.select(graphs[1])))
+        yield (
+            Mention(0, look, len(look.select(graphs[0]))),
+            Mention(1, look, len(look.select(graphs[1]))),
+        )
     # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
     for side, thing in contrast.lost:
         yield from _mention_lost(thing, side, graphs=graphs, extras=extras, denials=EXTRAS)
 
 
 def _mention_lost(
-    thing: SceneObject, side: Side, *, graphs: Graphs, extras: list[Names], denials: tuple[Names, ...]
+    thing: SceneObject,
+    side: Side,
+    *,
+    graphs: Graphs,
+    extras: list[Names],
+    denials: tuple[Names, ...],
 ) -> Iterator[MentionPair]:
     """Mention the object in detail on its side, and deny it on the other as briefly as is true."""
     other = graphs[1 - side]
@@ -188,7 +241,9 @@ def _mention_lost(
     if brief is None:
         return
     absent = Mention(SIDES[1 - side], describe(thing, *brief), 0)
-    marks = [name for name in ("text", "pose", "facing", "rests_on") if getattr(thing, name) is not None]
+    marks = [
+        name for name in ("text", "pose", "facing", "rests_on") if getattr(thing, name) is not None
+    ]
     for extra in extras:
         names = [*extra, *(name for name in brief if name not in extra), *marks]
         present = _mention(side, thing, names, graphs=graphs)
@@ -206,7 +261,9 @@ def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:
     return not all_hold(claims, (graphs[1], graphs[0]))
 
 
-def picked(contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int | None = None) -> list[MentionPair]:
+def picked(
+    contrasts: list[Contrast], graphs: Graphs, rng: Random, *, limit: int | None = None
+) -> list[MentionPair]:
     """Word up to ``limit`` contrasts of different kinds of things: two of a kind would read as a contradiction.
 
     Without a limit, word all, or none where one has no words; a number of like things covers all of these.
@@ -253,12 +310,25 @@ class Related:
     @property
     def words(self) -> dict[str, str]:
         """Return the words of a sentence."""
-        return {"thing": the(self.thing), "relation": SPOKEN[self.relation], "other": the(self.other)}
+        return {
+            "thing": the(self.thing),
+            "relation": SPOKEN[self.relation],
+            "other": the(self.other),
+        }
 
     def claims(self, side: Side) -> tuple[Claim, ...]:
         """Return the claims of the sentence: each phrase describes one object, and the relation holds."""
-        only = [Claim(side=side, kind="count", selector=named, count=1) for named in (self.thing, self.other)]
-        related = Claim(side=side, kind="relation", selector=self.thing, relation=self.relation, other=self.other)
+        only = [
+            Claim(side=side, kind="count", selector=named, count=1)
+            for named in (self.thing, self.other)
+        ]
+        related = Claim(
+            side=side,
+            kind="relation",
+            selector=self.thing,
+            relation=self.relation,
+            other=self.other,
+        )
         return (*only, related)
 
 
@@ -289,7 +359,11 @@ def find_reversal(graphs: Graphs, rng: Random) -> tuple[Related, Related] | None
     first, second = ({thing.id: thing for thing in graph.objects} for graph in graphs)
     names = [(name, referring(thing, graphs[0])) for name, thing in first.items() if name in second]
     # A phrase that names a place which the thing has left would name another thing.
-    named = {name: it for name, it in names if it is not None and it == referring(second[name], graphs[1])}
+    named = {
+        name: it
+        for name, it in names
+        if it is not None and it == referring(second[name], graphs[1])
+    }
     pairs = list(permutations(named, 2))
     for a, b in rng.sample(pairs, len(pairs)):
         for relation, opposite in OPPOSITES.items():

@@ -23,7 +23,9 @@ class Validator:
 
     name: str  # its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``
     version: int  # raise it when the rule changes: texts are then written anew
-    refuse: Callable[[str], str]  # from a text to a short constant reason, which is counted; empty: it is accepted
+    refuse: Callable[
+        [str], str
+    ]  # from a text to a short constant reason, which is counted; empty: it is accepted
 
 
 VALIDATORS = Registry("validators", Validator, ())
@@ -76,7 +78,9 @@ def compose_true(
     first, second = images[row.first], images[row.second]
     if first.graph is None or second.graph is None:
         return rows.Dropped(
-            source_key=row.key, reason="no scene graph", detail=first.name if second.graph else second.name
+            source_key=row.key,
+            reason="no scene graph",
+            detail=first.name if second.graph else second.name,
         )
     graphs, refused = (first.graph, second.graph), RefusedText("no words for the difference")
     for attempt in range(1, config.max_attempts + 1):
@@ -93,7 +97,9 @@ def compose_true(
     return rows.Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
 
 
-def check_row(row: rows.Row, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()) -> rows.CheckRow:
+def check_row(
+    row: rows.Row, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()
+) -> rows.CheckRow:
     """Return the outcome of a check; ``why``: empty if passed; ``answers``: the last one decided."""
     decided = [part for answer in answers[-1:] for part in (answer.served.prompt, answer.text)]
     return rows.CheckRow(
@@ -129,14 +135,18 @@ async def ask_again(
 
     found, tries = await ask_until(chat, ask, read, tries=config.max_attempts)
     if isinstance(found, RefusedText):
-        found = found.by_tokens(tries[-1].finish_reason, f"{section}.max_tokens={config.max_tokens}")
+        found = found.by_tokens(
+            tries[-1].finish_reason, f"{section}.max_tokens={config.max_tokens}"
+        )
         return rows.Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
     return found, tries
 
 
 def pair_captions(pair: rows.PairRow, captions: rows.Captions) -> Two[str]:
     """Return both captions; a missing one is empty."""
-    first, second = (captions[key].text if key in captions else "" for key in (pair.first, pair.second))
+    first, second = (
+        captions[key].text if key in captions else "" for key in (pair.first, pair.second)
+    )
     return first, second
 
 

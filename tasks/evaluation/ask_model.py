@@ -15,11 +15,11 @@ from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.benchmark import ExamQuestion
+from pairwright.tasks.images.decode import Reason, RefusedImageError, decode_rgb, encode_png
 from pairwright.tasks.models.perturb import Kind, perturb_image, replace_words
 from pairwright.tasks.serving.ask_rows import ask_rows
 from pairwright.tasks.serving.chat import Chat, Question
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.images import Reason, RefusedImageError, decode_rgb, encode_png
 
 IMAGE_BYTES = 256 << 20  # larger files are refused unread
 KINDS: dict[str, Kind] = {"noise": "gaussian-noise", "fog": "fog"}
@@ -36,7 +36,9 @@ def find_change(perturb: str, asked: Sequence[ExamQuestion], *, seed: int) -> Ch
     def perturb_images(question: Question, _one: ExamQuestion) -> Question:
         kind, severity = KINDS[name], int(strength)
         keyed = [(decode_rgb(image), make_key(seed, image)) for image in question.images]
-        changed = (encode_png(perturb_image(one, kind, severity=severity, key=key)) for one, key in keyed)
+        changed = (
+            encode_png(perturb_image(one, kind, severity=severity, key=key)) for one, key in keyed
+        )
         return replace(question, images=tuple(changed))
 
     def replace_some(question: Question, one: ExamQuestion) -> Question:
@@ -54,19 +56,29 @@ def find_change(perturb: str, asked: Sequence[ExamQuestion], *, seed: int) -> Ch
         if not any(one.reword for one in asked):
             raise ConfigError(f"--perturb {perturb}: this benchmark has no captions or statements")
         return replace_some
-    raise ConfigError(f"--perturb {perturb}: must be noise:1 to noise:5, fog:1 to fog:5, or words:0.1 to words:1")
+    raise ConfigError(
+        f"--perturb {perturb}: must be noise:1 to noise:5, fog:1 to fog:5, or words:0.1 to words:1"
+    )
 
 
-def prepare_questions(asked: Iterable[ExamQuestion], change: Change) -> Iterator[tuple[str, Question] | Reply]:
+def prepare_questions(
+    asked: Iterable[ExamQuestion], change: Change
+) -> Iterator[tuple[str, Question] | Reply]:
     """Yield each question under its name, changed, or the reply that an image is missing."""
     for one in asked:
         try:
             for path in (image for image in one.images if isinstance(image, Path)):
                 if (size := path.stat().st_size) > IMAGE_BYTES:
                     raise RefusedImageError("too many pixels", f"{path}: {size:,} bytes")
-            images = tuple(image if isinstance(image, bytes) else image.read_bytes() for image in one.images)
+            images = tuple(
+                image if isinstance(image, bytes) else image.read_bytes() for image in one.images
+            )
             question = Question(
-                prompt=one.prompt, text=one.text, images=images, max_tokens=one.max_tokens, temperature=0.0
+                prompt=one.prompt,
+                text=one.text,
+                images=images,
+                max_tokens=one.max_tokens,
+                temperature=0.0,
             )
             yield one.name, change(question, one)
         except (OSError, RefusedImageError) as error:
@@ -82,9 +94,14 @@ class AskedRow(Row):
     cut: bool = False
 
 
-def ask_served(questions: Iterable[tuple[str, Question]], answers: Answers, *, model: ChatConfig) -> Iterator[Reply]:
+def ask_served(
+    questions: Iterable[tuple[str, Question]], answers: Answers, *, model: ChatConfig
+) -> Iterator[Reply]:
     """Yield a reply to each question, in the order of completion; earlier answers are reused."""
-    rows = (AskedRow(key=name, source_key=name, subject=name, question=question) for name, question in questions)
+    rows = (
+        AskedRow(key=name, source_key=name, subject=name, question=question)
+        for name, question in questions
+    )
     for result in ask_rows(rows, _ask, model, answers=answers):
         name = result.source_key
         if isinstance(result, AskedRow):

@@ -30,7 +30,9 @@ class ExamQuestion:
     max_tokens: int = SHORT
     judged: Mapping[str, str] | None = None  # context for a judge; ``None``: not judged
     words: tuple[str, ...] = ()  # captions in the text, which may be perturbed
-    reword: Callable[[Sequence[str]], str] | None = None  # text with other captions; ``None``: nothing to perturb
+    reword: Callable[[Sequence[str]], str] | None = (
+        None  # text with other captions; ``None``: nothing to perturb
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +97,13 @@ class Benchmark:
     rubric: Rubric | None = None  # ``None``: no judge
 
 
-def ask_at_length(name: str, text: str, images: tuple[Path | bytes, ...], prompt: str, **more: Any) -> ExamQuestion:
+def ask_at_length(
+    name: str, text: str, images: tuple[Path | bytes, ...], prompt: str, **more: Any
+) -> ExamQuestion:
     """Return a question that is its own item, answered in sentences."""
-    return ExamQuestion(name=name, item=name, text=text, images=images, prompt=prompt, max_tokens=LONG, **more)
+    return ExamQuestion(
+        name=name, item=name, text=text, images=images, prompt=prompt, max_tokens=LONG, **more
+    )
 
 
 def as_written(text: str) -> str:
@@ -119,7 +125,9 @@ def check_questions(asked: Sequence[ExamQuestion]) -> None:
             raise ConfigError(f"question {name!r}: duplicate name")
     for one in asked:
         if one.text.count(IMAGE) != len(one.images):
-            raise ConfigError(f"question {one.name!r}: has {len(one.images)} images, and {IMAGE} in its own text")
+            raise ConfigError(
+                f"question {one.name!r}: has {len(one.images)} images, and {IMAGE} in its own text"
+            )
 
 
 def find_file(folder: Path, *names: str) -> Path:

@@ -4,7 +4,13 @@ from functools import partial
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.benchmark import Benchmark, Rubric
-from pairwright.tasks.evaluation.benchmarks import differences, hallucinations, own_datasets, rated, two_images
+from pairwright.tasks.evaluation.benchmarks import (
+    described_pairs,
+    hallucinations,
+    own_datasets,
+    rated,
+    two_images,
+)
 from pairwright.tasks.evaluation.benchmarks.choices import RULE as CHOICE
 
 _choices = partial(Benchmark, rule=CHOICE)
@@ -14,7 +20,13 @@ SCENES = "a dataset of rendered scenes: pairwright build --profile scenes"
 def _of_people(kind: str, what: str) -> Benchmark:
     measures = f"how close a description of the differences is to people's: {what}"
     layout = f"the published layout (`pairwright sources {kind}`), whose test split is asked about"
-    return Benchmark(kind, measures, layout, partial(differences.open_published, kind=kind), differences.RULE)
+    return Benchmark(
+        kind,
+        measures,
+        layout,
+        partial(described_pairs.open_published, kind=kind),
+        described_pairs.RULE,
+    )
 
 
 ALL = (
@@ -39,7 +51,9 @@ ALL = (
         SCENES,
         own_datasets.open_scene_pairs,
     ),
-    _of_people("spot-the-diff", "frames of surveillance cameras, by the three protocols that papers use"),
+    _of_people(
+        "spot-the-diff", "frames of surveillance cameras, by the three protocols that papers use"
+    ),
     _of_people("clevr-change", "rendered scenes, with a change and without"),
     _of_people("clevr-dc", "rendered scenes from far viewpoints"),
     _of_people("image-editing-request", "edited photographs, and the requests"),
@@ -134,5 +148,7 @@ BENCHMARKS = {one.name: one for one in ALL}
 def find_benchmark(name: str) -> Benchmark:
     """Return a benchmark by name."""
     if name not in BENCHMARKS:
-        raise ConfigError(f"--benchmark {name}: unknown benchmark; choose from {', '.join(BENCHMARKS)}")
+        raise ConfigError(
+            f"--benchmark {name}: unknown benchmark; choose from {', '.join(BENCHMARKS)}"
+        )
     return BENCHMARKS[name]

@@ -29,7 +29,9 @@ ATTEMPTS = 3
 MOST_TOKENS, REASON_TOKENS = 64, 320
 """Maximum tokens of a rating without and with a reason; the rating itself has some 40, with its 16-digit number."""
 FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")  # code fences around JSON
-SECRET = make_key("secret of the fences")  # key of an evaluation's secret, which the fences' numbers derive from
+SECRET = make_key(
+    "secret of the fences"
+)  # key of an evaluation's secret, which the fences' numbers derive from
 Values = Mapping[str, str]  # the answer and other fields of the judge's prompt
 
 
@@ -52,7 +54,10 @@ def judge_answers(
         secret = secrets.token_bytes(32)
         answers.put(SECRET, secret)
     work = partial(_judge, rubric=rubric, secret=secret)
-    rows = {key: Rating(key=key, source_key=key, subject=key, values=values) for key, values in judged.items()}
+    rows = {
+        key: Rating(key=key, source_key=key, subject=key, values=values)
+        for key, values in judged.items()
+    }
     for result in ask_rows(rows.values(), work, judge, answers=answers):
         own = replace(rows[result.source_key], failed=isinstance(result, Failed))
         yield result if isinstance(result, Rating) else own
@@ -63,7 +68,9 @@ async def _judge(row: Rating, chat: Chat, *, rubric: Rubric, secret: bytes) -> R
     text = ""
     for attempt in range(1, ATTEMPTS + 1):
         seed = seed_of(row.key, load(rubric.prompt), seed=0, attempt=attempt)
-        text = (await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None))).text
+        text = (
+            await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None))
+        ).text
         rating = read_rating(text, number, rubric)
         if rating is not None:
             return replace(row, rating=rating, text=text)
@@ -80,7 +87,12 @@ def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tupl
     if rubric.reasoned:
         fields["reason"] = {"type": "string", "maxLength": 800}
     fields["rating"] = {"type": "integer", "minimum": 0, "maximum": rubric.best}
-    schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
     question = Question(
         prompt=rubric.prompt,
         text=load(rubric.prompt).render(number=number, **told),

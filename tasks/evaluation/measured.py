@@ -41,9 +41,13 @@ class Score:
     percent: bool = True
 
 
-def measure_mean(name: str, scores: Sequence[float] | Floats, *, category: str = "", percent: bool = True) -> Measured:
+def measure_mean(
+    name: str, scores: Sequence[float] | Floats, *, category: str = "", percent: bool = True
+) -> Measured:
     """Return the mean of the items' scores."""
-    return measure_ratios({name: (scores, np.ones(len(scores)))}, category=category, percent=percent)
+    return measure_ratios(
+        {name: (scores, np.ones(len(scores)))}, category=category, percent=percent
+    )
 
 
 def measure_ratios(
@@ -60,7 +64,13 @@ def measure_ratios(
 
     columns = [np.array(side, np.float64).reshape(-1) for pair in ratios.values() for side in pair]
     statistics = np.stack(columns, axis=1)
-    return Measured(names=tuple(ratios), statistics=statistics, conclude=divide, category=category, percent=percent)
+    return Measured(
+        names=tuple(ratios),
+        statistics=statistics,
+        conclude=divide,
+        category=category,
+        percent=percent,
+    )
 
 
 def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list[Score]:
@@ -83,7 +93,9 @@ def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list
 def resample(one: Measured, *, resamples: int, seed: int, confidence: float = CONFIDENCE) -> Floats:
     """Return both ends of each score's interval, ``(names, 2)``; items drawn depend on seed and number alone."""
     rng, items = np.random.default_rng(seed), len(one.statistics)
-    sums = np.array([one.statistics[rng.integers(0, items, items)].sum(axis=0) for _ in range(resamples)])
+    sums = np.array(
+        [one.statistics[rng.integers(0, items, items)].sum(axis=0) for _ in range(resamples)]
+    )
     tail = (1 - confidence) / 2
     with np.errstate(invalid="ignore"):
         return np.quantile(one.conclude(sums), [tail, 1 - tail], axis=0).T

@@ -54,7 +54,9 @@ _WORDS = (
     rf"({_WORD}\.)[,;:]",
     r"((?-i:[A-Z]+(?:(?:[+&]|&amp;)[A-Z]+)+))",
 )
-_EMAIL = r"(<?[a-z0-9][^\s\"<>|(){}]{0,200}@(?:[^\s\"<>|(){}.]{1,99}\.){0,9}[^\s\"<>|(){}.]{1,99}>?)"
+_EMAIL = (
+    r"(<?[a-z0-9][^\s\"<>|(){}]{0,200}@(?:[^\s\"<>|(){}.]{1,99}\.){0,9}[^\s\"<>|(){}.]{1,99}>?)"
+)
 _WORDS_OR_NUMBERS = (
     rf"({_HYPHENED}){_SHORT}",
     rf"({_THING}){_SHORT}",
@@ -100,7 +102,9 @@ _WRITTEN = {
 }  # fmt: skip
 _DROPPED = frozenset(["''", "``", "--", "...", *"'`.?!,:-;\"“”‘’‛«»‹›–—―…"])
 """coco-caption's punctuation, and PTBTokenizer's spellings of it."""
-_PARTING = re.compile("[\n\r\x0b\x0c\u2028\u2029\U00010000-\U0010ffff]")  # line breaks, and characters beyond 16 bits
+_PARTING = re.compile(
+    "[\n\r\x0b\x0c\u2028\u2029\U00010000-\U0010ffff]"
+)  # line breaks, and characters beyond 16 bits
 # A word to which no other rule applies.
 _PLAIN = re.compile(r"(?!(?i:cannot|gonna|gotta|lemme|gimme|wanna)\b)[A-Za-z]+(?=,? |$)")
 
@@ -118,7 +122,9 @@ def tokenise(text: str) -> str:
     text, place, words = _PARTING.sub(" ", text), 0, list[str]()
     while place < len(text):
         matches = (rule.match(text, place) for rule in _rules(text[place]))
-        found = _PLAIN.match(text, place) or max(filter(None, matches), key=re.Match.end, default=None)
+        found = _PLAIN.match(text, place) or max(
+            filter(None, matches), key=re.Match.end, default=None
+        )
         if found:
             words.append(_write(found[found.lastindex or 0]))
         place = found.end(found.lastindex or 0) if found else place + 1

@@ -26,10 +26,20 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, Field
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.evaluation.read_json import Given, check_record, number_records, parse_values, read_text
+from pairwright.tasks.evaluation.read_json import (
+    Given,
+    check_record,
+    number_records,
+    parse_values,
+    read_text,
+)
 
 TEXT_CHARACTERS, ID_CHARACTERS = 100_000, 1000
-IDS, ONE, SEVERAL = ("image_id", "img_id", "id"), ("text", "caption"), ("sentences", "captions", "texts")
+IDS, ONE, SEVERAL = (
+    ("image_id", "img_id", "id"),
+    ("text", "caption"),
+    ("sentences", "captions", "texts"),
+)
 PROTOCOLS = ("coco", "spot-the-diff", "spot-the-diff-records", "spot-the-diff-multi")
 MISSING = ("refuse", "empty", "leave-out")
 """Treatment of references without a prediction: an error, an empty prediction, or no item."""
@@ -69,9 +79,15 @@ class Matched:
 class _Captions(Given):
     """Record of a file."""
 
-    id: int | Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS)] = Field(validation_alias=AliasChoices(*IDS))
-    text: Annotated[str, Field(max_length=TEXT_CHARACTERS, validation_alias=AliasChoices(*ONE))] = ""
-    texts: Annotated[list[str], Field(validation_alias=AliasChoices(*SEVERAL))] = Field(default_factory=list[str])
+    id: int | Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS)] = Field(
+        validation_alias=AliasChoices(*IDS)
+    )
+    text: Annotated[str, Field(max_length=TEXT_CHARACTERS, validation_alias=AliasChoices(*ONE))] = (
+        ""
+    )
+    texts: Annotated[list[str], Field(validation_alias=AliasChoices(*SEVERAL))] = Field(
+        default_factory=list[str]
+    )
 
 
 def read_captions(path: Path) -> list[Record]:
@@ -99,8 +115,15 @@ def _values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
         found = None
     if isinstance(found, dict) and isinstance(annotations := found.get("annotations"), list):
         return number_records(annotations, f"{path}: annotations")
-    if isinstance(found, dict) and not found.keys() & {*ONE, *SEVERAL} and list in map(type, found.values()):
-        return (({"id": name, "captions": texts}, f"{path}: id {name!r}") for name, texts in found.items())
+    if (
+        isinstance(found, dict)
+        and not found.keys() & {*ONE, *SEVERAL}
+        and list in map(type, found.values())
+    ):
+        return (
+            ({"id": name, "captions": texts}, f"{path}: id {name!r}")
+            for name, texts in found.items()
+        )
     return parse_values(text, path)
 
 
@@ -118,12 +141,19 @@ def match_captions(
         if value not in known:
             raise ConfigError(f"--{option} {value}: unknown; choose from {', '.join(known)}")
     written = _index(predictions, references)
-    lacking = [name for name in dict.fromkeys(record.name for record in references) if name not in written]
+    lacking = [
+        name for name in dict.fromkeys(record.name for record in references) if name not in written
+    ]
     if lacking and missing == "refuse":
-        raise ConfigError(f"{_list_ids(lacking)} have no prediction: give --missing empty, or --missing leave-out")
+        raise ConfigError(
+            f"{_list_ids(lacking)} have no prediction: give --missing empty, or --missing leave-out"
+        )
     groups = _group(references, protocol)
     scored = [(name, texts) for name, texts in groups if name in written or missing == "empty"]
-    kept = [(name, tuple(text for text in texts if text.strip() or keep_blank)) for name, texts in scored]
+    kept = [
+        (name, tuple(text for text in texts if text.strip() or keep_blank))
+        for name, texts in scored
+    ]
     items = [Prediction(name, written.get(name, ""), texts) for name, texts in kept if texts]
     if not items:
         raise ConfigError("nothing to score: no prediction has a non-blank reference")
@@ -141,9 +171,13 @@ def _index(predictions: Sequence[Record], references: Sequence[Record]) -> dict[
     found: dict[str, Record] = {}
     for record in predictions:
         if len(record.texts) != 1:
-            raise ConfigError(f"{record.where}: a prediction is one text; id {record.name!r} has {len(record.texts)}")
+            raise ConfigError(
+                f"{record.where}: a prediction is one text; id {record.name!r} has {len(record.texts)}"
+            )
         if record.name in found:
-            raise ConfigError(f"{record.where}: id {record.name!r} has a prediction in {found[record.name].where}")
+            raise ConfigError(
+                f"{record.where}: id {record.name!r} has a prediction in {found[record.name].where}"
+            )
         found[record.name] = record
     if unknown := [record for record in predictions if record.name not in known]:
         raise ConfigError(
@@ -165,8 +199,13 @@ def _group(references: Sequence[Record], protocol: str) -> list[tuple[str, tuple
             groups[record.name] = (*groups.get(record.name, ()), *record.texts)
         return list(groups.items())
     if single := next((record for record in references if not record.is_list), None):
-        raise ConfigError(f"{single.where}: this protocol scores records, and needs their sentences as lists")
+        raise ConfigError(
+            f"{single.where}: this protocol scores records, and needs their sentences as lists"
+        )
     if protocol == "spot-the-diff-records":
         return [(record.name, record.texts) for record in references]
-    joined = (". ".join(text.strip().rstrip(".") for text in one.texts if text.strip()) for one in references)
+    joined = (
+        ". ".join(text.strip().rstrip(".") for text in one.texts if text.strip())
+        for one in references
+    )
     return [(record.name, (text,)) for record, text in zip(references, joined, strict=True)]

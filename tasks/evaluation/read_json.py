@@ -26,7 +26,9 @@ def read_text(path: Path) -> str:
     """Return a file's text."""
     try:
         if path.stat().st_size > FILE_BYTES:
-            raise ConfigError(f"{path}: has {path.stat().st_size:,} bytes; at most {FILE_BYTES:,} are read")
+            raise ConfigError(
+                f"{path}: has {path.stat().st_size:,} bytes; at most {FILE_BYTES:,} are read"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
@@ -47,7 +49,9 @@ def parse_json(text: str, where: str) -> Any:
         return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         place = f" line {error.lineno}" if "\n" in text.strip() else ""
-        raise ConfigError(f"{where}{place}: invalid JSON: {error.msg} (column {error.colno})") from error
+        raise ConfigError(
+            f"{where}{place}: invalid JSON: {error.msg} (column {error.colno})"
+        ) from error
     except (ValueError, RecursionError) as error:  # such as too deep nesting
         raise ConfigError(f"{where}: invalid JSON: {error}") from error
 
@@ -69,7 +73,10 @@ def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
 
 def read_records(path: Path, kind: type[M]) -> list[tuple[M, str]]:
     """Return the records of a file, with their locations."""
-    records = [(check_record(value, kind, where), where) for value, where in parse_values(read_text(path), path)]
+    records = [
+        (check_record(value, kind, where), where)
+        for value, where in parse_values(read_text(path), path)
+    ]
     if not records:
         raise ConfigError(f"{path}: has no records")
     return records

@@ -36,13 +36,17 @@ class Results:
     @cached_property
     def items(self) -> frozenset[str]:
         """Return the items that count: no missing image, no owed answer."""
-        left_out = {one.item for one in self.asked if self.replies[one.name].state in ("no image", "failed")}
+        left_out = {
+            one.item for one in self.asked if self.replies[one.name].state in ("no image", "failed")
+        }
         return frozenset(one.item for one in self.asked) - left_out
 
     @cached_property
     def marked(self) -> Marked:
         """Return the benchmark's marking of the answers."""
-        texts = {name: reply.text for name, reply in self.replies.items() if reply.state == "answered"}
+        texts = {
+            name: reply.text for name, reply in self.replies.items() if reply.state == "answered"
+        }
         ratings = {name: one.rating for name, one in self.ratings.items() if one.rating is not None}
         return self.exam.mark(Replies(texts=texts, ratings=ratings, items=self.items))
 
@@ -56,14 +60,20 @@ class Results:
         """Return the numbers of items and questions, by outcome."""
         states = [reply.state for reply in self.replies.values()]
         counted = [one.name for one in self.asked if one.item in self.items]
-        unread = [name for name in counted if self.replies[name].text and name not in self.marked.taken]
+        unread = [
+            name for name in counted if self.replies[name].text and name not in self.marked.taken
+        ]
         return {
             "items": len({one.item for one in self.asked}),
             "scored_items": len(self.items),
             "questions": len(self.asked),
             "answered": states.count("answered"),
-            "empty": sum(reply.state == "answered" and not reply.text for reply in self.replies.values()),
-            "cut": 0 if self.exam.read_answers else sum(reply.cut for reply in self.replies.values()),
+            "empty": sum(
+                reply.state == "answered" and not reply.text for reply in self.replies.values()
+            ),
+            "cut": 0
+            if self.exam.read_answers
+            else sum(reply.cut for reply in self.replies.values()),
             "not_read": len(unread) if self.exam.read_answers else 0,
             "refused": states.count("refused"),
             "failed": states.count("failed"),
@@ -85,7 +95,9 @@ class Results:
         """Yield a row per question."""
         for one in self.asked:
             reply, rating = self.replies[one.name], self.ratings.get(one.name)
-            images = [image.name if isinstance(image, Path) else make_key(image) for image in one.images]
+            images = [
+                image.name if isinstance(image, Path) else make_key(image) for image in one.images
+            ]
             yield {
                 "name": one.name,
                 "item": one.item,
@@ -112,5 +124,8 @@ class Results:
 def write_results(results: Results, to: Path, about: Mapping[str, Any]) -> None:
     """Write the rows, then the scores into ``to``, after ``about``: the configuration."""
     folder = Folder(str(to.absolute().parent))
-    folder.write(to.with_suffix(ROWS).name, "".join(f"{json.dumps(row)}\n" for row in results.rows()).encode())
+    folder.write(
+        to.with_suffix(ROWS).name,
+        "".join(f"{json.dumps(row)}\n" for row in results.rows()).encode(),
+    )
     folder.write(to.name, (json.dumps({**about, **results.as_json()}, indent=1) + "\n").encode())

@@ -24,7 +24,8 @@ from pairwright.tasks.evaluation.ptb_rules import tokenise
 from pairwright.tasks.evaluation.read_captions import Matched
 
 MODULES = tuple(
-    f"java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "math", "util", "util.concurrent", "net", "text")
+    f"java.base/java.{name}=ALL-UNNAMED"
+    for name in ("lang", "math", "util", "util.concurrent", "net", "text")
 )
 """Used by pre-Java-9 programs."""
 INSTALL = "pycocoevalcap is not installed: python -m pip install -c constraints.txt -e '.[cpu,evaluation]'"
@@ -63,12 +64,18 @@ def find_jar(place: str) -> Path:
     return path
 
 
-def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path | None = None) -> bytes:
+def run_java(
+    words: Sequence[str], given: bytes, *, limit_s: float, folder: Path | None = None
+) -> bytes:
     """Return the output of ``java WORDS`` for an input; ``UnavailableError`` on failure or timeout."""
-    opened = [word for module in MODULES for word in ("--add-opens", module)] if "-jar" in words else []
+    opened = (
+        [word for module in MODULES for word in ("--add-opens", module)] if "-jar" in words else []
+    )
     command = [shutil.which("java") or "java", *opened, *words]
     try:
-        done = subprocess.run(command, input=given, capture_output=True, timeout=limit_s, cwd=folder)  # noqa: S603  (ours)
+        done = subprocess.run(
+            command, input=given, capture_output=True, timeout=limit_s, cwd=folder
+        )  # noqa: S603  (ours)
     except subprocess.TimeoutExpired:
         raise UnavailableError(f"Java exceeded {limit_s:g} s and was killed") from None
     if done.returncode:
@@ -77,7 +84,9 @@ def run_java(words: Sequence[str], given: bytes, *, limit_s: float, folder: Path
     return done.stdout
 
 
-def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
+def measure_meteor(
+    predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float
+) -> Measured:
     """Return METEOR's counts of each item, whose sums give the score, so that resamples need no Java."""
     rows = ([*texts, text] for text, texts in zip(predictions, references, strict=True))
     fields = ([text.replace("|||", "").replace("  ", " ") for text in row] for row in rows)
@@ -89,7 +98,9 @@ def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str
     except ValueError as error:
         raise UnavailableError(f"METEOR printed invalid counts: {error}") from error
     if counts.shape != (len(predictions), COUNTS):
-        raise UnavailableError(f"METEOR printed counts of {len(lines)} items, not of {len(predictions)}")
+        raise UnavailableError(
+            f"METEOR printed counts of {len(lines)} items, not of {len(predictions)}"
+        )
     # Zero chunks where all words match in order: METEOR does not penalise such texts.
     matched = counts[:, 4:20].reshape(len(counts), -1, 2).sum(axis=1)
     counts[np.all(matched == counts[:, 0:2], axis=1) & (counts[:, 20] == 1), 20] = 0
@@ -99,7 +110,9 @@ def measure_meteor(predictions: Sequence[str], references: Sequence[Sequence[str
 def conclude_meteor(sums: Floats) -> Floats:
     """Return METEOR of summed counts, by the program's formula (Denkowski and Lavie 2014)."""
     lengths, function_words = sums[..., 0:2], sums[..., 2:4]
-    matches = sums[..., 4:20].reshape(*sums.shape[:-1], len(WEIGHTS), 2, 2)  # kind, content or function, side
+    matches = sums[..., 4:20].reshape(
+        *sums.shape[:-1], len(WEIGHTS), 2, 2
+    )  # kind, content or function, side
     sides = np.array([DELTA, 1 - DELTA]) @ (WEIGHTS @ matches.swapaxes(-3, -2))
     weighed = DELTA * (lengths - function_words) + (1 - DELTA) * function_words
     precision, recall = np.moveaxis(_share(sides, weighed), -1, 0)
@@ -112,21 +125,34 @@ def _share(part: Floats, whole: Floats) -> Floats:
     return np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
 
 
-def measure_spice(predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float) -> Measured:
+def measure_spice(
+    predictions: Sequence[str], references: Sequence[Sequence[str]], *, limit_s: float
+) -> Measured:
     """Return SPICE of each item; the corpus' score is their mean."""
     jar = find_jar(SPICE_JAR)
-    if missing := [Path(name).name for name in CORE_NLP if not (jar.parent.parent / name).is_file()]:
+    if missing := [
+        Path(name).name for name in CORE_NLP if not (jar.parent.parent / name).is_file()
+    ]:
         raise UnavailableError(f"missing {', '.join(missing)} (400 MB); fetch with: {FETCH}")
     pairs = zip(predictions, references, strict=True)
-    items = [{"image_id": item, "test": text, "refs": list(texts)} for item, (text, texts) in enumerate(pairs)]
+    items = [
+        {"image_id": item, "test": text, "refs": list(texts)}
+        for item, (text, texts) in enumerate(pairs)
+    ]
     with tempfile.TemporaryDirectory(prefix="pairwright-spice-") as folder:
         given, made = Path(folder, "given.json"), Path(folder, "made.json")
         given.write_text(json.dumps(items), encoding="utf-8")
         words = ["-Xmx8G", "-jar", str(jar), str(given), "-out", str(made), "-subset", "-silent"]
         run_java(words, b"", limit_s=limit_s, folder=jar.parent)
         try:
-            scores = {int(one["image_id"]): one["scores"]["All"]["f"] for one in json.loads(made.read_bytes())}
-            found = [np.nan if scores[item] is None else float(scores[item]) for item in range(len(items))]
+            scores = {
+                int(one["image_id"]): one["scores"]["All"]["f"]
+                for one in json.loads(made.read_bytes())
+            }
+            found = [
+                np.nan if scores[item] is None else float(scores[item])
+                for item in range(len(items))
+            ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnavailableError(f"SPICE wrote unreadable scores: {error!r}") from error
     return measure_mean("SPICE", found)
@@ -148,7 +174,9 @@ class ScoringConfig:
     def __post_init__(self) -> None:
         for name in self.metrics:
             if name not in METRICS:
-                raise ConfigError(f"--metric {name}: unknown metric; choose from {', '.join(METRICS)}")
+                raise ConfigError(
+                    f"--metric {name}: unknown metric; choose from {', '.join(METRICS)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -161,7 +189,10 @@ class CaptionScores:
 
 
 def score_captions(
-    matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
+    matched: Matched,
+    config: ScoringConfig,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> CaptionScores:
     """Return the scores of items; ``progress`` receives finished and total steps."""
     measured, skipped = measure_captions(matched, config, progress=progress)
@@ -170,7 +201,10 @@ def score_captions(
 
 
 def measure_captions(
-    matched: Matched, config: ScoringConfig, *, progress: Callable[[int, int], None] = lambda _done, _total: None
+    matched: Matched,
+    config: ScoringConfig,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[list[Measured], dict[str, str]]:
     """Return the metrics' statistics, and unavailable metrics with reasons."""
     require_installed()
@@ -225,7 +259,9 @@ def measure_rouge(predictions: Sequence[str], references: Sequence[Sequence[str]
 
     rouge = Rouge()
     pairs = zip(predictions, references, strict=True)
-    return measure_mean("ROUGE-L", [rouge.calc_score([prediction], texts) for prediction, texts in pairs])
+    return measure_mean(
+        "ROUGE-L", [rouge.calc_score([prediction], texts) for prediction, texts in pairs]
+    )
 
 
 def measure_cider(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:

@@ -14,13 +14,19 @@ from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.decisions import UNDECIDED, Decisions, edit_row
 from pairwright.schemas.errors import ConfigError, ValidationError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
-from pairwright.tasks.export.form import BrokenRowError, Form, RowWriter, ExportSettings, UnheldError
+from pairwright.tasks.export.form import (
+    BrokenRowError,
+    ExportSettings,
+    Form,
+    RowWriter,
+    UnheldError,
+)
 from pairwright.tasks.export.formats import check_target, write_marker
 from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
 from pairwright.tasks.export.parquet import image_cell
 from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.export.write_card import write_readme
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.index import columns_without
 from pairwright.tasks.store.manifest import README
 from pairwright.tasks.store.scratch import replacing
@@ -36,14 +42,22 @@ class ExportOptions:
     about: ExportedDataset
     setting: ExportSettings
     selection: Selection = EVERYTHING
-    decisions: Decisions = UNDECIDED  # about the rows: rejected ones are left out, edited ones have their new texts
+    decisions: Decisions = (
+        UNDECIDED  # about the rows: rejected ones are left out, edited ones have their new texts
+    )
     total: int = 0  # rows of the table, selected or not
     verify: bool = False  # whether the result is read back before it replaces the target
-    processor: Any = None  # processor for the consumer's own code, if the form needs one to be read back
+    processor: Any = (
+        None  # processor for the consumer's own code, if the form needs one to be read back
+    )
 
 
 def export_rows(
-    groups: Iterable[Sequence[PreferenceRow]], target: Path, *, order: ExportOptions, watch: Callable[[int, int], None]
+    groups: Iterable[Sequence[PreferenceRow]],
+    target: Path,
+    *,
+    order: ExportOptions,
+    watch: Callable[[int, int], None],
 ) -> Tally:
     """Write the selected rows; afterwards the folder has all of them, or is unchanged.
 
@@ -61,14 +75,18 @@ def export_rows(
         tally.sizes = dict(writer.sizes())
         if not tally.rows:
             raise ConfigError(tally.why_nothing(order.form.name))
-        (folder / README).write_text(write_readme(folder, order.form, order.about, tally), encoding="utf-8")
+        (folder / README).write_text(
+            write_readme(folder, order.form, order.about, tally), encoding="utf-8"
+        )
         write_marker(folder, form=order.form.name, version=order.about.version, rows=tally.rows)
         if order.verify:
             verify_export(folder, order.form, order.processor, tally, watch)
     return tally
 
 
-def verify_export(folder: Path, form: Form, processor: Any, tally: Tally, watch: Callable[[int, int], None]) -> None:
+def verify_export(
+    folder: Path, form: Form, processor: Any, tally: Tally, watch: Callable[[int, int], None]
+) -> None:
     """Read all rows as their consumer does; ``ValidationError`` names the first that would not train."""
     rows, read = sum(rows for rows, _ in tally.sizes.values()), 0
     try:
@@ -98,26 +116,46 @@ def stream_table(
     The last answer of a conversation is the chosen text, the turns before it are the prompt. A row without a split is
     for training.
     """
-    for table in stream_live(build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)):
+    for table in stream_live(
+        build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)
+    ):
         records = table.to_pylist()
         subjects = [record["subject"] for record in records]
         pairs = find_live(build, stages["pairs"], PairRow, subjects=subjects)
-        about = {subject: [subject] for subject in subjects} | {pair.key: [pair.first, pair.second] for pair in pairs}
-        found = find_live(build, stages["splits"], SplitRow, subjects=subjects) if "splits" in stages else []
+        about = {subject: [subject] for subject in subjects} | {
+            pair.key: [pair.first, pair.second] for pair in pairs
+        }
+        found = (
+            find_live(build, stages["splits"], SplitRow, subjects=subjects)
+            if "splits" in stages
+            else []
+        )
         splits = {split.subject: split for split in found}
         keys = [key for both in about.values() for key in both]
-        read = find_live(build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph"))
+        read = find_live(
+            build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph")
+        )
         images = {image.key: image for image in read}
         yield [
-            _show(record, [images[key] for key in about[record["subject"]]], splits.get(record["subject"]), decisions)
+            _show(
+                record,
+                [images[key] for key in about[record["subject"]]],
+                splits.get(record["subject"]),
+                decisions,
+            )
             for record in records
         ]
 
 
 def _show(
-    record: Mapping[str, Any], shown: Sequence[ImageRow], split: SplitRow | None, decisions: Decisions
+    record: Mapping[str, Any],
+    shown: Sequence[ImageRow],
+    split: SplitRow | None,
+    decisions: Decisions,
 ) -> ShownRow:
-    *asked, answer = [Turn(**turn) for turn in record.get("conversation", [{"role": "assistant", "text": ""}])]
+    *asked, answer = [
+        Turn(**turn) for turn in record.get("conversation", [{"role": "assistant", "text": ""}])
+    ]
     row = ShownRow(
         record=record,
         key=record["key"],
@@ -144,7 +182,9 @@ def _show(
     return replace(row, record={**record, **beside})
 
 
-def _write_row(row: PreferenceRow, writer: RowWriter, *, order: ExportOptions, tally: Tally) -> None:
+def _write_row(
+    row: PreferenceRow, writer: RowWriter, *, order: ExportOptions, tally: Tally
+) -> None:
     """Write a row unless it is not selected, a person rejected it, or the form cannot hold it."""
     decision = order.decisions.about(row)
     verdict = decision.verdict if decision else ""

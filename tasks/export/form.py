@@ -90,7 +90,11 @@ class RowWriter:
 
     def sizes(self) -> Sizes:
         """Return rows and bytes written; complete once closed."""
-        return {name: (files.rows, files.size_bytes) for name, files in self._files.items() if files.rows}
+        return {
+            name: (files.rows, files.size_bytes)
+            for name, files in self._files.items()
+            if files.rows
+        }
 
     def close(self) -> None:
         """Complete all files."""
@@ -136,7 +140,9 @@ def ending_of(data: bytes) -> str:
 def name_images(row: PreferenceRow) -> dict[str, bytes]:
     """Return a row's images by the names of their files: "image1.png", ..., "rejected1.png", ..."""
     images = {f"image{number}": image for number, image in enumerate(row.images, start=1)}
-    images |= {f"rejected{number}": image for number, image in enumerate(row.rejected_images, start=1)}
+    images |= {
+        f"rejected{number}": image for number, image in enumerate(row.rejected_images, start=1)
+    }
     return {f"{name}.{ending_of(image)}": image for name, image in images.items()}
 
 
@@ -204,7 +210,9 @@ def naming_row(where: str) -> Generator[None]:
     try:
         yield
     except Exception as error:
-        why = str(error) if isinstance(error, BrokenRowError) else f"{type(error).__name__}: {error}"
+        why = (
+            str(error) if isinstance(error, BrokenRowError) else f"{type(error).__name__}: {error}"
+        )
         raise BrokenRowError(f"{where}: {why}") from error
 
 

@@ -6,7 +6,16 @@ from pathlib import Path
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.plugins import Registry
 from pairwright.tasks.export.form import Form
-from pairwright.tasks.export.forms import hf, llamafactory, llava, ms_swift, openai_batch, rlaif_v, trl, webdataset
+from pairwright.tasks.export.forms import (
+    hf,
+    llamafactory,
+    llava,
+    ms_swift,
+    openai_batch,
+    rlaif_v,
+    trl,
+    webdataset,
+)
 from pairwright.tasks.export.forms.table import table_form
 from pairwright.tasks.store.manifest import MARKER, README, list_files
 
@@ -27,7 +36,9 @@ def choose_form(name: str, table: str = "") -> Form:
     if table in ("", form.reads):
         return form
     if name != hf.FORM.name:
-        raise ConfigError(f"--format {name}: holds {form.reads} only; --table {table} needs --format hf")
+        raise ConfigError(
+            f"--format {name}: holds {form.reads} only; --table {table} needs --format hf"
+        )
     return table_form(table)
 
 
@@ -51,5 +62,11 @@ def check_target(target: Path) -> None:
 
 def write_marker(folder: Path, *, form: str, version: str, rows: int) -> None:
     """Write the folder's manifest, last; it allows a later export to replace the folder."""
-    marker = {"made_by": "pairwright", "format": form, "version": version, "rows": rows, "files": list_files(folder)}
+    marker = {
+        "made_by": "pairwright",
+        "format": form,
+        "version": version,
+        "rows": rows,
+        "files": list_files(folder),
+    }
     (folder / MARKER).write_text(json.dumps(marker) + "\n", encoding="utf-8")

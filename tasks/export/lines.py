@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from pairwright.schemas.rows import PreferenceRow, make_key
-from pairwright.tasks.export.form import RowWriter, ExportSettings, Sizes, ending_of, naming_row, need
-from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.export.form import (
+    ExportSettings,
+    RowWriter,
+    Sizes,
+    ending_of,
+    naming_row,
+    need,
+)
+from pairwright.tasks.images.decode import decode_rgb
 
 IMAGES = "images"
 Record = dict[str, Any]
@@ -59,14 +66,18 @@ ToRecords = Callable[[PreferenceRow, MediaFolder, ExportSettings], Iterable[tupl
 
 
 def open_lines(
-    to_records: ToRecords, shape: Shape = JSON_LINES, finish: Callable[[Path, ExportSettings, Sizes], None] | None = None
+    to_records: ToRecords,
+    shape: Shape = JSON_LINES,
+    finish: Callable[[Path, ExportSettings, Sizes], None] | None = None,
 ) -> Callable[[Path, ExportSettings], Any]:
     """Return the opener of a JSON form, from the function that makes records and the one that finishes the folder."""
 
     @contextmanager
     def opens(folder: Path, setting: ExportSettings) -> Generator[RowWriter]:
         media = MediaFolder(folder)
-        writer = RowWriter(lambda row: to_records(row, media, setting), lambda name: _Lines(media, name, shape))
+        writer = RowWriter(
+            lambda row: to_records(row, media, setting), lambda name: _Lines(media, name, shape)
+        )
         with closing(writer):
             yield writer
         if finish:

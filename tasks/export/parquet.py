@@ -14,7 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairwright.schemas.rows import PreferenceRow, Turn
-from pairwright.tasks.export.form import SPLITS, RowWriter, ExportSettings, check_answer, ending_of, naming_row, need
+from pairwright.tasks.export.form import (
+    SPLITS,
+    ExportSettings,
+    RowWriter,
+    check_answer,
+    ending_of,
+    naming_row,
+    need,
+)
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
@@ -104,8 +112,15 @@ class _Parquet:
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema, bytes_per_file: int) -> None:
         self.rows = self.size_bytes = 0
-        self._folder, self._name, self._schema, self._bytes_per_file = folder, name, schema, bytes_per_file
-        self._images = [field.name for field in schema if field.type in (IMAGE_CELL, pa.list_(IMAGE_CELL))]
+        self._folder, self._name, self._schema, self._bytes_per_file = (
+            folder,
+            name,
+            schema,
+            bytes_per_file,
+        )
+        self._images = [
+            field.name for field in schema if field.type in (IMAGE_CELL, pa.list_(IMAGE_CELL))
+        ]
         self._waiting: list[Record] = []
         self._waiting_bytes = self._file_bytes = 0
         self._files: list[Path] = []
@@ -113,7 +128,11 @@ class _Parquet:
 
     def write(self, record: Record) -> None:
         cells = [record[name] for name in self._images]
-        size = sum(len(image["bytes"]) for cell in cells for image in (cell if isinstance(cell, list) else [cell]))
+        size = sum(
+            len(image["bytes"])
+            for cell in cells
+            for image in (cell if isinstance(cell, list) else [cell])
+        )
         if self._waiting_bytes + size > BYTES_PER_GROUP:
             self._write_group()
         self._waiting.append(record)
@@ -128,7 +147,9 @@ class _Parquet:
         finally:
             self._close_file()
         for number, path in enumerate(self._files):
-            path.rename(path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet"))
+            path.rename(
+                path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet")
+            )
 
     def _write_group(self) -> None:
         if not self._waiting:
@@ -138,10 +159,15 @@ class _Parquet:
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._files.append(self._folder / f"{self._name}-{len(self._files):05d}.unfinished")
-            self._writer = pq.ParquetWriter(self._files[-1], self._schema, **_options(self._schema, self._images))
+            self._writer = pq.ParquetWriter(
+                self._files[-1], self._schema, **_options(self._schema, self._images)
+            )
         table = pa.Table.from_pylist(self._waiting, schema=self._schema)
         self._file_bytes += self._waiting_bytes
-        self._waiting, self._waiting_bytes = [], 0  # so that ``close`` does not retry a failed write
+        self._waiting, self._waiting_bytes = (
+            [],
+            0,
+        )  # so that ``close`` does not retry a failed write
         self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
 
     def _close_file(self) -> None:

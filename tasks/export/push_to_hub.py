@@ -61,12 +61,18 @@ def push_folder(folder: Path, to: Destination) -> Pushed:
         refuse_damage(folder, field=FIELD)
     with _asking(to) as hub:
         if _find(hub, to) is None:
-            hub.create_repo(to.repository, repo_type=to.kind, private=to.private or None, exist_ok=True)
+            hub.create_repo(
+                to.repository, repo_type=to.kind, private=to.private or None, exist_ok=True
+            )
         if to.branch != "main":
             hub.create_branch(to.repository, repo_type=to.kind, branch=to.branch, exist_ok=True)
         found: Any = hub.repo_info(to.repository, repo_type=to.kind, revision=to.branch)
         _check(to, found)
-        files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        files = {
+            path.relative_to(folder).as_posix(): path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
         stale = [name for name in _list_owned(hub, to, found) if name not in files]
         hub.upload_folder(
             repo_id=to.repository,
@@ -98,7 +104,9 @@ def _list_owned(hub: "HfApi", to: Destination, found: Any) -> list[str]:
     try:
         listed = read_manifest(Path(path))
     except ValidationError as error:
-        raise ConfigError(f"{FIELD} {to.repository}: its {MANIFEST} cannot be read; give a new name") from error
+        raise ConfigError(
+            f"{FIELD} {to.repository}: its {MANIFEST} cannot be read; give a new name"
+        ) from error
     return [name for name in there if name in listed]
 
 
@@ -108,7 +116,9 @@ def _asking(to: Destination) -> Generator["HfApi"]:
     try:
         from huggingface_hub import HfApi, get_token, utils
     except ImportError as error:
-        raise ConfigError(f"{FIELD}: needs huggingface-hub: python -m pip install -e '.[hub]'") from error
+        raise ConfigError(
+            f"{FIELD}: needs huggingface-hub: python -m pip install -e '.[hub]'"
+        ) from error
     if "/" not in to.repository:
         raise ConfigError(f"{FIELD} {to.repository}: has no owner; give OWNER/NAME")
     token = get_token()
@@ -143,8 +153,13 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
         if isinstance(error, OSError) and error.filename:
             return StoreError(f"{error.filename}: {error.strerror}")
         text = f"{type(causes[-1]).__name__}: {causes[-1]}".replace(token, "***")
-        return ServerError(f"{where}: the Hub could not be reached, or the connection broke ({text}). {GOES_ON}")
-    code, said = answer.response.status_code, (answer.server_message or "").replace(token, "***").strip()
+        return ServerError(
+            f"{where}: the Hub could not be reached, or the connection broke ({text}). {GOES_ON}"
+        )
+    code, said = (
+        answer.response.status_code,
+        (answer.server_message or "").replace(token, "***").strip(),
+    )
     told = f" It says: {said.rstrip('.')}." if said else ""
     refusals = {
         401: f"the Hub does not accept the token. {LOGIN}.",

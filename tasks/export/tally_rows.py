@@ -25,7 +25,9 @@ class Selection:
     sources: tuple[str, ...] = ()  # sources of all images
     splits: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()  # kinds of the row, as named by ``kinds_of``
-    score: float | None = None  # minimum score of the removal in the rejected images; rows without one are left out
+    score: float | None = (
+        None  # minimum score of the removal in the rejected images; rows without one are left out
+    )
     accepted: bool = False  # whether a person must have accepted or edited the row
 
     def keeps(self, row: PreferenceRow, decision: Decision | None = None) -> bool:
@@ -36,7 +38,10 @@ class Selection:
             and _all_in(row.sources, self.sources)
             and _all_in([row.split], self.splits)
             and (not self.kinds or any(_all_in([kind], self.kinds) for kind in kinds_of(row)))
-            and (self.score is None or any(one.chosen and one.score >= self.score for one in row.removal_scores))
+            and (
+                self.score is None
+                or any(one.chosen and one.score >= self.score for one in row.removal_scores)
+            )
         )
 
 
@@ -72,9 +77,15 @@ class ExportedDataset:
 class Tally:
     """Counts of the rows that are read and written."""
 
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])  # rows and bytes by split
-    images: set[bytes] = field(default_factory=set[bytes])  # keys of the counted images: about 100 bytes per image
-    licences: Counter[str] = field(default_factory=Counter[str])  # images by licence, each once; likewise by source
+    sizes: dict[str, tuple[int, int]] = field(
+        default_factory=dict[str, tuple[int, int]]
+    )  # rows and bytes by split
+    images: set[bytes] = field(
+        default_factory=set[bytes]
+    )  # keys of the counted images: about 100 bytes per image
+    licences: Counter[str] = field(
+        default_factory=Counter[str]
+    )  # images by licence, each once; likewise by source
     sources: Counter[str] = field(default_factory=Counter[str])
     writers: Counter[str] = field(default_factory=Counter[str])
     makers: Counter[str] = field(default_factory=Counter[str])
@@ -83,7 +94,9 @@ class Tally:
     crops: int = 0  # rows whose rejected image is a random crop
     rows: int = 0
     pairs: int = 0  # rows about two images; others are about one
-    unheld: Counter[str] = field(default_factory=Counter[str])  # rows that the form cannot hold, by reason
+    unheld: Counter[str] = field(
+        default_factory=Counter[str]
+    )  # rows that the form cannot hold, by reason
     example: PreferenceRow | None = None  # the first row, as an example
     left_out: int = 0  # rows that were not selected
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
@@ -98,8 +111,14 @@ class Tally:
 
     def say_decided(self) -> str:
         """Return the decisions about the selected rows in words; empty: there is none."""
-        words = (("accept", "accepted as they are"), ("edit", "edited"), ("reject", "rejected and left out"))
-        said = [f"{self.decided[verdict]:,} {word}" for verdict, word in words if self.decided[verdict]]
+        words = (
+            ("accept", "accepted as they are"),
+            ("edit", "edited"),
+            ("reject", "rejected and left out"),
+        )
+        said = [
+            f"{self.decided[verdict]:,} {word}" for verdict, word in words if self.decided[verdict]
+        ]
         rest = f"; {self.decided['']:,} not decided" if self.decided[""] else ""
         return f"{', '.join(said)}{rest}" if said else ""
 
@@ -144,5 +163,7 @@ class Tally:
             return f"none of the {self.unheld.total():,} selected rows can be held by --format {form}: {reasons}{hint}"
         if self.decided["reject"]:
             return f"people rejected all of the {self.decided['reject']:,} selected rows (`pairwright decide`)"
-        there = "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in self.left_out_of.items())
+        there = "; ".join(
+            f"{what}: {', '.join(sorted(names))}" for what, names in self.left_out_of.items()
+        )
         return f"none of the {self.left_out:,} rows of the dataset is selected; choose from {there}"

@@ -11,7 +11,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pairwright.tasks.export.form import SPLITS, Form, name_images, plain_name
 from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
 
-LICENCES = ("apache-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "odc-by")
+LICENCES = (
+    "apache-2.0",
+    "cc0-1.0",
+    "cc-by-4.0",
+    "cc-by-sa-4.0",
+    "cc-by-nc-4.0",
+    "cc-by-nc-sa-4.0",
+    "mit",
+    "odc-by",
+)
 """Licences that the Hub knows by name; others are "other", none is "unknown"."""
 FILLERS = {"lama": "LaMa"}
 ASSETS = "assets"  # folder of the images that the card shows
@@ -30,7 +39,12 @@ def write_readme(folder: Path, form: Form, about: ExportedDataset, tally: Tally)
 
 
 def write_card(
-    folder: Path, about: ExportedDataset, tally: Tally, *, features: list[dict[str, Any]], columns: Mapping[str, str]
+    folder: Path,
+    about: ExportedDataset,
+    tally: Tally,
+    *,
+    features: list[dict[str, Any]],
+    columns: Mapping[str, str],
 ) -> str:
     """Return the card of an export, given its ``columns`` in words; write the images of its example."""
     (folder / ASSETS).mkdir()
@@ -47,7 +61,8 @@ def write_card(
         "dataset_info": {
             "features": features,
             "splits": [
-                {"name": split, "num_bytes": size, "num_examples": rows} for split, (rows, size) in sizes.items()
+                {"name": split, "num_bytes": size, "num_examples": rows}
+                for split, (rows, size) in sizes.items()
             ],
             "download_size": total,
             "dataset_size": total,
@@ -80,10 +95,14 @@ def _fill(template: str, front: Mapping[str, Any], **told: Any) -> str:
     yaml_text = yaml.safe_dump(dict(front), sort_keys=False, allow_unicode=True).strip()
     about: ExportedDataset = told["about"]
     title = "how similar images differ" if told["tally"].pairs else "answers about images"
-    return environment.get_template(template).render(front=yaml_text, title=title, key=plain_name(about.name), **told)
+    return environment.get_template(template).render(
+        front=yaml_text, title=title, key=plain_name(about.name), **told
+    )
 
 
-def _front(about: ExportedDataset, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def _front(
+    about: ExportedDataset, tally: Tally, more: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return the YAML fields of every export; ``more`` precedes the tags."""
     rejecting = ["preference", "dpo"] if tally.rejected_texts or tally.rejected_images else []
     return {
@@ -91,7 +110,9 @@ def _front(about: ExportedDataset, tally: Tally, more: Mapping[str, Any] = Mappi
         **_licence(tally),
         **more,
         "tags": [*["image-difference"] * bool(tally.pairs), *rejecting, "synthetic", "pairwright"],
-        "size_categories": [next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")],
+        "size_categories": [
+            next((name for below, name in SIZES if tally.rows < below), "1M<n<10M")
+        ],
     }
 
 

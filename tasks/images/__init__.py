@@ -1,0 +1,1 @@
+"""Pixels: decode and encode images; masks."""

@@ -20,9 +20,16 @@ from numpy.typing import NDArray
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.filters import FiltersConfig
-from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow, ImageRow, QualityRow, make_key
+from pairwright.schemas.rows import (
+    AdmittedRow,
+    Dropped,
+    EmbeddingRow,
+    ImageRow,
+    QualityRow,
+    make_key,
+)
 from pairwright.tasks.models import perceptual_hash
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses
@@ -81,18 +88,27 @@ def _refuse(
         for name, matrix in spaces.items():
             own = [row.vector for image in block for row in vectors[image] if row.embedder == name]
             cosines[name] = np.array(own, dtype=np.float32) @ matrix.T
-        bits = np.rint((1 - cosines.pop(perceptual_hash.NAME)) * perceptual_hash.BITS / 2).astype(np.int64)
+        bits = np.rint((1 - cosines.pop(perceptual_hash.NAME)) * perceptual_hash.BITS / 2).astype(
+            np.int64
+        )
         similar = np.min(list(cosines.values()), axis=0)
         for image, differing, likeness in zip(block, bits, similar, strict=True):
             nearest, likest = int(differing.argmin()), int(likeness.argmax())
             if differing[nearest] <= config.max_hash_distance:
-                yield image, f"{names[nearest]}: {differing[nearest]} bits of the perceptual hash differ"
+                yield (
+                    image,
+                    f"{names[nearest]}: {differing[nearest]} bits of the perceptual hash differ",
+                )
             elif likeness[likest] >= config.min_similarity:
                 yield image, f"{names[likest]}: similarity {likeness[likest]:.4f} in every space"
 
 
 def filter_images(
-    images: Sequence[str], config: FiltersConfig, *, qualities: pa.Table, spaces: Mapping[str, Vectors]
+    images: Sequence[str],
+    config: FiltersConfig,
+    *,
+    qualities: pa.Table,
+    spaces: Mapping[str, Vectors],
 ) -> Refused:
     """Yield the images that are left out; ``qualities`` and ``spaces`` are those of all images."""
     table = qualities.sort_by("subject")
@@ -113,10 +129,16 @@ def filter_images(
             count[groups[at]] += 1
             left[at] = count[groups[at]] <= limit
             if own[at] and not left[at]:
-                yield keys[at].decode(), f"{CROWDED} (filters.max_images_per_group={limit})", groups[at]
+                yield (
+                    keys[at].decode(),
+                    f"{CROWDED} (filters.max_images_per_group={limit})",
+                    groups[at],
+                )
     if config.max_similarity < 1:
         names = table.column("name").take(np.flatnonzero(left)).to_pylist()
-        yield from _near_duplicates(keys[left], own[left], names, spaces=spaces, bound=config.max_similarity)
+        yield from _near_duplicates(
+            keys[left], own[left], names, spaces=spaces, bound=config.max_similarity
+        )
 
 
 def _near_duplicates(
@@ -132,7 +154,9 @@ def _near_duplicates(
     there = np.flatnonzero(np.logical_and.reduce([np.isin(keys, space.keys) for space in used]))
     rows = [np.searchsorted(space.keys, keys[there]) for space in used]
     wanted = np.flatnonzero(own[there])
-    mine = [space.matrix[at[wanted]].astype(np.float32) for space, at in zip(used, rows, strict=True)]
+    mine = [
+        space.matrix[at[wanted]].astype(np.float32) for space, at in zip(used, rows, strict=True)
+    ]
     for start in range(0, int(wanted.max(initial=0)), COLUMNS_AT_ONCE):
         some = slice(start, start + COLUMNS_AT_ONCE)
         alike = np.arange(len(there))[some] < wanted[:, None]
@@ -141,13 +165,19 @@ def _near_duplicates(
         found = alike.any(axis=1)
         likest = there[alike.argmax(axis=1)[found] + start].tolist()
         for place, other in zip(there[wanted[found]].tolist(), likest, strict=True):
-            yield bytes(keys[place]).decode(), f"{COPY} (filters.max_similarity={bound:g})", f"of {names[other]}"
+            yield (
+                bytes(keys[place]).decode(),
+                f"{COPY} (filters.max_similarity={bound:g})",
+                f"of {names[other]}",
+            )
         wanted, mine = wanted[~found], [vectors[~found] for vectors in mine]
 
 
 def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     """Write the excluded set that a settled build has embedded; return the file's name, a hash of its content."""
-    names = {row.key: row.name for row in find_live(build, images, ImageRow, without=("image", "graph"))}
+    names = {
+        row.key: row.name for row in find_live(build, images, ImageRow, without=("image", "graph"))
+    }
     tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
     table = pa.concat_tables(tables).sort_by([("embedder", "ascending"), ("subject", "ascending")])
     column = pa.array([names[key] for key in table.column("subject").to_pylist()], pa.string())
@@ -172,7 +202,9 @@ def _read_references(place: str) -> tuple[list[str], dict[str, NDArray[np.float3
         chosen = table.filter(pa.array(embedders == embedder))
         column = chosen.column("vector").combine_chunks()
         spaces[embedder] = column.flatten().to_numpy().astype(np.float32).reshape(len(chosen), -1)
-        names = chosen.column("name").to_pylist()  # every image has every embedder, in the same order
+        names = chosen.column(
+            "name"
+        ).to_pylist()  # every image has every embedder, in the same order
     return names, spaces
 
 

@@ -23,11 +23,15 @@ from numpy.typing import NDArray
 N_INIT = 10  # runs of k-means in SpectralClustering; the next two are KMeans'
 MAX_ITERATIONS, TOLERANCE = 300, 1e-4
 ROUGH = 1e-3  # share of the norms below which a distance in float32 has lost four digits or more
-UNEVEN = 1e-6  # ratio of the roots of degrees below which at most ten digits of an embedding are left
+UNEVEN = (
+    1e-6  # ratio of the roots of degrees below which at most ten digits of an embedding are left
+)
 MIN_VALUE = 0.01  # smallest eigenvalue for which that is corrected: dividing by less loses as much
 TIE = 1e-12  # two distant points that are each other's nearest give the same sum: rounding must not decide
 ENTRIES = 1 << 22  # distances held at a time
-GROUP = 128  # sets that share runs of k-means: many for NumPy's calls, few for the processor's caches
+GROUP = (
+    128  # sets that share runs of k-means: many for NumPy's calls, few for the processor's caches
+)
 
 Singles = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -36,7 +40,12 @@ Labels = NDArray[np.int32]
 
 
 def spectral_labels(
-    vectors: Singles, sets: Sequence[Integers], *, n_clusters: int = 3, gamma: float = 0.1, seed: int = 0
+    vectors: Singles,
+    sets: Sequence[Integers],
+    *,
+    n_clusters: int = 3,
+    gamma: float = 0.1,
+    seed: int = 0,
 ) -> list[Labels]:
     """Return a label per row of each set; sets are row numbers of the features ``vectors`` ``(N, d)``.
 
@@ -44,7 +53,10 @@ def spectral_labels(
         ValueError: features of a set are NaN, infinite or too large for their squares in float32.
     """
     labels = [np.zeros(len(rows), np.int32) for rows in sets]
-    by_size = sorted((number for number, rows in enumerate(sets) if len(rows)), key=lambda number: len(sets[number]))
+    by_size = sorted(
+        (number for number, rows in enumerate(sets) if len(rows)),
+        key=lambda number: len(sets[number]),
+    )
     largest = max(map(len, sets), default=0)
     # scikit-learn's draws for the largest set; smaller sets use the same stream from its start. One number per row
     # starts its solver; then each run of k-means++ takes one for the first centre and some for each of the others.
@@ -54,7 +66,9 @@ def spectral_labels(
     for start in range(0, len(by_size), step):
         numbers = by_size[start : start + step]
         with np.errstate(invalid="ignore", over="ignore"):  # reported below, with the set
-            distances, firsts = zip(*(_measure(vectors, sets[number], number) for number in numbers), strict=True)
+            distances, firsts = zip(
+                *(_measure(vectors, sets[number], number) for number in numbers), strict=True
+            )
         found = _label(distances, k=n_clusters, gamma=gamma, draws=draws)
         for number, first, own in zip(numbers, firsts, found, strict=True):
             labels[number][:] = own[first]
@@ -72,14 +86,18 @@ def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Int
     gram = (block @ block.T).astype(np.float64)
     norms = gram.diagonal()
     if not np.isfinite(norms.sum()):
-        raise ValueError(f"set {number}: features are NaN, infinite or too large for their squares in float32")
+        raise ValueError(
+            f"set {number}: features are NaN, infinite or too large for their squares in float32"
+        )
     both = norms[:, None] + norms
     squared = both - 2 * gram
     rough = squared <= ROUGH * both
     if np.count_nonzero(rough) == len(rows):
         return squared, np.arange(len(rows))
     one, other = np.nonzero(np.tril(rough, -1))
-    for start in range(0, len(one), 8 * len(rows)):  # a few at a time: differences have the width of features
+    for start in range(
+        0, len(one), 8 * len(rows)
+    ):  # a few at a time: differences have the width of features
         some = slice(start, start + 8 * len(rows))
         differences = vectors[rows[one[some]]].astype(np.float64) - vectors[rows[other[some]]]
         squared[one[some], other[some]] = np.einsum("ij,ij->i", differences, differences)
@@ -122,7 +140,9 @@ def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
     for number in np.flatnonzero(roots.min(axis=1) < UNEVEN * roots.max(axis=1)):
         for axis, value in enumerate(values[number, : -k - 1 : -1]):
             if value >= MIN_VALUE:
-                points[number, axis] = affinity[number] @ points[number, axis] / roots[number] ** 2 / value
+                points[number, axis] = (
+                    affinity[number] @ points[number, axis] / roots[number] ** 2 / value
+                )
     return points
 
 
@@ -156,11 +176,15 @@ def _k_means(points: Floats, draws: Floats) -> Integers:
         left = np.flatnonzero(~ended)
         if not len(left):
             break
-        last = ((moved - centres) ** 2).sum(axis=(1, 2))[left] <= (TOLERANCE * spread / (n * k))[owner[left]]
+        last = ((moved - centres) ** 2).sum(axis=(1, 2))[left] <= (TOLERANCE * spread / (n * k))[
+            owner[left]
+        ]
         owner, run, centres, before = owner[left], run[left], moved[left], nearest[left]
     # Of runs with the same partition the first counts, whatever the last digits of its sum.
     lowest = best.min(axis=1, keepdims=True)
-    return labels[np.arange(n_sets), (best <= lowest + TIE * spread[:, None]).argmax(axis=1)].astype(np.int64)
+    return labels[
+        np.arange(n_sets), (best <= lowest + TIE * spread[:, None]).argmax(axis=1)
+    ].astype(np.int64)
 
 
 def _trials(k: int) -> int:
@@ -173,7 +197,9 @@ def _seed(points: Floats, draws: Floats) -> Integers:
     n_sets, k, n = points.shape
     trials = _trials(k)
     per_run = 1 + (k - 1) * trials
-    own = np.broadcast_to(draws[n : n + N_INIT * per_run].reshape(N_INIT, per_run), (n_sets, N_INIT, per_run))
+    own = np.broadcast_to(
+        draws[n : n + N_INIT * per_run].reshape(N_INIT, per_run), (n_sets, N_INIT, per_run)
+    )
     squared = ((points[:, :, :, None] - points[:, :, None]) ** 2).sum(axis=1)
     every = np.arange(n_sets)[:, None]
     chosen = [np.minimum((own[:, :, 0] * n).astype(np.int64), n - 1)]

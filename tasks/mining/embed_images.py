@@ -27,17 +27,24 @@ Parts = tuple[NDArray[Any], ...]
 """Input of each embedder for one image."""
 
 
-def embed_images(rows: Sequence[ImageRow], config: EmbeddingConfig) -> Iterator[EmbeddingRow | Dropped]:
+def embed_images(
+    rows: Sequence[ImageRow], config: EmbeddingConfig
+) -> Iterator[EmbeddingRow | Dropped]:
     """Yield each image's vector in each space, in the configured order, then its perceptual hash."""
     embedders = [make_embedder(name, config) for name in _names(config)]
     prepare = by_image(lambda seen: tuple(embedder.prepare(seen.pixels) for embedder in embedders))
 
     def embed(images: Sequence[Ready[ImageRow, Parts]]) -> Iterator[EmbeddingRow]:
-        matrices = [embedder.encode([image.part[n] for image in images]) for n, embedder in enumerate(embedders)]
+        matrices = [
+            embedder.encode([image.part[n] for image in images])
+            for n, embedder in enumerate(embedders)
+        ]
         for place, image in enumerate(images):
             for embedder, matrix in zip(embedders, matrices, strict=True):
                 key = image.row.key
-                unit, norm = to_unit(matrix[place], f"embedding.{embedder.name}: {embedder.version}, of image {key}")
+                unit, norm = to_unit(
+                    matrix[place], f"embedding.{embedder.name}: {embedder.version}, of image {key}"
+                )
                 yield EmbeddingRow(
                     key=make_key("embedding", key, embedder.name, embedder.version),
                     source_key=key,

@@ -15,7 +15,9 @@ from pairwright.tasks.models.prepare_ahead import DecodedImage, by_image, prepar
 from pairwright.tasks.store.stage import Stage
 
 
-def find_keypoints(rows: Sequence[ImageRow], config: KeypointsConfig) -> Iterator[KeypointsRow | Dropped]:
+def find_keypoints(
+    rows: Sequence[ImageRow], config: KeypointsConfig
+) -> Iterator[KeypointsRow | Dropped]:
     """Yield the keypoints of each image; none in an image without texture."""
 
     def find(seen: DecodedImage) -> dict[str, bytes]:

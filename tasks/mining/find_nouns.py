@@ -23,13 +23,23 @@ def find_nouns(rows: Sequence[ImageRow], config: NounsConfig) -> Iterator[NounsR
     """Yield the nouns of each image, or the reason why it has none."""
     model = name_model(config)[0]
     measured = [(row, sum(map(len, row.captions))) for row in rows]
-    read = (caption for row, length in measured if length <= MAX_CHARACTERS for caption in row.captions if length)
+    read = (
+        caption
+        for row, length in measured
+        if length <= MAX_CHARACTERS
+        for caption in row.captions
+        if length
+    )
     found = find_nouns_of(read, config)
     for row, length in measured:
         if not length:
             yield Dropped(source_key=row.key, reason="no captions", detail=row.name)
         elif length > MAX_CHARACTERS:
-            yield Dropped(source_key=row.key, reason="captions too long", detail=f"{row.name}: {length:,} characters")
+            yield Dropped(
+                source_key=row.key,
+                reason="captions too long",
+                detail=f"{row.name}: {length:,} characters",
+            )
         elif nouns := tuple(sorted(set().union(*islice(found, len(row.captions))))):
             key = make_key("nouns", row.key, model, *nouns)
             yield NounsRow(key=key, source_key=row.key, subject=row.key, nouns=nouns, model=model)

@@ -82,7 +82,11 @@ def match_keypoints(
             )
         if not enough:
             reason = f"no neighbour with enough matching keypoints (matching.min_matches={config.min_matches})"
-            yield Dropped(source_key=row.key, reason=reason, detail=f"{max(counts.values(), default=0)} at the most")
+            yield Dropped(
+                source_key=row.key,
+                reason=reason,
+                detail=f"{max(counts.values(), default=0)} at the most",
+            )
 
 
 def _candidates(row: NeighbourRow, config: MatchingConfig) -> list[str]:

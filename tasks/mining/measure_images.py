@@ -25,7 +25,10 @@ HEADS = ("aesthetic", "unsafe")
 
 
 def measure_images(
-    rows: Sequence[ImageRow], config: HeadsConfig, *, vectors: Mapping[str, tuple[EmbeddingRow, ...]] | None = None
+    rows: Sequence[ImageRow],
+    config: HeadsConfig,
+    *,
+    vectors: Mapping[str, tuple[EmbeddingRow, ...]] | None = None,
 ) -> Iterator[QualityRow | Dropped]:
     """Yield the measures of each image; heads need ``vectors``."""
     heads = _load_heads(config)
@@ -61,7 +64,11 @@ def _measure(seen: DecodedImage) -> dict[str, float]:
         size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
     dark, bright = float(np.mean(grey < DARK)), float(np.mean(grey > BRIGHT))
-    return {"sharpness": float(cv2.Laplacian(grey, cv2.CV_64F).var()), "dark": dark, "bright": bright}
+    return {
+        "sharpness": float(cv2.Laplacian(grey, cv2.CV_64F).var()),
+        "dark": dark,
+        "bright": bright,
+    }
 
 
 def _load_heads(config: HeadsConfig) -> dict[str, VectorHead]:

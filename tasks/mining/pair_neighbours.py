@@ -43,7 +43,9 @@ def pair_neighbours(
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of each anchor, or one ``Dropped`` with the reason why there is none."""
     kept = [_candidates(row, config, vectors) for row in rows]
-    labels = iter(_cluster([found for found in kept if isinstance(found, Candidates)], config, vectors))
+    labels = iter(
+        _cluster([found for found in kept if isinstance(found, Candidates)], config, vectors)
+    )
     for found in kept:
         if isinstance(found, Dropped):
             yield found
@@ -51,16 +53,16 @@ def pair_neighbours(
             yield from _pairs(found, next(labels), config=config, vectors=vectors)
 
 
-def _candidates(found: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> Candidates | Dropped:
+def _candidates(
+    found: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]
+) -> Candidates | Dropped:
     """Apply the filters of steps 3 to 5."""
 
     def dropped(reason: str, detail: str) -> Dropped:
         return Dropped(source_key=found.key, reason=reason, detail=detail)
 
     def too_far(name: str, worst: float) -> Dropped:
-        setting = (
-            f"mining.min_worst_similarity={config.min_worst_similarity:g}, mining.check_worst={config.check_worst}"
-        )
+        setting = f"mining.min_worst_similarity={config.min_worst_similarity:g}, mining.check_worst={config.check_worst}"
         return dropped(f"one of its neighbours too far in {name} ({setting})", f"worst {worst:.4f}")
 
     copies = _find_copies(found, config, vectors)
@@ -69,32 +71,48 @@ def _candidates(found: NeighbourRow, config: MiningConfig, vectors: Mapping[str,
         for keys, values in zip(found.neighbours, found.similarities, strict=True)
     ]
     if copies and not any(spaces):
-        reason = f"only near-identical neighbours (mining.min_hash_distance={config.min_hash_distance})"
+        reason = (
+            f"only near-identical neighbours (mining.min_hash_distance={config.min_hash_distance})"
+        )
         return dropped(reason, f"{len(set().union(*found.neighbours))} of them")
     for name, space in zip(found.embedders, spaces, strict=True):  # the set filter
         if not space:
             return dropped("no neighbours", name)
         if max(space.values()) < config.min_best_similarity:
             bound = f"(mining.min_best_similarity={config.min_best_similarity:g})"
-            return dropped(f"nothing similar enough in {name} {bound}", f"best {max(space.values()):.4f}")
+            return dropped(
+                f"nothing similar enough in {name} {bound}", f"best {max(space.values()):.4f}"
+            )
         if config.check_worst == "before" and min(space.values()) < config.min_worst_similarity:
             return too_far(name, min(space.values()))
     low, high = config.min_similarity, config.max_similarity
-    bands = [{key: value for key, value in space.items() if low <= value <= high} for space in spaces]
+    bands = [
+        {key: value for key, value in space.items() if low <= value <= high} for space in spaces
+    ]
     for name, band in zip(found.embedders, bands, strict=True):
-        if config.check_worst == "after" and band and min(band.values()) < config.min_worst_similarity:
+        if (
+            config.check_worst == "after"
+            and band
+            and min(band.values()) < config.min_worst_similarity
+        ):
             return too_far(name, min(band.values()))
     keys = tuple(sorted(set.intersection(*(set(band) for band in bands))))
     if not keys:
         parts: list[str] = []
         for name, space in zip(found.embedders, spaces, strict=True):
-            far, near = (sum(value < low for value in space.values()), sum(value > high for value in space.values()))
+            far, near = (
+                sum(value < low for value in space.values()),
+                sum(value > high for value in space.values()),
+            )
             span = f"of {min(space.values()):.4f} to {max(space.values()):.4f}"
             parts.append(f"{name}: {len(space)} neighbours {span}, {far} too far, {near} too near")
         bounds = f"(mining.min_similarity={low:g}, mining.max_similarity={high:g})"
         return dropped(f"no neighbour as similar as a pair may be {bounds}", "; ".join(parts))
     similarities = np.array([[band[key] for band in bands] for key in keys])
-    strangers = [sorted(space.values(), reverse=True)[config.group : config.group + STRANGERS] for space in spaces]
+    strangers = [
+        sorted(space.values(), reverse=True)[config.group : config.group + STRANGERS]
+        for space in spaces
+    ]
     if config.max_ratio == 1 or not all(strangers):
         return Candidates(found, keys, similarities)
     weights = np.square(config.weights) / np.square(config.weights).sum()
@@ -108,7 +126,9 @@ def _candidates(found: NeighbourRow, config: MiningConfig, vectors: Mapping[str,
     return Candidates(found, tuple(keys[place] for place in near), similarities[near])
 
 
-def _find_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]) -> set[str]:
+def _find_copies(
+    row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]
+) -> set[str]:
     """Return the neighbours that are copies of the anchor."""
     keys = sorted(set().union(*row.neighbours))
     if not config.min_hash_distance or not keys:
@@ -116,7 +136,11 @@ def _find_copies(row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, 
     space = vectors[perceptual_hash.NAME]
     own, *_ = space.matrix[space.rows_of([row.subject])]
     differing = perceptual_hash.count_differing_bits(space.matrix[space.rows_of(keys)], own)
-    return {key for key, bits in zip(keys, differing.tolist(), strict=True) if bits < config.min_hash_distance}
+    return {
+        key
+        for key, bits in zip(keys, differing.tolist(), strict=True)
+        if bits < config.min_hash_distance
+    }
 
 
 def _cluster(
@@ -135,11 +159,17 @@ def _cluster(
     place = {key: number for number, key in enumerate(images)}
     chosen = [np.array([place[key] for key in found.keys]) for found in sets]
     features = np.concatenate(columns, axis=1)
-    return spectral_labels(features, chosen, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed)
+    return spectral_labels(
+        features, chosen, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed
+    )
 
 
 def _pairs(
-    found: Candidates, labels: NDArray[np.int32], *, config: MiningConfig, vectors: Mapping[str, Vectors]
+    found: Candidates,
+    labels: NDArray[np.int32],
+    *,
+    config: MiningConfig,
+    vectors: Mapping[str, Vectors],
 ) -> Iterator[PairRow]:
     """Yield each cluster's candidates most similar to the anchor, at most ``max_per_cluster``; ties by lower key."""
     similarity = _concatenated(found, config, vectors)
@@ -164,7 +194,9 @@ def _pairs(
             )
 
 
-def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]) -> NDArray[np.float64]:
+def _concatenated(
+    found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]
+) -> NDArray[np.float64]:
     """Return the cosine of each candidate's concatenated feature with the anchor's.
 
     It follows from the cosines of the spaces, since their weighted vectors are concatenated:
@@ -175,10 +207,16 @@ def _concatenated(found: Candidates, config: MiningConfig, vectors: Mapping[str,
         # Not a matrix product: its rounding may depend on the row's position.
         return (found.similarities * weights).sum(axis=1) / weights.sum()
     spaces = [vectors[name] for name in found.row.embedders]
-    anchor = np.array([space.norms[space.rows_of([found.row.subject])[0]] for space in spaces], dtype=np.float64)
-    others = np.array([space.norms[space.rows_of(found.keys)] for space in spaces], dtype=np.float64).T
+    anchor = np.array(
+        [space.norms[space.rows_of([found.row.subject])[0]] for space in spaces], dtype=np.float64
+    )
+    others = np.array(
+        [space.norms[space.rows_of(found.keys)] for space in spaces], dtype=np.float64
+    ).T
     length = np.sqrt((weights * anchor**2).sum() * (weights * others**2).sum(axis=1))
-    return (weights * anchor * others * found.similarities).sum(axis=1) / np.maximum(length, np.finfo(np.float64).tiny)
+    return (weights * anchor * others * found.similarities).sum(axis=1) / np.maximum(
+        length, np.finfo(np.float64).tiny
+    )
 
 
 STAGE = Stage(

@@ -78,9 +78,15 @@ def pair_nouns(
                 shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
             )
         if not partners:
-            why = "too few nouns" if len(ours) < config.levels[0] else "no image shares enough nouns"
+            why = (
+                "too few nouns" if len(ours) < config.levels[0] else "no image shares enough nouns"
+            )
             detail = f"{len(ours)}: {', '.join(sorted(index.words[noun] for noun in ours)):.200}"
-            yield Dropped(source_key=row.key, reason=f"{why} (noun_pairs.levels={config.levels[0]})", detail=detail)
+            yield Dropped(
+                source_key=row.key,
+                reason=f"{why} (noun_pairs.levels={config.levels[0]})",
+                detail=detail,
+            )
 
 
 def build_index(images: pa.Table, config: NounPairsConfig) -> NounIndex:
@@ -88,22 +94,33 @@ def build_index(images: pa.Table, config: NounPairsConfig) -> NounIndex:
     from scipy.sparse import csr_array
 
     stopped = {word.casefold() for word in config.stop_words}
-    lists = zip(images.column("subject").to_pylist(), images.column("nouns").to_pylist(), strict=True)
+    lists = zip(
+        images.column("subject").to_pylist(), images.column("nouns").to_pylist(), strict=True
+    )
     drawn = sorted(lists, key=lambda row: xxhash.xxh3_64_intdigest(row[0].encode(), config.seed))
-    entries = [(image, noun) for image, (_, nouns) in enumerate(drawn) for noun in nouns if noun not in stopped]
+    entries = [
+        (image, noun)
+        for image, (_, nouns) in enumerate(drawn)
+        for noun in nouns
+        if noun not in stopped
+    ]
     counts = Counter(noun for _, noun in entries)
     words = sorted(counts, key=lambda noun: (counts[noun], noun))
     numbers = {word: number for number, word in enumerate(words)}
     places = [image for image, _ in entries], [numbers[noun] for _, noun in entries]
     nouns = csr_array((np.ones(len(entries), np.int32), places), shape=(len(drawn), len(words)))
-    return NounIndex(keys=[key for key, _ in drawn], words=words, nouns=nouns, images=nouns.T.tocsr())
+    return NounIndex(
+        keys=[key for key, _ in drawn], words=words, nouns=nouns, images=nouns.T.tocsr()
+    )
 
 
 def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> list[int]:
     """Return the partners of an image by level, in an order drawn by the seed and the two images' keys."""
 
     def rank(other: int) -> int:
-        return xxhash.xxh3_64_intdigest((index.keys[anchor] + index.keys[other]).encode(), config.seed)
+        return xxhash.xxh3_64_intdigest(
+            (index.keys[anchor] + index.keys[other]).encode(), config.seed
+        )
 
     parts: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
     left, nouns = config.max_candidates, index.nouns_of(anchor)
@@ -111,14 +128,18 @@ def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> lis
     for noun in nouns[: max(len(nouns) - config.levels[0] + 1, 0)]:
         having = _entries(index.images, noun)
         place = int(np.searchsorted(having, anchor))
-        following = np.concatenate([having[place + 1 : place + 1 + left], having[: min(place, left)]])[:left]
+        following = np.concatenate(
+            [having[place + 1 : place + 1 + left], having[: min(place, left)]]
+        )[:left]
         parts.append(following)
         left -= len(following)
     found = np.unique(np.concatenate(parts)).astype(np.int64)
     shared = index.nouns[found] @ index.nouns[[anchor]].toarray()[0]
     levels = np.searchsorted(np.array(config.levels), shared, side="right")
     members = [found[levels == level].tolist() for level in range(1, len(config.levels) + 1)]
-    return [other for some in members for other in nsmallest(config.pairs_per_level, some, key=rank)]
+    return [
+        other for some in members for other in nsmallest(config.pairs_per_level, some, key=rank)
+    ]
 
 
 def _entries(matrix: Any, row: int) -> NDArray[np.int32]:

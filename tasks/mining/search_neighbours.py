@@ -14,9 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import SearchConfig
-from pairwright.schemas.rows import LEAST_RECALL, AdmittedRow, EmbeddingRow, NeighbourRow, Row, make_key
+from pairwright.schemas.rows import (
+    LEAST_RECALL,
+    AdmittedRow,
+    EmbeddingRow,
+    NeighbourRow,
+    Row,
+    make_key,
+)
 from pairwright.tasks.models import perceptual_hash
-from pairwright.tasks.models.search_index import count_devices, find_recall, open_index, probes_of, search_cells, top_k
+from pairwright.tasks.models.search_index import (
+    count_devices,
+    find_recall,
+    open_index,
+    probes_of,
+    search_cells,
+    top_k,
+)
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
@@ -41,7 +55,9 @@ def search_neighbours(
             # A unit vector rounded to float16 may be longer than 1; a cosine may not.
             similarities += (tuple(np.clip(products[place][: len(own)], -1, 1).tolist()),)
         yield NeighbourRow(
-            key=make_key("neighbours", row.subject, repr(names), repr(neighbours), repr(similarities)),
+            key=make_key(
+                "neighbours", row.subject, repr(names), repr(neighbours), repr(similarities)
+            ),
             source_key=row.key,
             subject=row.subject,
             embedders=names,
@@ -50,7 +66,8 @@ def search_neighbours(
             cells=cells,
             recalls=recalls,
             cut_off=any(
-                len(values) == config.k < len(space.keys) - 1 and values[-1] >= config.min_similarity
+                len(values) == config.k < len(space.keys) - 1
+                and values[-1] >= config.min_similarity
                 for values, space in zip(similarities, spaces, strict=True)
             ),
         )
@@ -70,11 +87,15 @@ def _search(
         place = space.index or Path(folder)
         index = open_index(space.matrix, place)
         probes, band = probes_of(index.nlist, config.probes), config.min_similarity
-        hits, total, new = find_recall(place, space.matrix, index, k=config.k, probes=probes, band=band)
+        hits, total, new = find_recall(
+            place, space.matrix, index, k=config.k, probes=probes, band=band
+        )
         near, products = search_cells(space.matrix, rows, index=index, k=config.k, probes=probes)
     recall = hits / total if total else 1.0
     if new:
-        about = f"{name}: {hits} of {total} sampled neighbours of similarity {band} or more are found"
+        about = (
+            f"{name}: {hits} of {total} sampled neighbours of similarity {band} or more are found"
+        )
         if recall < LEAST_RECALL:
             text = "%s: a recall of %.4f, below %s. Raise search.probes (now %d of %d cells)"
             log.warning(text, about, recall, LEAST_RECALL, probes, index.nlist)
@@ -92,7 +113,11 @@ STAGE = Stage(
     function=search_neighbours,
     config="search",
     whole=True,
-    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", only_in="admitted", name="vectors"),),
+    uses=(
+        Uses(
+            table="embeddings", row=EmbeddingRow, kind="vectors", only_in="admitted", name="vectors"
+        ),
+    ),
     processes=count_devices,
     rows_per_shard=2000,
 )

@@ -45,25 +45,35 @@ def unite_pairs(
     ``by_nouns`` are ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of every admitted image (``None``: all
     are). With a limit on groups, ``all_images`` are ``NAMES`` of every image.
     """
-    everything = pa.concat_tables([table.select(COLUMNS) for table in (given, similar, matched, by_nouns)])
+    everything = pa.concat_tables(
+        [table.select(COLUMNS) for table in (given, similar, matched, by_nouns)]
+    )
     if all_admitted is not None:
         images = all_admitted.column("key")
-        everything = everything.filter(pc.field("first").isin(images) & pc.field("second").isin(images))
+        everything = everything.filter(
+            pc.field("first").isin(images) & pc.field("second").isin(images)
+        )
     refused = _refuse(everything, config, all_images) if config.limits else {}
     for pair in rows:
         images = (("first", pair.first), ("second", pair.second))
-        lacking = [] if admitted is None else [word for word, image in images if image not in admitted]
+        lacking = (
+            [] if admitted is None else [word for word, image in images if image not in admitted]
+        )
         if lacking:
             yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=" and ".join(lacking))
         elif reason := refused.get(pair.key):
-            yield Dropped(source_key=pair.key, reason=reason, detail=f"similarity {pair.similarity:.4f}")
+            yield Dropped(
+                source_key=pair.key, reason=reason, detail=f"similarity {pair.similarity:.4f}"
+            )
         else:
             yield replace(pair, source_key=pair.key)
 
 
 def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[str, str]:
     """Return the reason why each pair is left out; empty: it is kept."""
-    keys, first, second = (pairs.column(name).to_numpy().astype(str) for name in ("key", "first", "second"))
+    keys, first, second = (
+        pairs.column(name).to_numpy().astype(str) for name in ("key", "first", "second")
+    )
     names = (images.column(name).to_pylist() for name in NAMES)
     groups = {key: intern(group_of(name, group)) for key, name, group in zip(*names, strict=True)}
     count: Counter[str] = Counter()
@@ -74,7 +84,9 @@ def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[st
         of = {groups[image] for image in both} if config.max_pairs_per_group else set[str]()
         if key in verdicts:
             continue
-        if config.max_pairs_per_image and any(count[image] >= config.max_pairs_per_image for image in both):
+        if config.max_pairs_per_image and any(
+            count[image] >= config.max_pairs_per_image for image in both
+        ):
             verdicts[key] = f"{HUB} (mining.max_pairs_per_image={config.max_pairs_per_image})"
         elif any(count_of_group[group] >= config.max_pairs_per_group for group in of):
             verdicts[key] = f"{FULL} (mining.max_pairs_per_group={config.max_pairs_per_group})"
@@ -105,7 +117,12 @@ STAGE = Stage(
     name="pairs",
     version=2,
     group="mining",
-    reads={"given_pairs": PairRow, "similar_pairs": PairRow, "matched_pairs": PairRow, "noun_pairs": PairRow},
+    reads={
+        "given_pairs": PairRow,
+        "similar_pairs": PairRow,
+        "matched_pairs": PairRow,
+        "noun_pairs": PairRow,
+    },
     writes=PairRow,
     function=unite_pairs,
     config="uniting",

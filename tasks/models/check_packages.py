@@ -37,16 +37,22 @@ def check_packages(extras: Sequence[str]) -> Iterator[MachineCheck]:
     try:
         wanted = [Requirement(line) for line in requires(PROJECT) or []]
     except PackageNotFoundError:
-        yield warning("packages", "core", "the project is not installed, only imported", mend=_install(extras))
+        yield warning(
+            "packages", "core", "the project is not installed, only imported", mend=_install(extras)
+        )
         return
     for extra in ("", *extras):
         marker = f'extra == "{extra}"' if extra else "None"
         own = [one for one in wanted if one.name != PROJECT and marker in str(one.marker)]
         here = {one.name: _find_version(one.name) for one in own}
         wrong = [
-            one for one in own if not here[one.name] or not one.specifier.contains(here[one.name], prereleases=True)
+            one
+            for one in own
+            if not here[one.name] or not one.specifier.contains(here[one.name], prereleases=True)
         ]
-        said = ", ".join(f"{one.name} {here[one.name] or 'is not installed'}" for one in wrong or own)
+        said = ", ".join(
+            f"{one.name} {here[one.name] or 'is not installed'}" for one in wrong or own
+        )
         if wrong:
             said = f"{said}; needed: {', '.join(f'{one.name}{one.specifier}' for one in wrong)}"
             yield missing("packages", extra or "core", said, mend=_install(extras))
@@ -93,7 +99,9 @@ def check_gpus(*, needed: bool) -> Iterator[MachineCheck]:
     except (ImportError, OSError) as error:
         yield warning("machine", "GPU", f"unused: PyTorch does not load: {error}", mend=mend)
         return
-    built = f"PyTorch {torch.__version__} for " + (f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only")
+    built = f"PyTorch {torch.__version__} for " + (
+        f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only"
+    )
     gpus = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
     if not gpus:
         yield warning("machine", "GPU", f"{built} finds none despite the driver", mend=mend)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str, tuple[int, ...]]
 log = logging.getLogger(__name__)
-REFUSED = {"missing_keys": "its files have no", "mismatched_keys": "of another shape than its config.json says:"}
+REFUSED = {
+    "missing_keys": "its files have no",
+    "mismatched_keys": "of another shape than its config.json says:",
+}
 WEIGHTS = (".weight", ".bias", ".lora_A", ".lora_B")
 NAMED = 4  # maximum keys in a message
 
@@ -30,7 +33,9 @@ class _Unused:
         raise TypeError("the file contains code, not only tensors")
 
 
-def read_checkpoint(path: Path, *, field: str, under: str = "", idle: Collection[str] = ()) -> dict[str, "Tensor"]:
+def read_checkpoint(
+    path: Path, *, field: str, under: str = "", idle: Collection[str] = ()
+) -> dict[str, "Tensor"]:
     """Return a checkpoint's tensors by name, on the CPU: safetensors by its ending, else ``torch.save``'s format.
 
     ``under`` is the key of the weights in a training state, such as ``model``, used where present; ``idle`` are classes
@@ -43,13 +48,17 @@ def read_checkpoint(path: Path, *, field: str, under: str = "", idle: Collection
         if path.suffix.lower() == ".safetensors":
             loaded = load_file(path, device="cpu")
         else:
-            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            loaded = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
     values = loaded[under] if under and isinstance(loaded, Mapping) and under in loaded else loaded
     if not values or not isinstance(values, Mapping):
         raise ModelError(f"{field}: {path} holds no named tensors, but a {type(values).__name__}")
     if other := [name for name, value in values.items() if not isinstance(value, torch.Tensor)]:
         kind = type(values[other[0]]).__name__
-        raise ModelError(f"{field}: {path} holds more than tensors: {str(other[0])[:80]!r} is a {kind}")
+        raise ModelError(
+            f"{field}: {path} holds more than tensors: {str(other[0])[:80]!r} is a {kind}"
+        )
     return {str(name): value.detach() for name, value in values.items()}
 
 

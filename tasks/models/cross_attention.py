@@ -25,7 +25,9 @@ class KeysValues(NamedTuple):
 
     def then(self, other: "KeysValues") -> "KeysValues":
         """Return both, concatenated."""
-        return KeysValues(torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 2))
+        return KeysValues(
+            torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 2)
+        )
 
 
 class Attention(nn.Module):
@@ -41,7 +43,12 @@ class Attention(nn.Module):
         return KeysValues(self._split(self.key(tokens)), self._split(self.value(tokens)))
 
     def forward(
-        self, tokens: "Tensor", seen: KeysValues, *, allowed: "Tensor | None" = None, causal: bool = False
+        self,
+        tokens: "Tensor",
+        seen: KeysValues,
+        *,
+        allowed: "Tensor | None" = None,
+        causal: bool = False,
     ) -> "Tensor":
         """Return ``(B, tokens, width)``: the tokens' attention to ``seen``.
 
@@ -50,7 +57,11 @@ class Attention(nn.Module):
         """
         mask = None if allowed is None or causal else allowed[:, None, None]
         found = functional.scaled_dot_product_attention(
-            self._split(self.query(tokens)), seen.keys, seen.values, attn_mask=mask, is_causal=causal
+            self._split(self.query(tokens)),
+            seen.keys,
+            seen.values,
+            attn_mask=mask,
+            is_causal=causal,
         )
         return self.out(found.transpose(1, 2).flatten(2))
 
@@ -65,15 +76,25 @@ class Layer(nn.Module):
         super().__init__()
         self.own, self.other = Attention(width, heads), Attention(width, heads)
         self.own_norm, self.other_norm, self.think_norm = (nn.LayerNorm(width) for _ in range(3))
-        self.widen, self.narrow = nn.Linear(width, WIDENING * width), nn.Linear(WIDENING * width, width)
+        self.widen, self.narrow = (
+            nn.Linear(width, WIDENING * width),
+            nn.Linear(WIDENING * width, width),
+        )
         self.drop = nn.Dropout(dropout)
 
-    def look(self, tokens: "Tensor", *, allowed: "Tensor | None" = None, causal: bool = False) -> "Tensor":
+    def look(
+        self, tokens: "Tensor", *, allowed: "Tensor | None" = None, causal: bool = False
+    ) -> "Tensor":
         """Return the tokens after self-attention, to ``allowed`` (B, tokens) ones."""
         return self.look_back(tokens, None, allowed=allowed, causal=causal)[0]
 
     def look_back(
-        self, tokens: "Tensor", before: KeysValues | None, *, allowed: "Tensor | None" = None, causal: bool = False
+        self,
+        tokens: "Tensor",
+        before: KeysValues | None,
+        *,
+        allowed: "Tensor | None" = None,
+        causal: bool = False,
     ) -> "tuple[Tensor, KeysValues]":
         """Return the same for tokens that follow others, and all keys and values so far."""
         normed = self.own_norm(tokens)
@@ -81,10 +102,14 @@ class Layer(nn.Module):
         seen = before.then(seen) if before else seen
         return tokens + self.drop(self.own(normed, seen, allowed=allowed, causal=causal)), seen
 
-    def finish(self, tokens: "Tensor", seen: KeysValues, *, allowed: "Tensor | None" = None) -> "Tensor":
+    def finish(
+        self, tokens: "Tensor", seen: KeysValues, *, allowed: "Tensor | None" = None
+    ) -> "Tensor":
         """Return the tokens after cross-attention, to ``allowed`` (B, seen) positions, and the linear maps."""
         tokens = tokens + self.drop(self.other(self.other_norm(tokens), seen, allowed=allowed))
-        return tokens + self.drop(self.narrow(self.drop(functional.gelu(self.widen(self.think_norm(tokens))))))
+        return tokens + self.drop(
+            self.narrow(self.drop(functional.gelu(self.widen(self.think_norm(tokens)))))
+        )
 
 
 class Layers(nn.Module):

@@ -15,7 +15,10 @@ Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 GRID = 8  # cells per side
-CELL, BINS = 16, 9  # of gradients: pixels of a cell in the squeezed image, and orientations from 0 to 180 degrees
+CELL, BINS = (
+    16,
+    9,
+)  # of gradients: pixels of a cell in the squeezed image, and orientations from 0 to 180 degrees
 NOISE = 0.02  # contrast (Sobel, grey values from 0 to 1) below which gradients count as grain and fade out
 
 
@@ -64,7 +67,10 @@ def _cell_weights() -> Floats:
 
     side = GRID * CELL
     blur = cv2.sepFilter2D(
-        np.eye(side, dtype=np.float32), -1, np.ones(1), cv2.getGaussianKernel(4 * CELL + 1, CELL / 2)
+        np.eye(side, dtype=np.float32),
+        -1,
+        np.ones(1),
+        cv2.getGaussianKernel(4 * CELL + 1, CELL / 2),
     )
     return blur.reshape(GRID, CELL, side).mean(axis=1)
 

@@ -12,7 +12,11 @@ from pairwright.tasks.store.pool import PLACE
 if TYPE_CHECKING:
     from torch import device
 
-DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # device files of NVIDIA, AMD, and Windows' Linux
+DRIVERS = (
+    "/dev/nvidiactl",
+    "/dev/kfd",
+    "/dev/dxg",
+)  # device files of NVIDIA, AMD, and Windows' Linux
 
 
 def count_gpus() -> int:

@@ -72,7 +72,9 @@ class Scale(nn.Module):
             found = layer.look(found)
             found = layer.finish(found, layer.other.see(torch.cat([one, other, found], dim=1)))
         found = self.difference_norm(found)
-        return Perceived(first + self._refine(one, found), second + self._refine(other, found), difference)
+        return Perceived(
+            first + self._refine(one, found), second + self._refine(other, found), difference
+        )
 
     def _refine(self, features: "Tensor", difference: "Tensor") -> "Tensor":
         return self.refine(features, self.refine.see(torch.cat([features, difference], dim=1)))
@@ -80,7 +82,8 @@ class Scale(nn.Module):
     def blocks(self, first: "Tensor", second: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
         """Return the inputs of Eq. 3: both images, weighted by each other (Eqs. 1 and 2), and their difference."""
         one, other = (
-            pair[0] * self.weigh(torch.cat(pair, -1)).sigmoid() for pair in ((first, second), (second, first))
+            pair[0] * self.weigh(torch.cat(pair, -1)).sigmoid()
+            for pair in ((first, second), (second, first))
         )
         return one, other, one - other
 
@@ -98,7 +101,9 @@ class DifferentialPerception(nn.Module):
         self.scales = nn.ModuleList(Scale(sizes) for _ in range(count))
         width = sizes.width
         self.score = nn.Sequential(
-            nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, width if sizes.weight_per == "channel" else 1)
+            nn.Linear(3 * width, width),
+            nn.GELU(),
+            nn.Linear(width, width if sizes.weight_per == "channel" else 1),
         )
         self.out = nn.Linear(width, width, bias=False)
         nn.init.zeros_(self.out.weight)
@@ -108,11 +113,15 @@ class DifferentialPerception(nn.Module):
         own = list(self.scales) * (len(scales) if self.sizes.shared_weights else 1)
         found = [scale(*pair) for scale, pair in zip(own, scales, strict=True)]
         firsts, seconds, differences = (torch.stack(each) for each in zip(*found, strict=True))
-        pooled = torch.cat([each.mean(2) for each in (firsts, seconds, differences)], dim=-1)  # (layers, B, 3 width)
+        pooled = torch.cat(
+            [each.mean(2) for each in (firsts, seconds, differences)], dim=-1
+        )  # (layers, B, 3 width)
         scores = self.score(pooled)[:, :, None]
         weights = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
         first, second = scales[-1]
-        return first + self.out((weights * firsts).sum(0)), second + self.out((weights * seconds).sum(0))
+        return first + self.out((weights * firsts).sum(0)), second + self.out(
+            (weights * seconds).sum(0)
+        )
 
 
 def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:
@@ -132,13 +141,17 @@ class Tower:
     heads: int
 
 
-def attach(model: Any, sizes: DifferentialSizes | None = None, **settings: Any) -> DifferentialPerception:
+def attach(
+    model: Any, sizes: DifferentialSizes | None = None, **settings: Any
+) -> DifferentialPerception:
     """Attach an untrained module, which changes nothing yet, to a transformers model before PEFT or DDP wrap it.
 
     ``settings`` are fields of ``DifferentialSizes`` that replace the defaults for the model.
     """
     tower = find_tower(model)
-    usual = DifferentialSizes(width=tower.width, heads=tower.heads, layers=spread_layers(len(tower.blocks)))
+    usual = DifferentialSizes(
+        width=tower.width, heads=tower.heads, layers=spread_layers(len(tower.blocks))
+    )
     sizes = (sizes or usual).model_copy(update=settings)
     _check(sizes, tower)
     weight = next(tower.whole.parameters())
@@ -150,16 +163,22 @@ def attach(model: Any, sizes: DifferentialSizes | None = None, **settings: Any) 
 
 def _check(sizes: DifferentialSizes, tower: Tower) -> None:
     if sizes.width != tower.width or sizes.width % sizes.heads:
-        raise ModelError(f"{FIELD}: width {sizes.width} and {sizes.heads} heads do not fit the model's {tower.width}")
+        raise ModelError(
+            f"{FIELD}: width {sizes.width} and {sizes.heads} heads do not fit the model's {tower.width}"
+        )
     if list(sizes.layers) != sorted(set(sizes.layers)) or sizes.layers[-1] != len(tower.blocks):
-        raise ModelError(f"{FIELD}: layers {sizes.layers} do not ascend to the model's last, {len(tower.blocks)}")
+        raise ModelError(
+            f"{FIELD}: layers {sizes.layers} do not ascend to the model's last, {len(tower.blocks)}"
+        )
 
 
 def find_tower(model: Any, *, field: str = FIELD) -> Tower:
     """Return the vision tower of a model; ``field`` names the setting that needs it."""
     family = getattr(model.config, "model_type", "")
     if family not in FAMILIES:
-        raise ModelError(f"{field}: unsupported model type {family!r}; choose from {', '.join(FAMILIES)}")
+        raise ModelError(
+            f"{field}: unsupported model type {family!r}; choose from {', '.join(FAMILIES)}"
+        )
     vision = model.config.vision_config
     if family == "llava_onevision":
         if (last := model.config.vision_feature_layer) != -1:
@@ -179,7 +198,9 @@ class _Hooks:
         self._module = module
         self._seen: dict[int, Tensor] = {}
         self._grids: list[tuple[int, ...]] = []
-        self._recording = False  # within the tower's forward pass; blocks may run again in the backward pass
+        self._recording = (
+            False  # within the tower's forward pass; blocks may run again in the backward pass
+        )
         tower.whole.register_forward_pre_hook(self._start, with_kwargs=True)
         for number in module.sizes.layers:
             tower.blocks[number - 1].register_forward_hook(partial(self._record, number))
@@ -221,14 +242,21 @@ class _Hooks:
         return (torch.stack(pairs, 1).reshape(features.shape), *args[1:])
 
 
-def save_differential(model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None) -> None:
+def save_differential(
+    model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None
+) -> None:
     """Write the module's weights and sizes; ``weights`` replaces the module's own, if sharded."""
     from safetensors.torch import save_file
 
     module: DifferentialPerception = getattr(model, NAME)
     weights = weights or module.state_dict()
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
-    (folder / SIZES).write_text(module.sizes.model_dump_json(exclude={"enabled"}, indent=1), encoding="utf-8")
+    save_file(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()},
+        folder / WEIGHTS,
+    )
+    (folder / SIZES).write_text(
+        module.sizes.model_dump_json(exclude={"enabled"}, indent=1), encoding="utf-8"
+    )
 
 
 def load_differential(model: Any, folder: Path) -> bool:

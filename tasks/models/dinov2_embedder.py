@@ -14,7 +14,7 @@ from typing import Any
 
 from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess
@@ -31,7 +31,10 @@ KNOWN = {
 KINDS = {"dinov2": "Dinov2Model", "dinov2_with_registers": "Dinov2WithRegistersModel"}
 """transformers' class of each model type."""
 STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
-RESAMPLE: Mapping[int, Interpolation] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers of resampling methods
+RESAMPLE: Mapping[int, Interpolation] = {
+    2: "bilinear",
+    3: "bicubic",
+}  # Pillow's numbers of resampling methods
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
@@ -80,7 +83,9 @@ def transform_of(values: Mapping[str, Any]) -> Preprocess:
     side, crop = values["size"].get("shortest_edge", 0), values["crop_size"]
     scales = math.isclose(values["rescale_factor"], 1 / 255, rel_tol=1e-6)
     fits = side >= max(crop.values()) and set(values["size"]) == {"shortest_edge"}
-    if not (all(values[step] for step in STEPS) and scales and fits and values["resample"] in RESAMPLE):
+    if not (
+        all(values[step] for step in STEPS) and scales and fits and values["resample"] in RESAMPLE
+    ):
         raise ModelError(f"{FIELD}: {PROCESSOR} unsupported image preparation: {dict(values)}")
     return Preprocess(
         resize="shortest",

@@ -15,7 +15,7 @@ from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.plugins import Registry
 from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
-from pairwright.tasks.models.batches import Encoder
+from pairwright.tasks.models.adaptive_batches import Encoder
 from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS
 from pairwright.tasks.models.perceptual_hash import PERCEPTUAL_HASH
 from pairwright.tasks.models.preprocess import Preprocess
@@ -69,7 +69,9 @@ class EncoderModel:
         return self.load(self.config, self.batch)[1].encode(prepared)
 
 
-EMBEDDERS = Registry("embedders", Embedder, (COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH))  # those without settings
+EMBEDDERS = Registry(
+    "embedders", Embedder, (COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH)
+)  # those without settings
 
 
 def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
@@ -81,7 +83,9 @@ def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
 
 def make_clip(config: ClipConfig, batch: int = 0) -> EncoderModel:
     """Return the embedder by a CLIP model's image tower."""
-    return EncoderModel("clip", open_clip_embedder.identify(config), open_clip_embedder.load, config, batch)
+    return EncoderModel(
+        "clip", open_clip_embedder.identify(config), open_clip_embedder.load, config, batch
+    )
 
 
 def make_dinov2(config: Dinov2Config, batch: int = 0) -> EncoderModel:

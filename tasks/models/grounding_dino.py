@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
-from pairwright.tasks.models.batches import AdaptiveBatches
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import DecodedImage
@@ -87,14 +87,17 @@ class GroundingDino:
         )  # fmt: skip
         return ResizedImage(made["pixel_values"][0].numpy(), (height, width))
 
-    def detect(self, prepared: Sequence[ResizedImage], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
+    def detect(
+        self, prepared: Sequence[ResizedImage], tags: Sequence[Sequence[Tag]]
+    ) -> list[tuple[Box, ...]]:
         """Return the boxes of each image, in its pixels, by tag and then by falling score.
 
         A tag has at most 900 boxes, the network's queries; tags too long for a prompt have none.
         """
         network = _load(self.config.model, self.config.revision)
         batches = network.batches.setdefault(
-            self.config.batch_size, AdaptiveBatches(self.config.batch_size, most=MAX_IMAGES, on_cpu=1)
+            self.config.batch_size,
+            AdaptiveBatches(self.config.batch_size, most=MAX_IMAGES, on_cpu=1),
         )
         asks = [
             (place, prompt)
@@ -106,7 +109,9 @@ class GroundingDino:
         asks.sort(key=lambda ask: (prepared[ask[0]].pixels.shape, len(ask[1].ids)))
         for _, group in groupby(asks, key=lambda ask: prepared[ask[0]].pixels.shape):
             some = [(prepared[place], prompt, place) for place, prompt in group]
-            answers = batches.each(lambda ask: network.answer([one[:2] for one in ask], self.config), some)
+            answers = batches.each(
+                lambda ask: network.answer([one[:2] for one in ask], self.config), some
+            )
             for (_, prompt, place), boxes in zip(some, answers, strict=True):
                 found[place, min(prompt.spans)] = boxes
         boxes_of: list[list[Box]] = [[] for _ in prepared]
@@ -128,7 +133,9 @@ class GroundingNetwork:
         """Return the prompts of an image's tags, in order; tags too long or without known tokens are left out."""
         tokenizer, limit = self.processor.tokenizer, self.model.config.max_text_len
         # Lone surrogates cannot be tokenised.
-        clean = [FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower() for name in names]
+        clean = [
+            FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower() for name in names
+        ]
         read = tokenizer(clean, add_special_tokens=False)["input_ids"] if clean else []
         stop = tokenizer.convert_tokens_to_ids(".")
         made: list[TagPrompt] = []
@@ -141,27 +148,48 @@ class GroundingNetwork:
             made[-1].ids.extend([*ids, stop])
         return [TagPrompt([*prompt.ids, tokenizer.sep_token_id], prompt.spans) for prompt in made]
 
-    def answer(self, asks: Sequence[tuple[ResizedImage, TagPrompt]], config: DetectionConfig) -> list[list[Box]]:
+    def answer(
+        self, asks: Sequence[tuple[ResizedImage, TagPrompt]], config: DetectionConfig
+    ) -> list[list[Box]]:
         """Return the boxes found in images of one size, each by its prompt."""
         import torch
 
         images = [torch.from_numpy(image.pixels) for image, _ in asks]
         seen = self.processor.image_processor(
-            images=images, do_resize=False, return_tensors="pt", device=self.device, input_data_format="channels_first"
+            images=images,
+            do_resize=False,
+            return_tensors="pt",
+            device=self.device,
+            input_data_format="channels_first",
         )
-        text = self.processor.tokenizer.pad({"input_ids": [prompt.ids for _, prompt in asks]}, return_tensors="pt")
+        text = self.processor.tokenizer.pad(
+            {"input_ids": [prompt.ids for _, prompt in asks]}, return_tensors="pt"
+        )
         text = text.to(self.device)
         on_gpu = self.device.type == "cuda"
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu):
+        with (
+            torch.inference_mode(),
+            torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu),
+        ):
             found = self.model(**seen, **text, token_type_ids=torch.zeros_like(text["input_ids"]))
             # Padding has logits of minus infinity.
             logits, boxes = found.logits.float().cpu(), found.pred_boxes.float().cpu()
         if bool(logits.isnan().any()) or not bool(boxes.isfinite().all()):
-            raise ModelError(f"{FIELD}.model: Grounding DINO gave boxes or scores that are not finite")
-        return [list(self._kept(image, prompt, logits[n], boxes[n], config)) for n, (image, prompt) in enumerate(asks)]
+            raise ModelError(
+                f"{FIELD}.model: Grounding DINO gave boxes or scores that are not finite"
+            )
+        return [
+            list(self._kept(image, prompt, logits[n], boxes[n], config))
+            for n, (image, prompt) in enumerate(asks)
+        ]
 
     def _kept(
-        self, image: ResizedImage, prompt: TagPrompt, logits: "Tensor", boxes: "Tensor", config: DetectionConfig
+        self,
+        image: ResizedImage,
+        prompt: TagPrompt,
+        logits: "Tensor",
+        boxes: "Tensor",
+        config: DetectionConfig,
     ) -> Iterator[Box]:
         """Yield the boxes of a prompt's tags that pass the thresholds, clipped to the image.
 
@@ -186,7 +214,14 @@ class GroundingNetwork:
             (whole,) = (corners[:, 2:] > corners[:, :2]).all(dim=1).nonzero(as_tuple=True)
             for place in whole[nms(corners[whole], scores[whole], config.max_iou)].tolist():
                 x0, y0, x1, y1 = (round(corner, PIXEL_DIGITS) for corner in corners[place].tolist())
-                yield Box(tag=tag, score=round(float(scores[place]), SCORE_DIGITS), x0=x0, y0=y0, x1=x1, y1=y1)
+                yield Box(
+                    tag=tag,
+                    score=round(float(scores[place]), SCORE_DIGITS),
+                    x0=x0,
+                    y0=y0,
+                    x1=x1,
+                    y1=y1,
+                )
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
@@ -217,7 +252,9 @@ def _processor(model: str, revision: str) -> Any:
 
     folder = MODELS.folder(model, revision)
     with loading(FIELD, folder):
-        return GroundingDinoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return GroundingDinoProcessor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
 
 
 @lru_cache(maxsize=1)
@@ -229,10 +266,19 @@ def _load(model: str, revision: str) -> GroundingNetwork:
     device = choose_device()
     folder = MODELS.checked_folder(model, revision)
     MODELS.find_type(folder)
-    network = load_pretrained(GroundingDinoForObjectDetection, folder, field=FIELD, use_safetensors=True)
+    network = load_pretrained(
+        GroundingDinoForObjectDetection, folder, field=FIELD, use_safetensors=True
+    )
     for module in network.modules():
-        if isinstance(module, (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding)):
-            exact = torch.amp.custom_fwd(type(module).forward, device_type=device.type, cast_inputs=torch.float32)
+        if isinstance(
+            module,
+            (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding),
+        ):
+            exact = torch.amp.custom_fwd(
+                type(module).forward, device_type=device.type, cast_inputs=torch.float32
+            )
             module.forward = MethodType(exact, module)
     processor = _processor(model, revision)
-    return GroundingNetwork(model=network.eval().to(device), processor=processor, device=device, batches={})
+    return GroundingNetwork(
+        model=network.eval().to(device), processor=processor, device=device, batches={}
+    )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig, RemovalsConfig
 from pairwright.tasks.models import weights
-from pairwright.tasks.models.batches import AdaptiveBatches
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches
 from pairwright.tasks.models.devices import choose_device
 
 Pixels = NDArray[np.uint8]
@@ -35,9 +35,14 @@ PUBLISHED = weights.PublishedFile(
 )
 TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
 """Hashes of the files that run unasked: the published one, and IOPaint's copy of big-lama."""
-STEP, DIVISOR = 64, 8  # crops end at multiples of STEP pixels, for few sizes; the network halves them three times
+STEP, DIVISOR = (
+    64,
+    8,
+)  # crops end at multiples of STEP pixels, for few sizes; the network halves them three times
 MIN_CONTEXT = 64  # minimum pixels around a hole, within the image
-MAX_CROPS = 8  # initial crops at once on a GPU: a pixel takes 0.8 kB, plus the needs of cuDNN and cuFFT
+MAX_CROPS = (
+    8  # initial crops at once on a GPU: a pixel takes 0.8 kB, plus the needs of cuDNN and cuFFT
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +71,31 @@ class LamaInpainter:
         import cv2
 
         x0, y0, x1, y1 = window
-        (left, right), (top, bottom) = self._extend(x0, x1, image.shape[1]), self._extend(y0, y1, image.shape[0])
+        (left, right), (top, bottom) = (
+            self._extend(x0, x1, image.shape[1]),
+            self._extend(y0, y1, image.shape[0]),
+        )
         size = (bottom - top, right - left)
         place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
         pixels, inside = image[top:bottom, left:right], np.zeros(size, dtype=np.float32)
         inside[place] = hole
         scale = min(1.0, self.config.max_side / max(size))
-        shrunk = (max(ceil(size[0] * scale - 1e-6), 1), max(ceil(size[1] * scale - 1e-6), 1))  # tolerate float errors
+        shrunk = (
+            max(ceil(size[0] * scale - 1e-6), 1),
+            max(ceil(size[1] * scale - 1e-6), 1),
+        )  # tolerate float errors
         if shrunk != size:
-            pixels, inside = (cv2.resize(one, shrunk[::-1], interpolation=cv2.INTER_AREA) for one in (pixels, inside))
-        seen: Pixels = np.dstack([pixels, inside > 0]).astype(np.uint8)  # a pixel partly in the hole is in it
+            pixels, inside = (
+                cv2.resize(one, shrunk[::-1], interpolation=cv2.INTER_AREA)
+                for one in (pixels, inside)
+            )
+        seen: Pixels = np.dstack([pixels, inside > 0]).astype(
+            np.uint8
+        )  # a pixel partly in the hole is in it
         padding = (*((0, -side % DIVISOR) for side in shrunk), (0, 0))
-        return HoleCrop(pixels=np.pad(seen, padding, mode="symmetric"), shrunk=shrunk, size=size, place=place)
+        return HoleCrop(
+            pixels=np.pad(seen, padding, mode="symmetric"), shrunk=shrunk, size=size, place=place
+        )
 
     def _extend(self, low: int, high: int, limit: int) -> tuple[int, int]:
         more = max(ceil(self.config.context * (high - low)), MIN_CONTEXT)
@@ -89,7 +107,9 @@ class LamaInpainter:
         filled: dict[int, Pixels] = {}
         for shape in {crop.pixels.shape for crop in prepared}:
             places = [place for place, crop in enumerate(prepared) if crop.pixels.shape == shape]
-            made = batches.each(partial(run_lama, network), [prepared[place].pixels for place in places])
+            made = batches.each(
+                partial(run_lama, network), [prepared[place].pixels for place in places]
+            )
             filled.update(zip(places, made, strict=True))
         yield from (put_back(crop, filled.pop(place)) for place, crop in enumerate(prepared))
 
@@ -100,7 +120,9 @@ def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
 
     inner = filled[: crop.shrunk[0], : crop.shrunk[1]]
     if crop.shrunk != crop.size:
-        inner = cv2.resize(inner, crop.size[::-1], interpolation=cv2.INTER_CUBIC).astype(np.uint8, copy=False)
+        inner = cv2.resize(inner, crop.size[::-1], interpolation=cv2.INTER_CUBIC).astype(
+            np.uint8, copy=False
+        )
     return np.ascontiguousarray(inner[crop.place])
 
 
@@ -111,9 +133,19 @@ def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
     # The JIT optimiser takes seconds for each input size.
     plainly = torch.jit.optimized_execution(should_optimize=False)  # pyright: ignore[reportPrivateImportUsage]  (it is not listed)
     with torch.inference_mode(), plainly:
-        seen = torch.from_numpy(np.stack(crops)).to(choose_device()).permute(0, 3, 1, 2).contiguous()
+        seen = (
+            torch.from_numpy(np.stack(crops)).to(choose_device()).permute(0, 3, 1, 2).contiguous()
+        )
         made = network(seen[:, :3].float() / 255, seen[:, 3:].float())
-        return list((made * 255).clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy())
+        return list(
+            (made * 255)
+            .clamp(0, 255)
+            .to(torch.uint8)
+            .permute(0, 2, 3, 1)
+            .contiguous()
+            .cpu()
+            .numpy()
+        )
 
 
 def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:

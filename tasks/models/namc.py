@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import NamcConfig
-from pairwright.tasks.models.cross_attention import Layers, KeysValues, visible
+from pairwright.schemas.namc_config import NamcConfig
+from pairwright.tasks.models.cross_attention import KeysValues, Layers, visible
 from pairwright.tasks.models.open_clip_embedder import has_class_token
 
 NO_WORD = -1  # word number of tokens outside words
@@ -38,7 +38,9 @@ class NamcSizes:
     width: Count = 768
     heads: Count = 12
     layers: Annotated[int, Field(ge=1, le=100)] = 2  # of the encoder, and of the decoder
-    places: Count = 196  # of an image's grid, 14 x 14, for CLIP's patches, the CNN's features and VQGAN's codes
+    places: Count = (
+        196  # of an image's grid, 14 x 14, for CLIP's patches, the CNN's features and VQGAN's codes
+    )
     features: Count = 1024  # channels of the CNN: ResNet-101, third stage
     codes: Count = 1024  # in VQGAN's codebook
     vocabulary: Count = 30_522  # of the decoder: BERT's
@@ -58,9 +60,13 @@ class NoiseIdentifier(nn.Module):
 
     def __init__(self, clip: Any, *, width: int) -> None:
         super().__init__()
-        own_text = getattr(clip, "text_pool_type", "") == "argmax" and isinstance(clip.text_projection, Tensor)
+        own_text = getattr(clip, "text_pool_type", "") == "argmax" and isinstance(
+            clip.text_projection, Tensor
+        )
         if not (has_class_token(clip.visual) and own_text):
-            raise ModelError("namc.clip: NAMC needs two transformer towers of CLIP's form; choose another model")
+            raise ModelError(
+                "namc.clip: NAMC needs two transformer towers of CLIP's form; choose another model"
+            )
         self.clip = clip
         self.masked_patch = nn.Parameter(torch.randn(clip.visual.conv1.out_channels) * SPREAD)
         self.masked_word = nn.Parameter(torch.randn(clip.token_embedding.embedding_dim) * SPREAD)
@@ -89,9 +95,13 @@ class NoiseIdentifier(nn.Module):
         longest = int(ends.max()) + 1  # causal attention; texts fill a third of L
         embedded = clip.token_embedding(tokens[:, :longest])
         if masked is not None:
-            embedded = torch.where(masked[:, :longest, None], self.masked_word.to(embedded.dtype), embedded)
+            embedded = torch.where(
+                masked[:, :longest, None], self.masked_word.to(embedded.dtype), embedded
+            )
         attended = clip.attn_mask[:longest, :longest]
-        hidden = clip.transformer(embedded + clip.positional_embedding[:longest], attn_mask=attended)
+        hidden = clip.transformer(
+            embedded + clip.positional_embedding[:longest], attn_mask=attended
+        )
         hidden = functional.pad(clip.ln_final(hidden), (0, 0, 0, tokens.shape[1] - longest))
         projected = hidden @ clip.text_projection
         return projected[torch.arange(len(tokens)), ends], projected, hidden
@@ -118,7 +128,9 @@ def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Te
     Inputs are ``(B, patches, e)`` and ``(B, L, e)`` in the projected space, since the towers differ in width. ``real``,
     ``(B, L)`` bool: tokens of words, not start, end and padding; without any, patches have relevance 0.
     """
-    cosines = (functional.normalize(patches, dim=-1) @ functional.normalize(tokens, dim=-1).mT).float()
+    cosines = (
+        functional.normalize(patches, dim=-1) @ functional.normalize(tokens, dim=-1).mT
+    ).float()
     seen = cosines.masked_fill(~real[:, None], -torch.inf).amax(2)
     return seen.where(real.any(1, keepdim=True), 0), cosines.amax(1)
 
@@ -128,7 +140,9 @@ def relevance_of_words(tokens: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
 
     ``words``, ``(B, L)``: word numbers below L, or ``NO_WORD``.
     """
-    none = torch.full((len(tokens), tokens.shape[1] + 1), -torch.inf, dtype=tokens.dtype, device=tokens.device)
+    none = torch.full(
+        (len(tokens), tokens.shape[1] + 1), -torch.inf, dtype=tokens.dtype, device=tokens.device
+    )
     found = none.scatter_reduce(1, words + 1, tokens, "amax")[:, 1:]  # NO_WORD goes to column 0
     real = found > -torch.inf
     return found.where(real, 0), real
@@ -190,10 +204,15 @@ class MaskedImageEncoder(nn.Module):
         streams = [self._embed(image, mask) for image, mask in zip(images, masked, strict=True)]
         allowed = [None if mask is None else visible(mask) for mask in masked]
         for layer in self.layers:
-            asked = [layer.look(own, allowed=mask) for own, mask in zip(streams, allowed, strict=True)]
+            asked = [
+                layer.look(own, allowed=mask) for own, mask in zip(streams, allowed, strict=True)
+            ]
             seen = [layer.other.see(one) for one in asked]
             pairs = ((0, 1), (1, 0))
-            streams = [layer.finish(asked[own], seen[other], allowed=allowed[other]) for own, other in pairs]
+            streams = [
+                layer.finish(asked[own], seen[other], allowed=allowed[other])
+                for own, other in pairs
+            ]
         return self.join(torch.cat([self.norm(one) for one in streams], dim=-1))
 
     def _embed(self, features: Tensor, masked: Tensor | None) -> Tensor:
@@ -277,7 +296,12 @@ class Described:
 
     def to(self, device: torch.device) -> "Described":
         """Return it on a device."""
-        return Described(**{one.name: getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)})
+        return Described(
+            **{
+                one.name: getattr(self, one.name).to(device, non_blocking=True)
+                for one in fields(self)
+            }
+        )
 
 
 class Namc(nn.Module):
@@ -308,7 +332,8 @@ class Namc(nn.Module):
         # (B, 2 L): words of the first half, then of the second.
         hidden = mask_tokens(torch.cat(masked_words.chunk(2), dim=1), batch.numbers)
         written = self.describer(
-            batch.written.masked_fill(hidden, mask)[:, :-1], self.encoder.interact(features.chunk(2), masked.chunk(2))
+            batch.written.masked_fill(hidden, mask)[:, :-1],
+            self.encoder.interact(features.chunk(2), masked.chunk(2)),
         )
         labels = batch.written.masked_fill((batch.written == pad) | hidden, IGNORED)
         # Not padding: up to the end token, which has the highest id.
@@ -321,7 +346,9 @@ class Namc(nn.Module):
         if config.reconstruction_enabled:
             codes = self.encoder.reconstruct(features, masked, noise.to_width(text), real)
             # The paper's Eq. 18 sums over all places, its text says masked ones; the text is followed.
-            losses["reconstruction"] = prediction_loss(codes, by_side(batch.codes).masked_fill(~masked, IGNORED))
+            losses["reconstruction"] = prediction_loss(
+                codes, by_side(batch.codes).masked_fill(~masked, IGNORED)
+            )
         count = (batch.numbers != NO_WORD).sum()
         return losses, {"places": masked.float().mean(), "words": hidden.sum() / count.clamp(min=1)}
 
@@ -351,11 +378,18 @@ def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
     cosines in bfloat16 are off by 0.002, logits by 0.1.
     """
     with torch.autocast(images.device.type, enabled=False):
-        cosines = functional.normalize(images.float(), dim=-1) @ functional.normalize(texts.float(), dim=-1).T
+        cosines = (
+            functional.normalize(images.float(), dim=-1)
+            @ functional.normalize(texts.float(), dim=-1).T
+        )
     same = (identity[:, None] == identity).float()
     wanted = same / same.sum(1, keepdim=True)  # for both directions, as equality is symmetric
-    directions = [logits.log_softmax(1) for logits in (cosines / TEMPERATURE, cosines.T / TEMPERATURE)]
-    return torch.stack([(logs.exp() * (logs - (wanted + EPSILON).log())).sum(1).mean() for logs in directions]).sum()
+    directions = [
+        logits.log_softmax(1) for logits in (cosines / TEMPERATURE, cosines.T / TEMPERATURE)
+    ]
+    return torch.stack(
+        [(logs.exp() * (logs - (wanted + EPSILON).log())).sum(1).mean() for logs in directions]
+    ).sum()
 
 
 def prediction_loss(logits: Tensor, labels: Tensor) -> Tensor:

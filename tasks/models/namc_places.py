@@ -19,8 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import CnnConfig, DualEncoderConfig, NamcConfig, VocabularyConfig, VqganConfig
-from pairwright.tasks.models.batches import AdaptiveBatches
+from pairwright.schemas.namc_config import (
+    CnnConfig,
+    DualEncoderConfig,
+    NamcConfig,
+    VocabularyConfig,
+    VqganConfig,
+)
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device, release
 from pairwright.tasks.models.open_clip_embedder import create_model, pin_clip, transform_of
@@ -45,12 +51,25 @@ HALF = (0.5, 0.5, 0.5)
 CROP = Preprocess(resize="exact", size=(SIDE, SIDE), crop=(SIDE, SIDE), mean=HALF, std=HALF)
 """Squashes an image; as numbers in [-1, 1], VQGAN's input."""
 CLIP, CNN, VQGAN = "namc.clip", "namc.cnn", "namc.vqgan"
-FIELDS = {CnnConfig: CNN, VqganConfig: VQGAN, VocabularyConfig: "namc.vocabulary"}  # settings, for messages
-BERT = "google-bert/bert-base-uncased", "86b5e0934494bd15c9632b12f734a8a67f723594"  # with its default commit
+FIELDS = {
+    CnnConfig: CNN,
+    VqganConfig: VQGAN,
+    VocabularyConfig: "namc.vocabulary",
+}  # settings, for messages
+BERT = (
+    "google-bert/bert-base-uncased",
+    "86b5e0934494bd15c9632b12f734a8a67f723594",
+)  # with its default commit
 LIGHTNING = "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint"  # named in published VQGANs' training states
 SMALL_CLIP: dict[str, Any] = {
     "embed_dim": 64,
-    "vision_cfg": {"image_size": SMALL_SIDE, "layers": 3, "width": 96, "head_width": 24, "patch_size": PATCH},
+    "vision_cfg": {
+        "image_size": SMALL_SIDE,
+        "layers": 3,
+        "width": 96,
+        "head_width": 24,
+        "patch_size": PATCH,
+    },
     "text_cfg": {"context_length": 77, "vocab_size": 49_408, "width": 64, "heads": 2, "layers": 2},
 }
 """Dual encoder of CLIP's form, trained from scratch (4 M weights, 3 M of them words)."""
@@ -75,7 +94,9 @@ def split_patches(crops: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def join_patches(patches: "Tensor") -> "Tensor":
     """Return ``(B, 2, 3, 64, 64)``, the small CLIP's input, of ``(B, 2, 64, 192)``."""
     across = SMALL_SIDE // PATCH
-    split = patches.unflatten(-1, (PATCH, PATCH, 3)).unflatten(2, (across, across))  # (B, 2, rows, columns, 8, 8, 3)
+    split = patches.unflatten(-1, (PATCH, PATCH, 3)).unflatten(
+        2, (across, across)
+    )  # (B, 2, rows, columns, 8, 8, 3)
     return split.permute(0, 1, 6, 2, 4, 3, 5).flatten(3, 4).flatten(4, 5)
 
 
@@ -106,7 +127,9 @@ def pin_weights(config: Named) -> Named:
     found = find_weights(config)
     if not config.checkpoint:
         return config.model_copy(update={"revision": found.parent.name})
-    return config.model_copy(update={"revision": identify_files([found]), "checkpoint": absolute(config.checkpoint)})
+    return config.model_copy(
+        update={"revision": identify_files([found]), "checkpoint": absolute(config.checkpoint)}
+    )
 
 
 def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
@@ -128,7 +151,9 @@ def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
     else:
         repository, weights = config.model, ("vocab.txt",)
         revision = revision or (BERT[1] if config.model == BERT[0] else "")
-    files = HubFiles(field=field, repository=repository, revision=revision, weights=weights, of_build=False)
+    files = HubFiles(
+        field=field, repository=repository, revision=revision, weights=weights, of_build=False
+    )
     return find_on_hub(files, download=False)
 
 
@@ -147,9 +172,15 @@ class PlaceEncoder:
 
         def run(some: Sequence[NDArray[Any]]) -> NDArray[Any]:
             with torch.inference_mode():
-                return self.network(self.numbers(torch.from_numpy(np.stack(some)).to(choose_device()))).cpu().numpy()
+                return (
+                    self.network(self.numbers(torch.from_numpy(np.stack(some)).to(choose_device())))
+                    .cpu()
+                    .numpy()
+                )
 
-        return np.concatenate([part.astype(self.kind) for part in AdaptiveBatches(most=AT_ONCE).pieces(run, crops)])
+        return np.concatenate(
+            [part.astype(self.kind) for part in AdaptiveBatches(most=AT_ONCE).pieces(run, crops)]
+        )
 
 
 @lru_cache(maxsize=1)
@@ -163,11 +194,15 @@ def load_grids(settings: str) -> PlaceEncoder:
     config = CnnConfig.model_validate_json(settings)
     path, name = find_weights(config), config.model.partition(".")[0]
     with loading(CNN, path):
-        network: Any = timm.create_model(name, pretrained=False, features_only=True, out_indices=(3,))
+        network: Any = timm.create_model(
+            name, pretrained=False, features_only=True, out_indices=(3,)
+        )
         cfg = dict(network.pretrained_cfg)
     (pixels,), (width,) = network.feature_info.reduction(), network.feature_info.channels()
     if pixels != PIXELS:
-        raise ModelError(f"{CNN}.model: {name}: its third stage has a stride of {pixels} pixels, not {PIXELS}")
+        raise ModelError(
+            f"{CNN}.model: {name}: its third stage has a stride of {pixels} pixels, not {PIXELS}"
+        )
     _fill(network, read_checkpoint(path, field=CNN, under="state_dict"), field=CNN, path=path)
     return PlaceEncoder(
         network=lambda pixels: network(pixels)[0].flatten(2).transpose(1, 2),
@@ -193,7 +228,9 @@ def load_codes(settings: str) -> PlaceEncoder:
         raise ModelError(f"{VQGAN}: {path}: NAMC needs an f16 (codes of 16 x 16 pixels)")
     _fill(model, weights, field=VQGAN, path=path)
     return PlaceEncoder(
-        network=lambda pixels: model.quantize(model.quant_conv(model.encoder(pixels)))[2].view(len(pixels), -1),
+        network=lambda pixels: model.quantize(model.quant_conv(model.encoder(pixels)))[2].view(
+            len(pixels), -1
+        ),
         numbers=CROP.numbers,
         kind=np.uint16,
         width=int(model.config.num_embeddings),
@@ -204,8 +241,12 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
     from transformers import ChameleonVQVAEConfig
 
     base = len(weights["encoder.conv_in.weight"])
-    levels = sorted({int(name.split(".")[2]) for name in weights if name.startswith("encoder.down.")})
-    blocks = {int(name.split(".")[4]) for name in weights if name.startswith("encoder.down.0.block.")}
+    levels = sorted(
+        {int(name.split(".")[2]) for name in weights if name.startswith("encoder.down.")}
+    )
+    blocks = {
+        int(name.split(".")[4]) for name in weights if name.startswith("encoder.down.0.block.")
+    }
     attended = [level for level in levels if f"encoder.down.{level}.attn.0.q.weight" in weights]
     codes, embedded = weights["quantize.embedding.weight"].shape
     return ChameleonVQVAEConfig(
@@ -214,7 +255,9 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
         latent_channels=weights["quant_conv.weight"].shape[1],
         resolution=256,
         base_channels=base,
-        channel_multiplier=[len(weights[f"encoder.down.{level}.block.0.conv2.weight"]) // base for level in levels],
+        channel_multiplier=[
+            len(weights[f"encoder.down.{level}.block.0.conv2.weight"]) // base for level in levels
+        ],
         num_res_blocks=len(blocks),
         attn_resolutions=[256 >> level for level in attended],
     )
@@ -222,7 +265,11 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
 
 def _fill(network: Any, weights: "Mapping[str, Tensor]", *, field: str, path: Path) -> None:
     """Load weights into a frozen network; unknown ones are ignored."""
-    own = {n: shape for n, shape in shapes_of(network.state_dict()).items() if not n.endswith("num_batches_tracked")}
+    own = {
+        n: shape
+        for n, shape in shapes_of(network.state_dict()).items()
+        if not n.endswith("num_batches_tracked")
+    }
     found = {name: weights[name].float() for name in own if name in weights}
     try:
         compare_shapes(shapes_of(found), own)
@@ -242,7 +289,9 @@ def make_clip(config: DualEncoderConfig) -> Any:
     clip = create_model(config, field=CLIP)
     grid, size = getattr(clip.visual, "grid_size", None), getattr(clip.visual, "image_size", None)
     if (grid, size) != ((GRID, GRID), (SIDE, SIDE)):
-        raise ModelError(f"{CLIP}.model: {config.model}: has {size} pixels in {grid} patches, not 224 in 14 x 14")
+        raise ModelError(
+            f"{CLIP}.model: {config.model}: has {size} pixels in {grid} patches, not 224 in 14 x 14"
+        )
     return clip
 
 

@@ -18,7 +18,11 @@ from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.namc import NO_WORD
 
 LAST = "</w>"  # ends the last piece of a word
-START, BETWEEN, END = "the difference between the two images is that the first image", ", while the second image", "."
+START, BETWEEN, END = (
+    "the difference between the two images is that the first image",
+    ", while the second image",
+    ".",
+)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 Ids = NDArray[np.int64]
 
@@ -39,7 +43,9 @@ class ClipWords:
         pieces = getattr(tokenizer, "decoder", None)
         if not isinstance(pieces, dict):
             kind = type(tokenizer).__name__
-            raise ModelError(f"namc.clip: NAMC needs CLIP's own tokenizer; {kind} does not mark the ends of words")
+            raise ModelError(
+                f"namc.clip: NAMC needs CLIP's own tokenizer; {kind} does not mark the ends of words"
+            )
         self._tokenizer = tokenizer
         self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
         self._length = int(tokenizer.context_length)
@@ -57,9 +63,15 @@ class ClipWords:
         tokens = np.zeros(self._length, dtype=np.int64)
         numbers = np.full(self._length, NO_WORD, dtype=np.int64)
         flat = [token for word in words for token in word]
-        tokens[: len(flat) + 2] = [self._tokenizer.sot_token_id, *flat, self._tokenizer.eot_token_id]
+        tokens[: len(flat) + 2] = [
+            self._tokenizer.sot_token_id,
+            *flat,
+            self._tokenizer.eot_token_id,
+        ]
         numbers[1 : len(flat) + 1] = [number for number, word in enumerate(words) for _ in word]
-        return TokenisedText(tokens, numbers, tuple(self._tokenizer.decode(word).strip() for word in words))
+        return TokenisedText(
+            tokens, numbers, tuple(self._tokenizer.decode(word).strip() for word in words)
+        )
 
 
 class DecoderWords:
@@ -69,7 +81,9 @@ class DecoderWords:
         self._tokenizer = tokenizer
         found = {name: tokenizer.token_to_id(name) for name in SPECIAL}
         if missing := [name for name, number in found.items() if number is None]:
-            raise ModelError(f"NAMC's vocabulary lacks {', '.join(missing)}: use one of BERT's form")
+            raise ModelError(
+                f"NAMC's vocabulary lacks {', '.join(missing)}: use one of BERT's form"
+            )
         self.pad, self.unknown, self.start, self.end, self.mask = found.values()
 
     @property
@@ -81,16 +95,23 @@ class DecoderWords:
         """Return it for ``saved_words``."""
         return self._tokenizer.to_str()
 
-    def write(self, halves: Sequence[TokenisedText], verbs: Sequence[str], *, length: int) -> TokenisedText:
+    def write(
+        self, halves: Sequence[TokenisedText], verbs: Sequence[str], *, length: int
+    ) -> TokenisedText:
         """Return an implicit-change description (paper 001, 3.2.1) of two halves and their verbs.
 
         It is cut to ``length`` tokens, start and end included. Word numbers of the second half start at the length of
         CLIP's texts.
         """
         spelled: list[tuple[str, int]] = []
-        for number, (fixed, half, verb) in enumerate(zip((START, BETWEEN), halves, verbs, strict=True)):
+        for number, (fixed, half, verb) in enumerate(
+            zip((START, BETWEEN), halves, verbs, strict=True)
+        ):
             spelled += [(word, NO_WORD) for word in f"{fixed} {verb}".split()]
-            spelled += [(word, number * len(half.numbers) + place) for place, word in enumerate(half.spelled)]
+            spelled += [
+                (word, number * len(half.numbers) + place)
+                for place, word in enumerate(half.spelled)
+            ]
         return self._encode([*spelled, (END, NO_WORD)], length)
 
     def write_text(self, text: str, *, length: int) -> TokenisedText:
@@ -109,7 +130,9 @@ class DecoderWords:
         return re.sub(r"(?<=\w) ' (s|t|re|ve|m|d|ll)\b", r"'\1", text)
 
     def _encode(self, spelled: list[tuple[str, int]], length: int) -> TokenisedText:
-        found = self._tokenizer.encode([word for word, _ in spelled], is_pretokenized=True, add_special_tokens=False)
+        found = self._tokenizer.encode(
+            [word for word, _ in spelled], is_pretokenized=True, add_special_tokens=False
+        )
         tokens = [self.start, *found.ids[: length - 2], self.end]
         numbers = [NO_WORD, *(spelled[place][1] for place in found.word_ids[: length - 2]), NO_WORD]
         return TokenisedText(np.array(tokens), np.array(numbers))
@@ -131,7 +154,11 @@ def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
 
     made = BertWordPieceTokenizer(lowercase=True)
     made.train_from_iterator(
-        iter(texts), vocab_size=size, min_frequency=0, special_tokens=list(SPECIAL), show_progress=False
+        iter(texts),
+        vocab_size=size,
+        min_frequency=0,
+        special_tokens=list(SPECIAL),
+        show_progress=False,
     )
     return DecoderWords(made)
 

@@ -16,7 +16,16 @@ from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.weights import identify_files
 
-UNUSED = ("parser", "ner", "entity_linker", "entity_ruler", "senter", "sentencizer", "textcat", "textcat_multilabel")
+UNUSED = (
+    "parser",
+    "ner",
+    "entity_linker",
+    "entity_ruler",
+    "senter",
+    "sentencizer",
+    "textcat",
+    "textcat_multilabel",
+)
 """Slow pipeline parts that affect neither parts of speech nor lemmas."""
 MOST_WORDS = 1 << 20  # word pairs in the similarity cache
 PROBE = "There are two dogs on the table."
@@ -31,13 +40,17 @@ def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[s
             nouns = (token.lemma_ or token.lower_ for token in document if token.pos_ in wanted)
             lemmas = (noun.strip().casefold() for noun in nouns)
             # No nouns are "2x", and the "t" of "t-shirt".
-            yield tuple(one for one in lemmas if one.isalpha() and not (len(one) == 1 and one.isascii()))
+            yield tuple(
+                one for one in lemmas if one.isalpha() and not (len(one) == 1 and one.isascii())
+            )
 
 
 def pin_model(config: NounsConfig) -> NounsConfig:
     """Return the configuration with the pipeline's version, or the hash of its folder; loads nothing."""
     if importlib.util.find_spec("spacy") is None:
-        raise ModelError("nouns: needs spaCy, not installed here: python -m pip install -e '.[cpu,nouns]'")
+        raise ModelError(
+            "nouns: needs spaCy, not installed here: python -m pip install -e '.[cpu,nouns]'"
+        )
     place, found = _find(config.model)
     if config.revision and config.revision != found:
         raise ModelError(
@@ -54,7 +67,9 @@ def _find(model: str) -> tuple[str, str]:
             pass  # a folder that Python could import from, not an installed package
     folder = Path(model).absolute()
     if (folder / "meta.json").is_file():
-        return str(folder), identify_files(sorted(file for file in folder.rglob("*") if file.is_file()))
+        return str(folder), identify_files(
+            sorted(file for file in folder.rglob("*") if file.is_file())
+        )
     raise ModelError(
         f"nouns.model: {model} is neither an installed spaCy pipeline nor a folder of one (with meta.json). Fetch it "
         f"with: python -m spacy download {model}"
@@ -73,10 +88,16 @@ def _load_pipeline(model: str, field: str = "nouns.model") -> Any:
     try:
         pipeline = spacy.load(model, exclude=UNUSED)
         probe = pipeline(PROBE)
-    except Exception as error:  # spaCy raises what its parts raise: of the system, of its configuration, of Thinc
-        raise ModelError(f"{field}: {model} cannot be loaded: {type(error).__name__}: {error}") from error
+    except (
+        Exception
+    ) as error:  # spaCy raises what its parts raise: of the system, of its configuration, of Thinc
+        raise ModelError(
+            f"{field}: {model} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
     if lacking := [what for what in ("POS", "LEMMA") if not probe.has_annotation(what)]:
-        raise ModelError(f"{field}: {model} gives words no {' and no '.join(lacking)}: name one with both")
+        raise ModelError(
+            f"{field}: {model} gives words no {' and no '.join(lacking)}: name one with both"
+        )
     return pipeline
 
 
@@ -85,7 +106,9 @@ class WordPipeline:
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
-        self.likeness = lru_cache(MOST_WORDS)(self._likeness)  # cosine of two words' vectors; 0 for unknown words
+        self.likeness = lru_cache(MOST_WORDS)(
+            self._likeness
+        )  # cosine of two words' vectors; 0 for unknown words
 
     def nouns(self, text: str) -> list[str]:
         """Return the lemmas of a text's nouns in lower case, in order."""
@@ -101,7 +124,9 @@ class WordPipeline:
 def find_word_pipeline(model: str, folder: Path, field: str) -> WordPipeline | None:
     """Return a pipeline by its package's name, or from ``folder``; ``None``: not installed."""
     local = folder / model
-    if importlib.util.find_spec("spacy") is None or not (local.is_dir() or importlib.util.find_spec(model)):
+    if importlib.util.find_spec("spacy") is None or not (
+        local.is_dir() or importlib.util.find_spec(model)
+    ):
         return None
     pipeline = _load_pipeline(str(local) if local.is_dir() else model, field)
     if not pipeline.vocab.vectors_length:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Preprocess
 from pairwright.tasks.models.weights import (
@@ -33,9 +33,18 @@ FIELD = "embedding.clip"
 SAFE, PICKLE = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
 FOLDER_CONFIG = "open_clip_config.json"
 KNOWN = {
-    "ViT-L-14-quickgelu openai": ("timm/vit_large_patch14_clip_224.openai", "18d0535469bb561bf468d76c1d73aa35156c922b"),
-    "ViT-B-32-quickgelu openai": ("timm/vit_base_patch32_clip_224.openai", "a6f597a30f7b82c51704746581f9a4e41421e878"),
-    "ViT-B-16-quickgelu openai": ("timm/vit_base_patch16_clip_224.openai", "977e3dd0ec55ab8da155f2fbeb6b5f54948b6e3d"),
+    "ViT-L-14-quickgelu openai": (
+        "timm/vit_large_patch14_clip_224.openai",
+        "18d0535469bb561bf468d76c1d73aa35156c922b",
+    ),
+    "ViT-B-32-quickgelu openai": (
+        "timm/vit_base_patch32_clip_224.openai",
+        "a6f597a30f7b82c51704746581f9a4e41421e878",
+    ),
+    "ViT-B-16-quickgelu openai": (
+        "timm/vit_base_patch16_clip_224.openai",
+        "977e3dd0ec55ab8da155f2fbeb6b5f54948b6e3d",
+    ),
 }
 """Repositories of the profiles' models and tags in open_clip's table, and default commits."""
 
@@ -44,7 +53,11 @@ def has_class_token(visual: Any) -> bool:
     """Return whether an image tower is a plain vision transformer of CLIP's form with a projected class token."""
     from open_clip.transformer import VisionTransformer
 
-    plain = isinstance(visual, VisionTransformer) and visual.attn_pool is None and visual.pool_type == "tok"
+    plain = (
+        isinstance(visual, VisionTransformer)
+        and visual.attn_pool is None
+        and visual.pool_type == "tok"
+    )
     return plain and visual.proj is not None and not visual.final_ln_after_pool
 
 
@@ -62,7 +75,9 @@ def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
     if config.checkpoint:
         found = identify_files(_local_files(config, field))
         check_revision(field, config.revision, found, Path(config.checkpoint))
-        return config.model_copy(update={"revision": found, "checkpoint": absolute(config.checkpoint)})
+        return config.model_copy(
+            update={"revision": found, "checkpoint": absolute(config.checkpoint)}
+        )
     weights = find_on_hub(_hub_files(config, field), download=download)
     return config.model_copy(update={"revision": weights.parent.name})
 
@@ -82,9 +97,19 @@ def _hub_files(config: ClipConfig, field: str) -> HubFiles:
     if not repository:
         repository, _, name = _tag(config, field)["hf_hub"].rpartition("/")
         if name:
-            weights = (f"{Path(name).stem}.safetensors", name) if name.endswith((".bin", ".pth")) else (name,)
+            weights = (
+                (f"{Path(name).stem}.safetensors", name)
+                if name.endswith((".bin", ".pth"))
+                else (name,)
+            )
     revision = config.revision or revision
-    return HubFiles(field=field, repository=repository, revision=revision, weights=weights, of_build=field == FIELD)
+    return HubFiles(
+        field=field,
+        repository=repository,
+        revision=revision,
+        weights=weights,
+        of_build=field == FIELD,
+    )
 
 
 def _tag(config: ClipConfig, field: str) -> dict[str, Any]:
@@ -133,21 +158,34 @@ def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
 
     if not config.checkpoint:
         weights, tag = find_on_hub(_hub_files(config, field), download=False), _tag(config, field)
-        quick, described = bool(tag.get("quick_gelu")), open_clip.get_model_config(config.model) or {}
-        if described.get("quick_gelu") and not quick:  # open_clip does not check this for local paths
+        quick, described = (
+            bool(tag.get("quick_gelu")),
+            open_clip.get_model_config(config.model) or {},
+        )
+        if (
+            described.get("quick_gelu") and not quick
+        ):  # open_clip does not check this for local paths
             raise ModelError(
                 f"{field}.model: {config.model}: the weights {config.pretrained} were trained with GELU, this model "
                 f"computes QuickGELU: set it to {config.model.removesuffix('-quickgelu')}"
             )
-        options: dict[str, Any] = {"force_preprocess_cfg": tag, "force_quick_gelu": quick, "weights_only": True}
+        options: dict[str, Any] = {
+            "force_preprocess_cfg": tag,
+            "force_quick_gelu": quick,
+            "weights_only": True,
+        }
         with loading(field, weights):
             return open_clip.create_model(config.model, pretrained=str(weights), **options)
     path = Path(config.checkpoint).expanduser()
     check_revision(field, config.revision, identify_files(_local_files(config, field)), path)
     with loading(f"{field}.checkpoint", path):
         if path.is_dir():
-            return open_clip.create_model(f"local-dir:{path}", require_pretrained=True, weights_only=True)
-        return open_clip.create_model(_add_described(config, field), pretrained=str(path), weights_only=True)
+            return open_clip.create_model(
+                f"local-dir:{path}", require_pretrained=True, weights_only=True
+            )
+        return open_clip.create_model(
+            _add_described(config, field), pretrained=str(path), weights_only=True
+        )
 
 
 def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
@@ -157,7 +195,9 @@ def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
     folder = Path(config.checkpoint).expanduser()
     is_folder = bool(config.checkpoint) and folder.is_dir()
     with loading(f"{field}, tokenizer", folder if is_folder else Path(config.model)):
-        return open_clip.get_tokenizer(f"local-dir:{folder}" if is_folder else _add_described(config, field))
+        return open_clip.get_tokenizer(
+            f"local-dir:{folder}" if is_folder else _add_described(config, field)
+        )
 
 
 def transform_of(cfg: dict[str, Any]) -> Preprocess:

@@ -17,7 +17,9 @@ def hash_image(image: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return the hash of an ``(h, w, 3)`` RGB image; of one flat colour, without frequencies, the zero vector."""
     import cv2
 
-    small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(
+        cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (SIDE, SIDE), interpolation=cv2.INTER_AREA
+    )
     if small.min() == small.max():
         return np.zeros(BITS, dtype=np.float32)
     low = cv2.dct(small.astype(np.float64))[:LOW, :LOW].ravel()
@@ -27,7 +29,9 @@ def hash_image(image: NDArray[np.uint8]) -> NDArray[np.float32]:
 PERCEPTUAL_HASH = Descriptor(NAME, BITS, hash_image)
 
 
-def count_differing_bits(hashes: NDArray[np.float16], other: NDArray[np.float16]) -> NDArray[np.int64]:
+def count_differing_bits(
+    hashes: NDArray[np.float16], other: NDArray[np.float16]
+) -> NDArray[np.int64]:
     """Return how many bits of each of ``(n, 64)`` hashes differ from another; 32 for a flat image."""
     cosines = hashes.astype(np.float64) @ other.astype(np.float64)
     return np.rint((1 - cosines) * BITS / 2).astype(np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.images import RGB
+from pairwright.tasks.images.decode import RGB
 
 Kind = Literal["gaussian-noise", "fog"]
 NOISE = (0.08, 0.12, 0.18, 0.26, 0.38)  # standard deviation per severity, for values from 0 to 1
@@ -34,7 +34,9 @@ def perturb_image(image: RGB, kind: Kind, *, severity: int = 5, key: str) -> RGB
         thickness, decay = FOG[severity - 1]
         height, width, _ = image.shape
         brightest = values.max()
-        fog = draw_plasma(1 << (max(height, width, 2) - 1).bit_length(), decay, rng=rng)[:height, :width, None]
+        fog = draw_plasma(1 << (max(height, width, 2) - 1).bit_length(), decay, rng=rng)[
+            :height, :width, None
+        ]
         # A black image stays black, as the result is scaled by its brightest value.
         changed = (values + thickness * fog) * brightest / (brightest + thickness)
     return (np.clip(changed, 0, 1) * 255).astype(np.uint8)
@@ -79,9 +81,16 @@ def replace_words(text: str, share: float, *, key: str) -> str:
     Words and replacements are drawn uniformly (the paper does not specify); a word never becomes itself in another
     case, and the text between words stays.
     """
-    rng, words = np.random.default_rng(int(make_key("replace", key, share, text), 16)), common_words()
+    rng, words = (
+        np.random.default_rng(int(make_key("replace", key, share, text), 16)),
+        common_words(),
+    )
     found = len(WORD.findall(text))
-    places = set(rng.choice(found, int(share * found + 0.5), replace=False).tolist()) if found else set[int]()
+    places = (
+        set(rng.choice(found, int(share * found + 0.5), replace=False).tolist())
+        if found
+        else set[int]()
+    )
     numbers = count()
 
     def draw(match: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.rows import Dropped, ImageRow, Row
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.store.images import RefusedImageError, decode_rgb
+from pairwright.tasks.images.decode import RefusedImageError, decode_rgb
 from pairwright.tasks.store.pool import HELPERS
 
 BATCH = 32  # rows prepared at a time
@@ -51,7 +51,12 @@ Result = Ready[R, P] | Dropped
 
 
 def prepare_ahead(
-    items: Sequence[Item[R]], prepare: Prepare[R, P], *, on_gpu: bool, batch: int = BATCH, ahead: int = AHEAD
+    items: Sequence[Item[R]],
+    prepare: Prepare[R, P],
+    *,
+    on_gpu: bool,
+    batch: int = BATCH,
+    ahead: int = AHEAD,
 ) -> Iterator[Result[R, P]]:
     """Yield each row with the result of ``prepare`` for its image, in order, or as ``Dropped``.
 
@@ -107,14 +112,20 @@ def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[Result
             seen = DecodedImage(decode_rgb(image.image), image.graph)
         except RefusedImageError as refused:
             detail = f"{image.name}: {refused.detail}"
-            results += [Dropped(source_key=row.key, reason=refused.reason, detail=detail) for row, _ in rows]
+            results += [
+                Dropped(source_key=row.key, reason=refused.reason, detail=detail) for row, _ in rows
+            ]
         else:
             parts = ((row, prepare(row, seen)) for row, _ in rows)
-            results += [part if isinstance(part, Dropped) else Ready(row, part) for row, part in parts]
+            results += [
+                part if isinstance(part, Dropped) else Ready(row, part) for row, part in parts
+            ]
     return results
 
 
-def run_ahead(work: Callable[[Chunk], Made], chunks: Iterable[Chunk], *, most: int) -> Iterator[Made]:
+def run_ahead(
+    work: Callable[[Chunk], Made], chunks: Iterable[Chunk], *, most: int
+) -> Iterator[Made]:
     """Yield the results of ``work`` on chunks, computed by threads while the caller works; ``most`` may wait."""
     futures: deque[Future[Made]] = deque()
     with ThreadPoolExecutor(int(os.environ.get(HELPERS, "0")) or 1) as executor:

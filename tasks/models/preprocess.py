@@ -54,7 +54,9 @@ class Preprocess:
             right, bottom = (left + self.crop[1]) * across, (top + self.crop[0]) * down
             box = (left * across, top * down, min(right, width), min(bottom, height))
             method = Image.Resampling[self.interpolation.upper()]
-            return np.asarray(Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box))
+            return np.asarray(
+                Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box)
+            )
         whole = pixels if size == (height, width) else _resize(pixels, size, self.interpolation)
         return np.ascontiguousarray(whole[top : top + self.crop[0], left : left + self.crop[1]])
 
@@ -62,7 +64,10 @@ class Preprocess:
         """Convert ``(n, h, w, 3)`` crops, on any device, to normalised ``(n, 3, h, w)`` floats."""
         import torch
 
-        mean, std = (torch.tensor(three, device=crops.device).view(3, 1, 1) for three in (self.mean, self.std))
+        mean, std = (
+            torch.tensor(three, device=crops.device).view(3, 1, 1)
+            for three in (self.mean, self.std)
+        )
         return crops.permute(0, 3, 1, 2).float().mul_(1 / 255 / std).sub_(mean / std)
 
     def _start(self, margin: int) -> int:
@@ -76,4 +81,8 @@ def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:
 
     source = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))[None].permute(0, 3, 1, 2)
     with torch.inference_mode():
-        return interpolate(source, size, mode=interpolation, antialias=True)[0].permute(1, 2, 0).numpy()
+        return (
+            interpolate(source, size, mode=interpolation, antialias=True)[0]
+            .permute(1, 2, 0)
+            .numpy()
+        )

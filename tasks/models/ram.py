@@ -23,8 +23,14 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import RamConfig
 from pairwright.schemas.rows import Tag
-from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
-from pairwright.tasks.models.checkpoints import Shapes, count_parts, fill_model, read_checkpoint, shapes_of
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, Encoder
+from pairwright.tasks.models.checkpoints import (
+    Shapes,
+    count_parts,
+    fill_model,
+    read_checkpoint,
+    shapes_of,
+)
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.preprocess import Preprocess
@@ -43,9 +49,7 @@ if TYPE_CHECKING:
 
 FIELD = "tagging.ram"
 SPACE = "https://huggingface.co/spaces/xinyu1205/Recognize_Anything-Tag2Text/resolve/main/"
-LISTS = (
-    "https://raw.githubusercontent.com/xinyu1205/recognize-anything/7cb804a8609e9f4b1a50b7f31436d2df40bb9481/ram/data/"
-)
+LISTS = "https://raw.githubusercontent.com/xinyu1205/recognize-anything/7cb804a8609e9f4b1a50b7f31436d2df40bb9481/ram/data/"
 SHA256 = "15c729c793af28b9d107c69f85836a1356d76ea830d4714699fb62e55fcc08ed"
 FILES = {
     setting: PublishedFile(field=FIELD, name=name, url=address + name, sha256=sha256)
@@ -94,7 +98,9 @@ class RamTagger:
         model, found = _load(self), list[tuple[Tag, ...]]()
         for row in model.encoder.encode(prepared) if prepared else ():
             if not np.isfinite(row).all():
-                raise ModelError(f"{FIELD}: the model gave probabilities that are not finite: its weights are damaged")
+                raise ModelError(
+                    f"{FIELD}: the model gave probabilities that are not finite: its weights are damaged"
+                )
             order = np.argsort(-row, kind="stable")
             above = order[row[order] > model.thresholds[order]].tolist()
             scores = [(model.names[place], round(float(row[place]), DIGITS)) for place in above]
@@ -126,13 +132,20 @@ def _load(tagger: RamTagger) -> RamModel:
         return tag_logits(decoder, torch.cat([whole, patches], dim=1)).float().sigmoid()
 
     batches = AdaptiveBatches(tagger.batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU)
-    return RamModel(Encoder(network=probabilities, device=device, batches=batches), names, thresholds, preprocess)
+    return RamModel(
+        Encoder(network=probabilities, device=device, batches=batches),
+        names,
+        thresholds,
+        preprocess,
+    )
 
 
 def transform_of(side: int) -> Preprocess:
     """Return the authors' transform: the whole image squeezed into a square."""
     size = (side, side)
-    return Preprocess(resize="exact", size=size, crop=size, interpolation="bilinear", mean=MEAN, std=STD)
+    return Preprocess(
+        resize="exact", size=size, crop=size, interpolation="bilinear", mean=MEAN, std=STD
+    )
 
 
 def pin_ram(config: RamConfig, *, download: bool) -> RamConfig:
@@ -153,7 +166,9 @@ def find_ram(config: RamConfig, *, download: bool) -> dict[str, Path]:
         files[name] = Path(local).expanduser() if local else find_published(file, download=download)
         if not files[name].is_file():
             raise ModelError(f"{FIELD}.{name}: {files[name]}: no such file")
-    check_revision(FIELD, config.revision, identify_files(list(files.values())), files["checkpoint"])
+    check_revision(
+        FIELD, config.revision, identify_files(list(files.values())), files["checkpoint"]
+    )
     return files
 
 
@@ -197,7 +212,9 @@ def load_ram(path: Path, *, field: str, tags: int) -> RamWeights:
         swin = build_swin(shapes_of(weights))
         # timm merges patches at the start of a stage, the checkpoint at the end of the previous one.
         parts = {
-            MERGING.sub(lambda found: f"layers.{int(found[1]) + 1}.downsample.", name.removeprefix(SWIN)): tensor
+            MERGING.sub(
+                lambda found: f"layers.{int(found[1]) + 1}.downsample.", name.removeprefix(SWIN)
+            ): tensor
             for name, tensor in weights.items()
             if name.startswith(SWIN)
         }
@@ -206,7 +223,9 @@ def load_ram(path: Path, *, field: str, tags: int) -> RamWeights:
         with torch.inference_mode():  # checks that every tensor is there and fits
             logits = tag_logits(decoder, torch.zeros(1, 1, swin.num_features))
         if logits.shape[1] != tags:
-            raise ValueError(f"it has {logits.shape[1]:,} tags for a list of {tags:,} (tagging.ram.tags)")
+            raise ValueError(
+                f"it has {logits.shape[1]:,} tags for a list of {tags:,} (tagging.ram.tags)"
+            )
     return RamWeights(swin.requires_grad_(requires_grad=False).eval(), decoder)
 
 
@@ -218,7 +237,9 @@ def build_swin(shapes: Shapes) -> Any:
     from timm.models.swin_transformer import SwinTransformer
 
     embed_dim, _, patch, _ = shapes[f"{SWIN}patch_embed.proj.weight"]
-    stages = [f"{SWIN}layers.{stage}.blocks." for stage in range(count_parts(shapes, f"{SWIN}layers."))]
+    stages = [
+        f"{SWIN}layers.{stage}.blocks." for stage in range(count_parts(shapes, f"{SWIN}layers."))
+    ]
     tables = [shapes[f"{stage}0.attn.relative_position_bias_table"] for stage in stages]
     window = (math.isqrt(tables[0][0]) + 1) // 2
     return SwinTransformer(
@@ -243,13 +264,23 @@ def tag_logits(weights: "Mapping[str, Tensor]", image: "Tensor") -> "Tensor":
     from torch.nn.functional import linear, relu
 
     seen = linear(image, weights["image_proj.weight"], weights["image_proj.bias"])
-    asked = relu(linear(weights["label_embed"][None], weights["wordvec_proj.weight"], weights["wordvec_proj.bias"]))
-    for layer in range(len({name[len(LAYER) :].partition(".")[0] for name in weights if name.startswith(LAYER)})):
+    asked = relu(
+        linear(
+            weights["label_embed"][None],
+            weights["wordvec_proj.weight"],
+            weights["wordvec_proj.bias"],
+        )
+    )
+    for layer in range(
+        len({name[len(LAYER) :].partition(".")[0] for name in weights if name.startswith(LAYER)})
+    ):
         asked = _attend(weights, f"{LAYER}{layer}.", asked, seen)
     return linear(asked, weights["fc.weight"], weights["fc.bias"])[..., 0]
 
 
-def _attend(weights: "Mapping[str, Tensor]", layer: str, tags: "Tensor", image: "Tensor") -> "Tensor":
+def _attend(
+    weights: "Mapping[str, Tensor]", layer: str, tags: "Tensor", image: "Tensor"
+) -> "Tensor":
     """Return the tags' vectors after one layer of cross-attention; queries equal for all images are computed once."""
     from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
 
@@ -257,14 +288,22 @@ def _attend(weights: "Mapping[str, Tensor]", layer: str, tags: "Tensor", image: 
         return linear(values, weights[f"{layer}{name}.weight"], weights[f"{layer}{name}.bias"])
 
     def heads(name: str, values: "Tensor") -> "Tensor":
-        return project(f"crossattention.self.{name}", values).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        return (
+            project(f"crossattention.self.{name}", values)
+            .unflatten(-1, (HEADS, -1))
+            .transpose(1, 2)
+        )
 
     def normalised(name: str, values: "Tensor") -> "Tensor":
         name = f"{layer}{name}.LayerNorm"
-        return layer_norm(values, values.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
+        return layer_norm(
+            values, values.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON
+        )
 
     query = heads("query", tags).expand(len(image), -1, -1, -1)
     found = scaled_dot_product_attention(query, heads("key", image), heads("value", image))
     gathered = project("crossattention.output.dense", found.transpose(1, 2).flatten(2))
     tags = normalised("crossattention.output", gathered + tags)
-    return normalised("output", project("output.dense", gelu(project("intermediate.dense", tags))) + tags)
+    return normalised(
+        "output", project("output.dense", gelu(project("intermediate.dense", tags))) + tags
+    )

@@ -39,9 +39,21 @@ ADDRESS = "https://dl.fbaipublicfiles.com/segment_anything/"
 FILES = {
     model: PublishedFile(field=FIELD, name=name, url=ADDRESS + name, sha256=sha256)
     for model, name, sha256 in (
-        ("vit_b", "sam_vit_b_01ec64.pth", "ec2df62732614e57411cdcf32a23ffdf28910380d03139ee0f4fcbe91eb8c912"),
-        ("vit_l", "sam_vit_l_0b3195.pth", "3adcc4315b642a4d2101128f611684e8734c41232a17c648ed1693702a49a622"),
-        ("vit_h", "sam_vit_h_4b8939.pth", "a7bf3b02f3ebf1267aba913ff637d9a2d5c33d3173bb679e46d9f338c26f262e"),
+        (
+            "vit_b",
+            "sam_vit_b_01ec64.pth",
+            "ec2df62732614e57411cdcf32a23ffdf28910380d03139ee0f4fcbe91eb8c912",
+        ),
+        (
+            "vit_l",
+            "sam_vit_l_0b3195.pth",
+            "3adcc4315b642a4d2101128f611684e8734c41232a17c648ed1693702a49a622",
+        ),
+        (
+            "vit_h",
+            "sam_vit_h_4b8939.pth",
+            "a7bf3b02f3ebf1267aba913ff637d9a2d5c33d3173bb679e46d9f338c26f262e",
+        ),
     )
 }
 """The published files."""
@@ -73,7 +85,10 @@ class Sam:
         return partial(fit, _load(self).transform.target_length)
 
     def segment(
-        self, prepared: Sequence[SquareImage], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
+        self,
+        prepared: Sequence[SquareImage],
+        tags: Sequence[Sequence[Tag]],
+        boxes: Sequence[Sequence[Box]],
     ) -> Iterator[list[TagMask]]:
         """Yield for each image one mask per tag: the union of its boxes' masks, with the lowest of their scores."""
         predictor = _load(self)
@@ -92,11 +107,15 @@ def fit(side: int, seen: DecodedImage) -> SquareImage:
 
     height, width = seen.pixels.shape[:2]
     size = ResizeLongestSide.get_preprocess_shape(height, width, side)
-    resized = Image.fromarray(seen.pixels).resize((max(size[1], 1), max(size[0], 1)), Image.Resampling.BILINEAR)
+    resized = Image.fromarray(seen.pixels).resize(
+        (max(size[1], 1), max(size[0], 1)), Image.Resampling.BILINEAR
+    )
     return SquareImage(np.asarray(resized), (height, width))
 
 
-def _masks(predictor: Any, image: SquareImage, boxes: Sequence[Box]) -> Iterator[tuple[Box, NDArray[np.bool_], float]]:
+def _masks(
+    predictor: Any, image: SquareImage, boxes: Sequence[Box]
+) -> Iterator[tuple[Box, NDArray[np.bool_], float]]:
     """Yield each box of an image with its ``(h, w)`` mask and its score."""
     import torch
 
@@ -111,7 +130,9 @@ def _masks(predictor: Any, image: SquareImage, boxes: Sequence[Box]) -> Iterator
         shown = predictor.transform.apply_boxes_torch(corners, image.original)
         masks, scores, _ = predictor.predict_torch(None, None, boxes=shown, multimask_output=False)
         if not bool(torch.isfinite(scores).all()):
-            raise ModelError(f"{FIELD}: SAM gave scores that are not finite: its weights are damaged")
+            raise ModelError(
+                f"{FIELD}: SAM gave scores that are not finite: its weights are damaged"
+            )
         yield from zip(part, masks[:, 0].cpu().numpy(), scores[:, 0].tolist(), strict=True)
 
 
@@ -120,7 +141,9 @@ def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
     if config.segmenter != "sam":
         return config
     require_packages(FIELD, "torch", "torchvision", "segment_anything")
-    path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=config.download)
+    path = find_checkpoint(
+        config.checkpoint, FILES[config.model], config.revision, download=config.download
+    )
     if config.checkpoint:
         load_sam(path, field=f"{FIELD}.checkpoint")
     update = {"revision": identify_files([path]), "checkpoint": absolute(config.checkpoint)}
@@ -152,7 +175,13 @@ def build_sam(weights: "Mapping[str, Tensor]") -> Any:
     of a head's width. A window smaller than the image is local.
     """
     import torch
-    from segment_anything.modeling import ImageEncoderViT, MaskDecoder, PromptEncoder, Sam, TwoWayTransformer
+    from segment_anything.modeling import (
+        ImageEncoderViT,
+        MaskDecoder,
+        PromptEncoder,
+        Sam,
+        TwoWayTransformer,
+    )
 
     shapes = shapes_of(weights)
     _, grid, _, embed_dim = shapes["image_encoder.pos_embed"]
@@ -174,7 +203,10 @@ def build_sam(weights: "Mapping[str, Tensor]") -> Any:
             embed_dim=prompt_dim, image_embedding_size=(grid, grid), input_image_size=(grid * patch, grid * patch),
             mask_in_chans=shapes["prompt_encoder.mask_downscaling.3.weight"][0],
         )  # fmt: skip
-        layers, score = "mask_decoder.transformer.layers.", "mask_decoder.iou_prediction_head.layers."
+        layers, score = (
+            "mask_decoder.transformer.layers.",
+            "mask_decoder.iou_prediction_head.layers.",
+        )
         transformer = TwoWayTransformer(
             depth=count_parts(shapes, layers), embedding_dim=prompt_dim, num_heads=DECODER_HEADS,
             mlp_dim=shapes[f"{layers}0.mlp.lin1.weight"][0],

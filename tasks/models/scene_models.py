@@ -16,8 +16,8 @@ from pairwright.schemas.claims import Selector
 from pairwright.schemas.phrases import noun, number
 from pairwright.schemas.rows import Box, Tag
 from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
+from pairwright.tasks.images.masks import decode_mask
 from pairwright.tasks.models.prepare_ahead import DecodedImage
-from pairwright.tasks.store.masks import decode_mask
 
 GROUPINGS = (("colour", "shape"), ("shape",))  # objects that agree in all of these form a group
 VERSION = "scene graphs 1"
@@ -27,7 +27,9 @@ class TagMask(NamedTuple):
     """Union of the masks of one tag's boxes."""
 
     mask: NDArray[np.bool_]  # ``(h, w)``, of the image's own size
-    score: float  # the segmenter's own quality estimate, the lowest of its boxes; 1 without estimates
+    score: (
+        float  # the segmenter's own quality estimate, the lowest of its boxes; 1 without estimates
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,11 @@ def tags_of(graph: SceneGraph) -> list[Tag]:
     for thing in graph.objects:
         riders[thing.support].append(thing)
     found = [
-        _tag(noun(Selector(colour=thing.colour, material=thing.material, shape=thing.shape)), [thing], riders)
+        _tag(
+            noun(Selector(colour=thing.colour, material=thing.material, shape=thing.shape)),
+            [thing],
+            riders,
+        )
         for thing in graph.objects
     ]
     for names in GROUPINGS:
@@ -66,7 +72,9 @@ def tags_of(graph: SceneGraph) -> list[Tag]:
     return found
 
 
-def _tag(name: str, things: Sequence[SceneObject], riders: Mapping[str | None, Sequence[SceneObject]]) -> Tag:
+def _tag(
+    name: str, things: Sequence[SceneObject], riders: Mapping[str | None, Sequence[SceneObject]]
+) -> Tag:
     ids = [one.id for thing in things for one in (thing, *riders.get(thing.id, ()))]
     return Tag(name=name, score=1.0, tagger="scene-graph", objects=tuple(dict.fromkeys(ids)))
 
@@ -80,13 +88,23 @@ class SceneDetector:
     def prepare(self, seen: DecodedImage) -> dict[str, dict[str, float]]:
         """Return the corners of each object."""
         things = seen.graph.objects if seen.graph else ()
-        return {thing.id: dict(zip(("x0", "y0", "x1", "y1"), map(float, thing.box), strict=True)) for thing in things}
+        return {
+            thing.id: dict(zip(("x0", "y0", "x1", "y1"), map(float, thing.box), strict=True))
+            for thing in things
+        }
 
-    def detect(self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]) -> list[tuple[Box, ...]]:
+    def detect(
+        self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]
+    ) -> list[tuple[Box, ...]]:
         """Return one box per object of a tag."""
         found: list[tuple[Box, ...]] = []
         for corners, names in zip(prepared, tags, strict=True):
-            boxed = ((n, corners[name]) for n, tag in enumerate(names) for name in tag.objects if name in corners)
+            boxed = (
+                (n, corners[name])
+                for n, tag in enumerate(names)
+                for name in tag.objects
+                if name in corners
+            )
             found.append(tuple(Box(tag=place, score=1.0, **own) for place, own in boxed))
         return found
 
@@ -100,7 +118,11 @@ class SceneSegmenter:
     def prepare(self, seen: DecodedImage) -> tuple[tuple[int, int], dict[str, Mask]]:
         """Return the image's height and width, and the mask of each object; masks of another size are ignored."""
         size, things = seen.pixels.shape[:2], seen.graph.objects if seen.graph else ()
-        return size, {thing.id: thing.mask for thing in things if (thing.mask.height, thing.mask.width) == size}
+        return size, {
+            thing.id: thing.mask
+            for thing in things
+            if (thing.mask.height, thing.mask.width) == size
+        }
 
     def segment(
         self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
@@ -109,6 +131,10 @@ class SceneSegmenter:
         for (size, masks), names, found in zip(prepared, tags, boxes, strict=True):
             boxed, made = {box.tag for box in found}, list[TagMask]()
             for place, tag in enumerate(names):
-                things = [decode_mask(masks[name]) for name in tag.objects if place in boxed and name in masks]
+                things = [
+                    decode_mask(masks[name])
+                    for name in tag.objects
+                    if place in boxed and name in masks
+                ]
                 made.append(TagMask(np.logical_or.reduce([np.zeros(size, bool), *things]), 1.0))
             yield made

@@ -27,7 +27,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.models.batches import is_out_of_memory
+from pairwright.tasks.models.adaptive_batches import is_out_of_memory
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.store.files import naming
 from pairwright.tasks.store.pool import PLACE
@@ -76,7 +76,9 @@ def rounding(width: int) -> float:
     return 1.01 * width * float(np.finfo(np.float32).eps) + (GPU_ERROR if _gpu() else 0)
 
 
-def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_bytes: int = BLOCK_BYTES) -> Found:
+def top_k(
+    matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_bytes: int = BLOCK_BYTES
+) -> Found:
     """Return each row's nearest other rows, nearest first, and their inner products.
 
     Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are. With
@@ -87,7 +89,9 @@ def top_k(matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_byt
     step = max(1, block_bytes // (4 * matrix.shape[1]))
 
     def look(owed: Integers, reach: int) -> Found:
-        return _compare(matrix[rows[owed]].astype(np.float32), matrix[:count], reach=reach, step=step)
+        return _compare(
+            matrix[rows[owed]].astype(np.float32), matrix[:count], reach=reach, step=step
+        )
 
     return settle(matrix, rows, k=wanted, count=count, itself=bool(centres), look=look)
 
@@ -101,7 +105,9 @@ def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: 
         block = matrix[start : start + step].astype(np.float32)
         wanted, kind = min(reach, len(block)), faiss.METRIC_INNER_PRODUCT
         if _gpu() and wanted <= GPU_LIMIT:
-            scores, near = cast("Any", faiss).knn_gpu(_gpu(), queries, block, wanted, metric=kind, device=_gpu_number())
+            scores, near = cast("Any", faiss).knn_gpu(
+                _gpu(), queries, block, wanted, metric=kind, device=_gpu_number()
+            )
         else:
             scores, near = faiss.knn(queries, block, wanted, metric=kind)
         best.add_result(scores, near + start)
@@ -138,7 +144,9 @@ def settle(
     return near, products.astype(np.float32)
 
 
-def rank(matrix: Halves, rows: Integers, candidates: Integers, *, k: int) -> tuple[Integers, NDArray[np.float64]]:
+def rank(
+    matrix: Halves, rows: Integers, candidates: Integers, *, k: int
+) -> tuple[Integers, NDArray[np.float64]]:
     """Return each row's ``k`` nearest of its candidates (-1: none) and their exact products."""
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
@@ -147,7 +155,9 @@ def rank(matrix: Halves, rows: Integers, candidates: Integers, *, k: int) -> tup
     for start in range(0, len(rows) if width else 0, step):
         part = slice(start, start + step)
         some = candidates[part]
-        exact = (matrix[some].astype(np.float64) @ matrix[rows[part], :, None].astype(np.float64))[:, :, 0]
+        exact = (matrix[some].astype(np.float64) @ matrix[rows[part], :, None].astype(np.float64))[
+            :, :, 0
+        ]
         exact[some < 0] = -np.inf
         order = np.lexsort((some, -exact), axis=1)[:, :width]
         near[part, :width] = np.take_along_axis(some, order, axis=1)
@@ -176,7 +186,10 @@ def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: 
         step = max(1, GPU_BYTES // (8 * probes * matrix.shape[1]))
         parts = (owed[start : start + step] for start in range(0, len(owed), step))
         queries = ((part, matrix[rows[part]].astype(np.float32)) for part in parts)
-        found = [chosen.search_preassigned(vectors, reach, cells[part], None) for part, vectors in queries]
+        found = [
+            chosen.search_preassigned(vectors, reach, cells[part], None)
+            for part, vectors in queries
+        ]
         scores, near = (np.concatenate(column) for column in zip(*found, strict=True))
         return near, scores
 
@@ -229,7 +242,9 @@ def _to_gpu(index: Any) -> Any:
     except RuntimeError as error:  # what Faiss makes of cudaMalloc's
         if not is_out_of_memory(error):
             raise
-        log.warning("out of GPU memory: an index of cells of %d images is searched on the CPU", index.ntotal)
+        log.warning(
+            "out of GPU memory: an index of cells of %d images is searched on the CPU", index.ntotal
+        )
         return index
 
 
@@ -251,24 +266,32 @@ def _make_index(matrix: Halves, cells: int) -> Any:
     return index
 
 
-def find_recall(folder: Path, matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int, bool]:
+def find_recall(
+    folder: Path, matrix: Halves, index: Any, *, k: int, probes: int, band: float
+) -> tuple[int, int, bool]:
     """Return the result of ``measure_recall`` for the index in a folder, and whether this process measured it."""
     file = folder / f"recall-{probes}-{k}-{band}.json"
     measured = _write_once(
         file,
-        lambda new: new.write_text(json.dumps(measure_recall(matrix, index, k=k, probes=probes, band=band))),
+        lambda new: new.write_text(
+            json.dumps(measure_recall(matrix, index, k=k, probes=probes, band=band))
+        ),
     )
     hits, total = json.loads(file.read_text())
     return hits, total, measured
 
 
-def measure_recall(matrix: Halves, index: Any, *, k: int, probes: int, band: float) -> tuple[int, int]:
+def measure_recall(
+    matrix: Halves, index: Any, *, k: int, probes: int, band: float
+) -> tuple[int, int]:
     """Return how many of a sample's exact neighbours the index finds, and how many there are.
 
     Neighbours are the ``k`` nearest of at least ``band`` similarity. The sample is the images of the highest keys.
     """
     rows = np.arange(max(index.nlist, len(matrix) - SAMPLE), len(matrix))
-    near, products = top_k(np.asarray(matrix), rows, k=k)  # in blocks: leave the GPU's memory to the index
+    near, products = top_k(
+        np.asarray(matrix), rows, k=k
+    )  # in blocks: leave the GPU's memory to the index
     found, _ = search_cells(matrix, rows, index=index, k=k, probes=probes)
     wanted = [set(one[scores >= band].tolist()) for one, scores in zip(near, products, strict=True)]
     hits = sum(len(some & set(one)) for some, one in zip(wanted, found.tolist(), strict=True))

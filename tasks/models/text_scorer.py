@@ -15,11 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import GroundingConfig, RejectionsConfig
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.batches import AdaptiveBatches, Encoder
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.devices import choose_device
-from pairwright.tasks.models.open_clip_embedder import FIELD, create_model, create_tokenizer, identify
+from pairwright.tasks.models.open_clip_embedder import (
+    FIELD,
+    create_model,
+    create_tokenizer,
+    identify,
+)
 
 CLIP_LENGTH = 77
 BATCH = 64  # fixed batch size, so that last digits depend neither on timing nor on other texts
@@ -59,12 +64,16 @@ class OpenClipTexts:
         vectors = encoder.encode(list(tokens))[: len(texts)]
         if not np.isfinite(vectors).all():
             raise ModelError(f"{FIELD}: its text tower gave a vector that is not finite")
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return vectors / np.maximum(
+            np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny
+        )
 
     def pieces(self, text: str) -> tuple[str, ...]:
         """Return the text in pieces that ``embed`` reads in full, cut at the ends of clauses."""
         _, tokenize = _load(self)
-        return cut_text(text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH))
+        return cut_text(
+            text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH)
+        )
 
 
 def count_tokens(tokenizer: Any, text: str) -> int:
@@ -72,7 +81,9 @@ def count_tokens(tokenizer: Any, text: str) -> int:
     inner = getattr(tokenizer, "tokenizer", None)
     if inner is None:  # CLIP's own
         return len(tokenizer.encode(text)) + 2
-    return len(inner(tokenizer.clean_fn(text) if hasattr(tokenizer, "clean_fn") else text)["input_ids"])
+    return len(
+        inner(tokenizer.clean_fn(text) if hasattr(tokenizer, "clean_fn") else text)["input_ids"]
+    )
 
 
 @lru_cache(maxsize=1)
@@ -82,7 +93,9 @@ def _load(scorer: OpenClipTexts) -> tuple[Encoder, Any]:
     device = choose_device()
     model = create_model(scorer.config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
-    encoder = Encoder(network=model.to(device).encode_text, device=device, batches=AdaptiveBatches(BATCH))
+    encoder = Encoder(
+        network=model.to(device).encode_text, device=device, batches=AdaptiveBatches(BATCH)
+    )
     return encoder, create_tokenizer(scorer.config)
 
 
@@ -102,7 +115,9 @@ def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ..
         clauses = (
             end
             for end in range(fitting, fitting // 2, -1)
-            if end == len(words) or CLAUSE_END.search(words[end - 1]) or words[end].lower() in OPENERS.split()
+            if end == len(words)
+            or CLAUSE_END.search(words[end - 1])
+            or words[end].lower() in OPENERS.split()
         )
         end = next(clauses, fitting)
         pieces.append(" ".join(words[:end]))

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.weights import check_revision, find_local, identify_files, loading, require_packages
+from pairwright.tasks.models.weights import (
+    check_revision,
+    find_local,
+    identify_files,
+    loading,
+    require_packages,
+)
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,9 @@ class VectorHead:
     """Network of linear layers."""
 
     field: str
-    layers: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...]  # weights ``(out, in)`` and biases ``(out)``
+    layers: tuple[
+        tuple[NDArray[np.float64], NDArray[np.float64]], ...
+    ]  # weights ``(out, in)`` and biases ``(out)``
     has_relu: bool  # whether ReLU follows each layer but the last
 
     def score(self, vectors: Sequence[Sequence[float]]) -> NDArray[np.float64]:
@@ -26,7 +34,9 @@ class VectorHead:
         found = np.array(vectors, dtype=np.float64).reshape(len(vectors), -1)
         width = self.layers[0][0].shape[1]
         if len(found) and found.shape[1] != width:
-            raise ModelError(f"{self.field}: takes vectors of {width} numbers, embedding.clip makes {found.shape[1]}")
+            raise ModelError(
+                f"{self.field}: takes vectors of {width} numbers, embedding.clip makes {found.shape[1]}"
+            )
         found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         for number, (weight, bias) in enumerate(self.layers):
             found = np.maximum(found, 0) if number and self.has_relu else found
@@ -50,10 +60,22 @@ def load_head(field: str, path: str, revision: str) -> VectorHead:
     with loading(field, place), safe_open(str(place), framework="numpy") as file:
         arrays = {name: file.get_tensor(name).astype(np.float64) for name in file.keys()}  # noqa: SIM118 - no mapping
         has_relu = (file.metadata() or {}).get("activation") == "relu"
-    weights = {name.removesuffix("weight"): array for name, array in arrays.items() if name.endswith("weight")}
+    weights = {
+        name.removesuffix("weight"): array
+        for name, array in arrays.items()
+        if name.endswith("weight")
+    }
     names = sorted(weights, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
     shapes = [weights[name].shape for name in names]
     ends = [*(shape[-1] for shape in shapes[1:]), 1]
-    if not shapes or any(len(shape) != 2 or shape[0] != end for shape, end in zip(shapes, ends, strict=True)):
-        raise ModelError(f"{field}: {place}: not a chain of linear layers with one output: {shapes or 'none'}")
-    return VectorHead(field, tuple((weights[name], arrays.get(f"{name}bias", np.zeros(1))) for name in names), has_relu)
+    if not shapes or any(
+        len(shape) != 2 or shape[0] != end for shape, end in zip(shapes, ends, strict=True)
+    ):
+        raise ModelError(
+            f"{field}: {place}: not a chain of linear layers with one output: {shapes or 'none'}"
+        )
+    return VectorHead(
+        field,
+        tuple((weights[name], arrays.get(f"{name}bias", np.zeros(1))) for name in names),
+        has_relu,
+    )

@@ -18,7 +18,14 @@ from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.models.weights import FoundFile, lookups
 
 SHA256, GIT = "SHA-256", "git SHA-1"
-SERVED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")  # files that vLLM reads
+SERVED = (
+    "*.safetensors",
+    "*.json",
+    "*.txt",
+    "*.model",
+    "*.jinja",
+    "*.tiktoken",
+)  # files that vLLM reads
 NOT_SERVED = ("*/*", "consolidated*")  # the same weights in other formats
 INDEX = "model.safetensors.index.json"
 
@@ -58,18 +65,35 @@ def verify_served(chat: ChatConfig, name: str, *, fetch: bool) -> list[Verified]
     """Return the verification of each file that vLLM loads of a model of the Hub; ``name``: the model's field."""
     from huggingface_hub import snapshot_download
 
-    options: dict[str, Any] = {"allow_patterns": SERVED, "ignore_patterns": NOT_SERVED, "local_files_only": not fetch}
+    options: dict[str, Any] = {
+        "allow_patterns": SERVED,
+        "ignore_patterns": NOT_SERVED,
+        "local_files_only": not fetch,
+    }
     find = partial(snapshot_download, chat.model, revision=chat.revision or None, **options)
     try:
         folder = Path(find())
         if fetch and _delete_damaged(folder.iterdir()):
             find()
-        index = json.loads((folder / INDEX).read_bytes()) if (folder / INDEX).is_file() else {"weight_map": {}}
-        paths = sorted({*folder.iterdir(), *(folder / part for part in index["weight_map"].values())})
+        index = (
+            json.loads((folder / INDEX).read_bytes())
+            if (folder / INDEX).is_file()
+            else {"weight_map": {}}
+        )
+        paths = sorted(
+            {*folder.iterdir(), *(folder / part for part in index["weight_map"].values())}
+        )
         return [_verify(FoundFile(name, chat.model, path)) for path in paths]
     except Exception as error:  # noqa: BLE001 - of the Hub's client, the network, an index of another form
         said = "could not be fetched" if fetch else "is not on this machine"
-        return [Verified(field=name, model=chat.model, file="", fault=f"{name}.model: {chat.model} {said}: {error}")]
+        return [
+            Verified(
+                field=name,
+                model=chat.model,
+                file="",
+                fault=f"{name}.model: {chat.model} {said}: {error}",
+            )
+        ]
 
 
 def _delete_damaged(paths: Iterable[Path]) -> bool:
@@ -100,7 +124,11 @@ def verify_blob(path: Path) -> tuple[str, str]:
     blob = path.resolve()
     if not blob.is_file():
         return "", "is not on this machine"
-    kind = {64: SHA256, 40: GIT}.get(len(blob.name), "") if re.fullmatch("[0-9a-f]+", blob.name) else ""
+    kind = (
+        {64: SHA256, 40: GIT}.get(len(blob.name), "")
+        if re.fullmatch("[0-9a-f]+", blob.name)
+        else ""
+    )
     if not kind:
         return "", ""
     made = hashlib.sha256() if kind == SHA256 else hashlib.sha1(b"blob %d\0" % blob.stat().st_size)  # noqa: S324

@@ -47,7 +47,9 @@ class HubFiles:
     def command(self) -> str:
         """Return the command that fetches them; of alternatives, the best."""
         revision = f" --revision {self.revision}" if self.revision else ""
-        return f"hf download {self.repository} {' '.join((*self.beside, self.weights[0]))}{revision}"
+        return (
+            f"hf download {self.repository} {' '.join((*self.beside, self.weights[0]))}{revision}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,10 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
     from huggingface_hub import constants, try_to_load_from_cache
 
     def cached(names: Sequence[str]) -> list[Path]:
-        found = (try_to_load_from_cache(files.repository, name, revision=files.revision or None) for name in names)
+        found = (
+            try_to_load_from_cache(files.repository, name, revision=files.revision or None)
+            for name in names
+        )
         return [Path(path) for path in found if isinstance(path, str)]
 
     weights = cached(files.weights)
@@ -149,7 +154,9 @@ def find_published(file: PublishedFile, *, download: bool) -> Path:
     elif file.sha256 and (found := digest(path, hashlib.sha256)) != file.sha256:
         fault = f"{path} has SHA-256 {found}, not the published {file.sha256}"
     if fault and not download:
-        raise ModelError(f"{file.field}: {fault}. Put {file.url} there, or fetch {_say_fetch(file.field)}")
+        raise ModelError(
+            f"{file.field}: {fault}. Put {file.url} there, or fetch {_say_fetch(file.field)}"
+        )
     if fault:
         _fetch_published(file)
     how = "SHA-256, published" if file.sha256 else "not verified: no hash of it is published"
@@ -165,13 +172,19 @@ def _fetch_published(file: PublishedFile) -> None:
     pooch.get_logger().setLevel(logging.WARNING)
     known = {file.name: f"sha256:{file.sha256}" if file.sha256 else None}
     source = pooch.create(
-        weights_folder(), base_url="", registry=known, urls={file.name: file.url}, retry_if_failed=RETRIES
+        weights_folder(),
+        base_url="",
+        registry=known,
+        urls={file.name: file.url},
+        retry_if_failed=RETRIES,
     )
     bar: Any = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK_BYTES)
     try:
         source.fetch(file.name, downloader=bar)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{file.field}: {file.name} could not be fetched from {file.url}: {error}") from error
+        raise ModelError(
+            f"{file.field}: {file.name} could not be fetched from {file.url}: {error}"
+        ) from error
 
 
 def absolute(path: str) -> str:
@@ -179,10 +192,16 @@ def absolute(path: str) -> str:
     return str(Path(path).expanduser().absolute()) if path else ""
 
 
-def find_checkpoint(checkpoint: str, published: PublishedFile, revision: str, *, download: bool) -> Path:
+def find_checkpoint(
+    checkpoint: str, published: PublishedFile, revision: str, *, download: bool
+) -> Path:
     """Return the path of a local checkpoint, or of the published file where none is named."""
     field = published.field
-    path = Path(checkpoint).expanduser() if checkpoint else find_published(published, download=download)
+    path = (
+        Path(checkpoint).expanduser()
+        if checkpoint
+        else find_published(published, download=download)
+    )
     if not path.is_file():
         raise ModelError(f"{field}.checkpoint: {path}: no such file")
     check_revision(field, revision, identify_files([path]), path)
@@ -195,9 +214,13 @@ def find_local(field: str, path: Path, endings: Sequence[str] = WEIGHTS) -> list
         return [path]
     if not path.is_dir():
         raise ModelError(f"{field}: {path}: no such file or folder")
-    files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    files = sorted(
+        file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")
+    )
     if not any(file.suffix in endings for file in files):
-        raise ModelError(f"{field}: {path} holds no weights (a file ending in {', '.join(sorted(endings))})")
+        raise ModelError(
+            f"{field}: {path} holds no weights (a file ending in {', '.join(sorted(endings))})"
+        )
     return files
 
 
@@ -242,7 +265,10 @@ class Pretrained:
         folder = self.checked_folder(model, revision, download=download)
         if not is_local(model):
             return {"revision": folder.name}
-        return {"revision": identify_files(find_local(f"{self.field}.model", folder)), "model": absolute(model)}
+        return {
+            "revision": identify_files(find_local(f"{self.field}.model", folder)),
+            "model": absolute(model),
+        }
 
     def folder(self, model: str, revision: str, *, download: bool = False) -> Path:
         """Return a model's folder, without checking local files."""
@@ -250,7 +276,11 @@ class Pretrained:
             return Path(model).expanduser()
         revision = revision or self.known.get(model, "")
         files = HubFiles(
-            field=self.field, repository=model, revision=revision, weights=self.weights, beside=self.beside
+            field=self.field,
+            repository=model,
+            revision=revision,
+            weights=self.weights,
+            beside=self.beside,
         )
         return find_on_hub(files, download=download).parent
 
@@ -260,7 +290,9 @@ class Pretrained:
 
         folder = self.folder(model, revision, download=download)
         if is_local(model):
-            files = find_local(f"{self.field}.model", folder, tuple({Path(name).suffix for name in self.weights}))
+            files = find_local(
+                f"{self.field}.model", folder, tuple({Path(name).suffix for name in self.weights})
+            )
             check_revision(self.field, revision, identify_files(files), folder)
             self.find_type(folder)
             for file in files:
@@ -275,7 +307,9 @@ class Pretrained:
         with loading(self.field, folder):
             found = json.loads(path.read_text(encoding="utf-8")).get("model_type")
         if found not in self.types:
-            raise ModelError(f"{self.field}.model: {path} describes a {found}, not a {' or a '.join(self.types)}")
+            raise ModelError(
+                f"{self.field}.model: {path} describes a {found}, not a {' or a '.join(self.types)}"
+            )
         return found
 
 
@@ -307,5 +341,7 @@ def summarise(error: Exception) -> str:
     text = str(error).strip()
     if "weights_only" not in text:
         return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
-    wanted = re.search(r"unsupported (global: )?(global|operand) \S+|TorchScript", text, re.IGNORECASE)
+    wanted = re.search(
+        r"unsupported (global: )?(global|operand) \S+|TorchScript", text, re.IGNORECASE
+    )
     return f"not only tensors ({wanted[0]})" if wanted else "not only tensors, or damaged"

@@ -105,7 +105,9 @@ class Axes:
 
     def x(self, value: Any) -> Any:
         """Return the distance from the left."""
-        return np.round(LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT), 2)
+        return np.round(
+            LEFT + (value - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT), 2
+        )
 
     def y(self, value: Any) -> Any:
         """Return the distance from the top."""
@@ -122,10 +124,16 @@ def draw_histogram(
         return None
     ends = np.array([tally.values[[0, -1]] for _, _, tally in shown])
     edges, step = find_edges(float(ends.min()), float(ends.max()), whole=whole)
-    counts = [np.histogram(tally.values, edges, weights=tally.counts)[0].astype(int) for _, _, tally in shown]
+    counts = [
+        np.histogram(tally.values, edges, weights=tally.counts)[0].astype(int)
+        for _, _, tally in shown
+    ]
     up = ticks_between(0, int(max(count.max() for count in counts)), whole=True)
     axes = Axes(edges[0], edges[-1], 0, up[-1])
-    every, digits = max(1, round(len(edges) / 5)), max(0, -math.floor(math.log10(step))) if step < 1 else 0
+    every, digits = (
+        max(1, round(len(edges) / 5)),
+        max(0, -math.floor(math.log10(step))) if step < 1 else 0,
+    )
     words = [tally.say(",.0f" if whole else ".2f") for _, _, tally in shown]
     filled = np.flatnonzero(np.sum(counts, axis=0))
     return Chart(
@@ -135,10 +143,14 @@ def draw_histogram(
         across=[Mark(x=axes.x(edge), label=f"{edge:,.{digits}f}") for edge in edges[::every]],
         up=[Mark(y=axes.y(value), label=f"{value:,.0f}") for value in up],
         legend=[(tone, name, said) for (name, tone, _), said in zip(shown, words, strict=True)],
-        summary=f"{title}. " + " ".join(f"{one[0]}: {said}." for one, said in zip(shown, words, strict=True)),
+        summary=f"{title}. "
+        + " ".join(f"{one[0]}: {said}." for one, said in zip(shown, words, strict=True)),
         heads=(unit, *(name for name, _, _ in shown)),
         rows=[
-            (f"{edges[place]:.4g} to {edges[place + 1]:.4g}", *(f"{one[place]:,}" for one in counts))
+            (
+                f"{edges[place]:.4g} to {edges[place + 1]:.4g}",
+                *(f"{one[place]:,}" for one in counts),
+            )
             for place in range(filled[0], filled[-1] + 1)
         ],
     )
@@ -147,7 +159,10 @@ def draw_histogram(
 def find_edges(low: float, high: float, *, whole: bool) -> tuple[Floats, float]:
     """Return the edges of bins of a round width over all values, and the width."""
     step = round_step((high - low) / MOST_BINS or (1 if whole else 0.01), least=1 if whole else 0.0)
-    first, last = math.floor(round(low / step, 4)), math.floor(round(high / step, 4)) + 1  # 0.3 / 0.1 < 3
+    first, last = (
+        math.floor(round(low / step, 4)),
+        math.floor(round(high / step, 4)) + 1,
+    )  # 0.3 / 0.1 < 3
     around = max(0, FEWEST_BINS - (last - first)) // 2
     first, last = first - min(around, max(first, 0)), last + around  # no number here is below zero
     edges = np.arange(first, last + 1, dtype=np.float64) * step
@@ -160,9 +175,14 @@ def _bars(shown: Sequence[Any], counts: Sequence[Any], edges: Floats, axes: Axes
         for start, stop, count in zip(edges, edges[1:], counts[number].tolist(), strict=False):
             left, y = axes.x(start), axes.y(count)
             width = round(max((axes.x(stop) - left - GAP) / len(shown), 0.5), 2)
-            x, label = round(left + GAP / 2 + number * width, 2), f"{name}, {start:.3g} to {stop:.3g}: {count:,}"
+            x, label = (
+                round(left + GAP / 2 + number * width, 2),
+                f"{name}, {start:.3g} to {stop:.3g}: {count:,}",
+            )
             if count:
-                yield Mark(x=x, y=y, width=width, height=HEIGHT - BOTTOM - y, look=tone, label=label)
+                yield Mark(
+                    x=x, y=y, width=width, height=HEIGHT - BOTTOM - y, look=tone, label=label
+                )
 
 
 def draw_lines(
@@ -176,7 +196,11 @@ def draw_lines(
     drawn = [(line, list(zip(axes.x(line.x), axes.y(line.y), strict=True))) for line in lines]
     return Chart(
         strokes=[
-            Mark(look=f"{line.kind} {line.tone}", label=line.name, path="M" + "L".join(f"{x:g} {y:g}" for x, y in at))
+            Mark(
+                look=f"{line.kind} {line.tone}",
+                label=line.name,
+                path="M" + "L".join(f"{x:g} {y:g}" for x, y in at),
+            )
             for line, at in drawn
             if len(at) > 1
         ],
@@ -193,19 +217,31 @@ def draw_lines(
 
 def _label(value: float, ticks: Sequence[float], *, percent: bool = False) -> str:
     scale, unit = (100, "%") if percent else (1, "")
-    digits = max(0, -math.floor(math.log10((ticks[-1] - ticks[0]) / max(len(ticks) - 1, 1) * scale or 1) + 1e-9))
+    digits = max(
+        0,
+        -math.floor(
+            math.log10((ticks[-1] - ticks[0]) / max(len(ticks) - 1, 1) * scale or 1) + 1e-9
+        ),
+    )
     return f"{value:.2g}" if digits > 3 and not percent else f"{value * scale:,.{digits}f}{unit}"
 
 
 def round_step(least_width: float, *, least: float) -> float:
     """Return the smallest of 1, 2, 5, 10, ... times a power of ten that is not below the width."""
     power = 10.0 ** math.floor(math.log10(least_width))
-    return max(next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least_width * (1 - 1e-9)), least)
+    return max(
+        next(
+            power * factor for factor in (1, 2, 5, 10) if power * factor >= least_width * (1 - 1e-9)
+        ),
+        least,
+    )
 
 
 def ticks_between(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Return at least two round numbers from at most ``low`` to at least ``high``."""
-    if high - low <= max(1e-9 * max(abs(low), abs(high)), LEAST):  # closer, and a float cannot tell the ticks apart
+    if high - low <= max(
+        1e-9 * max(abs(low), abs(high)), LEAST
+    ):  # closer, and a float cannot tell the ticks apart
         room = abs(low) / 2 if abs(low) > LEAST else 1.0
         low, high = low - room, high + room
     step = round_step((high - low) / 4, least=1.0 if whole else 0.0)

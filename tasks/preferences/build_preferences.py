@@ -34,15 +34,17 @@ from pairwright.schemas.rows import (
     Turn,
     make_key,
 )
-from pairwright.tasks.store.images import RefusedImageError, decode_rgb, put_patch, show_window
-from pairwright.tasks.store.masks import encode_patch
+from pairwright.tasks.images.decode import RefusedImageError, decode_rgb, put_patch, show_window
+from pairwright.tasks.images.masks import encode_patch
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_claims
 
 PROMPT = "ask_difference"
 SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
 """Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
-ASKING: Mapping[str, str] = {"template": "ask"}  # wordings of the question by kind of text, if named otherwise
+ASKING: Mapping[str, str] = {
+    "template": "ask"
+}  # wordings of the question by kind of text, if named otherwise
 NOT_MADE = "its rejected image cannot be made"
 
 
@@ -69,7 +71,11 @@ def build_preferences(
         rejection = rejections.get(pair.key) if rejections is not None else None
         if isinstance(pair, PreferenceRow):
             untouched = rejections is None
-            yield replace(pair, source_key=pair.key) if untouched else _reject_given(pair, rejection, removals)
+            yield (
+                replace(pair, source_key=pair.key)
+                if untouched
+                else _reject_given(pair, rejection, removals)
+            )
             continue
         described, split = differences.get(pair.key), splits.get(pair.key)
         if described is None or split is None:
@@ -86,11 +92,19 @@ def build_preferences(
         right = {check.description for check in judged_rejected.get(pair.key, ()) if check.passed}
         made = [text for maker in MAKERS for text in texts.get(maker, NO_ROWS).get(pair.key, ())]
         for difference in described:
-            own = [text for text in made if text.description == difference.key and text.key not in right]
+            own = [
+                text
+                for text in made
+                if text.description == difference.key and text.key not in right
+            ]
             kind, told, rejected = tell(pair, difference, own, shown=shown, config=config)
             ranked = list(rank_texts(pair, rejected, config))
             prompt = ask(pair, kind, config)
-            made_of = [*(text.text for text in ranked), rejection.key if rejection else "", split.split]
+            made_of = [
+                *(text.text for text in ranked),
+                rejection.key if rejection else "",
+                split.split,
+            ]
             first = ranked[0] if ranked else None
             yield PreferenceRow(
                 key=make_key(pair.key, told.text, prompt, *made_of),
@@ -104,7 +118,10 @@ def build_preferences(
                 rejected=first.text if first else "",
                 rejected_maker=first.maker if first else "",
                 rejected_note=first.note if first else "",
-                negatives=tuple(Negative(text=t.text, maker=t.maker, note=t.note, score=t.score) for t in ranked[1:]),
+                negatives=tuple(
+                    Negative(text=t.text, maker=t.maker, note=t.note, score=t.score)
+                    for t in ranked[1:]
+                ),
                 rejected_images=altered,
                 removal_scores=rejection.removal_scores if rejection else (),
                 component=split.component,
@@ -135,11 +152,17 @@ def tell(
     worlds = {image.group for image in shown}
     kinds = KINDS if len(worlds) == 1 and all(worlds) else OF_ANY_PAIR
     weights = [SHARES[kind] for kind in kinds]
-    drawn = Random(make_key("kind", config.seed, pair.key)).sample(kinds, sum(weights), counts=weights)
+    drawn = Random(make_key("kind", config.seed, pair.key)).sample(
+        kinds, sum(weights), counts=weights
+    )
     is_known = all(row.claims not in ("", "[]") for row in (difference, *rejected))
     for kind in drawn[: drawn.index("template")] if is_known else ():
         texts = [
-            say_claims(CLAIMS.validate_json(row.claims), kind, Random(make_key("told", config.seed, pair.key)))
+            say_claims(
+                CLAIMS.validate_json(row.claims),
+                kind,
+                Random(make_key("told", config.seed, pair.key)),
+            )
             for row in (difference, *rejected)
         ]
         if texts[0] not in texts[1:]:
@@ -169,7 +192,9 @@ def reject_image(
             altered = put_patch(pixels, removal.patch, removal.window)
         made = encode_patch(altered)
     except (LookupError, ValueError, RefusedImageError) as error:
-        return Dropped(source_key=rejection.subject, reason=NOT_MADE, detail=f"{rejection.maker}: {error}")
+        return Dropped(
+            source_key=rejection.subject, reason=NOT_MADE, detail=f"{rejection.maker}: {error}"
+        )
     return tuple(made if side == rejection.side else image for side, image in enumerate(images))
 
 
@@ -192,7 +217,9 @@ def _reject_given(
     )
 
 
-def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: PreferencesConfig) -> Iterator[RejectedTextRow]:
+def rank_texts(
+    pair: PairRow, texts: Sequence[RejectedTextRow], config: PreferencesConfig
+) -> Iterator[RejectedTextRow]:
     """Yield the rejected text, then the others, the closest to the chosen text first.
 
     By default the rejected one is drawn among the makers (ours), since their scores are not comparable and one of them
@@ -200,17 +227,24 @@ def rank_texts(pair: PairRow, texts: Sequence[RejectedTextRow], config: Preferen
     """
     by_text: dict[str, RejectedTextRow] = {}
     own = config.rejected == "own"
-    for text in sorted(texts, key=lambda text: (own and text.maker != "sampled", -text.score, text.maker)):
+    for text in sorted(
+        texts, key=lambda text: (own and text.maker != "sampled", -text.score, text.maker)
+    ):
         by_text.setdefault(text.text, text)
     ranked = list(by_text.values())
     if config.rejected == "drawn" and ranked:
-        ranked.insert(0, ranked.pop(Random(make_key("rejected", config.seed, pair.key)).randrange(len(ranked))))
+        ranked.insert(
+            0,
+            ranked.pop(Random(make_key("rejected", config.seed, pair.key)).randrange(len(ranked))),
+        )
     yield from ranked
 
 
 def ask(pair: PairRow, kind: str, config: PreferencesConfig) -> str:
     """Return a question for the kind, in a wording drawn by the pair's key and the seed."""
-    return load_wordings(PROMPT).say(ASKING.get(kind, kind), Random(make_key("ask", config.seed, pair.key)))
+    return load_wordings(PROMPT).say(
+        ASKING.get(kind, kind), Random(make_key("ask", config.seed, pair.key))
+    )
 
 
 STAGE = Stage(
@@ -227,7 +261,13 @@ STAGE = Stage(
         Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
         Uses(table="differences", row=DifferenceRow, kind="many", counts=True),
         *(Uses(table=maker, row=RejectedTextRow, kind="many", counts=True) for maker in MAKERS),
-        Uses(table="judged_rejected", row=CheckRow, kind="many", without=("text", "served"), counts=True),
+        Uses(
+            table="judged_rejected",
+            row=CheckRow,
+            kind="many",
+            without=("text", "served"),
+            counts=True,
+        ),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),
         Uses(table="removals", row=RemovalRow, on="element", of="rejections", without=("mask",)),
     ),

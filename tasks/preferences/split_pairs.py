@@ -27,7 +27,9 @@ def split_pairs(
         component = components[pair.first]
         split = published.get(component) or draw_split(component, config)
         key = make_key(pair.key, component, split)
-        yield SplitRow(key=key, source_key=pair.key, subject=pair.key, component=component, split=split)
+        yield SplitRow(
+            key=key, source_key=pair.key, subject=pair.key, component=component, split=split
+        )
 
 
 def find_components(pairs: pa.Table, images: pa.Table) -> Mapping[str, str]:
@@ -42,7 +44,9 @@ def find_components(pairs: pa.Table, images: pa.Table) -> Mapping[str, str]:
     names = np.unique(groups[grouped])
     size = len(keys) + len(names)
     left = np.concatenate([np.searchsorted(keys, first), np.searchsorted(keys, subjects[grouped])])
-    right = np.concatenate([np.searchsorted(keys, second), len(keys) + np.searchsorted(names, groups[grouped])])
+    right = np.concatenate(
+        [np.searchsorted(keys, second), len(keys) + np.searchsorted(names, groups[grouped])]
+    )
     links = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
     _, labels = connected_components(links, directed=False)
     # Keys rise: the first of a label is its smallest.
@@ -70,7 +74,9 @@ def draw_split(component: str, config: PreferencesConfig) -> str:
     return "validation" if draw < config.test_share + config.validation_share else "train"
 
 
-PAIR_REST = tuple(name for name in schema_of(PairRow).names if name not in ("first", "second", "split"))
+PAIR_REST = tuple(
+    name for name in schema_of(PairRow).names if name not in ("first", "second", "split")
+)
 IMAGE_REST = tuple(name for name in schema_of(ImageRow).names if name not in ("subject", "group"))
 
 STAGE = Stage(

@@ -24,7 +24,12 @@ from pairwright.schemas.rows import (
     Served,
     make_key,
 )
-from pairwright.tasks.rejected.compare_words import Halves, denies_change, repeats, says_nothing_else
+from pairwright.tasks.rejected.compare_words import (
+    Halves,
+    denies_change,
+    repeats,
+    says_nothing_else,
+)
 from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.store.stage import Uses
 from pairwright.tasks.texts.say_claims import surely_said
@@ -62,7 +67,9 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: KnownContent
     ``None``: it says something else, of unknown truth.
     """
     for row in own:
-        if says_nothing_else(halves, row.halves) or (row.no_change and denies_change(" ".join(halves))):
+        if says_nothing_else(halves, row.halves) or (
+            row.no_change and denies_change(" ".join(halves))
+        ):
             return True
     return truth.of_words(halves)
 
@@ -72,7 +79,9 @@ def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> KnownContent:
     pair = pairs.get(row.subject)
     rows = [images.get(key) for key in (pair.first, pair.second)] if pair else []
     graphs = [image.graph for image in rows if image is not None and image.graph is not None]
-    return KnownContent((graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ())
+    return KnownContent(
+        (graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ()
+    )
 
 
 def text_cosine(first: str, second: str) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from pairwright.schemas.config import ElementsConfig
 from pairwright.schemas.rows import ElementRow, MasksRow, make_key
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.store.masks import Runs, overlap_of, read_runs
+from pairwright.tasks.images.masks import Runs, overlap_of, read_runs
 from pairwright.tasks.store.stage import Stage
 
 TOO_SMALL, TOO_LARGE = "too small", "too large"

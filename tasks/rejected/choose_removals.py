@@ -48,7 +48,10 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed, split_by_rules
 
-NO_ELEMENT, NONE_PASSED = "no element can be removed", "no removal that makes the text fit worse passed its checks"
+NO_ELEMENT, NONE_PASSED = (
+    "no element can be removed",
+    "no removal that makes the text fit worse passed its checks",
+)
 NO_DROP = "no removal makes the text fit worse"
 MAX_CHARACTERS, MAX_PIECES = 20_000, 100  # scored part of a text
 DIGITS = 6  # rounding of scores: later digits depend on the batch size
@@ -97,7 +100,11 @@ def choose_removals(
     texts_by_key: dict[str, list[Text]] = {}
     for row in rows:
         if text := row if isinstance(row, PreferenceRow) else differences.get(row.key):
-            split = {one.text: one.sentences for one in statements.get(row.subject, ()) if one.source_key == text.key}
+            split = {
+                one.text: one.sentences
+                for one in statements.get(row.subject, ())
+                if one.source_key == text.key
+            }
             texts_by_key[row.key] = [split.get(one, one) for one in texts_of(text)]
     scorer = OpenClipTexts(config=config.clip) if config.clip else None
     spoken = embed_texts(chain(*texts_by_key.values()), scorer) if scorer else {}
@@ -114,11 +121,17 @@ def choose_removals(
             said = [spoken.get(text) for text in texts_by_key[row.key]]
             scored = score_by_clip(found, keys, said, images=vectors, removals=candidates)
         else:
-            scored = score_by_graphs(differences[row.key], (images[keys[0]], images[keys[1]]), found)
-        yield pick_removal(row.key, scored, config, shown=[images[key] for key in keys if key in images])
+            scored = score_by_graphs(
+                differences[row.key], (images[keys[0]], images[keys[1]]), found
+            )
+        yield pick_removal(
+            row.key, scored, config, shown=[images[key] for key in keys if key in images]
+        )
 
 
-def candidates_of(keys: Sequence[str], elements: Elements, inspected: Inspections) -> list[Candidate]:
+def candidates_of(
+    keys: Sequence[str], elements: Elements, inspected: Inspections
+) -> list[Candidate]:
     """Return the removed and checked elements, by image."""
     checks = {check.element: check for key in keys for check in inspected.get(key, ())}
     return [
@@ -145,7 +158,9 @@ def true_claims(difference: DifferenceRow, graphs: Graphs) -> list[Claim]:
     return [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
 
 
-def share_broken(true: Sequence[Claim], graphs: Graphs, side: int, object_ids: Sequence[str]) -> float:
+def share_broken(
+    true: Sequence[Claim], graphs: Graphs, side: int, object_ids: Sequence[str]
+) -> float:
     """Return the share of true claims that are false without some objects of one image."""
     graph = graphs[side]
     gone = tuple(SceneChange(type="removal", object_id=name) for name in object_ids)
@@ -162,7 +177,11 @@ def embed_texts(texts: Iterable[Text], scorer: OpenClipTexts) -> dict[Text, Matr
     known = sorted(set(chain.from_iterable(pieces.values())))
     place = {sentence: number for number, sentence in enumerate(known)}
     vectors = scorer.embed(known)
-    return {text: vectors[[place[sentence] for sentence in parts]] for text, parts in pieces.items() if parts}
+    return {
+        text: vectors[[place[sentence] for sentence in parts]]
+        for text, parts in pieces.items()
+        if parts
+    }
 
 
 def texts_of(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
@@ -194,14 +213,20 @@ def score_by_clip(
             if original is not None and candidate is not None:
                 said = spoken[one.side]
                 before, after = (
-                    0.0 if said is None else round(float((said.astype(np.float64) @ image[0]).sum()), DIGITS)
+                    0.0
+                    if said is None
+                    else round(float((said.astype(np.float64) @ image[0]).sum()), DIGITS)
                     for image in (original, candidate)
                 )
                 yield one, Fit(round(before - after, DIGITS), after)
 
 
 def pick_removal(
-    key: str, scored: Iterable[tuple[Candidate, Fit]], config: RejectionsConfig, *, shown: Sequence[ImageRow] = ()
+    key: str,
+    scored: Iterable[tuple[Candidate, Fit]],
+    config: RejectionsConfig,
+    *,
+    shown: Sequence[ImageRow] = (),
 ) -> RejectionRow | Dropped:
     """Return the row of a pair or preference, by its key: the best candidate that passed, or the profile's fallback.
 
@@ -229,10 +254,22 @@ def pick_removal(
     )
     row = RejectionRow(key="", source_key=key, subject=key, maker="", removal_scores=scores)
     if chosen:
-        row = replace(row, maker="removal", side=next(one.side for one in scores if one.chosen), element=chosen)
+        row = replace(
+            row,
+            maker="removal",
+            side=next(one.side for one in scores if one.chosen),
+            element=chosen,
+        )
     else:
         refused = [(drop, why) for why, drop, *_ in worse]
-        row = replace(row, why=f"{NONE_PASSED}: {min(refused)[1]}" if refused else NO_DROP if found else NO_ELEMENT)
+        row = replace(
+            row,
+            why=f"{NONE_PASSED}: {min(refused)[1]}"
+            if refused
+            else NO_DROP
+            if found
+            else NO_ELEMENT,
+        )
         if config.fallback == "drop":
             return Dropped(source_key=key, reason=NO_IMAGE, detail=row.why)
         if config.fallback == "crop" and shown:
@@ -270,10 +307,20 @@ def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
 
 
 IMAGES = Uses(table="images", row=ImageRow, on="shown", without=("image", "captions"))
-STATEMENTS = Uses(table="statements", row=StatementsRow, kind="many", without=("served",), counts=True)
-VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", on="shown", name="vectors", counts=True)
+STATEMENTS = Uses(
+    table="statements", row=StatementsRow, kind="many", without=("served",), counts=True
+)
+VECTORS = Uses(
+    table="embeddings", row=EmbeddingRow, kind="vectors", on="shown", name="vectors", counts=True
+)
 CANDIDATES = Uses(
-    table="fitted", row=EmbeddingRow, kind="vectors", name="candidates", on="key", of="elements", counts=True
+    table="fitted",
+    row=EmbeddingRow,
+    kind="vectors",
+    name="candidates",
+    on="key",
+    of="elements",
+    counts=True,
 )
 STAGE = Stage(
     name="rejections",
@@ -290,7 +337,14 @@ STAGE = Stage(
     uses=(
         Uses(table="differences", row=DifferenceRow, counts=True),
         IMAGES,
-        Uses(table="elements", row=ElementRow, kind="many", on="shown", counts=True, without=("mask", "boxes")),
+        Uses(
+            table="elements",
+            row=ElementRow,
+            kind="many",
+            on="shown",
+            counts=True,
+            without=("mask", "boxes"),
+        ),
         Uses(table="inspected", row=InspectionRow, kind="many", on="shown", counts=True),
         STATEMENTS,
         VECTORS,

@@ -10,11 +10,20 @@ from operator import attrgetter
 from pairwright.schemas.claims import Graphs
 from pairwright.schemas.config import ElementsConfig
 from pairwright.schemas.removing import TargetsConfig
-from pairwright.schemas.rows import NO_ROWS, DifferenceRow, Dropped, ImageRow, Images, PairRow, TargetRow, make_key
+from pairwright.schemas.rows import (
+    NO_ROWS,
+    DifferenceRow,
+    Dropped,
+    ImageRow,
+    Images,
+    PairRow,
+    TargetRow,
+    make_key,
+)
 from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.images.masks import read_runs
 from pairwright.tasks.models.scene_models import tags_of
 from pairwright.tasks.rejected.choose_removals import NO_DROP, NO_ELEMENT, share_broken, true_claims
-from pairwright.tasks.store.masks import read_runs
 from pairwright.tasks.store.stage import Stage, Uses
 
 
@@ -45,7 +54,9 @@ def choose_targets(
             continue
         drop, _, ids, side = min(found)
         key = make_key("target", pair.key, difference.key, keys[side], *ids)
-        yield TargetRow(key=key, source_key=pair.key, subject=keys[side], object_ids=ids, drop=-drop)
+        yield TargetRow(
+            key=key, source_key=pair.key, subject=keys[side], object_ids=ids, drop=-drop
+        )
 
 
 def _elements(graph: SceneGraph, config: ElementsConfig) -> Iterator[tuple[tuple[str, ...], float]]:

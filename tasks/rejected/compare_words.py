@@ -87,7 +87,9 @@ NO_CHANGE = re.compile(
     r"|same (?:scene|image|photo\w*|picture|view|thing|content))\b",
     re.IGNORECASE,
 )
-EXCEPT = re.compile(r"\b(?:but|except|apart from|aside from|other than|however|though)\b", re.IGNORECASE)
+EXCEPT = re.compile(
+    r"\b(?:but|except|apart from|aside from|other than|however|though)\b", re.IGNORECASE
+)
 Halves = tuple[str, str]
 
 
@@ -116,7 +118,10 @@ _TELLING = _stems(" ".join((COLOURS, NUMBERS, *OPPOSITES, "no"))) - _stems(WEAK)
 _GENERAL = _stems("object thing item something")
 _PAIRS = frozenset(
     frozenset((a, b))
-    for words in (*ALIKE, *(f"{general} {kind}" for general, kinds in KINDS.items() for kind in kinds.split()))
+    for words in (
+        *ALIKE,
+        *(f"{general} {kind}" for general, kinds in KINDS.items() for kind in kinds.split()),
+    )
     for a, b in combinations(_stems(words), 2)
 )
 
@@ -168,12 +173,17 @@ def compare(old: str, new: str) -> Change:
             came.remove(word)
     went, came = _drop_articles(went, came), _drop_articles(came, went)
     if came and not went and {stem(word) for word in came} & _stems(RELATIONS):
-        weak = [[word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() in _WEAK] for text in (old, new)]
+        weak = [
+            [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() in _WEAK]
+            for text in (old, new)
+        ]
         went = _difference(*weak)
     words = [stem(word) for word in (*before, *after)]
     total = len(words) - words.count("one")
     left = sum(stem(word) != "one" for word in (*went, *came))
-    return Change(tuple(went), tuple(came), shared=1 - left / total if total else 1.0, denies="no" in words)
+    return Change(
+        tuple(went), tuple(came), shared=1 - left / total if total else 1.0, denies="no" in words
+    )
 
 
 def says_nothing_else(new: Halves, old: Halves) -> bool:
@@ -199,7 +209,11 @@ def denies_change(text: str) -> bool:
 
 
 def _content_words(text: str) -> list[str]:
-    return [word for word in WORD.findall(text[:MOST_CHARACTERS]) if word.lower() not in FUNCTION | _WEAK]
+    return [
+        word
+        for word in WORD.findall(text[:MOST_CHARACTERS])
+        if word.lower() not in FUNCTION | _WEAK
+    ]
 
 
 def _difference(mine: list[str], theirs: list[str]) -> list[str]:

@@ -15,10 +15,14 @@ from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.store.stage import Stage, Uses
 
 Detector = GroundingDino | SceneDetector
-GROUP = 256  # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
+GROUP = (
+    256  # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
+)
 
 
-def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images) -> Iterator[BoxesRow | Dropped]:
+def detect_boxes(
+    rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images
+) -> Iterator[BoxesRow | Dropped]:
     """Yield the boxes of each image's tags, or ``Dropped`` without any."""
     detector = make_detector(config)
     on_gpu = isinstance(detector, GroundingDino) and count_gpus() > 0
@@ -29,7 +33,9 @@ def detect_boxes(rows: Sequence[TagsRow], config: DetectionConfig, *, images: Im
         for one, boxes in zip(ready, found, strict=True):
             yield _row(one.row, boxes, images[one.row.subject])
 
-    yield from in_groups(items, by_image(detector.prepare), detect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
+    yield from in_groups(
+        items, by_image(detector.prepare), detect, on_gpu=on_gpu, size=GROUP, ahead=GROUP
+    )
 
 
 def make_detector(config: DetectionConfig) -> Detector:
@@ -63,7 +69,11 @@ def _name_models(config: DetectionConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: DetectionConfig) -> DetectionConfig:
-    return config if config.detector == "scene-graph" else pin_grounding_dino(config, download=config.download)
+    return (
+        config
+        if config.detector == "scene-graph"
+        else pin_grounding_dino(config, download=config.download)
+    )
 
 
 STAGE = Stage(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from pairwright.prompts.differences import TEMPLATE, fill_template
+from pairwright.prompts.difference_prompts import TEMPLATE, fill_template
 from pairwright.schemas.claims import CLAIMS, Claim, Graphs, Selector
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.phrases import bare, noun, some, tail, with_article, within
@@ -23,9 +23,14 @@ from pairwright.tasks.scenes.vocabulary import CLEAR, NEAR_COLOURS, SCENE_WORDS,
 from pairwright.tasks.store.stage import Stage
 
 MENTIONING = ("exists", "absent", "count")
-HARD_TO_SEE = ("material", "size")  # kinds of edits that are hard to see: made only without an alternative (ours)
+HARD_TO_SEE = (
+    "material",
+    "size",
+)  # kinds of edits that are hard to see: made only without an alternative (ours)
 NO_GRAPH = "no scene graph of both images: a model edits such texts (counterfactuals.enabled=true)"
-NO_CLAIMS = "not written from a scene graph: a model edits such texts (counterfactuals.enabled=true)"
+NO_CLAIMS = (
+    "not written from a scene graph: a model edits such texts (counterfactuals.enabled=true)"
+)
 MOST_ALTERNATIVES = 3  # alternatives that are tried for one attribute of one claim
 
 
@@ -41,7 +46,11 @@ class Edit:
         """Return a claim of the text after the edit, also in relations."""
         if claim.kind != "relation":
             return self.becomes.get(claim, claim)
-        named = {old.selector: new.selector for old, new in self.becomes.items() if old.side == claim.side}
+        named = {
+            old.selector: new.selector
+            for old, new in self.becomes.items()
+            if old.side == claim.side
+        }
         ends = {name: getattr(claim, name) for name in ("selector", "other")}
         return claim.model_copy(update={name: named.get(end, end) for name, end in ends.items()})
 
@@ -57,7 +66,9 @@ class Edit:
                 written[old.side] = half
             elif not no_change:
                 return None
-        return (written[0], written[1]) if written[0] != written[1] and written != [*halves] else None
+        return (
+            (written[0], written[1]) if written[0] != written[1] and written != [*halves] else None
+        )
 
 
 def edit_texts(
@@ -65,7 +76,9 @@ def edit_texts(
 ) -> Iterator[RejectedTextRow | Dropped]:
     """Yield one edited text per description, or ``Dropped`` where no edit makes it false."""
     for row in rows:
-        yield _edit_row(row, Random(make_key("edited", config.seed, row.key)), truth_of(row, pairs, images))
+        yield _edit_row(
+            row, Random(make_key("edited", config.seed, row.key)), truth_of(row, pairs, images)
+        )
 
 
 def _edit_row(row: DifferenceRow, rng: Random, truth: KnownContent) -> RejectedTextRow | Dropped:
@@ -73,16 +86,22 @@ def _edit_row(row: DifferenceRow, rng: Random, truth: KnownContent) -> RejectedT
     if not claims or truth.graphs is None:
         return Dropped(source_key=row.key, reason=NO_GRAPH if truth.graphs is None else NO_CLAIMS)
     skipped = 0
-    for edit in _shuffle_by_kind(list(_find_edits(tuple(dict.fromkeys(claims)), truth.graphs, rng)), rng):
+    for edit in _shuffle_by_kind(
+        list(_find_edits(tuple(dict.fromkeys(claims)), truth.graphs, rng)), rng
+    ):
         halves = edit.rewrite(row.halves, no_change=row.no_change)
         if halves is None:
             continue
         edited = tuple(map(edit.apply, claims))
         if not truth.of(edited):
             text = fill_template(row.verbs, *halves)
-            return rejected_row(row, text, maker="edited", note=edit.note, skipped_true=skipped, claims=edited)
+            return rejected_row(
+                row, text, maker="edited", note=edit.note, skipped_true=skipped, claims=edited
+            )
         skipped += 1
-    return Dropped(source_key=row.key, reason="no edit makes it false", detail=f"{skipped} left it true")
+    return Dropped(
+        source_key=row.key, reason="no edit makes it false", detail=f"{skipped} left it true"
+    )
 
 
 def _shuffle_by_kind(edits: list[Edit], rng: Random) -> list[Edit]:
@@ -101,7 +120,9 @@ def _shuffle_by_kind(edits: list[Edit], rng: Random) -> list[Edit]:
 
 def _replace(half: str, old: Claim, new: Claim, *, kind: str) -> str | None:
     if kind == "place":
-        text = half.replace(within(old.value), within(new.value)).replace(bare(old.value), bare(new.value))
+        text = half.replace(within(old.value), within(new.value)).replace(
+            bare(old.value), bare(new.value)
+        )
         return None if text == half else text
     phrase, becomes = (
         some(claim.selector, claim.count)
@@ -124,7 +145,9 @@ def _find_edits(claims: Sequence[Claim], graphs: Graphs, rng: Random) -> Iterato
             if kind == "column" and not all(_is_clear(one, graphs) for one in named):
                 continue
             taken = {_values(one)[kind] for one in about if kind in _values(one)}
-            near = NEAR_COLOURS if kind == "colour" else ()  # as clearly different as a change would be
+            near = (
+                NEAR_COLOURS if kind == "colour" else ()
+            )  # as clearly different as a change would be
             others = [
                 other
                 for other in _alternatives(kind, claim)
@@ -132,7 +155,9 @@ def _find_edits(claims: Sequence[Claim], graphs: Graphs, rng: Random) -> Iterato
             ]
             for other in rng.sample(others, min(len(others), MOST_ALTERNATIVES)):
                 becomes = {one: _set_value(one, kind, other) for one in named}
-                if _is_possible(tuple(becomes.values()), [one for one in claims if one not in becomes]):
+                if _is_possible(
+                    tuple(becomes.values()), [one for one in claims if one not in becomes]
+                ):
                     yield Edit(kind, f"{kind.replace('_', ' ')} {value} -> {other}", becomes)
 
 
@@ -156,13 +181,18 @@ def _is_about_same(claim: Claim, other: Claim, graphs: Graphs) -> bool:
 def _things(claim: Claim, graphs: Graphs) -> set[str]:
     """Return the things that a claim names in its photograph or, if it denies them, in the other one."""
     graph = graphs[1 - claim.side if claim.kind == "absent" else claim.side]
-    shown = claim.selector.select(graph) if claim.kind in MENTIONING and claim.selector.shape else []
+    shown = (
+        claim.selector.select(graph) if claim.kind in MENTIONING and claim.selector.shape else []
+    )
     return {f"{graph.world} {thing.id}" for thing in shown}
 
 
 def _is_clear(claim: Claim, graphs: Graphs) -> bool:
     graph = graphs[1 - claim.side if claim.kind == "absent" else claim.side]
-    middles = ((thing.box[0] + thing.box[2]) / 2 / thing.mask.width for thing in claim.selector.select(graph))
+    middles = (
+        (thing.box[0] + thing.box[2]) / 2 / thing.mask.width
+        for thing in claim.selector.select(graph)
+    )
     return all(abs(middle - boundary) >= CLEAR for middle in middles for boundary in (1 / 3, 2 / 3))
 
 
@@ -171,7 +201,11 @@ def _alternatives(kind: str, claim: Claim) -> Sequence[str | int]:
         return tuple(PREPOSITIONS)
     if kind == "count":
         # "A ball" has no number to edit: a text that counts says "one ball".
-        return [n for n in (claim.count - 1, claim.count + 1) if n > 0] if claim.kind == "count" else []
+        return (
+            [n for n in (claim.count - 1, claim.count + 1) if n > 0]
+            if claim.kind == "count"
+            else []
+        )
     if kind == "pose":
         return SHAPES[claim.selector.shape].poses if claim.selector.shape in SHAPES else ()
     return SCENE_WORDS[kind]
@@ -188,7 +222,8 @@ def _is_possible(edited: Sequence[Claim], others: Sequence[Claim]) -> bool:
     named = [(one.side, one.other if one.kind == "relation" else one.selector) for one in others]
     looks = {(side, selector.shape, selector.colour) for side, selector in named if selector.shape}
     return all(
-        _is_rendered(one.selector, one.count) and (one.side, one.selector.shape, one.selector.colour) not in looks
+        _is_rendered(one.selector, one.count)
+        and (one.side, one.selector.shape, one.selector.colour) not in looks
         for one in edited
     )
 
@@ -207,7 +242,9 @@ def _is_rendered(selector: Selector, count: int) -> bool:
         "rests_on": SCENE_WORDS["rests_on"] if kind.rides else (),
     }
     named = {name: getattr(selector, name) for name in allowed}
-    return (count < 2 or kind.repeats) and all(value in allowed[name] for name, value in named.items() if value)
+    return (count < 2 or kind.repeats) and all(
+        value in allowed[name] for name, value in named.items() if value
+    )
 
 
 STAGE = Stage(

@@ -13,12 +13,27 @@ from random import Random
 from typing import NamedTuple
 
 from pairwright.prompts import difference_verbs, load, load_wordings
-from pairwright.prompts.differences import TEMPLATE, difference_regex, fill_template
+from pairwright.prompts.difference_prompts import TEMPLATE, difference_regex, fill_template
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, Served, make_key
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, KnownContent, is_as_true, rejected_row, text_cosine, truth_of
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    Images,
+    Pairs,
+    RejectedTextRow,
+    Served,
+    make_key,
+)
+from pairwright.tasks.rejected.check_texts import (
+    TRUTH_USES,
+    KnownContent,
+    is_as_true,
+    rejected_row,
+    text_cosine,
+    truth_of,
+)
 from pairwright.tasks.rejected.compare_words import COLOURS, DENIALS, NUMBERS, RELATIONS, compare
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 from pairwright.tasks.serving.ask_rows import asking
@@ -32,7 +47,12 @@ LEAST_LIKENESS, LEAST_LIKENESS_GIVEN = 0.7, 0.5
 """Least likeness of an edited text to the chosen one; people's texts are short, without the template's words."""
 MOST_WORDS = 4  # most content words that an edit may remove, or add
 STILL_TRUE = "edited text is as true"
-EDIT, EDIT_GIVEN, KINDS, CONTRADICTION = "edit_difference", "edit_sentence", "edit_kinds", "ask_contradiction"
+EDIT, EDIT_GIVEN, KINDS, CONTRADICTION = (
+    "edit_difference",
+    "edit_sentence",
+    "edit_kinds",
+    "ask_contradiction",
+)
 CHOICES = ("contradict", "compatible")
 CHOICE_TOKENS = 16
 BOTH = "the model finds that both may be true"
@@ -40,12 +60,20 @@ SIDES = ("first", "second")
 
 
 def _any_of(*words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w'’-])(?:{'|'.join(' '.join(words).split())})(?![\w'’-])", re.IGNORECASE)
+    return re.compile(
+        rf"(?<![\w'’-])(?:{'|'.join(' '.join(words).split())})(?![\w'’-])", re.IGNORECASE
+    )
 
 
 OFFERS = {
     "object": re.compile(r"[^\W\d_]{3}"),
-    "attribute": _any_of(COLOURS, "grey", *SCENE_WORDS["material"], *SIZES.values(), "big little tall short old young"),
+    "attribute": _any_of(
+        COLOURS,
+        "grey",
+        *SCENE_WORDS["material"],
+        *SIZES.values(),
+        "big little tall short old young",
+    ),
     "count": _any_of(NUMBERS, r"an? one \d+"),
     "relation": _any_of(RELATIONS, "on top in"),
     "action": re.compile(
@@ -80,7 +108,9 @@ async def edit_with_model(
         served.append(answer.served)
         edit = check_edit(answer, row, side=side, truth=truth)
         if isinstance(edit, RefusedText):
-            refused = edit.by_tokens(answer.finish_reason, f"counterfactuals.max_tokens={config.max_tokens}")
+            refused = edit.by_tokens(
+                answer.finish_reason, f"counterfactuals.max_tokens={config.max_tokens}"
+            )
         else:
             choice = await chat.ask(_choice_question(row, edit, config, attempt=attempt))
             served.append(choice.served)
@@ -90,7 +120,13 @@ async def edit_with_model(
             elif said == "contradict":
                 note, tries = f"{kind}: {edit.changed}", tuple(served)
                 return rejected_row(
-                    row, edit.text, maker="counterfactual", note=note, true=edit.true, skipped_true=true, served=tries
+                    row,
+                    edit.text,
+                    maker="counterfactual",
+                    note=note,
+                    true=edit.true,
+                    skipped_true=true,
+                    served=tries,
                 )
             else:
                 refused = RefusedText(BOTH, edit.changed)
@@ -101,7 +137,10 @@ async def edit_with_model(
 def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[tuple[str, int]]:
     """Return the possible kinds of edits, each with one half, in an order drawn by the row's key."""
     rng = Random(make_key("counterfactual", config.seed, row.key))
-    sides = {kind: [side for side in (0, 1) if offer.search(row.halves[side])] for kind, offer in OFFERS.items()}
+    sides = {
+        kind: [side for side in (0, 1) if offer.search(row.halves[side])]
+        for kind, offer in OFFERS.items()
+    }
     plans = [(kind, rng.choice(found)) for kind, found in sides.items() if found]
     rng.shuffle(plans)
     return plans
@@ -122,7 +161,9 @@ def _edit_question(
     )
 
 
-def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: CounterfactualsConfig, *, attempt: int) -> Question:
+def _choice_question(
+    row: DifferenceRow, edit: CheckedEdit, config: CounterfactualsConfig, *, attempt: int
+) -> Question:
     """Ask whether both texts can be true; their order is drawn, since models favour a position."""
     seed = seed_of(row.key, load(CONTRADICTION), seed=config.seed, attempt=attempt)
     first, second = Random(seed).sample((quoted(row.text), quoted(edit.text)), 2)
@@ -136,7 +177,9 @@ def _choice_question(row: DifferenceRow, edit: CheckedEdit, config: Counterfactu
     )
 
 
-def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: KnownContent) -> CheckedEdit | RefusedText:
+def check_edit(
+    answer: Answer, row: DifferenceRow, *, side: int, truth: KnownContent
+) -> CheckedEdit | RefusedText:
     """Return the edited text, or the first reason to refuse it; ``side``: the half to edit."""
     if row.is_given:
         read = read_plain(answer.text, finish_reason=answer.finish_reason)
@@ -146,7 +189,9 @@ def check_edit(answer: Answer, row: DifferenceRow, *, side: int, truth: KnownCon
         return read
     halves, kept = [read.first_half, read.second_half], 1 - side
     if not row.is_given:
-        shown = [WORD.findall(within_quotes(half).lower()) for half in (halves[kept], row.halves[kept])]
+        shown = [
+            WORD.findall(within_quotes(half).lower()) for half in (halves[kept], row.halves[kept])
+        ]
         if read.verbs != row.verbs or shown[0] != shown[1]:
             return RefusedText("edited more than one half", halves[kept])
         halves[kept] = row.halves[kept]

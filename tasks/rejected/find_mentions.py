@@ -8,13 +8,24 @@ it is not there to be removed (ours).
 from collections.abc import Iterator, Sequence
 
 from pairwright.schemas.config import NounsConfig
-from pairwright.schemas.rows import NO_ROWS, DifferenceRow, Dropped, MentionRow, PairRow, Pairs, PreferenceRow, make_key
+from pairwright.schemas.rows import (
+    NO_ROWS,
+    DifferenceRow,
+    Dropped,
+    MentionRow,
+    PairRow,
+    Pairs,
+    PreferenceRow,
+    make_key,
+)
 from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import affirmed
 
 MAX_CHARACTERS = 20_000  # of a text: far more than people write, and far below spaCy's limit
-Parts = list[tuple[str, str, str]]  # images of one text, each with the words about it and their affirmed part
+Parts = list[
+    tuple[str, str, str]
+]  # images of one text, each with the words about it and their affirmed part
 
 
 def find_mentions(
@@ -23,7 +34,9 @@ def find_mentions(
     """Yield the nouns of each half of a description, about its image, and of each preferred text about its images."""
     (model,) = name_model(config)
     said = [_split_text(row, pairs) for row in rows]
-    found = find_nouns_of((text for one in said if isinstance(one, list) for *_, text in one), config)
+    found = find_nouns_of(
+        (text for one in said if isinstance(one, list) for *_, text in one), config
+    )
     for row, one in zip(rows, said, strict=True):
         if isinstance(one, Dropped):
             yield one
@@ -32,7 +45,9 @@ def find_mentions(
         for image, nouns in named:
             if nouns:
                 key = make_key("mentions", row.key, image, model, *nouns)
-                yield MentionRow(key=key, source_key=row.key, subject=image, nouns=nouns, model=model)
+                yield MentionRow(
+                    key=key, source_key=row.key, subject=image, nouns=nouns, model=model
+                )
         if not any(nouns for _, nouns in named):
             whole = "; ".join(text[:80] for _, text, _ in one)
             yield Dropped(source_key=row.key, reason="no nouns in the preferred text", detail=whole)
@@ -49,7 +64,9 @@ def _split_text(row: DifferenceRow | PreferenceRow, pairs: Pairs) -> Parts | Dro
         halves = [(pair.first, row.first_half), (pair.second, row.second_half)]
     length = max((len(text) for _, text in halves), default=0)
     if length > MAX_CHARACTERS:
-        return Dropped(source_key=row.key, reason="preferred text too long", detail=f"{length:,} characters")
+        return Dropped(
+            source_key=row.key, reason="preferred text too long", detail=f"{length:,} characters"
+        )
     read = affirmed if isinstance(row, DifferenceRow) else str
     return [(image, text, read(text)) for image, text in halves]
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, RemovalRow, make_key
+from pairwright.tasks.images.decode import RefusedImageError, put_patch
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.embedders import make_clip, to_unit
-from pairwright.tasks.models.prepare_ahead import Ready, DecodedImage, in_groups
-from pairwright.tasks.store.images import RefusedImageError, put_patch
+from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.store.stage import Stage, Uses
 
 GROUP = 512  # images per call of the model, which cuts them into batches
@@ -36,7 +36,9 @@ def fit_removals(
 
     def fit(ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
         for one, vector in zip(ready, model.encode([one.part for one in ready]), strict=True):
-            where = f"embedding.{model.name}: {model.version}, of a removal from {one.row.image_key}"
+            where = (
+                f"embedding.{model.name}: {model.version}, of a removal from {one.row.image_key}"
+            )
             unit, norm = to_unit(vector, where)
             yield EmbeddingRow(
                 key=make_key("fitted", one.row.key, model.name, model.version),
@@ -50,7 +52,9 @@ def fit_removals(
     yield from in_groups(items, partial(_crop, model.prepare), fit, on_gpu=on_gpu, size=GROUP)
 
 
-def _crop(prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: DecodedImage) -> Crop | Dropped:
+def _crop(
+    prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: DecodedImage
+) -> Crop | Dropped:
     """Return the model's input of the image without the element; may run in another process."""
     try:
         return prepare(put_patch(seen.pixels, row.patch, row.window))

@@ -32,13 +32,13 @@ from pairwright.schemas.rows import (
     Tag,
     make_key,
 )
+from pairwright.tasks.images.decode import RefusedImageError
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.prepare_ahead import Ready, DecodedImage, in_groups
+from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.rejected.detect_boxes import Detector, count_detectors, make_detector
 from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
-from pairwright.tasks.store.images import RefusedImageError
 from pairwright.tasks.store.stage import Stage, Uses
 
 MOSTLY = 0.5  # least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another
@@ -69,23 +69,39 @@ class FilledRegion:
         return self.filled[y0:y1, x0:x1]
 
 
-Found = tuple[float, float]  # detector's scores of a thing in its place, before and after its removal; 0: not found
-Grown = tuple[str, float]  # new thing in the place of a removed element, with the highest score; no name: none
+Found = tuple[
+    float, float
+]  # detector's scores of a thing in its place, before and after its removal; 0: not found
+Grown = tuple[
+    str, float
+]  # new thing in the place of a removed element, with the highest score; no name: none
 
 
-def look_for_element(tag: int, place: FilledRegion, *, before: Sequence[Box], after: Sequence[Box]) -> Found:
+def look_for_element(
+    tag: int, place: FilledRegion, *, before: Sequence[Box], after: Sequence[Box]
+) -> Found:
     """Return the highest scores of the removed element's tag in its place, before and after."""
-    own = [box for box in before if box.tag == tag and max(place.covered(box), place.spanned(box)) >= MOSTLY]
+    own = [
+        box
+        for box in before
+        if box.tag == tag and max(place.covered(box), place.spanned(box)) >= MOSTLY
+    ]
     left = [
         box.score
         for box in after
-        if box.tag == tag and (place.covered(box) >= MOSTLY or any(_are_same(box, old) for old in own))
+        if box.tag == tag
+        and (place.covered(box) >= MOSTLY or any(_are_same(box, old) for old in own))
     ]
     return max((box.score for box in own), default=0.0), max(left, default=0.0)
 
 
 def find_grown(
-    tags: Sequence[Tag], place: FilledRegion, *, before: Sequence[Box], after: Sequence[Box], least: float
+    tags: Sequence[Tag],
+    place: FilledRegion,
+    *,
+    before: Sequence[Box],
+    after: Sequence[Box],
+    least: float,
 ) -> Grown:
     """Return the new thing with the highest score, at least ``least``, that lies mostly in the hole.
 
@@ -99,7 +115,9 @@ def find_grown(
         for number, box in enumerate(after)
         if box.score >= least
         and place.covered(box) >= MOSTLY
-        and not any(old.tag == box.tag and _shared(box, old) >= MOSTLY * _area(old) for old in beside)
+        and not any(
+            old.tag == box.tag and _shared(box, old) >= MOSTLY * _area(old) for old in beside
+        )
     ]
     score, _, name = max(new, default=(0.0, 0, ""))
     return name, score
@@ -140,7 +158,11 @@ class Trace:
 
 
 def inspect_removals(
-    rows: Sequence[RemovalRow], config: InspectionConfig, *, images: Images, boxes: Mapping[str, BoxesRow] = NO_ROWS
+    rows: Sequence[RemovalRow],
+    config: InspectionConfig,
+    *,
+    images: Images,
+    boxes: Mapping[str, BoxesRow] = NO_ROWS,
 ) -> Iterator[InspectionRow | Dropped]:
     """Yield the outcome of each removal's checks; ``boxes``: those of the original images."""
     detector = _make_detector(config)
@@ -163,16 +185,22 @@ def _make_detector(config: InspectionConfig) -> Detector | None:
     least = min(config.detection.box_threshold, config.min_remaining_score, config.min_grown_score)
     update = {"box_threshold": least, "batch_size": config.batch_size}
     detector = make_detector(config.detection.model_copy(update=update))
-    return None if isinstance(detector, SceneDetector) else detector  # the scene's boxes do not depend on the pixels
+    return (
+        None if isinstance(detector, SceneDetector) else detector
+    )  # the scene's boxes do not depend on the pixels
 
 
-def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: DecodedImage) -> Trace | Dropped:
+def _measure(
+    config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: DecodedImage
+) -> Trace | Dropped:
     """Check a removal without the detector, and prepare the detector's input; may run in another process."""
     try:
         if config.rendered:
             difference = measure_difference(row, seen)
             why = f"{NOT_THE_SCENE} (inspection.max_difference={config.max_difference:g})"
-            return Trace(difference=difference, why=why if difference > config.max_difference else "")
+            return Trace(
+                difference=difference, why=why if difference > config.max_difference else ""
+            )
         around = cut_removal(row, seen)
     except (RefusedImageError, ValueError) as error:
         return Dropped(source_key=row.key, reason=BAD_PATCH, detail=f"{row.tag}: {error}")
@@ -185,7 +213,10 @@ def _measure(config: InspectionConfig, detector: Detector | None, row: RemovalRo
         return Trace(rim=rim, changed_outside=changed, why=why)
     (x0, y0), (height, width), altered = around.corner, around.mask.shape, seen.pixels.copy()
     altered[y0 : y0 + height, x0 : x0 + width] = around.after
-    shown = detector.prepare(DecodedImage(altered)), FilledRegion(around.corner, around.distance <= row.dilate)
+    shown = (
+        detector.prepare(DecodedImage(altered)),
+        FilledRegion(around.corner, around.distance <= row.dilate),
+    )
     return Trace(rim=rim, changed_outside=changed, why="", shown=shown)
 
 
@@ -207,7 +238,11 @@ def _detect(
             originals.append((known.tags, known.boxes))
         else:
             originals.append(((Tag(name=row.tag, score=1.0, tagger=""),), ()))
-    altered = detector.detect([image for _, image, _ in shown], [tags for tags, _ in originals]) if shown else []
+    altered = (
+        detector.detect([image for _, image, _ in shown], [tags for tags, _ in originals])
+        if shown
+        else []
+    )
     looks: dict[str, tuple[str, Found, Grown]] = {}
     for (row, _, place), (tags, before), after in zip(shown, originals, altered, strict=True):
         tag = next(n for n, tag in enumerate(tags) if tag.name == row.tag)
@@ -215,8 +250,14 @@ def _detect(
         grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
         # An element that had a low score is still there if its score is as high as before.
         there = 0 < found[1] >= min(config.min_remaining_score, found[0] or 1.0)
-        grew = f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})" if grown[0] else ""
-        still = f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})" if there else ""
+        grew = (
+            f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})" if grown[0] else ""
+        )
+        still = (
+            f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})"
+            if there
+            else ""
+        )
         looks[row.key] = (still or grew, found, grown)
     return looks
 
@@ -246,7 +287,9 @@ def _name_models(config: InspectionConfig) -> tuple[str, ...]:
 
 
 def _count_processes(config: InspectionConfig) -> int | None:
-    return count_detectors(config.detection) if config.detection and _make_detector(config) else None
+    return (
+        count_detectors(config.detection) if config.detection and _make_detector(config) else None
+    )
 
 
 STAGE = Stage(
@@ -259,7 +302,9 @@ STAGE = Stage(
     config="inspection",
     uses=(
         Uses(table="images", row=ImageRow, on="image_key"),
-        Uses(table="boxes", row=BoxesRow, on="image_key", counts=True),  # the prompt names all of the image's tags
+        Uses(
+            table="boxes", row=BoxesRow, on="image_key", counts=True
+        ),  # the prompt names all of the image's tags
     ),
     models=_name_models,
     processes=_count_processes,

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.rows import RemovalRow
 from pairwright.schemas.scene import Mask
+from pairwright.tasks.images.decode import RGB, put_patch
+from pairwright.tasks.images.masks import cut_mask, read_runs
 from pairwright.tasks.models.prepare_ahead import DecodedImage
-from pairwright.tasks.store.images import RGB, put_patch
-from pairwright.tasks.store.masks import cut_mask, read_runs
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -70,7 +70,9 @@ def cut_removal(row: RemovalRow, seen: DecodedImage) -> Around:
     height, width = seen.pixels.shape[:2]
     runs = read_runs(Mask.model_validate_json(row.mask))
     if (runs.height, runs.width) != (height, width):
-        raise ValueError(f"a mask of {runs.width} x {runs.height} pixels, an image of {width} x {height}")
+        raise ValueError(
+            f"a mask of {runs.width} x {runs.height} pixels, an image of {width} x {height}"
+        )
     left, top, right, bottom = x0, y0, x1, y1 = row.window
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise ValueError(f"the window {row.window} is not in an image of {width} x {height} pixels")
@@ -96,7 +98,9 @@ def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: 
     """
     if not mask.any() or mask.all():
         return 0.0
-    colours, counts = _profiles(pixels, mask, first=dilate - SIDE - 1, last=dilate + margin(feather))
+    colours, counts = _profiles(
+        pixels, mask, first=dilate - SIDE - 1, last=dilate + margin(feather)
+    )
     steps, known = _steps(colours, counts)
     ends = SIDE + 1 + feather + 1 + PAST + 1
     beyond = slice(ends + APART - 1, None)
@@ -115,7 +119,9 @@ def margin(feather: int) -> int:
     return feather + 1 + AROUND
 
 
-def _profiles(pixels: NDArray[np.uint8], mask: Bits, *, first: int, last: int) -> tuple[Floats, Floats]:
+def _profiles(
+    pixels: NDArray[np.uint8], mask: Bits, *, first: int, last: int
+) -> tuple[Floats, Floats]:
     """Return sums of colours ``(arcs, rings, 3)`` and counts ``(arcs, rings)`` at distances ``first`` to ``last``."""
     rings = last - first
     height, width = mask.shape

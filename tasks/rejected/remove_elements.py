@@ -16,19 +16,34 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.schemas.scene import Mask
+from pairwright.tasks.images.decode import RGB, decode_rgb
+from pairwright.tasks.images.masks import cut_mask, encode_patch, read_runs
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.lama import LamaInpainter, Window, pin_lama
-from pairwright.tasks.models.prepare_ahead import AHEAD, BATCH, Item, Ready, DecodedImage, in_groups, prepare_ahead, run_ahead
+from pairwright.tasks.models.prepare_ahead import (
+    AHEAD,
+    BATCH,
+    DecodedImage,
+    Item,
+    Ready,
+    in_groups,
+    prepare_ahead,
+    run_ahead,
+)
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.rejected.render_removals import fit_renderer, name_renderer, render_without
-from pairwright.tasks.store.images import RGB, decode_rgb
-from pairwright.tasks.store.masks import cut_mask, encode_patch, read_runs
 from pairwright.tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"
-OTHER_SIZE, EMPTY, ALL_HOLE = "masks of another size", "empty mask", "nothing left to fill the hole from"
+OTHER_SIZE, EMPTY, ALL_HOLE = (
+    "masks of another size",
+    "empty mask",
+    "nothing left to fill the hole from",
+)
 GROUP = 256  # holes per call of the inpainter on a device, which cuts them into batches
-ROOM_BYTES = 1 << 30  # memory for the holes that wait for the device, and as much for those that it fills (ours)
+ROOM_BYTES = (
+    1 << 30
+)  # memory for the holes that wait for the device, and as much for those that it fills (ours)
 WAITING = 8  # patches being encoded while the GPU works
 
 
@@ -62,11 +77,15 @@ def remove_elements(
     most = _most(items, config)
 
     def fill(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
-        for one, filled in zip(ready, inpainter.fill([one.part.hole for one in ready]), strict=True):
+        for one, filled in zip(
+            ready, inpainter.fill([one.part.hole for one in ready]), strict=True
+        ):
             yield one.row, one.part, filled
 
     cut, batch = partial(_cut, config, inpainter), max(min(BATCH, most // 4), 1)
-    filled = in_groups(items, cut, fill, on_gpu=on_gpu, size=min(GROUP, most), batch=batch, ahead=most)
+    filled = in_groups(
+        items, cut, fill, on_gpu=on_gpu, size=min(GROUP, most), batch=batch, ahead=most
+    )
     write = partial(_removal, config, inpainter.version)
     yield from run_ahead(write, filled, most=WAITING) if on_gpu else map(write, filled)
 
@@ -81,7 +100,9 @@ def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
     return int(min(max(ROOM_BYTES // largest, 1), AHEAD))
 
 
-def _cut(config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen: DecodedImage) -> Cut | Dropped:
+def _cut(
+    config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen: DecodedImage
+) -> Cut | Dropped:
     """Return an element's part of its image, or why it cannot be removed; may run in another process."""
     height, width = seen.pixels.shape[:2]
     mask = Mask.model_validate_json(row.mask)
@@ -91,9 +112,13 @@ def _cut(config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen
     runs, reach = read_runs(mask), _reach(config)
     if not runs.area:
         return Dropped(source_key=row.key, reason=EMPTY, detail=row.tag)
-    x0, y0, x1, y1 = runs.box  # no pixel farther than the reach counts, and none nearer to the mask lies outside
+    x0, y0, x1, y1 = (
+        runs.box
+    )  # no pixel farther than the reach counts, and none nearer to the mask lies outside
     left, top = max(x0 - reach, 0), max(y0 - reach, 0)
-    distance = measure_distance(cut_mask(runs, (left, top, min(x1 + reach, width), min(y1 + reach, height))))
+    distance = measure_distance(
+        cut_mask(runs, (left, top, min(x1 + reach, width), min(y1 + reach, height)))
+    )
     # The weight of the filling is 1 in the dilated mask, and falls to 0 over the feather.
     weight = np.clip((reach - distance) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
     inner = _box(weight > 0)
@@ -102,10 +127,17 @@ def _cut(config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen
         return Dropped(source_key=row.key, reason=ALL_HOLE, detail=row.tag)
     window = inner[0] + left, inner[1] + top, inner[2] + left, inner[3] + top
     pixels, hole = np.ascontiguousarray(seen.pixels[_slices(window)]), weight > 0
-    return Cut(window=window, pixels=pixels, weight=weight, hole=inpainter.prepare(seen.pixels, hole, window))
+    return Cut(
+        window=window,
+        pixels=pixels,
+        weight=weight,
+        hole=inpainter.prepare(seen.pixels, hole, window),
+    )
 
 
-def _render(config: RemovalsConfig, row: ElementRow, seen: DecodedImage) -> tuple[Cut, RGB] | Dropped:
+def _render(
+    config: RemovalsConfig, row: ElementRow, seen: DecodedImage
+) -> tuple[Cut, RGB] | Dropped:
     """Return the changed part of an image rendered without an element, and its filling."""
     taken = render_without(row, seen, feather=config.feather_pixels)
     if isinstance(taken, Dropped):
@@ -133,11 +165,15 @@ def _slices(window: Window) -> tuple[slice, slice]:
     return slice(window[1], window[3]), slice(window[0], window[2])
 
 
-def _removal(config: RemovalsConfig, version: str, result: Filled | Dropped) -> RemovalRow | Dropped:
+def _removal(
+    config: RemovalsConfig, version: str, result: Filled | Dropped
+) -> RemovalRow | Dropped:
     if isinstance(result, Dropped):
         return result
     row, cut, filled = result
-    blended = np.rint(cut.pixels + cut.weight[:, :, None] * (filled.astype(np.float32) - cut.pixels)).astype(np.uint8)
+    blended = np.rint(
+        cut.pixels + cut.weight[:, :, None] * (filled.astype(np.float32) - cut.pixels)
+    ).astype(np.uint8)
     patch = encode_patch(blended)
     changed = (decode_rgb(patch) != cut.pixels).any(axis=2)
     return RemovalRow(
@@ -166,7 +202,9 @@ def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
-    pinned = {"lama": pin_lama(config.lama, download=config.download)} if _has_weights(config) else {}
+    pinned = (
+        {"lama": pin_lama(config.lama, download=config.download)} if _has_weights(config) else {}
+    )
     return config.model_copy(update=pinned)
 
 

@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import InspectionConfig, RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, RemovalRow
+from pairwright.tasks.images.decode import RGB, put_patch
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.rejected.measure_removals import measure_distance
-from pairwright.tasks.store.images import RGB, put_patch
 from pairwright.tasks.store.stage import Stage
 
 PER_SHARD = 8  # elements per shard: each takes a second
 UNKNOWN, OTHER_SIZE = "not known how it was rendered", "rendered at another size"
-SAME = 3  # largest difference, in levels of 255, that counts as noise and not as a change of the light
+SAME = (
+    3  # largest difference, in levels of 255, that counts as noise and not as a change of the light
+)
 SPECKS = 5  # width in pixels of the smallest change that counts
 SQUARE = 13
 
@@ -35,7 +37,9 @@ def name_renderer() -> str:
     return f"rendered by mitsuba {version('mitsuba')}, pyoidn {version('pyoidn')}"
 
 
-def render_without(row: ElementRow, seen: DecodedImage, *, feather: int) -> tuple[RGB, NDArray[np.float32]] | Dropped:
+def render_without(
+    row: ElementRow, seen: DecodedImage, *, feather: int
+) -> tuple[RGB, NDArray[np.float32]] | Dropped:
     """Return a rendered image without an element, and its weight at each pixel, ``(h, w)``; or why not."""
     import cv2
 

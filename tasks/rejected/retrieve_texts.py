@@ -26,7 +26,14 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow, SplitRow
 from pairwright.schemas.scene import SceneObject
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, WORD, KnownContent, is_as_true, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import (
+    TRUTH_USES,
+    WORD,
+    KnownContent,
+    is_as_true,
+    rejected_row,
+    truth_of,
+)
 from pairwright.tasks.store.stage import Stage, Uses
 
 if TYPE_CHECKING:
@@ -34,9 +41,14 @@ if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
 FUNCTION_WORDS = ["a", "an", "and", "at", "in", "of", "on", "or", "the", "to", "with"]
-MOST_SCORES = 8_000_000  # scores in memory: batches have this many divided by the size of the collection
+MOST_SCORES = (
+    8_000_000  # scores in memory: batches have this many divided by the size of the collection
+)
 DRAWN = ("subject", "split", "component")
-NOWHERE, SEVERAL = ("", ""), "several"  # split and component of a pair without any; split of a text that several have
+NOWHERE, SEVERAL = (
+    ("", ""),
+    "several",
+)  # split and component of a pair without any; split of a text that several have
 Numbers = NDArray[Any]
 
 
@@ -68,7 +80,9 @@ def retrieve_texts(
     """Yield one text per description of ``everything``; ``splits`` has the columns ``DRAWN`` of every pair."""
     subjects, *drawn = (splits.column(name).to_pylist() for name in DRAWN)
     split_of: Drawn = dict(zip(subjects, zip(*drawn, strict=True), strict=True))
-    by_subject = everything.sort_by([("subject", "ascending"), ("key", "ascending")])[: config.max_searched]
+    by_subject = everything.sort_by([("subject", "ascending"), ("key", "ascending")])[
+        : config.max_searched
+    ]
     described = sorted(from_table(by_subject, DifferenceRow), key=attrgetter("key"))
     index = index_texts(described, config, split_of)
     if index is None:
@@ -84,20 +98,28 @@ def retrieve_texts(
         here = (index.splits[found] == split) & (index.subjects[found] != row.subject)
         here &= index.given[found] == row.is_given
         close = index.components[found] == component if truth.graphs else np.zeros(len(found), bool)
-        place = bisect_left(index.rows, row.key, key=attrgetter("key"))  # its own, or where it would be inserted
+        place = bisect_left(
+            index.rows, row.key, key=attrgetter("key")
+        )  # its own, or where it would be inserted
         turn = np.where(close, (found - place) % len(index.rows), len(index.rows))
-        best = _best(index, found[here], scores=scores[here], turn=turn[here], limit=config.max_candidates)
+        best = _best(
+            index, found[here], scores=scores[here], turn=turn[here], limit=config.max_candidates
+        )
         yield _retrieve(own, best, truth, config.max_candidates)
 
 
-def index_texts(everything: Sequence[DifferenceRow], config: RejectedTextsConfig, drawn: Drawn) -> TextIndex | None:
+def index_texts(
+    everything: Sequence[DifferenceRow], config: RejectedTextsConfig, drawn: Drawn
+) -> TextIndex | None:
     """Index a collection: equal texts once, at most ``max_searched`` of them; ``None`` if it holds no words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     # Keys are hashes: the first ones are a fair sample, whatever the order of the collection.
     by_text = {row.text: row for row in sorted(everything, key=lambda row: row.key, reverse=True)}
     rows = sorted(by_text.values(), key=lambda row: row.key)[: config.max_searched]
-    vectorizer = TfidfVectorizer(token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64)
+    vectorizer = TfidfVectorizer(
+        token_pattern=WORD.pattern, stop_words=FUNCTION_WORDS, dtype=np.float64
+    )
     try:
         vectors = vectorizer.fit_transform(" ".join(row.halves) for row in rows)
     except ValueError:  # scikit-learn's error for an empty vocabulary
@@ -127,7 +149,11 @@ def _retrieve(
     if truth.graphs is not None:
         looks = (_look(thing) for graph in truth.graphs for thing in graph.objects)
         # Texts may omit colour or material; preferring those with all would reveal them.
-        shown = {look for shape, *rest in looks for look in product((shape,), *((word, None) for word in rest))}
+        shown = {
+            look
+            for shape, *rest in looks
+            for look in product((shape,), *((word, None) for word in rest))
+        }
         candidates = sorted(candidates, key=lambda one: shown.isdisjoint(_named(one[0])))
     for skipped, (row, score) in enumerate(candidates):
         claims = CLAIMS.validate_json(row.claims)
@@ -154,14 +180,18 @@ def _retrieve(
 def _named(row: DifferenceRow) -> list[tuple[str | None, ...]]:
     """Return the looks of all things that a text names or denies."""
     claims = CLAIMS.validate_json(row.claims)
-    return [_look(thing) for claim in claims for thing in (claim.selector, claim.other) if thing.shape]
+    return [
+        _look(thing) for claim in claims for thing in (claim.selector, claim.other) if thing.shape
+    ]
 
 
 def _look(thing: Selector | SceneObject) -> tuple[str | None, ...]:
     return thing.shape, thing.colour, thing.material
 
 
-def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[DifferenceRow, Numbers, Numbers]]:
+def _similar(
+    rows: Sequence[DifferenceRow], index: TextIndex
+) -> Iterator[tuple[DifferenceRow, Numbers, Numbers]]:
     """Yield each row with the indices and similarities of the descriptions that share a word with it."""
     batch = max(1, MOST_SCORES // len(index.rows))
     for start in range(0, len(rows), batch):
@@ -172,7 +202,9 @@ def _similar(rows: Sequence[DifferenceRow], index: TextIndex) -> Iterator[tuple[
             yield row, scores.indices[own], scores.data[own].round(9)
 
 
-def _best(index: TextIndex, found: Numbers, *, scores: Numbers, turn: Numbers, limit: int) -> list[Candidate]:
+def _best(
+    index: TextIndex, found: Numbers, *, scores: Numbers, turn: Numbers, limit: int
+) -> list[Candidate]:
     """Return at most ``limit`` descriptions by turn, then similarity, then key, which rounding does not change."""
     if len(scores) > limit:
         enough = (turn < len(index.rows)) | (scores >= np.partition(scores, -limit)[-limit])

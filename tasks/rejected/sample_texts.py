@@ -11,16 +11,36 @@ from dataclasses import replace
 from operator import attrgetter
 from random import Random
 
-from pairwright.prompts import difference_verbs, differences, load_wordings
-from pairwright.prompts.differences import TEMPLATE, WITHOUT_CAPTIONS
+from pairwright.prompts import difference_prompts, difference_verbs, load_wordings
+from pairwright.prompts.difference_prompts import TEMPLATE, WITHOUT_CAPTIONS
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import DifferenceRow, Dropped, ImageRow, Images, PairRow, Pairs, RejectedTextRow, make_key
-from pairwright.tasks.rejected.check_texts import KnownContent, is_as_true, rejected_row, text_cosine, truth_of
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    ImageRow,
+    Images,
+    PairRow,
+    Pairs,
+    RejectedTextRow,
+    make_key,
+)
+from pairwright.tasks.rejected.check_texts import (
+    KnownContent,
+    is_as_true,
+    rejected_row,
+    text_cosine,
+    truth_of,
+)
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.store.stage import Stage, Uses
-from pairwright.tasks.texts.differences import Difference, read_difference, read_plain, refuse_length
+from pairwright.tasks.texts.differences import (
+    Difference,
+    read_difference,
+    read_plain,
+    refuse_length,
+)
 from pairwright.tasks.texts.words import repeats_itself
 
 ASK, SETTING = "ask_difference", "sampled_texts.max_tokens"
@@ -36,11 +56,21 @@ async def sample_texts(
         return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
     if row.is_given or config.prompt == "preference":
         rng = Random(make_key("ask", config.seed, pair.key))  # as the preference's own prompt
-        prompt, text, grammar = ASK, load_wordings(ASK).say("given" if row.is_given else "ask", rng), None
+        prompt, text, grammar = (
+            ASK,
+            load_wordings(ASK).say("given" if row.is_given else "ask", rng),
+            None,
+        )
     else:
         rng = Random(make_key("sampled verbs", config.seed, row.key))
-        instruction = differences.instruct(row.verbs or differences.draw_verbs(rng), captions=None)
-        prompt, text, grammar = instruction.prompt, instruction.text, Grammar(regex=differences.difference_regex())
+        instruction = difference_prompts.instruct(
+            row.verbs or difference_prompts.draw_verbs(rng), captions=None
+        )
+        prompt, text, grammar = (
+            instruction.prompt,
+            instruction.text,
+            Grammar(regex=difference_prompts.difference_regex()),
+        )
     question = Question(
         prompt=prompt,
         text=text,
@@ -49,7 +79,10 @@ async def sample_texts(
         temperature=config.temperature,
         grammar=grammar,
     )
-    seeds = [seed_of(row.key, "sampled", seed=config.seed, attempt=n) for n in range(1, config.samples + 1)]
+    seeds = [
+        seed_of(row.key, "sampled", seed=config.seed, attempt=n)
+        for n in range(1, config.samples + 1)
+    ]
     answers = [await chat.ask(replace(question, seed=seed)) for seed in seeds]
     return _choose(row, answers, config, truth=truth_of(row, pairs, images))
 
@@ -68,7 +101,11 @@ def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText
 
 
 def _choose(
-    row: DifferenceRow, answers: Sequence[Answer], config: SampledTextsConfig, *, truth: KnownContent
+    row: DifferenceRow,
+    answers: Sequence[Answer],
+    config: SampledTextsConfig,
+    *,
+    truth: KnownContent,
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true, known wrong ones before unchecked ones."""
     read = [_read(answer, config.max_tokens, plain=row.is_given) for answer in answers]
@@ -76,7 +113,7 @@ def _choose(
     for one in read:
         if isinstance(one, Difference):
             halves = (one.first_half, one.second_half)
-            text = differences.fill_template(one.verbs, *halves) if one.verbs else one.text
+            text = difference_prompts.fill_template(one.verbs, *halves) if one.verbs else one.text
             samples[text] = is_as_true(halves, (row,), truth)
     if not samples:
         why = "; ".join(one.reason for one in read if isinstance(one, RefusedText))
@@ -84,11 +121,21 @@ def _choose(
     wrong = [text for text, true in samples.items() if not true]
     skipped = len(samples) - len(wrong)
     if not wrong:
-        return Dropped(source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}")
+        return Dropped(
+            source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}"
+        )
     served = tuple(answer.served for answer in answers)
     best = min(wrong, key=lambda text: (samples[text] is None, -text_cosine(row.text, text), text))
     note = f"the closest of {len(wrong)} samples"
-    return rejected_row(row, best, maker="sampled", note=note, true=samples[best], skipped_true=skipped, served=served)
+    return rejected_row(
+        row,
+        best,
+        maker="sampled",
+        note=note,
+        true=samples[best],
+        skipped_true=skipped,
+        served=served,
+    )
 
 
 STAGE = Stage(
@@ -102,6 +149,9 @@ STAGE = Stage(
     prompts=(ASK, TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
     remembers=True,
     enabled=attrgetter("is_served"),
-    uses=(Uses(table="pairs", row=PairRow), Uses(table="images", row=ImageRow, on="images", of="pairs")),
+    uses=(
+        Uses(table="pairs", row=PairRow),
+        Uses(table="images", row=ImageRow, on="images", of="pairs"),
+    ),
     rows_per_shard=100,
 )

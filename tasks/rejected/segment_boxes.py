@@ -12,11 +12,11 @@ from typing import Any
 
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, MasksRow, make_key
+from pairwright.tasks.images.masks import encode_mask
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups
 from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.scene_models import SceneSegmenter, TagMask
-from pairwright.tasks.store.masks import encode_mask
 from pairwright.tasks.store.stage import Stage, Uses
 
 NO_PIXELS = "no pixels"
@@ -34,15 +34,26 @@ def segment_boxes(
 
     def segment(ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
         clipped = [list(_clip(one.row)) for one in ready]
-        boxes = [[box for box, share in some if 0 < share < config.max_box_area] for some in clipped]
-        found = segmenter.segment([one.part for one in ready], [one.row.tags for one in ready], boxes)
+        boxes = [
+            [box for box, share in some if 0 < share < config.max_box_area] for some in clipped
+        ]
+        found = segmenter.segment(
+            [one.part for one in ready], [one.row.tags for one in ready], boxes
+        )
         for one, masks, some in zip(ready, found, clipped, strict=True):
-            shares = [[share for box, share in some if box.tag == place] for place in range(len(masks))]
-            whys = ["" if mask.mask.any() else _say_why(own, config) for mask, own in zip(masks, shares, strict=True)]
+            shares = [
+                [share for box, share in some if box.tag == place] for place in range(len(masks))
+            ]
+            whys = [
+                "" if mask.mask.any() else _say_why(own, config)
+                for mask, own in zip(masks, shares, strict=True)
+            ]
             yield _row(one.row, masks, whys)
 
     on_gpu = _has_weights(config) and count_gpus() > 0
-    yield from in_groups(items, by_image(segmenter.prepare), segment, on_gpu=on_gpu, size=BATCH, ahead=AHEAD)
+    yield from in_groups(
+        items, by_image(segmenter.prepare), segment, on_gpu=on_gpu, size=BATCH, ahead=AHEAD
+    )
 
 
 def make_segmenter(config: SegmentationConfig) -> Sam | SceneSegmenter:

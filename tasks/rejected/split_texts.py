@@ -33,9 +33,13 @@ async def split_texts(
     return [await _split(row, text, chat, config) for text in texts]
 
 
-async def _split(row: DifferenceRow | PreferenceRow, text: str, chat: Chat, config: StatementsConfig) -> StatementsRow:
+async def _split(
+    row: DifferenceRow | PreferenceRow, text: str, chat: Chat, config: StatementsConfig
+) -> StatementsRow:
     read = text[:MAX_CHARACTERS]
-    answer = await ask_split(chat, read, key=make_key(row.key, text), seed=config.seed, max_tokens=config.max_tokens)
+    answer = await ask_split(
+        chat, read, key=make_key(row.key, text), seed=config.seed, max_tokens=config.max_tokens
+    )
     if answer is None or answer.finish_reason == "length":
         cut = f"cut off (statements.max_tokens={config.max_tokens})"
         found, why = (), cut if answer else "the question is refused"

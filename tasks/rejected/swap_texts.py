@@ -8,7 +8,7 @@ if it names both images by their order.
 import re
 from collections.abc import Iterator, Sequence
 
-from pairwright.prompts.differences import TEMPLATE, fill_template
+from pairwright.prompts.difference_prompts import TEMPLATE, fill_template
 from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
@@ -54,7 +54,14 @@ def _swap_given(row: DifferenceRow) -> RejectedTextRow | Dropped:
 
 IMAGE = r"(?: (?:image|picture|photo|photograph|one)\b)"
 NAMED = (rf"\bfirst{IMAGE}|\bleft{IMAGE}|\bbefore\b", rf"\bsecond{IMAGE}|\bright{IMAGE}|\bafter\b")
-OTHER = {"first": "second", "second": "first", "left": "right", "right": "left", "before": "after", "after": "before"}
+OTHER = {
+    "first": "second",
+    "second": "first",
+    "left": "right",
+    "right": "left",
+    "before": "after",
+    "after": "before",
+}
 
 STAGE = Stage(
     name="swapped",

@@ -39,7 +39,17 @@ from pairwright.tasks.store.stage import Stage, Uses
 NO_THING, EXCLUDED, TOO_LONG = "names no thing", "excluded by the profile", "too long for a name"
 MAX_CHARACTERS = 60  # most characters of a name; RAM's longest has 26
 LIST = Path(__file__).with_name("no_things.txt")
-WITH_PLURALS = {"materials", "stuff", "places", "times", "weather", "images", "events", "abstract", "bodies"}
+WITH_PLURALS = {
+    "materials",
+    "stuff",
+    "places",
+    "times",
+    "weather",
+    "images",
+    "events",
+    "abstract",
+    "bodies",
+}
 """Sections whose entries also refuse their plurals: "shorts" are no "short"."""
 
 
@@ -75,7 +85,11 @@ def names_thing(tag: str) -> bool:
     words = read_words()
     if _forms(tag) & words.things:
         return True
-    if tag in words.whole or _forms(tag) & words.whole & words.nouns or not any(map(str.isalpha, tag)):
+    if (
+        tag in words.whole
+        or _forms(tag) & words.whole & words.nouns
+        or not any(map(str.isalpha, tag))
+    ):
         return False
     if " of " in tag:
         return names_thing(tag.partition(" of ")[0])
@@ -101,15 +115,27 @@ def _forms(word: str) -> set[str]:
 @cache
 def read_words() -> WordList:
     """Return the word list."""
-    listed = " ".join(line for line in LIST.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    sections = [(part.partition("]")[0], part.partition("]")[2].split(",")) for part in listed.split("[")[1:]]
-    found = [(section, tidy(entry)) for section, entries in sections for entry in entries if entry.strip()]
+    listed = " ".join(
+        line for line in LIST.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    )
+    sections = [
+        (part.partition("]")[0], part.partition("]")[2].split(","))
+        for part in listed.split("[")[1:]
+    ]
+    found = [
+        (section, tidy(entry))
+        for section, entries in sections
+        for entry in entries
+        if entry.strip()
+    ]
     others = [(section, entry) for section, entry in found if section != "things"]
     return WordList(
         things=frozenset(entry for section, entry in found if section == "things"),
         whole=frozenset(entry.removeprefix("=") for _, entry in others),
         last=frozenset(entry for _, entry in others if not entry.startswith("=")),
-        nouns=frozenset(entry.removeprefix("=") for section, entry in others if section in WITH_PLURALS),
+        nouns=frozenset(
+            entry.removeprefix("=") for section, entry in others if section in WITH_PLURALS
+        ),
     )
 
 
@@ -127,7 +153,11 @@ Targets = Mapping[str, tuple[TargetRow, ...]]
 
 
 def tag_images(
-    rows: Sequence[ImageRow], config: TaggingConfig, *, mentions: Mentions = NO_ROWS, targets: Targets | None = None
+    rows: Sequence[ImageRow],
+    config: TaggingConfig,
+    *,
+    mentions: Mentions = NO_ROWS,
+    targets: Targets | None = None,
 ) -> Iterator[TagsRow | Dropped]:
     """Yield the tags of each image, or ``Dropped`` without any.
 
@@ -144,7 +174,10 @@ def tag_images(
     prepare = by_image(lambda seen: tuple(step(seen) for step in steps))
 
     def tag(images: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
-        found = [tagger.tag([image.part[place] for image in images]) for place, tagger in enumerate(taggers)]
+        found = [
+            tagger.tag([image.part[place] for image in images])
+            for place, tagger in enumerate(taggers)
+        ]
         for image, *lists in zip(images, *found, strict=True):
             seen = list(chain(*lists))
             if targets is not None:
@@ -164,7 +197,9 @@ def make_taggers(config: TaggingConfig) -> list[SceneTagger | RamTagger]:
     return [made[name] for name in config.taggers if name != NOUNS]
 
 
-def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config: TaggingConfig) -> TagsRow | Dropped:
+def _row(
+    row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config: TaggingConfig
+) -> TagsRow | Dropped:
     named = [Tag(name=noun, score=1.0, tagger=NOUNS) for text in texts for noun in text.nouns]
     own = [tag for tag in seen if tag.tagger == GRAPH]
     others = sorted((tag for tag in seen if tag.tagger != GRAPH), key=lambda tag: -tag.score)
@@ -178,7 +213,9 @@ def _row(row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config
     return TagsRow(key=key, source_key=row.key, subject=row.key, tags=tags, refused_tags=refused)
 
 
-def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[tuple[Tag, ...], tuple[RefusedTag, ...]]:
+def choose_tags(
+    tags: Iterable[Tag], config: TaggingConfig
+) -> tuple[tuple[Tag, ...], tuple[RefusedTag, ...]]:
     """Return the accepted tags, the first of each name, and the refused names with reasons."""
     first: dict[str, Tag] = {}
     for tag in tags:
@@ -187,7 +224,9 @@ def choose_tags(tags: Iterable[Tag], config: TaggingConfig) -> tuple[tuple[Tag, 
     refused: list[RefusedTag] = []
     too_many = f"too many names (tagging.max_tags={config.max_tags})"
     for name, tag in list(first.items())[:MAX_NAMES]:
-        why = why_refused(name, config.excluded) or (too_many if len(kept) == config.max_tags else "")
+        why = why_refused(name, config.excluded) or (
+            too_many if len(kept) == config.max_tags else ""
+        )
         if why:
             refused.append(RefusedTag(name=name[:MAX_CHARACTERS], reason=why))
         else:
@@ -210,10 +249,18 @@ def _has_weights(config: TaggingConfig) -> bool:
 
 
 def _fit(stage: Stage, config: TaggingConfig) -> Stage:
-    unseen = [("image", make_taggers(config)), ("graph", GRAPH in config.taggers), ("captions", False)]
+    unseen = [
+        ("image", make_taggers(config)),
+        ("graph", GRAPH in config.taggers),
+        ("captions", False),
+    ]
     texts = (MENTIONS,) if NOUNS in config.taggers else ()
     targets = (TARGETS,) if GRAPH in config.taggers else ()
-    return replace(stage, uses=(*texts, *targets), without=tuple(column for column, wanted in unseen if not wanted))
+    return replace(
+        stage,
+        uses=(*texts, *targets),
+        without=tuple(column for column, wanted in unseen if not wanted),
+    )
 
 
 MENTIONS = Uses(table="mentions", row=MentionRow, kind="many", counts=True)

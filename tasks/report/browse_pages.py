@@ -17,13 +17,18 @@ from typing import Any
 from pairwright.schemas.decisions import Decision, Decisions
 from pairwright.tasks.pages.environment import LOOKS
 from pairwright.tasks.report.explore_pages import ExplorePages, Workshop
-from pairwright.tasks.report.gather_cards import HERE, gather_pairs, gather_singles, make_card_environment
+from pairwright.tasks.report.gather_cards import (
+    HERE,
+    gather_pairs,
+    gather_singles,
+    make_card_environment,
+)
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.search_cards import ORDERS, CardSearch, Hits, Search
-from pairwright.tasks.report.tables import Tables
 from pairwright.tasks.report.thresholds import Limits, compare_annotators, view_thresholds
 from pairwright.tasks.report.write_images import PICTURES, PictureFolder
 from pairwright.tasks.report.write_report import Subject
-from pairwright.tasks.store.decisions import (
+from pairwright.tasks.store.decision_table import (
     KeptFilter,
     Sorted,
     decision_files,
@@ -35,7 +40,10 @@ from pairwright.tasks.store.decisions import (
 
 FILES: Mapping[str, Path] = {
     "report.css": LOOKS,
-    **{name: HERE / name for name in ("pairs.css", "browse.css", "report.js", "decide.js", "explore.js")},
+    **{
+        name: HERE / name
+        for name in ("pairs.css", "browse.css", "report.js", "decide.js", "explore.js")
+    },
 }
 """Files of every page, by name."""
 KEPT_PAGES = 20  # pages with pictures to keep: a browser loads them while scrolling
@@ -129,15 +137,23 @@ class BrowsePages:
             judged=self._decisions.by_annotator.get(self.annotator, {}),
             narrowed=bool(search.query(**PAGING)),
             filtered=bool(search.query(q="", after="", before="")),
-            next=search.query(after=hits.keys[-1], before="") if hits.keys and hits.last < hits.total else "",
-            previous=search.query(before=hits.keys[0], after="") if hits.keys and hits.first > 1 else "",
+            next=search.query(after=hits.keys[-1], before="")
+            if hits.keys and hits.last < hits.total
+            else "",
+            previous=search.query(before=hits.keys[0], after="")
+            if hits.keys and hits.first > 1
+            else "",
             start=search.query(before="", after="") if hits.first > 1 else "",
         )
         return text, 400 if fault else 200
 
     def _views(self, hits: Hits) -> Sequence[Any]:
         pictures = PictureFolder(Path(tempfile.mkdtemp(dir=self.scratch)))
-        told: dict[str, Any] = {"pictures": pictures, "first_number": hits.first, "decisions": self._decisions}
+        told: dict[str, Any] = {
+            "pictures": pictures,
+            "first_number": hits.first,
+            "decisions": self._decisions,
+        }
         if self.tables.has("pairs"):
             unpaired = self.cards.unpaired(hits.keys)
             views = list(gather_pairs(self.tables, hits.keys, page="", unpaired=unpaired, **told))
@@ -157,9 +173,18 @@ class BrowsePages:
             view = view_thresholds(self.cards.database, self.subject.profile.mining, limits)
             agreements = list(compare_annotators(self._decisions.by_annotator))
         dataset = shlex.quote(self.tables.build.folder.url)
-        told = {**self._frame, "here": "thresholds", "token": token, "view": view, "dataset": dataset, "limits": limits}
+        told = {
+            **self._frame,
+            "here": "thresholds",
+            "token": token,
+            "view": view,
+            "dataset": dataset,
+            "limits": limits,
+        }
         told |= {"agreements": agreements, "pick": limits.query}
-        return self._environment.get_template("thresholds.html.j2").render(**told), 400 if fault else 200
+        return self._environment.get_template("thresholds.html.j2").render(
+            **told
+        ), 400 if fault else 200
 
     def _refresh_decisions(self) -> None:
         folder = self.tables.build.folder
@@ -173,12 +198,16 @@ class BrowsePages:
         """Return the file of a picture of the latest pages; ``None`` for other names."""
         src = f"{PICTURES}/{name}"
         folders = [*self._shown]  # another thread may add a page meanwhile
-        shown = ((folder.root, one) for folder in reversed(folders) for one in folder.written.values())
+        shown = (
+            (folder.root, one) for folder in reversed(folders) for one in folder.written.values()
+        )
         return next((root / one.src for root, one in shown if one.src == src), None)
 
     def decide(self, decisions: Sequence[Decision]) -> Sorted:
         """Store decisions about rows of this version; return the stored and the refused ones."""
         with self._lock:
-            apart = self.cards.sort([one.model_copy(update={"by": self.annotator}) for one in decisions])
+            apart = self.cards.sort(
+                [one.model_copy(update={"by": self.annotator}) for one in decisions]
+            )
             write_decisions(self.tables.build.folder, apart.known)
         return apart

@@ -22,9 +22,9 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.write_images import REMOVED, TONE_COLOURS, WrittenImage, PictureFolder
-from pairwright.tasks.store.images import RGB, decode_rgb
+from pairwright.tasks.images.decode import RGB, decode_rgb
+from pairwright.tasks.report.query_tables import Tables
+from pairwright.tasks.report.write_images import REMOVED, TONE_COLOURS, PictureFolder, WrittenImage
 
 MOST_SHOWN = 24  # candidates of one preference; two images have up to 60
 HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
@@ -77,7 +77,9 @@ class RemovalsView(NamedTuple):
 
     why: str  # why no removal was chosen; empty: one was, or the stage has not run yet
     found: Sequence[FoundView]
-    candidates: Sequence[CandidateView]  # the chosen one first, then by falling score, failed ones last
+    candidates: Sequence[
+        CandidateView
+    ]  # the chosen one first, then by falling score, failed ones last
     more: int
     side: int = 0  # image of the crop
     crop: WrittenImage | None = None
@@ -89,60 +91,96 @@ class Steps:
 
     def __init__(self, tables: Tables, subjects: Sequence[str], *, images: Sequence[str]) -> None:
         self.tables = tables
-        self.tags = {row.subject: row for row in tables.find("tags", TagsRow, images)}  # by image, as elements
-        self.elements: dict[str, list[ElementRow]] = defaultdict(list)  # those that can be removed first, left to right
+        self.tags = {
+            row.subject: row for row in tables.find("tags", TagsRow, images)
+        }  # by image, as elements
+        self.elements: dict[str, list[ElementRow]] = defaultdict(
+            list
+        )  # those that can be removed first, left to right
         found = tables.find("elements", ElementRow, images)
         for row in sorted(found, key=lambda row: (bool(row.why), row.box, row.tag)):
             self.elements[row.subject].append(row)
         masks = tables.find("masks", MasksRow, images, without=("masks",))
         self.mask_scores = {
-            (row.key, tag.name): score for row in masks for tag, score in zip(row.tags, row.mask_scores, strict=True)
+            (row.key, tag.name): score
+            for row in masks
+            for tag, score in zip(row.tags, row.mask_scores, strict=True)
         }
-        self.inspected = {row.element: row for row in tables.find("inspected", InspectionRow, images)}
-        self.rejections = {row.subject: row for row in tables.find("rejections", RejectionRow, subjects)}
+        self.inspected = {
+            row.element: row for row in tables.find("inspected", InspectionRow, images)
+        }
+        self.rejections = {
+            row.subject: row for row in tables.find("rejections", RejectionRow, subjects)
+        }
 
 
-def view_removals(subject: str, shown: Shown, steps: Steps, pictures: PictureFolder) -> RemovalsView | None:
+def view_removals(
+    subject: str, shown: Shown, steps: Steps, pictures: PictureFolder
+) -> RemovalsView | None:
     """Return the removals from the images of one preference; ``None`` if no step has read them."""
     rejection = steps.rejections.get(subject)
     if rejection is None and not any(row.key in steps.elements for row, _ in shown):
         return None
-    found = [_find(side, row, picture, steps=steps, pictures=pictures) for side, (row, picture) in enumerate(shown)]
+    found = [
+        _find(side, row, picture, steps=steps, pictures=pictures)
+        for side, (row, picture) in enumerate(shown)
+    ]
     scores: list[tuple[int, str, RemovalScore | None]]
     if rejection:
-        ranked = sorted(rejection.removal_scores, key=lambda s: (not s.chosen, bool(s.why), -s.score, s.tag, s.side))
+        ranked = sorted(
+            rejection.removal_scores,
+            key=lambda s: (not s.chosen, bool(s.why), -s.score, s.tag, s.side),
+        )
         scores = [(score.side, score.removal, score) for score in ranked]
     else:  # the build went no further than the checks, or there is no text to score by
         keys = [(one.side, element.row.key) for one in found for element in one.elements]
         scores = [(side, key, None) for side, key in keys if key in steps.inspected]
-    pixels = cache(lambda side: decode_rgb(shown[side][0].image))  # decode each image once, if at all
+    pixels = cache(
+        lambda side: decode_rgb(shown[side][0].image)
+    )  # decode each image once, if at all
     view = RemovalsView(
         why=rejection.why if rejection else "",
         found=found,
-        candidates=list(_view_candidates(scores[:MOST_SHOWN], found, pixels, steps=steps, pictures=pictures)),
+        candidates=list(
+            _view_candidates(scores[:MOST_SHOWN], found, pixels, steps=steps, pictures=pictures)
+        ),
         more=max(len(scores) - MOST_SHOWN, 0),
     )
     if not rejection or rejection.maker != "crop":
         return view
     (x0, y0, x1, y1), image = rejection.window, shown[rejection.side][0]
-    crop = pictures.add_crop(make_key("crop", rejection.key), pixels(rejection.side), rejection.window)
+    crop = pictures.add_crop(
+        make_key("crop", rejection.key), pixels(rejection.side), rejection.window
+    )
     share = (x1 - x0) * (y1 - y0) / (image.width * image.height)
     return view._replace(side=rejection.side, crop=crop, crop_share=share)
 
 
-def _find(side: int, image: ImageRow, picture: WrittenImage, *, steps: Steps, pictures: PictureFolder) -> FoundView:
+def _find(
+    side: int, image: ImageRow, picture: WrittenImage, *, steps: Steps, pictures: PictureFolder
+) -> FoundView:
     rows, tags = steps.elements.get(image.key, ()), steps.tags.get(image.key)
     elements = [
-        ElementView(number=number, row=row, mask_score=steps.mask_scores.get((row.source_key, row.tag), -1.0))
+        ElementView(
+            number=number,
+            row=row,
+            mask_score=steps.mask_scores.get((row.source_key, row.tag), -1.0),
+        )
         for number, row in enumerate(rows, 1)
     ]
-    masks = [(Mask.model_validate_json(one.row.mask), TONE_COLOURS[one.tone]) for one in elements if not one.row.why]
+    masks = [
+        (Mask.model_validate_json(one.row.mask), TONE_COLOURS[one.tone])
+        for one in elements
+        if not one.row.why
+    ]
     masked = {row.tag for row in rows}
     return FoundView(
         image=image,
         picture=picture,
         side=side,
-        masks=pictures.add_masks(make_key("masks", *(row.key for row in rows)), masks, over=picture),
+        masks=pictures.add_masks(
+            make_key("masks", *(row.key for row in rows)), masks, over=picture
+        ),
         elements=elements,
         unboxed=[tag.name for tag in tags.tags if tag.name not in masked] if tags else [],
         refused_tags=tags.refused_tags if tags else (),
@@ -160,13 +198,20 @@ def _view_candidates(
     for side, key, score in scores:
         if key not in elements or key not in removals:  # a part of it is gone, or owed again
             continue
-        element, removal, check, over = elements[key], removals[key], steps.inspected.get(key), found[side].picture
+        element, removal, check, over = (
+            elements[key],
+            removals[key],
+            steps.inspected.get(key),
+            found[side].picture,
+        )
         mask, checked = [(Mask.model_validate_json(element.row.mask), REMOVED)], score or check
         yield CandidateView(
             element=element,
             side=side,
             picture=over,
-            patch=pictures.add_patch(removal.key, pixels(side), (removal.patch, removal.window), over=over),
+            patch=pictures.add_patch(
+                removal.key, pixels(side), (removal.patch, removal.window), over=over
+            ),
             mask=pictures.add_masks(make_key("mask", key), mask, over=over),
             inpainter=HASH.sub(r"\1", removal.inpainter),
             score=score,

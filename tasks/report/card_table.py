@@ -10,8 +10,17 @@ import duckdb
 import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.rows import CaptionRow, DifferenceRow, ImageRow, PairRow, PreferenceRow, Row, SplitRow, make_key
-from pairwright.tasks.report.tables import WORDS, Tables
+from pairwright.schemas.rows import (
+    CaptionRow,
+    DifferenceRow,
+    ImageRow,
+    PairRow,
+    PreferenceRow,
+    Row,
+    SplitRow,
+    make_key,
+)
+from pairwright.tasks.report.query_tables import WORDS, Tables
 
 WIDTH, PER_BIN = 0.02, 40  # width of a bin of similarity, and the number of its candidates to judge
 PLAIN = "lower(nfc_normalize({}))"  # normal form of stored and searched texts
@@ -81,7 +90,9 @@ FROM (SELECT subject, embedders, place, unnest(others) AS other, unnest(listed) 
         unnest(similarities) AS listed FROM chunk))
 GROUP BY subject, other HAVING count(*) = max(len(embedders))"""
 """Candidates of every embedder, with their lowest and highest similarity, which mining bounds."""
-CELLS = f"floor(low / {WIDTH}) * {WIDTH} + {WIDTH / 2}, floor(high / {WIDTH}) * {WIDTH} + {WIDTH / 2}"
+CELLS = (
+    f"floor(low / {WIDTH}) * {WIDTH} + {WIDTH / 2}, floor(high / {WIDTH}) * {WIDTH} + {WIDTH / 2}"
+)
 SAMPLED = f"QUALIFY row_number() OVER (PARTITION BY floor(low / {WIDTH}) ORDER BY hash(first, second)) <= {PER_BIN}"
 STAGING = (
     "CREATE TEMP TABLE s_counts (low DOUBLE, high DOUBLE, n BIGINT)",
@@ -117,7 +128,9 @@ LAST = (
 Chunks = Callable[[str, Sequence[str]], Iterable[pa.Table]]
 
 
-def make_cards(tables: Tables, database: duckdb.DuckDBPyConnection, *, watch: Callable[[int], None]) -> None:
+def make_cards(
+    tables: Tables, database: duckdb.DuckDBPyConnection, *, watch: Callable[[int], None]
+) -> None:
     """Write the tables of a dataset's cards; ``watch`` is called with the number of rows read."""
     reasons = None
     if tables.has("preferences") and tables.has("pairs"):
@@ -126,7 +139,12 @@ def make_cards(tables: Tables, database: duckdb.DuckDBPyConnection, *, watch: Ca
             "GROUP BY key"
         )
     write_cards(
-        tables.chunks, database, tables.preferences, about_pairs=tables.has("pairs"), reasons=reasons, watch=watch
+        tables.chunks,
+        database,
+        tables.preferences,
+        about_pairs=tables.has("pairs"),
+        reasons=reasons,
+        watch=watch,
     )
 
 
@@ -151,13 +169,17 @@ def write_cards(
                 rows += len(table)
                 watch(rows)
 
-        staging.create_function("make_pair", lambda first, second: make_key("pair", first, second), [str, str], str)
+        staging.create_function(
+            "make_pair", lambda first, second: make_key("pair", first, second), [str, str], str
+        )
         for step in STAGING:
             staging.execute(step)
         load("neighbours", NEIGHBOURS, *SAMPLING)
         for name, (row_type, columns, kept) in READ.items():
             schema = schema_of(row_type)
-            staging.register("chunk", pa.schema([schema.field(column) for column in columns]).empty_table())
+            staging.register(
+                "chunk", pa.schema([schema.field(column) for column in columns]).empty_table()
+            )
             staging.execute(f"CREATE TEMP TABLE s_{name} AS SELECT {kept} AS words FROM chunk")
             source = preferences if name == "preferences" else name
             load(source, columns, f"INSERT INTO s_{name} SELECT {kept} FROM chunk")

@@ -20,7 +20,7 @@ from pairwright.schemas.rows import (
     QuestionRow,
     RejectedTextRow,
 )
-from pairwright.tasks.report.tables import CHECKS, Tables
+from pairwright.tasks.report.query_tables import CHECKS, Tables
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 SHOWN_IMAGES = ("images", "rejected_images")  # columns of preferences that cards read elsewhere
@@ -28,9 +28,14 @@ MOST_WORDS = 4000  # most words of two texts to compare: matching takes quadrati
 NOUN = "(?:image|picture|photo(?:graph)?)"
 FIRST = re.compile(rf"\b(?:{NOUN} (?:1|one)|first (?:{NOUN}|one)|former)\b", re.IGNORECASE)
 SECOND = re.compile(rf"\b(?:{NOUN} (?:2|two)|second (?:{NOUN}|one)|latter)\b", re.IGNORECASE)
-WRITTEN = re.compile(r"The difference between the two images is that the first image .*?(, while )the second image ")
+WRITTEN = re.compile(
+    r"The difference between the two images is that the first image .*?(, while )the second image "
+)
 """Beginning of a description by the template; its halves may name the other image, too."""
-CUT = re.compile(r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)", re.IGNORECASE)
+CUT = re.compile(
+    r"(?:[,;]\s+(?:(?:whereas|while|but|and)\s+)?|\.\s+(?=[A-Z])|\s+(?:whereas|while)\s+)",
+    re.IGNORECASE,
+)
 
 
 class Segment(NamedTuple):
@@ -48,12 +53,20 @@ class Texts:
         images = [key for pair in pairs for key in (pair.first, pair.second)]
         preferences = tables.find("preferences", PreferenceRow, keys, without=SHOWN_IMAGES)
         self.captions = {row.subject: row for row in tables.find("captions", CaptionRow, images)}
-        self.differences = {row.subject: row for row in tables.find("differences", DifferenceRow, keys)}
-        self.described = _grouped(tables.find("described", DifferenceRow, keys))  # all, where they were checked
+        self.differences = {
+            row.subject: row for row in tables.find("differences", DifferenceRow, keys)
+        }
+        self.described = _grouped(
+            tables.find("described", DifferenceRow, keys)
+        )  # all, where they were checked
         self._checks = _grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys))
-        self.comparisons = {row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)}
+        self.comparisons = {
+            row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)
+        }
         self.questions = _grouped(tables.find("questions", QuestionRow, keys))
-        self.rejected = _grouped(row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys))
+        self.rejected = _grouped(
+            row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys)
+        )
         self.preferences = {row.subject: row for row in preferences}
 
     def caption(self, image: ImageRow) -> CaptionRow | None:
@@ -61,7 +74,9 @@ class Texts:
         given, key = " ".join(image.captions), image.key
         if key in self.captions or not given:
             return self.captions.get(key)
-        return CaptionRow(key=key, source_key=key, subject=key, text=given, sentences=(), model="given")
+        return CaptionRow(
+            key=key, source_key=key, subject=key, text=given, sentences=(), model="given"
+        )
 
     def checks(self, pair: str) -> Mapping[str, Sequence[CheckRow]]:
         """Return the checks of a pair's descriptions, by text: the chosen row has a key of its own."""
@@ -74,8 +89,12 @@ class Texts:
     def candidates(self, pair: str) -> list[DifferenceRow]:
         """Return the descriptions that were not chosen, those with fewest failed checks first."""
         chosen, checks = self.differences.get(pair), self.checks(pair)
-        rows = [row for row in self.described.get(pair, ()) if chosen is None or row.text != chosen.text]
-        return sorted(rows, key=lambda row: sum(not check.passed for check in checks.get(row.text, ())))
+        rows = [
+            row for row in self.described.get(pair, ()) if chosen is None or row.text != chosen.text
+        ]
+        return sorted(
+            rows, key=lambda row: sum(not check.passed for check in checks.get(row.text, ()))
+        )
 
 
 def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
@@ -106,10 +125,15 @@ def _mark(text: str, other: str) -> list[Segment]:
     if not others or len(words) + len(others) > MOST_WORDS:
         return [Segment(text, differs=False)] if text else []
     segments, place = list[Segment](), 0
-    for what, start, stop, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+    for what, start, stop, _, _ in SequenceMatcher(
+        None, words, others, autojunk=False
+    ).get_opcodes():
         if what in ("replace", "delete"):
             begin, end = found[start][0], found[stop - 1][1]
-            segments += [Segment(text[place:begin], differs=False), Segment(text[begin:end], differs=True)]
+            segments += [
+                Segment(text[place:begin], differs=False),
+                Segment(text[begin:end], differs=True),
+            ]
             place = end
     segments.append(Segment(text[place:], differs=False))
     return [segment for segment in segments if segment.text]
@@ -130,6 +154,11 @@ def _find_cut(text: str) -> tuple[int, int] | None:
     found = None
     for cut in CUT.finditer(text):
         before, after = text[: cut.start()], text[cut.end() :]
-        if FIRST.search(before) and SECOND.search(after) and not SECOND.search(before) and not FIRST.search(after):
+        if (
+            FIRST.search(before)
+            and SECOND.search(after)
+            and not SECOND.search(before)
+            and not FIRST.search(after)
+        ):
             found = cut.span()  # the last: "In Image 1, ..." has a comma, too
     return found

@@ -25,11 +25,11 @@ from pydantic import Field
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.report.card_table import PLAIN
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.search_cards import Key, Name, PageQuery, Search
-from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.index import Index
 from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
 
@@ -43,7 +43,9 @@ MOST_IMAGES = 2_000  # most images of a map: t-SNE takes ten seconds for these, 
 FEWEST, PERPLEXITY, STEPS = 10, 30.0, 500
 CLUSTERS, COMPONENTS = 8, 50
 ROWS = 50_000
-Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]  # coordinates (N, 2) from 0 to 1, and k-means clusters
+Drawn = tuple[
+    NDArray[np.float32], NDArray[np.int32]
+]  # coordinates (N, 2) from 0 to 1, and k-means clusters
 
 
 class NotMadeYetError(Exception):
@@ -115,7 +117,11 @@ class ExplorePages:
             write_vectors(self.scratch / "vectors", index)
             return open_vectors(self.scratch / "vectors")
 
-        found = self.workshop.get("the matrix of vectors", partial(write, self._index)) if self._index else {}
+        found = (
+            self.workshop.get("the matrix of vectors", partial(write, self._index))
+            if self._index
+            else {}
+        )
         return {name: space for name, space in found.items() if name != perceptual_hash.NAME}
 
     def grid(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
@@ -128,17 +134,37 @@ class ExplorePages:
                 asked, fault, space = Exploration(), "the image has no vector", None
             if space is not None:
                 nearest = dict(find_nearest(space, asked.like, ON_A_PAGE))
-                found = {one.key: one for one in self._find(["i.key IN (SELECT unnest(?))"], [list(nearest)])}
-                shown = [found[key]._replace(cosine=cosine) for key, cosine in nearest.items() if key in found]
+                found = {
+                    one.key: one
+                    for one in self._find(["i.key IN (SELECT unnest(?))"], [list(nearest)])
+                }
+                shown = [
+                    found[key]._replace(cosine=cosine)
+                    for key, cosine in nearest.items()
+                    if key in found
+                ]
             else:
                 terms = Search(q=asked.q).words
                 which = [f"contains(i.words, {PLAIN.format('?')})" for _ in terms]
                 shown = self._find(which, terms, skip=(asked.page - 1) * ON_A_PAGE)
         total = shown[0].total if shown else 0
-        told = {"here": "explore", "token": token, "asked": asked, "fault": fault, "shown": shown, "total": total}
-        told |= {"first": (asked.page - 1) * ON_A_PAGE + 1, "spaces": list(spaces), "previous": asked.page - 1}
+        told = {
+            "here": "explore",
+            "token": token,
+            "asked": asked,
+            "fault": fault,
+            "shown": shown,
+            "total": total,
+        }
+        told |= {
+            "first": (asked.page - 1) * ON_A_PAGE + 1,
+            "spaces": list(spaces),
+            "previous": asked.page - 1,
+        }
         told |= {"next": asked.page + 1 if asked.page * ON_A_PAGE < total else 0}
-        return self.environment.get_template("explore.html.j2").render({**self.frame, **told}), 400 if fault else 200
+        return self.environment.get_template("explore.html.j2").render(
+            {**self.frame, **told}
+        ), 400 if fault else 200
 
     def _find(self, which: Sequence[str], values: list[Any], *, skip: int = 0) -> list[Thumbnail]:
         query = f"""SELECT i.key, i.name, (SELECT count(*) FROM cards c WHERE NOT c.candidate AND c.second IS NOT NULL
@@ -167,11 +193,22 @@ class ExplorePages:
             spaces = self._spaces()
             name = asked.space if asked.space in spaces else next(iter(spaces))
             names, pairs = self._read_map([key.decode() for key in spaces[name].keys.tolist()])
-            drawn = self.workshop.get(f"the map of {name}", lambda: draw_map(spaces[name], list(names)))
-        told = {"here": "map", "token": token, "asked": asked, "fault": fault, "spaces": list(spaces), "space": name}
+            drawn = self.workshop.get(
+                f"the map of {name}", lambda: draw_map(spaces[name], list(names))
+            )
+        told = {
+            "here": "map",
+            "token": token,
+            "asked": asked,
+            "fault": fault,
+            "spaces": list(spaces),
+            "space": name,
+        }
         told |= {"size": SIZE, "names": names, "most": MOST_IMAGES, "most_lines": MOST_LINES}
         told |= _plot(asked.colour, list(names), drawn, pairs, decisions)
-        return self.environment.get_template("map.html.j2").render({**self.frame, **told}), 400 if fault else 200
+        return self.environment.get_template("map.html.j2").render(
+            {**self.frame, **told}
+        ), 400 if fault else 200
 
     def _read_map(self, known: Sequence[str]) -> tuple[dict[str, str], list[Any]]:
         """Return the images of the map with names, and its pairs: key, key of the decision, images, similarity.
@@ -188,7 +225,9 @@ class ExplorePages:
         return names, self.database.execute(within, [list(names)]).fetchall()
 
 
-def _plot(colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], decisions: Decisions) -> dict[str, Any]:
+def _plot(
+    colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], decisions: Decisions
+) -> dict[str, Any]:
     at = dict(zip(keys, (drawn[0] * SIZE).round(1).tolist(), strict=True))
     known = [one[4] for one in pairs if one[4] is not None]
     low = min(known, default=0.0)
@@ -209,7 +248,10 @@ def _plot(colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], 
     legend = Counter(dots if colour == "cluster" else lines)
     return {
         "dots": [(key, *at[key], look) for key, (look, _) in zip(keys, dots, strict=True)],
-        "lines": [(pair[0], *at[pair[2]], *at[pair[3]], look) for pair, (look, _) in zip(pairs, lines, strict=True)],
+        "lines": [
+            (pair[0], *at[pair[2]], *at[pair[3]], look)
+            for pair, (look, _) in zip(pairs, lines, strict=True)
+        ],
         "legend": [(*words, count) for words, count in sorted(legend.items())],
     }
 
@@ -229,9 +271,13 @@ def draw_map(space: Vectors, keys: Sequence[str]) -> Drawn:
     clusters = KMeans(groups, n_init="auto", random_state=0).fit_predict(flat)
     if count >= FEWEST:
         perplexity = min(PERPLEXITY, (count - 1) / 3)
-        flat = TSNE(init="pca", random_state=0, perplexity=perplexity, max_iter=STEPS).fit_transform(flat)
+        flat = TSNE(
+            init="pca", random_state=0, perplexity=perplexity, max_iter=STEPS
+        ).fit_transform(flat)
     places = flat[:, :2] - flat[:, :2].min(axis=0)
-    return (places / np.maximum(places.max(axis=0), 1e-9)).astype(np.float32), clusters.astype(np.int32)
+    return (places / np.maximum(places.max(axis=0), 1e-9)).astype(np.float32), clusters.astype(
+        np.int32
+    )
 
 
 def find_nearest(space: Vectors, key: str, count: int) -> list[tuple[str, float]]:
@@ -239,8 +285,12 @@ def find_nearest(space: Vectors, key: str, count: int) -> list[tuple[str, float]
     (row,) = space.rows_of([key])
     own = space.matrix[row].astype(np.float32)
     starts = range(0, len(space.keys), ROWS)
-    cosines = np.concatenate([space.matrix[at : at + ROWS].astype(np.float32) @ own for at in starts])
+    cosines = np.concatenate(
+        [space.matrix[at : at + ROWS].astype(np.float32) @ own for at in starts]
+    )
     order = np.argsort(-cosines, kind="stable")
     best = [row, *order[order != row][: count - 1]]
     keys: list[bytes] = space.keys[best].tolist()
-    return [(one.decode(), cosine) for one, cosine in zip(keys, cosines[best].tolist(), strict=True)]
+    return [
+        (one.decode(), cosine) for one, cosine in zip(keys, cosines[best].tolist(), strict=True)
+    ]

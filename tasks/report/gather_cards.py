@@ -32,13 +32,13 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.pages.environment import LOOKS, make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
 from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, mark_words, split_sides
 from pairwright.tasks.report.measure_writing import MEANINGS, says_something
-from pairwright.tasks.report.tables import Tables
-from pairwright.tasks.report.write_images import CHANGED, Heat, WrittenImage, PictureFolder
-from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.report.query_tables import Tables
+from pairwright.tasks.report.write_images import CHANGED, Heat, PictureFolder, WrittenImage
 
 HERE = Path(__file__).parent
 SIDES = ("first", "second")
@@ -67,10 +67,14 @@ class PairView:
     same_group: bool | None  # whether both images are of one group; ``None``: unknown
     changes: Sequence[tuple[str, str]]  # side and words of each known change
     difference: DifferenceRow | None
-    candidates: Sequence[DifferenceRow]  # descriptions that were not chosen, those that passed all checks first
+    candidates: Sequence[
+        DifferenceRow
+    ]  # descriptions that were not chosen, those that passed all checks first
     checks: Mapping[str, Sequence[CheckRow]]  # by the words of the description
     preference: PreferenceRow | None
-    authors: Mapping[str, RejectedTextRow]  # rejected texts of served models, by their words; a rule wrote the others
+    authors: Mapping[
+        str, RejectedTextRow
+    ]  # rejected texts of served models, by their words; a rule wrote the others
     removals: RemovalsView | None
     comparison: ComparisonRow | None
     questions: Sequence[QuestionRow]
@@ -92,7 +96,11 @@ class SingleView(NamedTuple):
 def make_card_environment() -> Environment:
     """Return the environment of the pages with cards."""
     return make_environment(
-        HERE, mark_words=mark_words, says_something=says_something, split_sides=split_sides, meanings=MEANINGS
+        HERE,
+        mark_words=mark_words,
+        says_something=says_something,
+        split_sides=split_sides,
+        meanings=MEANINGS,
     )
 
 
@@ -130,7 +138,9 @@ def gather_pairs(
             checks=texts.checks(pair.key),
             preference=preference,
             authors={row.text: row for row in texts.rejected.get(pair.key, ()) if row.served},
-            removals=view_removals(pair.key, list(zip(both, written, strict=True)), steps, pictures),
+            removals=view_removals(
+                pair.key, list(zip(both, written, strict=True)), steps, pictures
+            ),
             comparison=texts.comparisons.get(pair.key),
             questions=texts.questions.get(pair.key, ()),
             heat=pictures.add_heat(make_key("heat", pair.key), *written),
@@ -138,7 +148,9 @@ def gather_pairs(
         )
 
 
-def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder) -> tuple[ImageView, ImageView]:
+def _view_images(
+    both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder
+) -> tuple[ImageView, ImageView]:
     """Return both images, each with the masks of the objects that differ in the other."""
     graphs = _same_world(both)
     changes = content_changes(graphs[0]) ^ content_changes(graphs[1]) if graphs else ()
@@ -146,7 +158,11 @@ def _view_images(both: tuple[ImageRow, ImageRow], texts: Texts, pictures: Pictur
     views: list[ImageView] = []
     for row, other, side in zip(both, reversed(both), SIDES, strict=True):
         picture = pictures.add_image(row)
-        masks = [(one.mask, CHANGED) for one in row.graph.objects if one.id in changed] if row.graph else []
+        masks = (
+            [(one.mask, CHANGED) for one in row.graph.objects if one.id in changed]
+            if row.graph
+            else []
+        )
         overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
         views.append(ImageView(picture, row, side, texts.caption(row), overlay))
     return views[0], views[1]
@@ -167,7 +183,9 @@ def _list_changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
                 yield SIDES[side], f"{change.type}: {values}" if values else change.type
 
 
-def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED) -> list[SingleView]:
+def gather_preferences(
+    tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED
+) -> list[SingleView]:
     """Return one preference of each of a few images; none if the dataset has pairs."""
     name = tables.preferences
     if tables.has("pairs") or not name:
@@ -175,9 +193,13 @@ def gather_preferences(tables: Tables, pictures: PictureFolder, decisions: Decis
     # Keys are hashes, so the first ones are a fixed random sample.
     query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
     found = [key for (key,) in tables.ask(query, {name: ["subject"]})]
-    rows = {row.subject: row for row in tables.find(name, PreferenceRow, found, without=SHOWN_IMAGES)}
+    rows = {
+        row.subject: row for row in tables.find(name, PreferenceRow, found, without=SHOWN_IMAGES)
+    }
     shown = [(rows[key].key, key) for key in found]
-    return gather_singles(tables, name, shown, pictures=pictures, first_number=1, decisions=decisions)
+    return gather_singles(
+        tables, name, shown, pictures=pictures, first_number=1, decisions=decisions
+    )
 
 
 def gather_singles(
@@ -186,7 +208,9 @@ def gather_singles(
 ) -> list[SingleView]:  # fmt: skip
     """Return preferences of a table, by keys and subjects, in the given order."""
     subjects = [subject for _, subject in found]
-    rows = {row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)}
+    rows = {
+        row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)
+    }
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
     # A preference with a rejected image has a new key; its removals were scored for the source's preference.
     own = tables.has("preferences")
@@ -221,21 +245,35 @@ def render_card(tables: Tables, table: str, row: Row) -> str:
         pictures = PictureFolder(Path(place))
         told: dict[str, Any] = {"pair": None, "single": None, "worded": tables.has("differences")}
         if tables.find("pairs", PairRow, [row.subject]):
-            (told["pair"],) = gather_pairs(tables, [row.subject], pictures=pictures, first_number=1, page="")
+            (told["pair"],) = gather_pairs(
+                tables, [row.subject], pictures=pictures, first_number=1, page=""
+            )
         elif isinstance(row, PreferenceRow):
             found = [(row.key, row.subject)]
-            (told["single"],) = gather_singles(tables, table, found, pictures=pictures, first_number=1)
+            (told["single"],) = gather_singles(
+                tables, table, found, pictures=pictures, first_number=1
+            )
         else:
             images = tables.find("images", ImageRow, [row.subject])
             told["images"] = [(pictures.add_image(image), image.name) for image in images]
             values = [(one.name, getattr(row, one.name)) for one in fields(row)]
-            filled = [one for one in values if one[1] not in ("", (), None) and not isinstance(one[1], bytes)]
+            filled = [
+                one
+                for one in values
+                if one[1] not in ("", (), None) and not isinstance(one[1], bytes)
+            ]
             told["fields"] = [(name, str(value)[:LONGEST]) for name, value in filled]
         looks = "\n".join(path.read_text() for path in STYLES)
-        page = make_card_environment().get_template("card.html.j2").render(**told, table=table, row=row, looks=looks)
+        page = (
+            make_card_environment()
+            .get_template("card.html.j2")
+            .render(**told, table=table, row=row, looks=looks)
+        )
         for picture in pictures.written.values():
             path = pictures.root / picture.src
-            page = page.replace(f'src="{picture.src}"', f'src="{_data_url(path.read_bytes(), KINDS[path.suffix])}"')
+            page = page.replace(
+                f'src="{picture.src}"', f'src="{_data_url(path.read_bytes(), KINDS[path.suffix])}"'
+            )
         return page
 
 
@@ -244,7 +282,11 @@ def _data_url(data: bytes, kind: str) -> str:
 
 
 def render_rows(
-    name: str, columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]], *, total: int
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Sequence[str]]],
+    *,
+    total: int,
 ) -> str:
     """Return rows of a table, each its small pictures and its cells, as escaped HTML."""
     template = make_card_environment().get_template("rows.html.j2")

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 
 from pairwright.tasks.pages.charts import Chart, ValueCounts, draw_histogram
-from pairwright.tasks.report.tables import WORDS, Tables
+from pairwright.tasks.report.query_tables import WORDS, Tables
 
 LENGTHS = {"captions": "text", "differences": "text", "comparisons": "text", "questions": "answer"}
 NONE = ValueCounts(np.empty(0), np.empty(0, np.int64))
@@ -41,7 +41,9 @@ def measure_dataset(tables: Tables) -> dict[str, Any]:
     return {
         "similarities": draw_similarities(tables),
         "lengths": _draw_lengths(tables),
-        "splits": {split: splits[split] for split in ("train", "validation", "test") if split in splits},
+        "splits": {
+            split: splits[split] for split in ("train", "validation", "test") if split in splits
+        },
         "truth": truth,
     }
 
@@ -51,23 +53,39 @@ def draw_similarities(tables: Tables) -> list[Chart]:
     spread = "unnest(range(len(embedders))) AS place, unnest(embedders) AS name, unnest(similarities) AS value"
     pairs = tables.tally(f"SELECT {spread} FROM pairs", {"pairs": ["embedders", "similarities"]})
     query = "SELECT 0 AS place, 'together' AS name, similarity AS value FROM pairs"
-    whole = {name: own for name, own in tables.tally(query, {"pairs": ["similarity"]}).items() if own.values.any()}
-    titles = {**{name: f"Similarity by {name}" for name in pairs}, "together": "Similarity, weighted together"}
+    whole = {
+        name: own
+        for name, own in tables.tally(query, {"pairs": ["similarity"]}).items()
+        if own.values.any()
+    }
+    titles = {
+        **{name: f"Similarity by {name}" for name in pairs},
+        "together": "Similarity, weighted together",
+    }
     found = {**pairs, **whole}.items()
-    charts = [draw_histogram(titles[name], [(name, "plain", own)], unit="cosine") for name, own in found]
+    charts = [
+        draw_histogram(titles[name], [(name, "plain", own)], unit="cosine") for name, own in found
+    ]
     return [chart for chart in charts if chart]
 
 
 def _draw_lengths(tables: Tables) -> list[Chart]:
     series = {
-        f"Length of {'answers' if name == 'questions' else name}": [(name, "plain", count_words(tables, name, column))]
+        f"Length of {'answers' if name == 'questions' else name}": [
+            (name, "plain", count_words(tables, name, column))
+        ]
         for name, column in LENGTHS.items()
     }
     chosen, rejected = (count_words(tables, "preferences", side) for side in ("chosen", "rejected"))
     some = rejected.values > 0
     written = ValueCounts(rejected.values[some], rejected.counts[some])
-    series["Length of chosen and rejected texts"] = [("chosen", "chosen", chosen), ("rejected", "rejected", written)]
-    charts = [draw_histogram(title, some, unit="words", whole=True) for title, some in series.items()]
+    series["Length of chosen and rejected texts"] = [
+        ("chosen", "chosen", chosen),
+        ("rejected", "rejected", written),
+    ]
+    charts = [
+        draw_histogram(title, some, unit="words", whole=True) for title, some in series.items()
+    ]
     return [chart for chart in charts if chart]
 
 
@@ -95,9 +113,13 @@ class Removals(NamedTuple):
     """Counts of the steps that make rejected images, with the reasons of refusals."""
 
     refused_tags: dict[str, int]
-    elements: dict[str, int]  # tags with a mask, by the reason against removal; removable ones under ``REMOVED``
+    elements: dict[
+        str, int
+    ]  # tags with a mask, by the reason against removal; removable ones under ``REMOVED``
     inspected: dict[str, int]  # removals by failed check; those that passed under ``CHECKED``
-    made: dict[str, int]  # preferences, or rejections if there are none, by maker of the rejected image, or "none"
+    made: dict[
+        str, int
+    ]  # preferences, or rejections if there are none, by maker of the rejected image, or "none"
     candidates: float  # mean number per rejection
     able: float  # mean number that passed their checks
 
@@ -107,12 +129,22 @@ def measure_removals(tables: Tables) -> Removals | None:
     if not tables.has("tags") and not tables.has("rejections"):
         return None
     able = "len(list_filter(removal_scores, lambda one: coalesce(one.why, '') = ''))"
-    means = f"SELECT avg(coalesce(len(removal_scores), 0)), avg(coalesce({able}, 0)) FROM rejections"
+    means = (
+        f"SELECT avg(coalesce(len(removal_scores), 0)), avg(coalesce({able}, 0)) FROM rejections"
+    )
     ((candidates, passed),) = tables.ask(means, {"rejections": ["removal_scores"]}) or [(0, 0)]
-    name, column = ("preferences", "rejected_image_maker") if tables.has("preferences") else ("rejections", "maker")
-    made = {CHOSEN.get(maker, maker): number for maker, number in _count(tables, name, column).items()}
+    name, column = (
+        ("preferences", "rejected_image_maker")
+        if tables.has("preferences")
+        else ("rejections", "maker")
+    )
+    made = {
+        CHOSEN.get(maker, maker): number for maker, number in _count(tables, name, column).items()
+    }
     return Removals(
-        refused_tags=tables.count("SELECT unnest(refused_tags).reason AS value FROM tags", {"tags": ["refused_tags"]}),
+        refused_tags=tables.count(
+            "SELECT unnest(refused_tags).reason AS value FROM tags", {"tags": ["refused_tags"]}
+        ),
         elements=_count(tables, "elements", "why", REMOVED),
         inspected=_count(tables, "inspected", "why", CHECKED),
         made={name: made[name] for name in CHOSEN.values() if made.get(name)},

@@ -22,12 +22,15 @@ from pairwright.schemas.checks import NO_RATING
 from pairwright.schemas.claims import CLAIMS, all_hold
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import GIVEN, UNCHECKED, ImageRow
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.pages.charts import Proportion
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.images import decode_rgb
 
-MOST_ROWS, MOST_IMAGES = 20_000, 200  # measured preferences, the first by key, and removals, the first of the table
+MOST_ROWS, MOST_IMAGES = (
+    20_000,
+    200,
+)  # measured preferences, the first by key, and removals, the first of the table
 LEAST_ROWS, FOLDS = 40, 5  # least rows to measure, and the number of folds of their components
 VISIBLE = 10  # least visible difference of a pixel, of 255
 JUDGED = "judged/preferences.json"  # default file of the scores of the benchmark ``preferences``; rows are beside it
@@ -57,12 +60,16 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
     if not rows:
         return []
     both = [row for row in rows if row["rejected"]]
-    chosen, rejected = (_count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims")))
+    chosen, rejected = (
+        _count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims"))
+    )
     untrue = "chosen texts of known truth, these are false of their images."
     held = "rejected texts of known truth, these are true of their images."
     rated = "rejected texts rated by the judge, these were found right: they may be true."
     held_out = "held-out rows, these have a chosen text that training rejects, word for word."
-    unseen = "texts by models, these were not checked: switch on `controls`, `grounding` or `judging`."
+    unseen = (
+        "texts by models, these were not checked: switch on `controls`, `grounding` or `judging`."
+    )
     unproved = "rejected texts, these were not shown to be wrong: use `judging`."
     false = Proportion(chosen.of - chosen.hits, chosen.of)
     shares = (
@@ -81,7 +88,9 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
     return [
         *judge_wording(both, bounds),
         *(
-            Finding(name, f"{found.value:.1%}", f"Of {found.of:,} {what}", found.value <= most, found)
+            Finding(
+                name, f"{found.value:.1%}", f"Of {found.of:,} {what}", found.value <= most, found
+            )
             for name, found, what, most in shares
             if found.of
         ),
@@ -99,13 +108,24 @@ def judge_wording(rows: Sequence[Mapping[str, Any]], bounds: HealthConfig) -> It
         few = f"A classifier needs {LEAST_ROWS} rows with both texts, of {FOLDS} groups of pairs that share no image."
         yield Finding("Told by the text", UNMEASURED, few, good=False, found=Proportion(0, 0))
     else:
-        told, makers = Proportion(float(right.sum()), len(rows)), np.array([row["rejected_maker"] for row in rows])
+        told, makers = (
+            Proportion(float(right.sum()), len(rows)),
+            np.array([row["rejected_maker"] for row in rows]),
+        )
         means = {maker: right[makers == maker].mean() for maker in sorted(set(makers.tolist()))}
         by = ", ".join(f"{maker or 'unnamed'} {mean:.0%}" for maker, mean in means.items())
         low, high = told.interval()
         about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
-        yield Finding("Told by the text", f"{told.value:.0%}", about, low <= bounds.max_text_only_accuracy, told)
-    lengths = np.array([[len(row[side].split()) for side in ("chosen", "rejected")] for row in rows])
+        yield Finding(
+            "Told by the text",
+            f"{told.value:.0%}",
+            about,
+            low <= bounds.max_text_only_accuracy,
+            told,
+        )
+    lengths = np.array(
+        [[len(row[side].split()) for side in ("chosen", "rejected")] for row in rows]
+    )
     longer = Proportion(float(_score(lengths[:, 0] - lengths[:, 1]).sum()), len(rows))
     chosen, rejected = lengths.mean(axis=0)
     about = f"Rows whose chosen text is the longer one; {chosen:.1f} words against {rejected:.1f}."
@@ -148,7 +168,9 @@ def _assign_folds(components: Sequence[str]) -> NDArray[np.int64]:
     """Return a fold per row; components go, the largest first, to the smallest fold."""
     sizes = [0] * FOLDS
     fold_of: dict[str, int] = {}
-    for component, count in sorted(Counter(components).items(), key=lambda item: (-item[1], item[0])):
+    for component, count in sorted(
+        Counter(components).items(), key=lambda item: (-item[1], item[0])
+    ):
         fold_of[component] = sizes.index(min(sizes))
         sizes[fold_of[component]] += count
     return np.array([fold_of[component] for component in components], dtype=np.int64)
@@ -156,7 +178,9 @@ def _assign_folds(components: Sequence[str]) -> NDArray[np.int64]:
 
 def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> Proportion:
     """Count the texts that are true of their images, of those with scene graphs and claims (the column ``of``)."""
-    wanted = [row for row in rows if row[of] not in ("", "[]", None) and len(row["image_keys"]) == 2]
+    wanted = [
+        row for row in rows if row[of] not in ("", "[]", None) and len(row["image_keys"]) == 2
+    ]
     keys = sorted({key for row in wanted for key in row["image_keys"]})
     images = tables.find("images", ImageRow, keys, without=["image"])
     graphs = {row.key: row.graph for row in images if row.graph}
@@ -176,7 +200,9 @@ def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proporti
     columns = ("split", "rejected", "negatives")
     for split, rejected, negatives in _rows(tables, "preferences", *columns) if answers else ():
         if split == TRAIN:
-            found |= wanted.intersection(map(plain_text, (rejected, *(one["text"] for one in negatives))))
+            found |= wanted.intersection(
+                map(plain_text, (rejected, *(one["text"] for one in negatives)))
+            )
     return Proportion(sum(answer in found for answer in answers), len(answers))
 
 
@@ -188,9 +214,14 @@ def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Propor
     ratings = _rows(tables, "judged", "description", "passed", "why")
     verdicts = {key: passed for key, passed, why in ratings if why != NO_RATING}
     described = _rows(tables, "described", "key", "subject", "text") if verdicts else ()
-    said = {(pair, plain_text(text)): verdicts[key] for key, pair, text in described if key in verdicts}
+    said = {
+        (pair, plain_text(text)): verdicts[key] for key, pair, text in described if key in verdicts
+    }
     asked = read_judged(tables.build.folder)
-    verdict = [asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"])))) for row in rows]
+    verdict = [
+        asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"]))))
+        for row in rows
+    ]
     found = [taken for taken in verdict if taken is not None]
     return Proportion(sum(found), len(found))
 
@@ -199,19 +230,31 @@ def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -
     """Count the chosen texts of models that have neither claims nor a check's score."""
     written = _rows(tables, "differences", "subject", "text", "model", "checks")
     wanted = {row["subject"] for row in rows}
-    checked = {(pair, text): bool(checks) for pair, text, model, checks in written if pair in wanted and model != GIVEN}
-    unknown = (checked.get((row["subject"], row["chosen"])) for row in rows if row["claims"] in ("", "[]", None))
+    checked = {
+        (pair, text): bool(checks)
+        for pair, text, model, checks in written
+        if pair in wanted and model != GIVEN
+    }
+    unknown = (
+        checked.get((row["subject"], row["chosen"]))
+        for row in rows
+        if row["claims"] in ("", "[]", None)
+    )
     found = [one for one in unknown if one is not None]
     return Proportion(found.count(False), len(found))
 
 
 def _count_rejected_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
     """Count the rejected texts marked unchecked that no judge was asked about."""
-    judged = {row["subject"] for row in rows}.intersection(p for (p,) in _rows(tables, "judged_rejected", "subject"))
+    judged = {row["subject"] for row in rows}.intersection(
+        p for (p,) in _rows(tables, "judged_rejected", "subject")
+    )
     asked = read_judged(tables.build.folder)
     unchecked = (row["rejected_note"].endswith(UNCHECKED) for row in rows)
     known = (row["subject"] in judged or row["key"] in asked for row in rows)
-    return Proportion(sum(one and not other for one, other in zip(unchecked, known, strict=True)), len(rows))
+    return Proportion(
+        sum(one and not other for one, other in zip(unchecked, known, strict=True)), len(rows)
+    )
 
 
 def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -225,8 +268,13 @@ def _judge_changed(tables: Tables, bounds: HealthConfig) -> Iterator[Finding]:
     index = tables.index("preferences")
     rows = (row for table in (index.batches(columns) if index else ()) for row in table.to_pylist())
     removed = (row for row in rows if row["rejected_image_maker"] == "removal")
-    both = (zip(row["images"], row["rejected_images"], strict=True) for row in islice(removed, MOST_IMAGES))
-    shares = [next((_changed_share(*pair) for pair in pairs if pair[0] != pair[1]), 0.0) for pairs in both]
+    both = (
+        zip(row["images"], row["rejected_images"], strict=True)
+        for row in islice(removed, MOST_IMAGES)
+    )
+    shares = [
+        next((_changed_share(*pair) for pair in pairs if pair[0] != pair[1]), 0.0) for pairs in both
+    ]
     if shares:
         middle = statistics.median(shares)
         about = f"Pixels that differ in the median of {len(shares):,} rejected images; the least: {min(shares):.2%}."

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.checks import SEEN_IN_SAME, speaks_against, without_bound
-from pairwright.tasks.report.tables import CHECKS, WORDS, Tables
+from pairwright.tasks.report.query_tables import CHECKS, WORDS, Tables
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
 from pairwright.tasks.texts.differences import REASONS
@@ -70,7 +70,9 @@ class Summaries(NamedTuple):
 
 def measure_summaries(tables: Tables) -> Summaries | None:
     """Measure all comparisons; ``None``: none."""
-    sums = [WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")]
+    sums = [
+        WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")
+    ]
     query = f"SELECT count(*), {', '.join(f'avg({one})' for one in sums)} FROM comparisons"
     found = tables.ask(query, {"comparisons": ["commonalities", "differences"]})
     if not found or not found[0][0]:
@@ -139,7 +141,10 @@ def measure_served(tables: Tables) -> list[ServedUse]:
     """Return the requests of each stage to each model, in the order of the build; none without a served model."""
     planned = [one.stage for one in tables.build.planned]
     stages = [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
-    parts = [f"SELECT {place} AS place, number, unnest(served) AS s FROM {name}" for place, name in enumerate(stages)]
+    parts = [
+        f"SELECT {place} AS place, number, unnest(served) AS s FROM {name}"
+        for place, name in enumerate(stages)
+    ]
     query = f"""WITH requests AS (SELECT place, number, unnest(s) FROM ({" UNION ALL ".join(parts)})
             QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1)
         SELECT place, model, histogram(revision), count(DISTINCT number), count(*) AS requests,
@@ -162,7 +167,12 @@ class Writing(NamedTuple):
 def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
     """Measure the texts table by table; ``counts`` have the stages' reasons."""
     checks = [check for name in CHECKS for check in measure_checks(tables, name)]
-    return Writing(measure_differences(tables, counts), measure_summaries(tables), checks, measure_served(tables))
+    return Writing(
+        measure_differences(tables, counts),
+        measure_summaries(tables),
+        checks,
+        measure_served(tables),
+    )
 
 
 def say_writing(writing: Writing) -> Iterator[str]:
@@ -187,5 +197,7 @@ def say_writing(writing: Writing) -> Iterator[str]:
         yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.'
     for model in dict.fromkeys(use.model for use in writing.uses):
         own = [use for use in writing.uses if use.model == model]
-        requests, tokens = (sum(getattr(use, name) for use in own) for name in ("requests", "completion_tokens"))
+        requests, tokens = (
+            sum(getattr(use, name) for use in own) for name in ("requests", "completion_tokens")
+        )
         yield f"{model} answered {requests:,} requests with {tokens:,} tokens, for the rows that were written."

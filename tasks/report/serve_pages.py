@@ -18,7 +18,14 @@ from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,7 +33,7 @@ from pairwright.schemas.decisions import say_errors
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.tasks.report.browse_pages import FILES, BrowsePages
 from pairwright.tasks.report.explore_pages import NotMadeYetError, Workshop
-from pairwright.tasks.store.decisions import KeptFilter, parse_decisions
+from pairwright.tasks.store.decision_table import KeptFilter, parse_decisions
 
 HOST = "127.0.0.1"
 HEADER = "x-pairwright-token"
@@ -58,11 +65,15 @@ class Keys:
     """Secrets of one start."""
 
     port: int
-    entry: str = field(default_factory=lambda: secrets.token_urlsafe(32))  # token of the printed address
+    entry: str = field(
+        default_factory=lambda: secrets.token_urlsafe(32)
+    )  # token of the printed address
     once: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(32)})
     """Token of the address that a browser is started with. Other users see it in the command line: it is valid once."""
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    page: str = field(default_factory=lambda: secrets.token_urlsafe(32))  # token of the pages, needed to send decisions
+    page: str = field(
+        default_factory=lambda: secrets.token_urlsafe(32)
+    )  # token of the pages, needed to send decisions
 
     @property
     def name(self) -> str:
@@ -128,7 +139,12 @@ def serve(opening: Opening, keys: Keys, listener: socket.socket) -> None:
 
 def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     """Return the application behind the guard."""
-    renders = {"/": pages.page, "/thresholds": pages.thresholds, "/explore": pages.explore.grid, "/map": pages.map}
+    renders = {
+        "/": pages.page,
+        "/thresholds": pages.thresholds,
+        "/explore": pages.explore.grid,
+        "/map": pages.map,
+    }
 
     def page(request: Request) -> Response:
         text, status = renders[request.url.path](request.query_params, keys.page)
@@ -137,7 +153,11 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     def serving(find: Callable[[str], Path | None]) -> Callable[[Request], Response]:
         def serve_file(request: Request) -> Response:
             path = find(request.path_params["name"])
-            return FileResponse(path) if path and path.is_file() else PlainTextResponse("Not found.\n", 404)
+            return (
+                FileResponse(path)
+                if path and path.is_file()
+                else PlainTextResponse("Not found.\n", 404)
+            )
 
         return serve_file
 
@@ -145,11 +165,15 @@ def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
         apart = await run_in_threadpool(pages.decide, parse_decisions(await request.body()))
         refused = len(apart.unknown) + len(apart.wordless)
         if refused and not apart.known:
-            raise ValueError("the decisions are about rows or texts that this version does not have")
+            raise ValueError(
+                "the decisions are about rows or texts that this version does not have"
+            )
         return JSONResponse({"stored": len(apart.known), "refused": refused})
 
     async def save_filter(request: Request) -> Response:
-        await run_in_threadpool(pages.keep_filter, KeptFilter.model_validate_json(await request.body()))
+        await run_in_threadpool(
+            pages.keep_filter, KeptFilter.model_validate_json(await request.body())
+        )
         return JSONResponse({"kept": True})
 
     app = Starlette(
@@ -206,7 +230,9 @@ class Guard:
 
     def _refuse(self, request: Request) -> Response | None:
         """Return the response to a rejected request; ``None``: it may pass."""
-        if request.headers.getlist("host") not in [[f"{name}:{self.keys.port}"] for name in (HOST, "localhost")]:
+        if request.headers.getlist("host") not in [
+            [f"{name}:{self.keys.port}"] for name in (HOST, "localhost")
+        ]:
             return PlainTextResponse("Wrong host name: use the printed address.\n", 421)
         if request.url.path == "/" and "token" in request.query_params and request.method == "GET":
             return self._enter(request)
@@ -225,9 +251,13 @@ class Guard:
             self.keys.once.discard(given)
         elif not _is_equal(given, self.keys.entry):
             return HTMLResponse(LOCKED_OUT, 401)
-        rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
+        rest = urlencode(
+            [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+        )
         answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
-        answer.set_cookie(self.keys.name, self.keys.cookie, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(
+            self.keys.name, self.keys.cookie, httponly=True, samesite="strict", path="/"
+        )
         return answer
 
 

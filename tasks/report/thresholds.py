@@ -40,7 +40,9 @@ class Range(NamedTuple):
     candidates: int
     shown: int
     bad: Proportion  # unrelated, or near-identical, ones among the judged
-    whole: bool = False  # whether all candidates are shown, so that their share is exact once all are judged
+    whole: bool = (
+        False  # whether all candidates are shown, so that their share is exact once all are judged
+    )
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -63,9 +65,14 @@ class ThresholdsView:
     owed: Sequence[tuple[str, Range]]  # range to judge next, by side ("low", "high")
 
 
-def view_thresholds(database: duckdb.DuckDBPyConnection, mining: MiningConfig, limits: Limits) -> ThresholdsView:
+def view_thresholds(
+    database: duckdb.DuckDBPyConnection, mining: MiningConfig, limits: Limits
+) -> ThresholdsView:
     """Return the judgements, and the widest band of ranges within the limits."""
-    lows, highs = read_ranges(database, "low", "unrelated"), read_ranges(database, "high", "near-identical")
+    lows, highs = (
+        read_ranges(database, "low", "unrelated"),
+        read_ranges(database, "high", "near-identical"),
+    )
     low, low_owed = _reach(lows, limits.unrelated)
     high, high_owed = _reach(highs[::-1], limits.near)
     ((judged,),) = database.execute("SELECT count(*) FROM judged").fetchall()
@@ -103,7 +110,9 @@ def _reach(ranges: Sequence[Range], limit: float) -> tuple[Range | None, Range |
     """
     share = limit / 100 + 1e-9
     # An interval even for an exact share, so that one slip among a few pairs does not end the band.
-    beyond = [place for place, one in enumerate(ranges) if one.bad.of and one.bad.interval(Z)[0] > share]
+    beyond = [
+        place for place, one in enumerate(ranges) if one.bad.of and one.bad.interval(Z)[0] > share
+    ]
     end = beyond[0] if beyond else len(ranges)
     within = [place for place in range(end) if ranges[place].interval[1] <= share]
     start = within[-1] + 1 if within else 0
@@ -122,7 +131,10 @@ class Agreement(NamedTuple):
 def compare_annotators(judged: Mapping[str, Mapping[str, str]]) -> Iterator[Agreement]:
     """Yield the agreement of every two annotators with a common pair."""
     for one, other in combinations(sorted(judged), 2):
-        said = [(judged[one][key], judged[other][key]) for key in sorted(judged[one].keys() & judged[other].keys())]
+        said = [
+            (judged[one][key], judged[other][key])
+            for key in sorted(judged[one].keys() & judged[other].keys())
+        ]
         if said:
             from sklearn.metrics import cohen_kappa_score
 

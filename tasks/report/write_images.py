@@ -18,16 +18,21 @@ from PIL import Image
 
 from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.store.images import RGB, decode_rgb, encode_png, put_patch, show_window
-from pairwright.tasks.store.masks import decode_mask
+from pairwright.tasks.images.decode import RGB, decode_rgb, encode_png, put_patch, show_window
+from pairwright.tasks.images.masks import decode_mask
 
 PICTURES = "images"  # subfolder of the pictures
 MOST_SIDE = 640
 SHOWN_AS_THEY_ARE = {"jpeg": "jpg", "png": "png", "webp": "webp"}
-MOVING = (b"acTL", b"ANIM")  # chunks of animated PNG and WebP files, of which models see the first frame
+MOVING = (
+    b"acTL",
+    b"ANIM",
+)  # chunks of animated PNG and WebP files, of which models see the first frame
 QUALITY = 85
 FILL, EDGE = 96, 255
-REACH = 6  # pixels of a picture around a patch: the filter reaches 3 beyond it, and those need 3 more
+REACH = (
+    6  # pixels of a picture around a patch: the filter reaches 3 beyond it, and those need 3 more
+)
 SAME_SHAPE = 0.02  # relative tolerance of two pictures' aspect ratios, as sides are whole pixels
 
 Colour = tuple[int, int, int]
@@ -74,10 +79,17 @@ class PictureFolder:
         moving = any(mark in row.image[:4096] for mark in MOVING)
         small = max(row.width, row.height) <= MOST_SIDE
         if row.format in SHOWN_AS_THEY_ARE and small and not moving:
-            return self._write(row.key, row.image, ending=SHOWN_AS_THEY_ARE[row.format], size=(row.width, row.height))
+            return self._write(
+                row.key,
+                row.image,
+                ending=SHOWN_AS_THEY_ARE[row.format],
+                size=(row.width, row.height),
+            )
         shown = _preview(decode_rgb(row.image))
         if small:
-            return self._write(row.key, encode_png(np.asarray(shown)), ending="png", size=shown.size)
+            return self._write(
+                row.key, encode_png(np.asarray(shown)), ending="png", size=shown.size
+            )
         return self._add_jpeg(row.key, shown)
 
     def add_crop(self, key: str, pixels: RGB, window: Window) -> WrittenImage:
@@ -102,33 +114,55 @@ class PictureFolder:
         top, bottom, from_y, to_y = _around(y0, y1, pixels.shape[0], over.height)
         whole = pixels[from_y:to_y, from_x:to_x]
         across, down = pixels.shape[1] / over.width, pixels.shape[0] / over.height
-        box = (left * across - from_x, top * down - from_y, right * across - from_x, bottom * down - from_y)
+        box = (
+            left * across - from_x,
+            top * down - from_y,
+            right * across - from_x,
+            bottom * down - from_y,
+        )
         before, after = (
-            np.asarray(Image.fromarray(one).resize((right - left, bottom - top), Image.Resampling.LANCZOS, box=box))
-            for one in (whole, put_patch(whole, data, (x0 - from_x, y0 - from_y, x1 - from_x, y1 - from_y)))
+            np.asarray(
+                Image.fromarray(one).resize(
+                    (right - left, bottom - top), Image.Resampling.LANCZOS, box=box
+                )
+            )
+            for one in (
+                whole,
+                put_patch(whole, data, (x0 - from_x, y0 - from_y, x1 - from_x, y1 - from_y)),
+            )
         )
         changed = (before != after).any(axis=2)
         shown = np.zeros((over.height, over.width, 4), np.uint8)
-        shown[top:bottom, left:right] = np.dstack([after, np.uint8(255) * changed]) * changed[:, :, None]
+        shown[top:bottom, left:right] = (
+            np.dstack([after, np.uint8(255) * changed]) * changed[:, :, None]
+        )
         return self._add_overlay(key, shown, over)
 
-    def add_masks(self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: WrittenImage) -> str:
+    def add_masks(
+        self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: WrittenImage
+    ) -> str:
         """Write masks as one transparent overlay of a picture, adjacent ones of a colour joined; empty: none."""
         if key in self.written:
             return self.written[key].src
         shown = np.zeros((over.height, over.width, 4), np.uint8)
         for colour, same in groupby(masks, key=itemgetter(1)):
             joined = np.logical_or.reduce([decode_mask(mask) for mask, _ in same])
-            small = Image.fromarray(joined).resize((over.width, over.height), Image.Resampling.NEAREST)
+            small = Image.fromarray(joined).resize(
+                (over.width, over.height), Image.Resampling.NEAREST
+            )
             painted = paint_mask(np.asarray(small), colour)
             shown = np.where(painted[:, :, 3:] > 0, painted, shown)
         return self._add_overlay(key, shown, over)
 
     def add_heat(self, key: str, first: WrittenImage, second: WrittenImage) -> Heat:
         """Write the differences of two written pictures as an overlay."""
-        png, share = draw_heat(*(decode_rgb((self.root / one.src).read_bytes()) for one in (first, second)))
+        png, share = draw_heat(
+            *(decode_rgb((self.root / one.src).read_bytes()) for one in (first, second))
+        )
         shapes = [picture.width / picture.height for picture in (first, second)]
-        src = self._write(key, png, ending="png", size=(first.width, first.height)).src if png else ""
+        src = (
+            self._write(key, png, ending="png", size=(first.width, first.height)).src if png else ""
+        )
         return Heat(src=src, share=share, stretched=abs(shapes[0] / shapes[1] - 1) > SAME_SHAPE)
 
     def _add_overlay(self, key: str, pixels: NDArray[np.uint8], over: WrittenImage) -> str:
@@ -189,9 +223,16 @@ def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:
     height, width = first.shape[:2]
     scale = min(SIDE / max(height, width), 1.0)
     size = (max(round(width * scale), 1), max(round(height * scale), 1))
-    small = (np.asarray(Image.fromarray(one).resize(size, Image.Resampling.BOX)) for one in (first, second))
-    labs = (cv2.cvtColor(one.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2LAB) for one in small)
-    distance = np.linalg.norm(np.subtract(*(cv2.GaussianBlur(lab, (0, 0), BLUR) for lab in labs)), axis=2)
+    small = (
+        np.asarray(Image.fromarray(one).resize(size, Image.Resampling.BOX))
+        for one in (first, second)
+    )
+    labs = (
+        cv2.cvtColor(one.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2LAB) for one in small
+    )
+    distance = np.linalg.norm(
+        np.subtract(*(cv2.GaussianBlur(lab, (0, 0), BLUR) for lab in labs)), axis=2
+    )
     share = float((distance > VISIBLE).mean())
     if not 0 < share <= MOST_SHARE:
         return b"", share

@@ -23,9 +23,9 @@ from pairwright.tasks.report.gather_cards import HERE, PairView
 from pairwright.tasks.report.measure_dataset import measure_dataset, measure_removals
 from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.ledger import Counts
 
 PAIRS_PER_PAGE = 10
@@ -44,7 +44,9 @@ class Subject:
     counts: Sequence[Counts]
     profile: Profile
     pairs: int
-    held: Sequence[str] = ()  # failed gates of this build, or of one after the version shown, with the measured values
+    held: Sequence[
+        str
+    ] = ()  # failed gates of this build, or of one after the version shown, with the measured values
     decisions: Decisions = UNDECIDED
 
     @property
@@ -57,7 +59,11 @@ class Subject:
     def source(self) -> str:
         """Return the source of the images; of a folder only the last name, since reports are passed on."""
         source = self.profile.sources
-        return "rendered scenes" if source.kind == "scenes" else f"{source.kind} {Path(source.path).name}".strip()
+        return (
+            "rendered scenes"
+            if source.kind == "scenes"
+            else f"{source.kind} {Path(source.path).name}".strip()
+        )
 
 
 def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
@@ -81,12 +87,22 @@ def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
     }
     for name, start in zip(names, starts, strict=True):
         part = keys[start : start + PAIRS_PER_PAGE]
-        told: dict[str, Any] = {"page": name, "first_number": start + 1, "decisions": subject.decisions}
+        told: dict[str, Any] = {
+            "page": name,
+            "first_number": start + 1,
+            "decisions": subject.decisions,
+        }
         views = list(gather_cards.gather_pairs(tables, part, pictures=pictures, **told))
         first += views[: SHOWN_FIRST - len(first)]
-        write_page(folder / name, environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views))
+        write_page(
+            folder / name,
+            environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views),
+        )
     if in_full:
-        write_page(folder / in_full, environment.get_template("preferences.html.j2").render(**frame, here=in_full))
+        write_page(
+            folder / in_full,
+            environment.get_template("preferences.html.j2").render(**frame, here=in_full),
+        )
     index = environment.get_template("index.html.j2").render(
         **frame,
         here="index.html",
@@ -112,6 +128,8 @@ def sample_pairs(tables: Tables, number: int) -> list[str]:
             FROM pairs LEFT JOIN splits ON subject::VARCHAR = key)
         SELECT key FROM ranked QUALIFY row_number() OVER (PARTITION BY place * least(?, total) // total
             ORDER BY hash(key)) = 1"""
-    found = tables.ask(query, {"pairs": ["key", "similarity"], "splits": ["subject", "split"]}, [number])
+    found = tables.ask(
+        query, {"pairs": ["key", "similarity"], "splits": ["subject", "split"]}, [number]
+    )
     # Keys are hashes: ordering by another part of them mixes the pairs reproducibly.
     return sorted((key for (key,) in found), key=lambda key: key[8:])

@@ -40,7 +40,9 @@ class Draft:
 
     def single(self) -> list[Thing]:
         """Return the untouched things outside groups."""
-        return [thing for thing in self.scene.things if not thing.group and thing.id not in self.touched]
+        return [
+            thing for thing in self.scene.things if not thing.group and thing.id not in self.touched
+        ]
 
     def loose(self) -> list[Thing]:
         """Return the single things that carry nothing: they may be removed, resized or turned."""
@@ -61,13 +63,19 @@ def _shuffled(rng: Rng, things: Sequence[Thing]) -> list[Thing]:
 
 
 def _alter(
-    rng: Rng, draft: Draft, *, kind: ChangeType, options: Callable[[Rng, Draft], Iterable[Alteration]]
+    rng: Rng,
+    draft: Draft,
+    *,
+    kind: ChangeType,
+    options: Callable[[Rng, Draft], Iterable[Alteration]],
 ) -> Draft | None:
     """Return the draft with the first alteration that fits and keeps words distinct."""
     for thing, before, after in options(rng, draft):
         scene = draft.scene.having(thing)
         if plan.is_distinct(thing, scene) and plan.fits(scene, thing, draft.camera):
-            return draft.after(scene, SceneChange(type=kind, object_id=thing.id, before=before, after=after))
+            return draft.after(
+                scene, SceneChange(type=kind, object_id=thing.id, before=before, after=after)
+            )
     return None
 
 
@@ -112,7 +120,11 @@ def _add_thing(rng: Rng, draft: Draft) -> Draft | None:
     thing = replace(thing, size="small") if rides else thing
     scene = plan.put_on_carrier(rng, thing, draft.scene, camera=draft.camera) if rides else None
     scene = scene or plan.put_on_ground(rng, thing, draft.scene, camera=draft.camera)
-    return draft.after(scene, SceneChange(type="addition", object_id=thing.id, after=thing.phrase)) if scene else None
+    return (
+        draft.after(scene, SceneChange(type="addition", object_id=thing.id, after=thing.phrase))
+        if scene
+        else None
+    )
 
 
 def _take(rng: Rng, draft: Draft, *, kind: ChangeType, resting: bool) -> Draft | None:
@@ -127,7 +139,11 @@ def _take(rng: Rng, draft: Draft, *, kind: ChangeType, resting: bool) -> Draft |
 
 def _substitutes(rng: Rng, draft: Draft) -> Iterable[Alteration]:
     for old in _shuffled(rng, draft.loose()):
-        shapes = [s for s, kind in vocabulary.SHAPES.items() if s != old.shape and (kind.rides or old.support is None)]
+        shapes = [
+            s
+            for s, kind in vocabulary.SHAPES.items()
+            if s != old.shape and (kind.rides or old.support is None)
+        ]
         for _ in range(4):
             look = plan.draw_look(rng, old.id, draft.scene, shapes=shapes)
             if look is None:
@@ -138,7 +154,12 @@ def _substitutes(rng: Rng, draft: Draft) -> Iterable[Alteration]:
 
 
 def _values(
-    rng: Rng, draft: Draft, *, name: str, things: Callable[[Draft], list[Thing]], values: Callable[[Rng, Thing], Any]
+    rng: Rng,
+    draft: Draft,
+    *,
+    name: str,
+    things: Callable[[Draft], list[Thing]],
+    values: Callable[[Rng, Thing], Any],
 ) -> Iterable[Alteration]:
     """Yield the other values of one attribute of some things."""
     for thing in _shuffled(rng, things(draft)):
@@ -149,15 +170,23 @@ def _values(
 
 
 def _clear_colours(rng: Rng, thing: Thing) -> list[str]:
-    colours: list[str] = rng.permutation(vocabulary.colours_of(thing.shape, thing.material)).tolist()
-    return [colour for colour in colours if frozenset((colour, thing.colour)) not in vocabulary.NEAR_COLOURS]
+    colours: list[str] = rng.permutation(
+        vocabulary.colours_of(thing.shape, thing.material)
+    ).tolist()
+    return [
+        colour
+        for colour in colours
+        if frozenset((colour, thing.colour)) not in vocabulary.NEAR_COLOURS
+    ]
 
 
 def _clear_materials(rng: Rng, thing: Thing) -> list[str]:
     if thing.shape in vocabulary.LITTLE_MATERIAL or thing.colour not in vocabulary.METALLIC_COLOURS:
         return []
     materials: list[str] = rng.permutation(vocabulary.SHAPES[thing.shape].materials).tolist()
-    return [one for one in materials if frozenset((one, thing.material)) in vocabulary.CLEAR_MATERIALS]
+    return [
+        one for one in materials if frozenset((one, thing.material)) in vocabulary.CLEAR_MATERIALS
+    ]
 
 
 def _moves(rng: Rng, draft: Draft) -> Iterable[Alteration]:
@@ -170,7 +199,9 @@ def _moves(rng: Rng, draft: Draft) -> Iterable[Alteration]:
             put = replace(thing, x=x, y=y)
             if vocabulary.SHAPES[thing.shape].front:
                 put = plan.turn_to(rng, put, camera, facing=camera.facing(thing)[0])
-            after = camera.position_of(put, camera.silhouette(put)) if camera.frames(put) else before
+            after = (
+                camera.position_of(put, camera.silhouette(put)) if camera.frames(put) else before
+            )
             if after.is_clearly_not(before):
                 yield put, f"{before.column} {before.depth}", f"{after.column} {after.depth}"
 
@@ -182,7 +213,11 @@ def _turns(rng: Rng, draft: Draft) -> Iterable[Alteration]:
             old = draft.camera.facing(thing)[0]
             others: list[Facing] = [way for way in vocabulary.FACINGS if way != old]
             for k in rng.permutation(3):
-                yield plan.turn_to(rng, thing, draft.camera, facing=others[int(k)]), old, others[int(k)]
+                yield (
+                    plan.turn_to(rng, thing, draft.camera, facing=others[int(k)]),
+                    old,
+                    others[int(k)],
+                )
 
 
 def _change_count(rng: Rng, draft: Draft) -> Draft | None:
@@ -198,22 +233,37 @@ def _change_count(rng: Rng, draft: Draft) -> Draft | None:
     else:
         for name in (f"object-{draft.next_id + k}" for k in range(step)):
             full = len(scene.things) >= MOST
-            more = None if full else plan.put_on_ground(rng, replace(group[0], id=name), scene, camera=draft.camera)
+            more = (
+                None
+                if full
+                else plan.put_on_ground(rng, replace(group[0], id=name), scene, camera=draft.camera)
+            )
             scene, ids = (more, [*ids, name]) if more else (scene, ids)
     if not ids:
         return None
     after = sum(thing.group == group[0].group for thing in scene.things)
     *look, noun = group[0].phrase.split(" ")
-    before, now = (" ".join([number(n), *look, noun if n == 1 else plural(noun)]) for n in (len(group), after))
+    before, now = (
+        " ".join([number(n), *look, noun if n == 1 else plural(noun)]) for n in (len(group), after)
+    )
     names = tuple(sorted(ids))
     done = draft.after(
-        scene, SceneChange(type="counting", object_id=names[0], object_ids=names, before=before, after=now)
+        scene,
+        SceneChange(
+            type="counting", object_id=names[0], object_ids=names, before=before, after=now
+        ),
     )
-    return replace(done, touched=done.touched | {thing.id for thing in (*group, *scene.things) if thing.group})
+    return replace(
+        done, touched=done.touched | {thing.id for thing in (*group, *scene.things) if thing.group}
+    )
 
 
-def _altering(kind: ChangeType, things: Callable[[Draft], list[Thing]], values: Callable[[Rng, Thing], Any]) -> Change:
-    return partial(_alter, kind=kind, options=partial(_values, name=kind, things=things, values=values))
+def _altering(
+    kind: ChangeType, things: Callable[[Draft], list[Thing]], values: Callable[[Rng, Thing], Any]
+) -> Change:
+    return partial(
+        _alter, kind=kind, options=partial(_values, name=kind, things=things, values=values)
+    )
 
 
 CONTENT: dict[ChangeType, Change] = {
@@ -222,7 +272,9 @@ CONTENT: dict[ChangeType, Change] = {
     "removal": partial(_take, kind="removal", resting=True),
     "substitution": partial(_alter, kind="substitution", options=_substitutes),
     "size": _altering(
-        "size", Draft.loose, lambda rng, thing: vocabulary.SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1]
+        "size",
+        Draft.loose,
+        lambda rng, thing: vocabulary.SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1],
     ),
     "colour": _altering("colour", Draft.single, _clear_colours),
     "orientation": partial(_alter, kind="orientation", options=_turns),
@@ -236,7 +288,10 @@ CONTENT: dict[ChangeType, Change] = {
     "move": partial(_alter, kind="move", options=_moves),
     "material": _altering("material", Draft.single, _clear_materials),
 }
-DISTRACTING: dict[ChangeType, Change] = {"viewpoint": _change_viewpoint, "illumination": _change_illumination}
+DISTRACTING: dict[ChangeType, Change] = {
+    "viewpoint": _change_viewpoint,
+    "illumination": _change_illumination,
+}
 """Changes of the photograph only."""
 
 
@@ -254,7 +309,9 @@ def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None
     if plain:
         done = _apply(rng, draft, DISTRACTING, count=1 + int(rng.random() < 0.3))
     else:
-        distracted = wanted < 3 and rng.random() < 0.3  # another view or light beside changes of content
+        distracted = (
+            wanted < 3 and rng.random() < 0.3
+        )  # another view or light beside changes of content
         done = _apply(rng, draft, CONTENT, count=wanted)
         done = _apply(rng, done, DISTRACTING, count=1) if done and distracted else done
     if done is None:
@@ -268,7 +325,9 @@ def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None
     return done if same else None
 
 
-def _apply(rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Change], *, count: int) -> Draft | None:
+def _apply(
+    rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Change], *, count: int
+) -> Draft | None:
     """Return the draft with ``count`` changes of different types, tried in random order."""
     weights = np.array([WEIGHTS.get(kind, 1.0) for kind in kinds])
     order = rng.choice(len(kinds), size=len(kinds), replace=False, p=weights / weights.sum())

@@ -25,7 +25,9 @@ def linear(colour: Rgb | NDArray[np.uint8] | NDArray[np.float64]) -> NDArray[np.
     return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
 
 
-def _noise(rng: np.random.Generator, rows: int, columns: int, *, cells: tuple[int, int]) -> NDArray[np.float64]:
+def _noise(
+    rng: np.random.Generator, rows: int, columns: int, *, cells: tuple[int, int]
+) -> NDArray[np.float64]:
     coarse = rng.standard_normal(cells)
     tiled = np.tile(coarse, (3, 3)).astype(np.float32)
     big = cv2.resize(tiled, (3 * columns, 3 * rows), interpolation=cv2.INTER_CUBIC)
@@ -33,7 +35,9 @@ def _noise(rng: np.random.Generator, rows: int, columns: int, *, cells: tuple[in
 
 
 def _cloud(rng: np.random.Generator, side: int, cells: int) -> NDArray[np.float64]:
-    return np.sum([_noise(rng, side, side, cells=(cells << k, cells << k)) / 2**k for k in range(4)], axis=0)
+    return np.sum(
+        [_noise(rng, side, side, cells=(cells << k, cells << k)) / 2**k for k in range(4)], axis=0
+    )
 
 
 def _blend(low: Rgb, high: Rgb, share: NDArray[np.float64]) -> Picture:
@@ -44,12 +48,19 @@ def _blend(low: Rgb, high: Rgb, share: NDArray[np.float64]) -> Picture:
 def wood(low: Rgb, high: Rgb, *, seed: int, boards: int = 4, side: int = 512) -> Picture:
     """Return boards along the rows, with grain."""
     rng = np.random.default_rng(seed)
-    grain = _noise(rng, side, side, cells=(64, 4)) * 0.16 + _noise(rng, side, side, cells=(160, 6)) * 0.08
-    wave = 0.5 + 0.2 * np.sin(_noise(rng, side, side, cells=(12, 3)) * 5 + np.linspace(0, 16 * np.pi, side)[:, None])
+    grain = (
+        _noise(rng, side, side, cells=(64, 4)) * 0.16
+        + _noise(rng, side, side, cells=(160, 6)) * 0.08
+    )
+    wave = 0.5 + 0.2 * np.sin(
+        _noise(rng, side, side, cells=(12, 3)) * 5 + np.linspace(0, 16 * np.pi, side)[:, None]
+    )
     share = wave + grain
     for k in range(boards):
         rows = slice(k * side // boards, (k + 1) * side // boards)
-        share[rows] = np.roll(share[rows], int(rng.integers(side)), axis=1) + rng.uniform(-0.16, 0.16)
+        share[rows] = np.roll(share[rows], int(rng.integers(side)), axis=1) + rng.uniform(
+            -0.16, 0.16
+        )
         share[rows.start : rows.start + 3] -= 0.55
     return _blend(low, high, share)
 
@@ -80,7 +91,9 @@ def terrazzo(ground: Rgb, chips: Sequence[Rgb], *, seed: int) -> Picture:
     for _ in range(420):
         corners = rng.uniform(4, 508, 2) + rng.uniform(3, 11) * rng.uniform(-1, 1, (5, 2))
         hull = cv2.convexHull(corners.astype(np.float32)).astype(np.int32)
-        cv2.fillConvexPoly(picture, hull, [float(v) for v in linear(chips[int(rng.integers(len(chips)))])])
+        cv2.fillConvexPoly(
+            picture, hull, [float(v) for v in linear(chips[int(rng.integers(len(chips)))])]
+        )
     picture *= 1 + 0.04 * _cloud(rng, 512, 6)[..., None]
     return np.clip(cv2.GaussianBlur(picture, (0, 0), 1.2), 0, 1).astype(np.float32)
 
@@ -90,7 +103,9 @@ def gingham(colour: Rgb, ground: Rgb, *, checks: int = 12) -> Picture:
     side = 512
     stripe = (np.arange(side) * checks // side % 2).astype(np.float64)
     weave = 0.03 * np.sin(np.arange(side) * np.pi / 2)
-    return _blend(ground, colour, (stripe[:, None] + stripe[None, :]) / 2 + weave[:, None] + weave[None, :])
+    return _blend(
+        ground, colour, (stripe[:, None] + stripe[None, :]) / 2 + weave[:, None] + weave[None, :]
+    )
 
 
 def street(*, seed: int) -> Picture:
@@ -116,7 +131,11 @@ def house_front(wall: Rgb, *, seed: int, floors: int) -> Picture:
             draw.rectangle((box[0] - 3, box[1] - 3, box[2] + 3, box[3] + 3), fill=(240, 236, 226))
             draw.rectangle(box, fill=(255, 226, 150) if rng.random() < 0.25 else (92, 118, 140))
             draw.line((box[0] + 15, box[1], box[0] + 15, box[3]), fill=(240, 236, 226), width=3)
-            draw.line((box[0], box[1] + high / 4, box[2], box[1] + high / 4), fill=(240, 236, 226), width=3)
+            draw.line(
+                (box[0], box[1] + high / 4, box[2], box[1] + high / 4),
+                fill=(240, 236, 226),
+                width=3,
+            )
     return linear(np.asarray(picture)).astype(np.float32)
 
 
@@ -148,8 +167,12 @@ def sign_board(text: str, board: tuple[int, int, int]) -> Picture:
 def stain(colour: tuple[int, int, int]) -> Picture:
     """Return stained wood: grain along the rows in one colour, light enough to tell its name."""
     rng = np.random.default_rng(7)
-    grain = _noise(rng, 128, 128, cells=(26, 2)) * 0.13 + _noise(rng, 128, 128, cells=(10, 2)) * 0.13
-    rings = 0.12 * np.sin(np.linspace(0, 10 * np.pi, 128)[:, None] + _noise(rng, 128, 128, cells=(4, 2)) * 2.5)
+    grain = (
+        _noise(rng, 128, 128, cells=(26, 2)) * 0.13 + _noise(rng, 128, 128, cells=(10, 2)) * 0.13
+    )
+    rings = 0.12 * np.sin(
+        np.linspace(0, 10 * np.pi, 128)[:, None] + _noise(rng, 128, 128, cells=(4, 2)) * 2.5
+    )
     shade = 1 + np.clip(1.5 * (grain + rings), -0.6, 0.3)
     return np.clip(linear(colour) * shade[..., None] + 0.012, 0, 1).astype(np.float32)
 
@@ -161,7 +184,14 @@ def hide(colour: tuple[int, int, int]) -> Picture:
     return np.clip(linear(colour) * shade[..., None] + 0.004, 0, 1).astype(np.float32)
 
 
-HOUSES = ((222, 178, 140), (170, 194, 200), (226, 208, 150), (196, 160, 150), (178, 196, 160), (214, 202, 190))
+HOUSES = (
+    (222, 178, 140),
+    (170, 194, 200),
+    (226, 208, 150),
+    (196, 160, 150),
+    (178, 196, 160),
+    (214, 202, 190),
+)
 PALETTES, STYLES = 3, 12
 """Looks of each place: its palette and clutter."""
 LIFT = 0.002
@@ -183,10 +213,15 @@ class Surface:
 Point = Sequence[float] | NDArray[np.float64]
 
 
-def _quad(corner: Point, along: Point, up: Point, *, repeat: tuple[float, float] = (1, 1)) -> tuple[Soup, Soup]:
+def _quad(
+    corner: Point, along: Point, up: Point, *, repeat: tuple[float, float] = (1, 1)
+) -> tuple[Soup, Soup]:
     c, a, u = (np.asarray(v, dtype=np.float64) for v in (corner, along, up))
     grid = np.array([[c, c + u], [c + a, c + a + u]])
-    flat = np.array([[(0, 0, 0), (0, repeat[1], 0)], [(repeat[0], 0, 0), (repeat[0], repeat[1], 0)]], dtype=np.float64)
+    flat = np.array(
+        [[(0, 0, 0), (0, repeat[1], 0)], [(repeat[0], 0, 0), (repeat[0], repeat[1], 0)]],
+        dtype=np.float64,
+    )
     return triangles_of_grid(grid), triangles_of_grid(flat)[..., :2]
 
 
@@ -195,9 +230,13 @@ def _plain(soup: Soup, colour: Rgb) -> Surface:
     return Surface(soup, soup[..., :2], colour=(float(r), float(g), float(b)))
 
 
-def _floor(picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0) -> Surface:
+def _floor(
+    picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0
+) -> Surface:
     corner, wide = (-side / 2 - 1, far - side, 0), side + 2
-    return Surface(*_quad(corner, (wide, 0, 0), (0, side, 0), repeat=(repeat * wide / side, repeat)), picture)
+    return Surface(
+        *_quad(corner, (wide, 0, 0), (0, side, 0), repeat=(repeat * wide / side, repeat)), picture
+    )
 
 
 def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
@@ -207,7 +246,11 @@ def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
 
 
 def _table(style: int) -> list[Surface]:
-    boards = ((122, 78, 44), (186, 132, 84)), ((150, 112, 72), (214, 176, 128)), ((84, 54, 38), (138, 94, 64))
+    boards = (
+        ((122, 78, 44), (186, 132, 84)),
+        ((150, 112, 72), (214, 176, 128)),
+        ((84, 54, 38), (138, 94, 64)),
+    )
     wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
     board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
     picture = wood(*boards[style], seed=style, boards=5)
@@ -242,15 +285,25 @@ def _street(style: int) -> list[Surface]:
     starts = np.cumsum(widths + 0.04) - widths - 6.0
     row = list(zip(starts + widths / 2, widths, heights, strict=True))
     blocks = [rounded_box((x, 3.35, high / 2), (wide, 1.2, high), 0.03) for x, wide, high in row]
-    roofs = [rounded_box((x, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03) for x, wide, high in row]
+    roofs = [
+        rounded_box((x, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03) for x, wide, high in row
+    ]
     soups, uvs, pictures = list[Soup](), list[Soup](), list[Picture]()
     for k, (x, wide, high) in enumerate(row):
-        soup, uv = _quad((x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06))
+        soup, uv = _quad(
+            (x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06)
+        )
         soups.append(soup)
         uvs.append((uv * (0.998, 1) + (k + 0.001, 0)) / (9, 1))
-        pictures.append(house_front(HOUSES[(k + style) % 6], seed=10 * style + k, floors=round(high / 0.55)))
+        pictures.append(
+            house_front(HOUSES[(k + style) % 6], seed=10 * style + k, floors=round(high / 0.55))
+        )
     faces = Surface(np.concatenate(soups), np.concatenate(uvs), np.concatenate(pictures, axis=1))
-    houses = [_plain(np.concatenate(blocks), (206, 194, 180)), _plain(np.concatenate(roofs), (132, 92, 78)), faces]
+    houses = [
+        _plain(np.concatenate(blocks), (206, 194, 180)),
+        _plain(np.concatenate(roofs), (132, 92, 78)),
+        faces,
+    ]
     return [road, *houses, _wall((186, 204, 216), y=6.5, seed=3, high=6)]
 
 
@@ -262,7 +315,10 @@ def _counter(style: int) -> list[Surface]:
     top = rounded_box((0, -1.2, -0.1), (12, 7.6, 0.2), 0.03)
     soup, uv = _quad((-9, 2.6, 0), (18, 0, 0), (0, 0, 4.0), repeat=(4.5, 1))
     wall = Surface(soup, uv, tiles(tile, joint, seed=style, across=8), roughness=0.2)
-    return [Surface(top, top[..., :2] / 3.0, terrazzo(stone, chips, seed=style), roughness=0.25), wall]
+    return [
+        Surface(top, top[..., :2] / 3.0, terrazzo(stone, chips, seed=style), roughness=0.25),
+        wall,
+    ]
 
 
 def _picnic(style: int) -> list[Surface]:
@@ -285,7 +341,9 @@ def _studio(style: int) -> list[Surface]:
     t = np.linspace(0, np.pi / 2, 14)
     curve = np.stack([3.0 + 1.6 * np.sin(t), 1.6 - 1.6 * np.cos(t)], axis=1)
     line = np.concatenate([[(-7.0, 0.0)], curve, [(4.6, 6.0)]])
-    grid = np.stack([np.stack([np.full(len(line), x), line[:, 0], line[:, 1]], axis=1) for x in (-8.0, 8.0)])
+    grid = np.stack(
+        [np.stack([np.full(len(line), x), line[:, 0], line[:, 1]], axis=1) for x in (-8.0, 8.0)]
+    )
     return [_plain(triangles_of_grid(grid), colour)]
 
 
@@ -303,7 +361,9 @@ def sheet(rng: np.random.Generator) -> Picture:
 def woven(rng: np.random.Generator) -> Picture:
     """Return a cloth with a border and stripes, in two dull colours."""
     dull = [(152, 120, 104), (112, 128, 140), (136, 140, 112), (164, 150, 128), (124, 108, 124)]
-    ground, thread = (np.array(dull[k], np.float64) for k in rng.choice(len(dull), 2, replace=False))
+    ground, thread = (
+        np.array(dull[k], np.float64) for k in rng.choice(len(dull), 2, replace=False)
+    )
     cloth = np.tile(ground, (192, 256, 1))
     cloth[:, :: int(rng.integers(9, 30))] = thread
     for rim in (6, 18):
@@ -337,13 +397,18 @@ def _laid(rng: np.random.Generator, picture: Picture, *, width: float) -> Surfac
 def _hung(rng: np.random.Generator, picture: Picture, *, y: float) -> Surface:
     width = rng.uniform(1.1, 1.9)
     corner = (rng.uniform(-3.2, 3.2 - width), y - 0.02, rng.uniform(0.35, 0.8))
-    return Surface(*_quad(corner, (width, 0, 0), (0, 0, width * picture.shape[0] / picture.shape[1])), picture[::-1])
+    return Surface(
+        *_quad(corner, (width, 0, 0), (0, 0, width * picture.shape[0] / picture.shape[1])),
+        picture[::-1],
+    )
 
 
 def _clutter(place: str, rng: np.random.Generator) -> list[Surface]:
     """Return the clutter of a place, which no text names."""
     papers = [_laid(rng, sheet(rng), width=rng.uniform(0.6, 0.9)) for _ in range(rng.integers(4))]
-    cloths = [_laid(rng, woven(rng), width=rng.uniform(1.2, 2.4)) for _ in range(rng.integers(1, 3))]
+    cloths = [
+        _laid(rng, woven(rng), width=rng.uniform(1.2, 2.4)) for _ in range(rng.integers(1, 3))
+    ]
     return {
         "a wooden table-top": [*papers, *cloths[:1], _hung(rng, painting(rng), y=5.5)],
         "a room corner": [*cloths, *papers[:1], _hung(rng, painting(rng), y=2.6)],

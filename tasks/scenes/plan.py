@@ -59,12 +59,16 @@ def rests_on(thing: Thing, carrier: Thing) -> bool:
     The corners need not be: a round thing has none, and an angular one stands on the rest.
     """
     centre, half, _ = extent_of(carrier.shape, carrier.pose)
-    turn = np.array([(np.cos(carrier.yaw), np.sin(carrier.yaw)), (-np.sin(carrier.yaw), np.cos(carrier.yaw))])
+    turn = np.array(
+        [(np.cos(carrier.yaw), np.sin(carrier.yaw)), (-np.sin(carrier.yaw), np.cos(carrier.yaw))]
+    )
     corners = thing.footprint()[1]
     middles = (corners + np.roll(corners, 1, axis=0)) / 2
     local = (middles - (carrier.x, carrier.y)) @ turn.T - np.array(centre) * carrier.scale
     share = local / (np.array(half) * carrier.scale)
-    reach = np.linalg.norm(share, axis=1) if carrier.shape == "cylinder" else np.abs(share).max(axis=1)
+    reach = (
+        np.linalg.norm(share, axis=1) if carrier.shape == "cylinder" else np.abs(share).max(axis=1)
+    )
     return carrier.can_carry() and bool((reach <= 0.93).all())
 
 
@@ -72,7 +76,9 @@ def visible_shares(scene: Scene, camera: Camera) -> dict[str, float]:
     """Return the share of each thing that nearer things leave visible; loads cover their carriers."""
     hidden = np.zeros((camera.height, camera.width), bool)
     shares = {}
-    for thing in sorted(scene.things, key=lambda t: (camera.distance(t) - 0.02 * bool(t.support), t.id)):
+    for thing in sorted(
+        scene.things, key=lambda t: (camera.distance(t) - 0.02 * bool(t.support), t.id)
+    ):
         shape = _silhouette(camera, thing)
         shares[thing.id] = 1 - float((shape & hidden).sum()) / max(1, int(shape.sum()))
         hidden |= shape
@@ -97,7 +103,9 @@ def fits(scene: Scene, thing: Thing, camera: Camera) -> bool:
     return rests and stands_free(thing, scene) and all_visible(scene, camera)
 
 
-def turn_to(rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: Facing | None = None) -> Thing:
+def turn_to(
+    rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: Facing | None = None
+) -> Thing:
     """Return the thing turned to a clear facing, or at random if it has no front."""
     if thing.shape == "sign":
         return replace(thing, yaw=camera.yaw(thing, "front", off_degrees=float(rng.uniform(-9, 9))))
@@ -107,7 +115,9 @@ def turn_to(rng: np.random.Generator, thing: Thing, camera: Camera, *, facing: F
     return replace(thing, yaw=camera.yaw(thing, way, off_degrees=float(rng.uniform(-15, 15))))
 
 
-def put_on_ground(rng: np.random.Generator, thing: Thing, scene: Scene, *, camera: Camera) -> Scene | None:
+def put_on_ground(
+    rng: np.random.Generator, thing: Thing, scene: Scene, *, camera: Camera
+) -> Scene | None:
     """Return the scene with the thing on the ground; ``None`` if no position was found."""
     for _ in range(DRAWS):
         x, y = (float(rng.uniform(*span)) for span in AREA)
@@ -117,13 +127,25 @@ def put_on_ground(rng: np.random.Generator, thing: Thing, scene: Scene, *, camer
     return None
 
 
-def put_on_carrier(rng: np.random.Generator, thing: Thing, scene: Scene, *, camera: Camera) -> Scene | None:
+def put_on_carrier(
+    rng: np.random.Generator, thing: Thing, scene: Scene, *, camera: Camera
+) -> Scene | None:
     """Return the scene with the thing on a free carrier; ``None`` if there is none."""
     carried = {other.support for other in scene.things}
-    carriers = [other for other in scene.things if other.can_carry() and other.id not in carried and not other.group]
+    carriers = [
+        other
+        for other in scene.things
+        if other.can_carry() and other.id not in carried and not other.group
+    ]
     for carrier in (carriers[int(k)] for k in rng.permutation(len(carriers))):
         centre = carrier.footprint()[0]
-        put = replace(thing, x=float(centre[0]), y=float(centre[1]), z=carrier.z + carrier.height, support=carrier.id)
+        put = replace(
+            thing,
+            x=float(centre[0]),
+            y=float(centre[1]),
+            z=carrier.z + carrier.height,
+            support=carrier.id,
+        )
         for turned in (turn_to(rng, put, camera) for _ in range(TURNS)):
             if fits(scene.having(turned), turned, camera):
                 return scene.having(turned)
@@ -144,10 +166,16 @@ def draw_view(rng: np.random.Generator, side: str, height: str) -> View:
 
 def draw_light(rng: np.random.Generator) -> Light:
     """Return a random light, mostly a bright one."""
-    return Light(pick(rng, vocabulary.DIRECTIONS), pick(rng, list(vocabulary.TINTS)), dim=bool(rng.random() < 0.15))
+    return Light(
+        pick(rng, vocabulary.DIRECTIONS),
+        pick(rng, list(vocabulary.TINTS)),
+        dim=bool(rng.random() < 0.15),
+    )
 
 
-def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list[str]) -> Thing | None:
+def draw_look(
+    rng: np.random.Generator, name: str, scene: Scene, *, shapes: list[str]
+) -> Thing | None:
     """Return an unplaced thing with words of its own; ``None`` if all words are taken."""
     for _ in range(20):
         shape = pick(rng, shapes)
@@ -157,7 +185,16 @@ def draw_look(rng: np.random.Generator, name: str, scene: Scene, *, shapes: list
         size = pick(rng, kind.sizes)
         pose = pick(rng, kind.poses) if kind.poses else None
         text = pick(rng, vocabulary.TEXTS) if shape == "sign" else None
-        thing = Thing(name, shape, colour, material, size, pose=pose, text=text, wear=round(float(rng.random()), 3))
+        thing = Thing(
+            name,
+            shape,
+            colour,
+            material,
+            size,
+            pose=pose,
+            text=text,
+            wear=round(float(rng.random()), 3),
+        )
         if is_distinct(thing, scene):
             return thing
     return None
@@ -177,7 +214,11 @@ def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int)
     side, tall = pick(rng, list(vocabulary.SIDES)), pick(rng, list(vocabulary.HEIGHTS))
     scene = Scene(place, int(rng.integers(STYLES)), draw_view(rng, side, tall), draw_light(rng), ())
     camera = plan_camera(scene.view, width=width, height=height)
-    wanted = int(rng.choice(np.arange(LEAST, MOST + 1), p=(0.06, 0.12, 0.17, 0.18, 0.16, 0.12, 0.09, 0.06, 0.04)))
+    wanted = int(
+        rng.choice(
+            np.arange(LEAST, MOST + 1), p=(0.06, 0.12, 0.17, 0.18, 0.16, 0.12, 0.09, 0.06, 0.04)
+        )
+    )
     # Large and special things come first, then single ones.
     sign, stack = rng.random() < 0.55, rng.random() < 0.65
     group = int(rng.integers(2, 5)) if rng.random() < 0.6 else 0
@@ -187,7 +228,11 @@ def draw_world(rng: np.random.Generator, place: str, *, width: int, height: int)
     scene = _add_group(rng, scene, group, camera) if group else scene
     for _ in range(max(1, wanted - sign - 2 * stack - group)):
         scene = _add_single(rng, scene, others, camera)
-    good = LEAST <= len(scene.things) <= MOST and facings_clear(scene, camera) and all_visible(scene, camera)
+    good = (
+        LEAST <= len(scene.things) <= MOST
+        and facings_clear(scene, camera)
+        and all_visible(scene, camera)
+    )
     return scene if good else None
 
 
@@ -209,7 +254,9 @@ def _add_stack(rng: np.random.Generator, scene: Scene, camera: Camera) -> Scene:
     if carrier is None:
         return scene
     poses = [pose for pose in vocabulary.SHAPES[carrier.shape].carries if pose]
-    carrier = replace(carrier, size="large" if rng.random() < 0.6 else "medium", pose=poses[0] if poses else None)
+    carrier = replace(
+        carrier, size="large" if rng.random() < 0.6 else "medium", pose=poses[0] if poses else None
+    )
     below = put_on_ground(rng, carrier, scene, camera=camera)
     if below is None:
         return scene

@@ -18,11 +18,14 @@ NOUNS = {
     **{form: shape for shape, plural in PLURALS.items() for form in (shape, plural)},
     **dict.fromkeys(("object", "objects", "thing", "things", "item", "items"), ""),
 }
-COUNTS = {word: count for count, word in enumerate(NUMBERS) if count} | {str(count): count for count in range(1, 100)}
+COUNTS = {word: count for count, word in enumerate(NUMBERS) if count} | {
+    str(count): count for count in range(1, 100)
+}
 SPOKEN = {
     "size": {words: value for value, words in SIZES.items()} | {"medium": "medium"},
     "colour": {word: word for word in SCENE_WORDS["colour"]},
-    "material": {w: w for w in (*SCENE_WORDS["material"], "glass")} | {"wood": "wooden", "metallic": "metal"},
+    "material": {w: w for w in (*SCENE_WORDS["material"], "glass")}
+    | {"wood": "wooden", "metallic": "metal"},
     "rests_on": {surface("rests_on", shape): shape for shape in PLURALS},
     "column": {words: value for value, words in COLUMNS.items()} | {"in the center": "centre"},
     "depth": {words: value for value, words in DEPTHS.items()},
@@ -48,7 +51,9 @@ def _either(words: dict[str, str] | dict[str, int]) -> str:
 PHRASE = re.compile(
     r"(?<![\w'’-])(?:(?P<denied>no|without|lacks|lacking)\s+)?(?:(?:an?|the|any|only|exactly)\s+){0,3}"
     rf"(?:(?P<count>{_either(COUNTS)})\s+)?"
-    + "".join(rf"(?:(?P<{name}>{_either(SPOKEN[name])})\s+)?" for name in ("size", "colour", "material"))
+    + "".join(
+        rf"(?:(?P<{name}>{_either(SPOKEN[name])})\s+)?" for name in ("size", "colour", "material")
+    )
     + rf"(?P<noun>{_either(dict.fromkeys(NOUNS, 0))})(?![\w'’-])(?! (?:{_either(dict.fromkeys(NOUNS, 0))})\b)"
     + "".join(
         rf"(?:\s+(?P<{name}>{_either(SPOKEN[name])})(?!\w|\s(?:of|side|half|edge)\b))?"
@@ -80,7 +85,9 @@ def read_phrases(first: str, second: str) -> Reading:
 
 
 def _read(text: str, side: Literal[0, 1]) -> Reading:
-    text = re.sub(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", BUT_NO.sub("and ", text))
+    text = re.sub(
+        r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", BUT_NO.sub("and ", text)
+    )
     if len(text) > MOST_CHARACTERS or UNREADABLE.search(text):
         return Reading((), understood=False)
     claims: list[Claim] = []
@@ -100,7 +107,10 @@ def _read(text: str, side: Literal[0, 1]) -> Reading:
 def _claim(match: re.Match[str], side: Literal[0, 1], *, text: str) -> Iterator[Claim]:
     """Yield the claim of one noun phrase; none if a denial before it may apply."""
     named = {name: match[name] for name in (*SPOKEN, "text") if match[name]}
-    values = {name: SPOKEN[name][value.lower()] if name in SPOKEN else value for name, value in named.items()}
+    values = {
+        name: SPOKEN[name][value.lower()] if name in SPOKEN else value
+        for name, value in named.items()
+    }
     shape = NOUNS[match["noun"].lower()]
     selector = Selector(**values, **({"shape": shape} if shape else {}))
     ended = ENDED.match(text, match.end())
@@ -110,6 +120,8 @@ def _claim(match: re.Match[str], side: Literal[0, 1], *, text: str) -> Iterator[
     elif DENIALS.search(text[: match.start()]):
         return
     elif match["count"] and ended:
-        yield Claim(side=side, kind="count", selector=selector, count=COUNTS[match["count"].lower()])
+        yield Claim(
+            side=side, kind="count", selector=selector, count=COUNTS[match["count"].lower()]
+        )
     else:
         yield Claim(side=side, kind="exists", selector=selector)

@@ -50,7 +50,9 @@ def _paint(of: Any, *which: Any) -> tuple[Any, ...]:
         else:
             bitmap = mi.Bitmap(np.ascontiguousarray(one, dtype=np.float32))
             texture = {"type": "bitmap", "bitmap": bitmap, "raw": True}
-            paints.append(mi.load_dict({**texture, "filter_type": "bilinear", "wrap_mode": "repeat"}))
+            paints.append(
+                mi.load_dict({**texture, "filter_type": "bilinear", "wrap_mode": "repeat"})
+            )
     return tuple(paints)
 
 
@@ -60,7 +62,9 @@ def _colours_of(colour: str, material: str, text: str = "") -> list[NDArray[Any]
         return [sign_board(text, srgb)[::-1]]
     if material == "leather":
         return [hide(srgb), hide(srgb) / hide(srgb).mean(axis=(0, 1))]
-    if material == "metal":  # anodised: lighter than paint, because half of what it reflects is dark room
+    if (
+        material == "metal"
+    ):  # anodised: lighter than paint, because half of what it reflects is dark room
         return [np.clip(linear(srgb) * 1.25 + 0.03, 0, 0.95)]
     return [stain(srgb) if material == "wooden" else linear(srgb)]
 
@@ -99,11 +103,21 @@ def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
     for thing in scene.things:
         for k, part in enumerate(thing.parts()):
             normals = corner_normals(part.soup) if part.normals is None else part.normals
-            uv = _board_uv(thing, part) if part.role == "board" else planar_uv(part.soup) / thing.scale
+            uv = (
+                _board_uv(thing, part)
+                if part.role == "board"
+                else planar_uv(part.soup) / thing.scale
+            )
             yield f"{thing.id}_{k}", Shell(part.soup, normals, uv, *_surface(thing, part))
     paints = _paint(_place_of, scene.place, scene.style)
-    for k, (one, paint) in enumerate(zip(surfaces_of(scene.place, scene.style), paints, strict=True)):
-        bsdf = _glossy(paint, one.roughness) if one.roughness else {"type": "diffuse", "reflectance": paint}
+    for k, (one, paint) in enumerate(
+        zip(surfaces_of(scene.place, scene.style), paints, strict=True)
+    ):
+        bsdf = (
+            _glossy(paint, one.roughness)
+            if one.roughness
+            else {"type": "diffuse", "reflectance": paint}
+        )
         yield f"place_{k}", Shell(one.soup, corner_normals(one.soup), one.uv, paint, bsdf)
 
 
@@ -113,7 +127,12 @@ def _surface(thing: Thing, part: ShapePiece) -> tuple[Any, Plugin]:
         return paint, {"type": "diffuse", "reflectance": paint}
     if part.role == "steel":
         steel = _rgb(FIXED["steel"])
-        return steel, {"type": "roughconductor", "alpha": 0.2, "specular_reflectance": steel, "material": "none"}
+        return steel, {
+            "type": "roughconductor",
+            "alpha": 0.2,
+            "specular_reflectance": steel,
+            "material": "none",
+        }
     if part.role != "body":
         return _rgb(FIXED[part.role]), _glossy(_rgb(FIXED[part.role]), 0.4)
     paint, *grain = _paint(_colours_of, thing.colour, thing.material)
@@ -134,14 +153,21 @@ def _board_uv(thing: Thing, part: ShapePiece) -> Soup:
     return np.stack(scaled, axis=-1).reshape(-1, 3, 2)
 
 
-def _mesh(name: str, shell: Shell, plugin: str, made: Plugin, *, attribute: Soup | None = None) -> mi.Mesh:
+def _mesh(
+    name: str, shell: Shell, plugin: str, made: Plugin, *, attribute: Soup | None = None
+) -> mi.Mesh:
     """Return the mesh with a material, or a flat emitter; ``attribute``: values at its vertices."""
     props = mi.Properties()
     props[plugin] = mi.load_dict(made)
     smooth = plugin == "bsdf"
     corners = shell.soup.reshape(-1, 3).astype(np.float32)
     mesh = mi.Mesh(
-        name, len(corners), len(shell.soup), props=props, has_vertex_normals=smooth, has_vertex_texcoords=True
+        name,
+        len(corners),
+        len(shell.soup),
+        props=props,
+        has_vertex_normals=smooth,
+        has_vertex_texcoords=True,
     )
     if attribute is not None:
         mesh.add_attribute("vertex_look", 3, attribute.ravel().tolist())
@@ -156,7 +182,11 @@ def _mesh(name: str, shell: Shell, plugin: str, made: Plugin, *, attribute: Soup
 
 
 Triple = tuple[float, float, float]
-KEYS: dict[str, Triple] = {"left": (-4.8, -1.2, 5.8), "right": (4.8, -1.2, 5.8), "above": (0.5, -0.8, 7.4)}
+KEYS: dict[str, Triple] = {
+    "left": (-4.8, -1.2, 5.8),
+    "right": (4.8, -1.2, 5.8),
+    "above": (0.5, -0.8, 7.4),
+}
 
 
 def _lights(light: Light) -> dict[str, Plugin]:
@@ -168,13 +198,19 @@ def _lights(light: Light) -> dict[str, Plugin]:
     power = 0.42 if light.dim else 1.0
     side = -5.5 if light.direction == "right" else 5.5
     return {
-        "key": _panel(KEYS[light.direction], (0, 0.2, 0), size=(1.0, 1.0), radiance=68.0 * power * tint),
-        "window": _panel((side, -2.5, 3.2), (0, 0.2, 0.2), size=(0.7, 1.6), radiance=7.0 * power * tint),
+        "key": _panel(
+            KEYS[light.direction], (0, 0.2, 0), size=(1.0, 1.0), radiance=68.0 * power * tint
+        ),
+        "window": _panel(
+            (side, -2.5, 3.2), (0, 0.2, 0.2), size=(0.7, 1.6), radiance=7.0 * power * tint
+        ),
         "sky": {"type": "constant", "radiance": _rgb(0.42 * power * (0.5 + 0.5 * tint))},
     }
 
 
-def _panel(origin: Triple, target: Triple, *, size: tuple[float, float], radiance: NDArray[np.float64]) -> Plugin:
+def _panel(
+    origin: Triple, target: Triple, *, size: tuple[float, float], radiance: NDArray[np.float64]
+) -> Plugin:
     pose = mi.ScalarTransform4f().look_at(origin=list(origin), target=list(target), up=[0, 0.01, 1])
     return {
         "type": "rectangle",
@@ -186,7 +222,8 @@ def _panel(origin: Triple, target: Triple, *, size: tuple[float, float], radianc
 def build_scene(scene: Scene) -> mi.Scene:
     """Return the renderer's scene, with materials and lights."""
     meshes = {
-        name: _mesh(name, shell, "bsdf", {"type": "twosided", "bsdf": shell.bsdf}) for name, shell in _shells(scene)
+        name: _mesh(name, shell, "bsdf", {"type": "twosided", "bsdf": shell.bsdf})
+        for name, shell in _shells(scene)
     }
     return mi.load_dict({"type": "scene", **meshes, **_lights(scene.light)}, optimize=False)
 
@@ -194,12 +231,26 @@ def build_scene(scene: Scene) -> mi.Scene:
 def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
     """Return the renderer's camera; with the box filter, pixels do not depend on the order of samples."""
     field = math.degrees(2 * math.atan(camera.width / (2 * camera.focal)))
-    pose = mi.ScalarTransform4f().look_at(origin=list(camera.position), target=list(TARGET), up=[0, 0, 1])
-    film = {"type": "hdrfilm", "width": camera.width, "height": camera.height, "rfilter": {"type": "box"}}
+    pose = mi.ScalarTransform4f().look_at(
+        origin=list(camera.position), target=list(TARGET), up=[0, 0, 1]
+    )
+    film = {
+        "type": "hdrfilm",
+        "width": camera.width,
+        "height": camera.height,
+        "rfilter": {"type": "box"},
+    }
     film |= {"pixel_format": "rgb", "component_format": "float32"}
     sampler = {"type": "multijitter", "sample_count": samples}
     return mi.load_dict(
-        {"type": "perspective", "fov": field, "fov_axis": "x", "to_world": pose, "film": film, "sampler": sampler}
+        {
+            "type": "perspective",
+            "fov": field,
+            "fov_axis": "x",
+            "to_world": pose,
+            "film": film,
+            "sampler": sampler,
+        }
     )
 
 
@@ -253,9 +304,13 @@ def survey(scene: Scene, camera: Camera) -> Survey:
     looks = {}
     for number, (name, shell) in enumerate(shells.items(), 1):
         seen = _towards(shell, camera)
-        look = np.concatenate([np.full((*seen.normals.shape[:2], 1), number), seen.normals[..., :2] + 1], axis=-1)
+        look = np.concatenate(
+            [np.full((*seen.normals.shape[:2], 1), number), seen.normals[..., :2] + 1], axis=-1
+        )
         plain = {"type": "mesh_attribute", "name": "vertex_look"}
-        looks[name] = _mesh(name, seen, "emitter", {"type": "area", "radiance": plain}, attribute=look)
+        looks[name] = _mesh(
+            name, seen, "emitter", {"type": "area", "radiance": plain}, attribute=look
+        )
     look = _shine(looks, camera, samples=1)
     shape, normal = np.round(look[..., 0]).astype(np.int32), look[..., 1:] - 1
     return Survey(tuple(shells), shape, normal, survey_colours(scene, camera))
@@ -264,7 +319,9 @@ def survey(scene: Scene, camera: Camera) -> Survey:
 def survey_colours(scene: Scene, camera: Camera) -> Plane:
     """Return the mean surface colour at each pixel; the denoiser keeps its edges."""
     meshes = {
-        name: _mesh(name, _towards(shell, camera), "emitter", {"type": "area", "radiance": shell.paint})
+        name: _mesh(
+            name, _towards(shell, camera), "emitter", {"type": "area", "radiance": shell.paint}
+        )
         for name, shell in _shells(scene)
     }
     return _shine(meshes, camera, samples=4)  # enough for smooth edges
@@ -342,7 +399,9 @@ class Exposure:
 
     def take(self, albedo: Plane | None = None) -> NDArray[np.uint8]:
         """Return the picture ``(height, width, 3)``; ``albedo``: the scene's colours, if known."""
-        return develop(self.light(), survey_colours(self.scene, self.camera) if albedo is None else albedo)
+        return develop(
+            self.light(), survey_colours(self.scene, self.camera) if albedo is None else albedo
+        )
 
 
 EXPOSURES = TypeAdapter(Exposure)

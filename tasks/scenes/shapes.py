@@ -19,7 +19,9 @@ CREASE_DEGREES = 46.0  # faces that meet at a larger angle have an edge between 
 def triangles_of_grid(points: Soup) -> Soup:
     """Return two triangles per cell of a grid of points ``(rows, columns, 3)``, without empty ones."""
     a, b, c, d = points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]
-    soup = np.concatenate([np.stack(three, axis=-2).reshape(-1, 3, 3) for three in ([a, b, c], [a, c, d])])
+    soup = np.concatenate(
+        [np.stack(three, axis=-2).reshape(-1, 3, 3) for three in ([a, b, c], [a, c, d])]
+    )
     areas = np.linalg.norm(np.cross(soup[:, 1] - soup[:, 0], soup[:, 2] - soup[:, 0]), axis=1)
     return soup[areas > 1e-10]
 
@@ -28,7 +30,11 @@ def lathe(profile: Sequence[tuple[float, float]], *, sides: int = 56, turn: floa
     """Turn a profile of (radius, height), listed from the bottom up, around the z axis."""
     radius, height = np.array(profile, dtype=np.float64).T
     angles = np.linspace(0.0, 2 * np.pi, sides + 1) + turn
-    rows = [radius[:, None] * np.cos(angles), radius[:, None] * np.sin(angles), height[:, None].repeat(sides + 1, 1)]
+    rows = [
+        radius[:, None] * np.cos(angles),
+        radius[:, None] * np.sin(angles),
+        height[:, None].repeat(sides + 1, 1),
+    ]
     return triangles_of_grid(np.stack(rows, axis=-1))[:, ::-1]
 
 
@@ -37,10 +43,15 @@ def arc(
 ) -> list[tuple[float, float]]:
     """Return the points of an arc of a profile; 0 degrees point outwards, 90 up."""
     angles = np.radians(np.linspace(*degrees, steps))
-    return [(max(0.0, centre[0] + radius * float(np.cos(t))), centre[1] + radius * float(np.sin(t))) for t in angles]
+    return [
+        (max(0.0, centre[0] + radius * float(np.cos(t))), centre[1] + radius * float(np.sin(t)))
+        for t in angles
+    ]
 
 
-def ball(centre: Sequence[float], radius: float, *, stretch: Sequence[float] = (1, 1, 1), steps: int = 26) -> Soup:
+def ball(
+    centre: Sequence[float], radius: float, *, stretch: Sequence[float] = (1, 1, 1), steps: int = 26
+) -> Soup:
     """Return a sphere, or an ellipsoid where it is stretched."""
     sphere = lathe(arc((0.0, 0.0), radius, (-90.0, 90.0), steps), sides=2 * steps)
     return sphere * np.asarray(stretch) + np.asarray(centre)
@@ -52,7 +63,10 @@ def rounded_box(centre: Sequence[float], size: Sequence[float], bevel: float) ->
     inner = half - bevel
     ease = np.array([0.0, 0.42, 0.75, 1.0])
     edges = half - inner
-    ticks = [np.concatenate([-half[k] + edges[k] * ease, half[k] - edges[k] * ease[::-1]]) for k in range(3)]
+    ticks = [
+        np.concatenate([-half[k] + edges[k] * ease, half[k] - edges[k] * ease[::-1]])
+        for k in range(3)
+    ]
     faces: list[Soup] = []
     for axis, sign in ((axis, sign) for axis in range(3) for sign in (-1.0, 1.0)):
         across, up = (axis + 1) % 3, (axis + 2) % 3
@@ -76,7 +90,9 @@ def tube(path: Soup, radius: float, *, closed: bool = False, sides: int = 14) ->
     side /= np.linalg.norm(side, axis=1, keepdims=True)
     lift = np.cross(side, ahead)
     angles = np.linspace(0, 2 * np.pi, sides + 1)
-    rings = path[:, None] + radius * (np.cos(angles)[:, None] * side[:, None] + np.sin(angles)[:, None] * lift[:, None])
+    rings = path[:, None] + radius * (
+        np.cos(angles)[:, None] * side[:, None] + np.sin(angles)[:, None] * lift[:, None]
+    )
     if closed:
         return triangles_of_grid(np.concatenate([rings, rings[:1]]))
     ends = [path[:1, None].repeat(sides + 1, 1), rings, path[-1:, None].repeat(sides + 1, 1)]
@@ -88,7 +104,12 @@ def turned(soup: Soup, degrees: float, *, axis: int, about: Sequence[float] = (0
     t = np.radians(degrees)
     matrix = np.eye(3)
     i, j = (axis + 1) % 3, (axis + 2) % 3
-    matrix[i, i], matrix[i, j], matrix[j, i], matrix[j, j] = np.cos(t), -np.sin(t), np.sin(t), np.cos(t)
+    matrix[i, i], matrix[i, j], matrix[j, i], matrix[j, j] = (
+        np.cos(t),
+        -np.sin(t),
+        np.sin(t),
+        np.cos(t),
+    )
     return (soup - np.asarray(about)) @ matrix.T + np.asarray(about)
 
 
@@ -102,7 +123,9 @@ def corner_normals(soup: Soup) -> Soup:
     result = np.zeros((soup.shape[0] * 3, 3))
     for size in np.unique(sizes):
         rows = order[starts[sizes == size][:, None] + np.arange(size)]
-        near = np.einsum("gik,gjk->gij", unit[rows // 3], unit[rows // 3]) > np.cos(np.radians(CREASE_DEGREES))
+        near = np.einsum("gik,gjk->gij", unit[rows // 3], unit[rows // 3]) > np.cos(
+            np.radians(CREASE_DEGREES)
+        )
         result[rows] = near.astype(np.float64) @ face[rows // 3]
     return (result / np.linalg.norm(result, axis=1, keepdims=True)).reshape(soup.shape)
 
@@ -128,11 +151,34 @@ class ShapePiece:
 
 
 ROUND: dict[str, list[tuple[float, float]]] = {
-    "cylinder": [(0, 0), *arc((0.25, 0.04), 0.04, (-90, 0), 4), *arc((0.25, 0.6), 0.04, (0, 90), 4), (0, 0.64)],
+    "cylinder": [
+        (0, 0),
+        *arc((0.25, 0.04), 0.04, (-90, 0), 4),
+        *arc((0.25, 0.6), 0.04, (0, 90), 4),
+        (0, 0.64),
+    ],
     "cone": [(0, 0), *arc((0.32, 0.03), 0.03, (-90, 45), 5), *arc((0, 0.74), 0.03, (25, 90), 4)],
     "vase": [
-        *((0, 0), (0.17, 0), (0.19, 0.02), (0.25, 0.12), (0.29, 0.24), (0.29, 0.34), (0.24, 0.46), (0.15, 0.58)),
-        *((0.11, 0.67), (0.11, 0.74), (0.15, 0.82), (0.165, 0.84), (0.14, 0.82), (0.09, 0.74), (0.09, 0.6), (0, 0.5)),
+        *(
+            (0, 0),
+            (0.17, 0),
+            (0.19, 0.02),
+            (0.25, 0.12),
+            (0.29, 0.24),
+            (0.29, 0.34),
+            (0.24, 0.46),
+            (0.15, 0.58),
+        ),
+        *(
+            (0.11, 0.67),
+            (0.11, 0.74),
+            (0.15, 0.82),
+            (0.165, 0.84),
+            (0.14, 0.82),
+            (0.09, 0.74),
+            (0.09, 0.6),
+            (0, 0.5),
+        ),
     ],
     "bowl": [
         *((0, 0), (0.16, 0), (0.17, 0.03), *arc((0, 0.42), 0.38, (-63, -8), 8)),
@@ -149,7 +195,14 @@ def _ring(_: str | None) -> list[ShapePiece]:
 
 
 def _mug(_: str | None) -> list[ShapePiece]:
-    wall = [(0, 0), *arc((0.22, 0.03), 0.03, (-90, 0), 4), (0.25, 0.5), (0.235, 0.515), (0.22, 0.5), (0.215, 0.08)]
+    wall = [
+        (0, 0),
+        *arc((0.22, 0.03), 0.03, (-90, 0), 4),
+        (0.25, 0.5),
+        (0.235, 0.515),
+        (0.22, 0.5),
+        (0.215, 0.08),
+    ]
     t = np.linspace(-np.pi / 2, np.pi / 2, 12)
     handle = np.stack([0.23 + 0.16 * np.cos(t), np.zeros(12), 0.27 + 0.14 * np.sin(t)], axis=1)
     return [ShapePiece("body", np.concatenate([lathe([*wall, (0, 0.06)]), tube(handle, 0.035)]))]
@@ -161,7 +214,9 @@ def _teapot(_: str | None) -> list[ShapePiece]:
     spout = np.array([(0, -0.26, 0.2), (0, -0.37, 0.26), (0, -0.44, 0.37), (0, -0.5, 0.5)])
     t = np.linspace(-np.pi / 2.2, np.pi / 2.2, 12)
     handle = np.stack([np.zeros(12), 0.27 + 0.17 * np.cos(t), 0.3 + 0.15 * np.sin(t)], axis=1)
-    return [ShapePiece("body", np.concatenate([body, knob, tube(spout, 0.05), tube(handle, 0.035)]))]
+    return [
+        ShapePiece("body", np.concatenate([body, knob, tube(spout, 0.05), tube(handle, 0.035)]))
+    ]
 
 
 def _box(pose: str | None) -> list[ShapePiece]:
@@ -172,7 +227,10 @@ def _box(pose: str | None) -> list[ShapePiece]:
     if pose == "with its lid open":
         lid = turned(lid, -105.0, axis=0, about=(0, 0.3, 0.42))
     inside = rounded_box((0, 0, 0.05), (0.7, 0.5, 0.02), 0.005)
-    return [ShapePiece("body", np.concatenate([*(rounded_box(c, s, 0.015) for c, s in walls), lid])), ShapePiece("dark", inside)]
+    return [
+        ShapePiece("body", np.concatenate([*(rounded_box(c, s, 0.015) for c, s in walls), lid])),
+        ShapePiece("dark", inside),
+    ]
 
 
 def _book(pose: str | None) -> list[ShapePiece]:
@@ -192,8 +250,12 @@ def _sheet(curve: Soup, depth: float) -> Soup:
     front = np.stack([curve[:, 0], np.full(len(curve), -depth / 2), curve[:, 1]], axis=1)
     low, back = front * (1, 1, 0) + (0, 0, 0.03), (0, depth, 0)
     soup = triangles_of_grid(np.stack([low, front, front + back, low + back, low]))
-    edge = triangles_of_grid(np.stack([low[-1:], front[-1:], front[-1:] + back, low[-1:] + back]).repeat(2, 1))
-    side = triangles_of_grid(np.stack([np.stack([low[-1], low[-1] + back]), np.stack([front[-1], front[-1] + back])]))
+    edge = triangles_of_grid(
+        np.stack([low[-1:], front[-1:], front[-1:] + back, low[-1:] + back]).repeat(2, 1)
+    )
+    side = triangles_of_grid(
+        np.stack([np.stack([low[-1], low[-1] + back]), np.stack([front[-1], front[-1] + back])])
+    )
     soup = np.concatenate([soup, edge, side])
     return soup if curve[-1, 0] < 0 else soup[:, ::-1]
 
@@ -203,12 +265,26 @@ def _lamp(pose: str | None) -> list[ShapePiece]:
     elbow, neck = (0.0, 0.2, 0.52), (0.0, -0.08, 0.92)
     arms = [tube(np.linspace(a, b, 3), 0.026) for a, b in (((0, 0, 0.04), elbow), (elbow, neck))]
     joints = [ball(place, 0.045, steps=8) for place in (elbow, neck)]
-    cup = lathe([(0, 0.13), (0.06, 0.12), (0.09, 0.06), (0.21, -0.17), (0.195, -0.17), (0.08, 0.04), (0, 0.09)])
+    cup = lathe(
+        [
+            (0, 0.13),
+            (0.06, 0.12),
+            (0.09, 0.06),
+            (0.21, -0.17),
+            (0.195, -0.17),
+            (0.08, 0.04),
+            (0, 0.09),
+        ]
+    )
     bulb = ball((0, 0, -0.09), 0.075, steps=10)
     tilt = -82.0 if pose == "with its head raised" else -12.0
     head, bulb = (turned(part, tilt, axis=0) + np.array((0, -0.12, 0.9)) for part in (cup, bulb))
     steel = np.concatenate([*arms, *joints])
-    return [ShapePiece("body", np.concatenate([foot, head])), ShapePiece("steel", steel), ShapePiece("glow", bulb)]
+    return [
+        ShapePiece("body", np.concatenate([foot, head])),
+        ShapePiece("steel", steel),
+        ShapePiece("glow", bulb),
+    ]
 
 
 def _chair(_: str | None) -> list[ShapePiece]:
@@ -216,7 +292,10 @@ def _chair(_: str | None) -> list[ShapePiece]:
     legs = [tube(np.linspace((x * 1.08, y * 1.08, 0), (x, y, 0.42), 3), 0.032) for x, y in feet]
     posts = [tube(np.linspace((x, 0.22, 0.42), (x, 0.29, 0.92), 3), 0.032) for x in (-0.21, 0.21)]
     seat = rounded_box((0, 0, 0.44), (0.54, 0.54, 0.07), 0.025)
-    rests = [turned(rounded_box((0, 0.27, z), (0.48, 0.04, 0.12), 0.018), 0, axis=0) for z in (0.64, 0.83)]
+    rests = [
+        turned(rounded_box((0, 0.27, z), (0.48, 0.04, 0.12), 0.018), 0, axis=0)
+        for z in (0.64, 0.83)
+    ]
     return [ShapePiece("body", np.concatenate([*legs, *posts, seat, *rests]))]
 
 
@@ -225,45 +304,80 @@ def _robot(pose: str | None) -> list[ShapePiece]:
     head = rounded_box((0, 0, 0.8), (0.3, 0.26, 0.24), 0.05)
     legs = [rounded_box((x, 0, 0.13), (0.13, 0.18, 0.26), 0.03) for x in (-0.11, 0.11)]
     sign = 1.0 if pose == "with its arms raised" else -1.0
-    arms = [tube(np.linspace((x * 0.22, 0, 0.54), (x * 0.36, 0, 0.54 + sign * 0.32), 4), 0.05) for x in (-1, 1)]
+    arms = [
+        tube(np.linspace((x * 0.22, 0, 0.54), (x * 0.36, 0, 0.54 + sign * 0.32), 4), 0.05)
+        for x in (-1, 1)
+    ]
     hands = [ball((x * 0.37, 0, 0.54 + sign * 0.34), 0.07, steps=10) for x in (-1, 1)]
     eyes = [ball((x, -0.125, 0.83), 0.045, steps=8) for x in (-0.075, 0.075)]
     chest = rounded_box((0, -0.14, 0.45), (0.24, 0.03, 0.18), 0.012)
     rod = tube(np.array([(0, 0, 0.9), (0, 0, 0.97), (0, 0, 1.02)]), 0.015)
     aerial = np.concatenate([rod, ball((0, 0, 1.03), 0.035, steps=8)])
     body = np.concatenate([trunk, head, *legs, *arms, *hands])
-    return [ShapePiece("body", body), ShapePiece("dark", np.concatenate(eyes)), ShapePiece("pale", chest), ShapePiece("steel", aerial)]
+    return [
+        ShapePiece("body", body),
+        ShapePiece("dark", np.concatenate(eyes)),
+        ShapePiece("pale", chest),
+        ShapePiece("steel", aerial),
+    ]
 
 
 def _car(_: str | None) -> list[ShapePiece]:
     hull = rounded_box((0, 0, 0.23), (0.46, 1.0, 0.22), 0.08)
     cabin = rounded_box((0, 0.08, 0.41), (0.38, 0.5, 0.22), 0.07)
-    glass = [rounded_box((0, 0.08, 0.425), (*size, 0.11), 0.03) for size in ((0.386, 0.38), (0.3, 0.506))]
-    tyre = lathe([(0, -0.05), (0.11, -0.05), (0.125, -0.03), (0.125, 0.03), (0.11, 0.05), (0, 0.05)])
-    wheels = [turned(tyre, 90, axis=1) + np.array((x, y, 0.125)) for x in (-0.22, 0.22) for y in (-0.3, 0.3)]
+    glass = [
+        rounded_box((0, 0.08, 0.425), (*size, 0.11), 0.03) for size in ((0.386, 0.38), (0.3, 0.506))
+    ]
+    tyre = lathe(
+        [(0, -0.05), (0.11, -0.05), (0.125, -0.03), (0.125, 0.03), (0.11, 0.05), (0, 0.05)]
+    )
+    wheels = [
+        turned(tyre, 90, axis=1) + np.array((x, y, 0.125))
+        for x in (-0.22, 0.22)
+        for y in (-0.3, 0.3)
+    ]
     lights = [ball((x, -0.495, 0.25), 0.05, stretch=(1, 0.5, 1), steps=8) for x in (-0.14, 0.14)]
     dark = np.concatenate([*wheels, *glass])
-    return [ShapePiece("body", np.concatenate([hull, cabin])), ShapePiece("dark", dark), ShapePiece("glow", np.concatenate(lights))]
+    return [
+        ShapePiece("body", np.concatenate([hull, cabin])),
+        ShapePiece("dark", dark),
+        ShapePiece("glow", np.concatenate(lights)),
+    ]
 
 
 def _duck(_: str | None) -> list[ShapePiece]:
     body = ball((0, 0.05, 0.24), 0.3, stretch=(0.88, 1.2, 0.8), steps=18)
     head = ball((0, -0.2, 0.58), 0.19, steps=16)
-    tail = turned(lathe([(0, -0.1), (0.12, -0.1), (0, 0.2)]), -50, axis=0) + np.array((0, 0.34, 0.34))
+    tail = turned(lathe([(0, -0.1), (0.12, -0.1), (0, 0.2)]), -50, axis=0) + np.array(
+        (0, 0.34, 0.34)
+    )
     wings = [ball((x, 0.08, 0.3), 0.17, stretch=(0.35, 1.1, 0.7), steps=12) for x in (-0.25, 0.25)]
     beak = ball((0, -0.4, 0.55), 0.1, stretch=(0.85, 1, 0.4), steps=10)
     eyes = [ball((x, -0.34, 0.65), 0.032, steps=8) for x in (-0.09, 0.09)]
     duck = np.concatenate([body, head, tail, *wings])
-    return [ShapePiece("body", duck), ShapePiece("glow", beak), ShapePiece("dark", np.concatenate(eyes))]
+    return [
+        ShapePiece("body", duck),
+        ShapePiece("glow", beak),
+        ShapePiece("dark", np.concatenate(eyes)),
+    ]
 
 
 def _sign(_: str | None) -> list[ShapePiece]:
     post = tube(np.linspace((0, 0.03, 0.02), (0, 0.03, 0.4), 3), 0.035)
     foot = lathe([(0, 0), *arc((0.19, 0.03), 0.03, (-90, 90), 6), (0, 0.06)])
     frame = rounded_box((0, 0.0, 0.58), (0.9, 0.06, 0.47), 0.025)
-    corners = np.array([[(-0.42, -0.034, 0.37), (0.42, -0.034, 0.37)], [(-0.42, -0.034, 0.79), (0.42, -0.034, 0.79)]])
+    corners = np.array(
+        [
+            [(-0.42, -0.034, 0.37), (0.42, -0.034, 0.37)],
+            [(-0.42, -0.034, 0.79), (0.42, -0.034, 0.79)],
+        ]
+    )
     board = triangles_of_grid(corners)[:, ::-1]
-    return [ShapePiece("body", np.concatenate([frame, foot])), ShapePiece("steel", post), ShapePiece("board", board)]
+    return [
+        ShapePiece("body", np.concatenate([frame, foot])),
+        ShapePiece("steel", post),
+        ShapePiece("board", board),
+    ]
 
 
 FORMS: dict[str, Callable[[str | None], list[ShapePiece]]] = {
@@ -282,11 +396,16 @@ def form_of(shape: str, pose: str | None) -> tuple[ShapePiece, ...]:
     """Return the parts of a shape in a pose, lowered or lifted to stand on z = 0."""
     parts = FORMS[shape](pose)
     floor = min(float(part.soup[..., 2].min()) for part in parts)
-    return tuple(ShapePiece(part.role, part.soup + np.array((0, 0, -floor)), corner_normals(part.soup)) for part in parts)
+    return tuple(
+        ShapePiece(part.role, part.soup + np.array((0, 0, -floor)), corner_normals(part.soup))
+        for part in parts
+    )
 
 
 @lru_cache(maxsize=256)
-def extent_of(shape: str, pose: str | None) -> tuple[tuple[float, float], tuple[float, float], float]:
+def extent_of(
+    shape: str, pose: str | None
+) -> tuple[tuple[float, float], tuple[float, float], float]:
     """Return the centre and the half sides of the footprint (x, y), and the height."""
     corners = np.concatenate([part.soup.reshape(-1, 3) for part in form_of(shape, pose)])
     low, high = corners.min(0), corners.max(0)

@@ -66,7 +66,11 @@ class Thing:
         turn[:2, :2] = self._turn()
         at = np.array([self.x, self.y, self.z])
         return [
-            ShapePiece(one.role, one.soup * self.scale @ turn.T + at, None if one.normals is None else one.normals @ turn.T)
+            ShapePiece(
+                one.role,
+                one.soup * self.scale @ turn.T + at,
+                None if one.normals is None else one.normals @ turn.T,
+            )
             for one in form_of(self.shape, self.pose)
         ]
 
@@ -134,7 +138,9 @@ class Position:
 
     def is_clearly_not(self, other: "Position") -> bool:
         """Return whether both positions are clear and differ."""
-        return self.clear and other.clear and (self.column, self.depth) != (other.column, other.depth)
+        return (
+            self.clear and other.clear and (self.column, self.depth) != (other.column, other.depth)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,10 @@ class Camera:
         right, down, ahead = self.axes
         away = points - self.position
         scale = self.focal / (away @ ahead)
-        return np.stack([self.width / 2 + scale * (away @ right), self.height / 2 + scale * (away @ down)], axis=-1)
+        return np.stack(
+            [self.width / 2 + scale * (away @ right), self.height / 2 + scale * (away @ down)],
+            axis=-1,
+        )
 
     def silhouette(self, thing: Thing) -> Mask:
         """Return the pixels of the thing alone, by the pixels' centres."""
@@ -188,19 +197,25 @@ class Camera:
         """Return whether the whole thing is in the photograph, with a margin."""
         pixels = np.concatenate([self.project(part.soup).reshape(-1, 2) for part in thing.parts()])
         rim = MARGIN * self.width
-        return bool((pixels >= rim).all() and (pixels <= (self.width - rim, self.height - rim)).all())
+        return bool(
+            (pixels >= rim).all() and (pixels <= (self.width - rim, self.height - rim)).all()
+        )
 
     def distance(self, thing: Thing) -> float:
         """Return the distance of the thing's middle from the place's middle, along the view on the ground."""
         across = np.radians(self.view.azimuth)
-        return float((thing.footprint()[0] - TARGET[:2]) @ np.array([-np.sin(across), np.cos(across)]))
+        return float(
+            (thing.footprint()[0] - TARGET[:2]) @ np.array([-np.sin(across), np.cos(across)])
+        )
 
     def position_of(self, thing: Thing, mask: Mask) -> Position:
         """Return the thing's position: the middle of its visible pixels across, and its distance in depth."""
         columns = np.flatnonzero(mask.any(axis=0))
         across = (int(columns[0]) + int(columns[-1]) + 1) / 2 / self.width
         ahead = (self.distance(thing) - NEAR) / (FAR - NEAR)
-        clear = all(abs(share - border) >= CLEAR for share in (across, ahead) for border in (1 / 3, 2 / 3))
+        clear = all(
+            abs(share - border) >= CLEAR for share in (across, ahead) for border in (1 / 3, 2 / 3)
+        )
         column, depth = ((share >= 1 / 3) + (share > 2 / 3) for share in (across, ahead))
         return Position(COLUMNS[column], DEPTHS[depth], clear)
 
@@ -208,7 +223,9 @@ class Camera:
         """Return the thing's facing as seen from here, and the degrees by which it deviates."""
         towards = self.position[:2] - (thing.x, thing.y)
         front = np.array([np.sin(thing.yaw), -np.cos(thing.yaw)])
-        angle = np.degrees(np.arctan2(towards[0] * front[1] - towards[1] * front[0], towards @ front))
+        angle = np.degrees(
+            np.arctan2(towards[0] * front[1] - towards[1] * front[0], towards @ front)
+        )
         quarter = round(float(angle) / 90)
         return _FACINGS[quarter % 4], abs(float(angle) - 90 * quarter)
 

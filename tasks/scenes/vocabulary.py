@@ -23,7 +23,9 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 }  # fmt: skip
 """sRGB of each colour under white light."""
 
-_NEAR = "red orange, orange yellow, red pink, purple pink, blue purple, green turquoise, blue turquoise"
+_NEAR = (
+    "red orange, orange yellow, red pink, purple pink, blue purple, green turquoise, blue turquoise"
+)
 NEAR_COLOURS = frozenset(frozenset(pair.split()) for pair in _NEAR.split(", "))
 """Pairs of colours that no change exchanges: coloured light makes them similar."""
 
@@ -72,7 +74,12 @@ SHAPES: dict[str, Kind] = {
     "mug": Kind(materials=VESSEL, repeats=True),
     "teapot": Kind(materials=("ceramic", "metal"), front=True),
     "box": Kind(materials=("wooden", "metal", "leather"), poses=LID, carries=LID[:1], rides=False),
-    "book": Kind(materials=("leather",), poses=("lying closed", "lying open"), carries=("lying closed",), rides=False),
+    "book": Kind(
+        materials=("leather",),
+        poses=("lying closed", "lying open"),
+        carries=("lying closed",),
+        rides=False,
+    ),
     "lamp": Kind(materials=("metal", "ceramic"), poses=HEAD, front=True, rides=False),
     "chair": Kind(materials=("wooden", "metal", "leather"), front=True, rides=False),
     "robot": Kind(materials=("metal", "rubber", "wooden"), poses=ARMS, front=True),
@@ -89,7 +96,23 @@ def colours_of(shape: str, material: str) -> tuple[str, ...]:
     return tuple(colour for colour in COLOURS if (shape, colour) != ("book", "white"))
 
 
-TEXTS = ("STOP", "OPEN", "EXIT", "SALE", "CAFE", "TAXI", "ZOO", "BUS", "PARK", "SHOP", "7", "12", "24", "58", "96")
+TEXTS = (
+    "STOP",
+    "OPEN",
+    "EXIT",
+    "SALE",
+    "CAFE",
+    "TAXI",
+    "ZOO",
+    "BUS",
+    "PARK",
+    "SHOP",
+    "7",
+    "12",
+    "24",
+    "58",
+    "96",
+)
 """Texts of signs: at most four letters, readable 40 pixels wide."""
 
 
@@ -138,7 +161,9 @@ PLACES = tuple(PREPOSITIONS)
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "colour": tuple(COLOURS),
-    "material": tuple(sorted({material for kind in SHAPES.values() for material in kind.materials})),
+    "material": tuple(
+        sorted({material for kind in SHAPES.values() for material in kind.materials})
+    ),
     "size": tuple(SIZES),
     "shape": tuple(SHAPES),
     "column": ("left", "centre", "right"),

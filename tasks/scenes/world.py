@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import ScenesConfig
 from pairwright.schemas.scene import DISTRACTORS, ChangeType, SceneGraph, SceneObject
+from pairwright.tasks.images.masks import encode_mask
 from pairwright.tasks.scenes.changes import Draft, vary
 from pairwright.tasks.scenes.plan import MIN_VISIBLE, draw_world, plan_camera
 from pairwright.tasks.scenes.render import EXPOSURES, Exposure, Survey, survey
 from pairwright.tasks.scenes.state import Camera, Mask, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import PLACES, SHAPES
-from pairwright.tasks.store.masks import encode_mask
 
 ATTEMPTS = 60
 LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text", "support")
@@ -73,7 +73,9 @@ class _Setup:
 Key = tuple[ChangeType, str | None]
 
 
-def photograph_world(config: ScenesConfig, index: int) -> Iterator[tuple[NDArray[np.uint8], SceneGraph] | None]:
+def photograph_world(
+    config: ScenesConfig, index: int
+) -> Iterator[tuple[NDArray[np.uint8], SceneGraph] | None]:
     """Yield the photographs of a world, the base first; ``None`` for one that no attempt could draw."""
     base = _draw_base(config, index)
     made: set[Key] = set()
@@ -84,8 +86,12 @@ def photograph_world(config: ScenesConfig, index: int) -> Iterator[tuple[NDArray
             continue
         made |= _keys_of(setup.draft)
         seed = int(np.random.default_rng((*setup.seeds, number)).integers(2**31))
-        exposure = Exposure(setup.draft.scene, config.width, config.height, config.samples_per_pixel, seed)
-        graph = describe(setup.draft, setup.camera, setup.seen, world=f"world-{index:05d}", number=number)
+        exposure = Exposure(
+            setup.draft.scene, config.width, config.height, config.samples_per_pixel, seed
+        )
+        graph = describe(
+            setup.draft, setup.camera, setup.seen, world=f"world-{index:05d}", number=number
+        )
         saved = EXPOSURES.dump_json(exposure).decode()
         yield exposure.take(setup.seen.albedo), graph.model_copy(update={"exposure": saved})
 
@@ -93,14 +99,18 @@ def photograph_world(config: ScenesConfig, index: int) -> Iterator[tuple[NDArray
 def _keys_of(draft: Draft) -> set[Key]:
     """Return the type and object of each change of content; counting has one group, and no object."""
     content = (change for change in draft.changes if change.type not in DISTRACTORS)
-    return {(change.type, None if change.type == "counting" else change.object_id) for change in content}
+    return {
+        (change.type, None if change.type == "counting" else change.object_id) for change in content
+    }
 
 
 def _draw_base(config: ScenesConfig, index: int) -> _Setup | None:
     place = PLACES[index % len(PLACES)]
     for attempt in range(ATTEMPTS):
         seeds = (config.seed, index, attempt)
-        scene = draw_world(np.random.default_rng(seeds), place, width=config.width, height=config.height)
+        scene = draw_world(
+            np.random.default_rng(seeds), place, width=config.width, height=config.height
+        )
         if scene is None:
             continue
         camera = Camera(scene.view, config.width, config.height)
@@ -111,7 +121,9 @@ def _draw_base(config: ScenesConfig, index: int) -> _Setup | None:
     return None
 
 
-def _draw_variation(config: ScenesConfig, base: _Setup, number: int, made: set[Key]) -> _Setup | None:
+def _draw_variation(
+    config: ScenesConfig, base: _Setup, number: int, made: set[Key]
+) -> _Setup | None:
     """Return a variation unlike the earlier ones: a thing turned twice differs, but not in words."""
     plain = np.random.default_rng((*base.seeds, number)).random() < config.no_change_share
     for attempt in range(ATTEMPTS):
@@ -137,10 +149,14 @@ def _check_draft(base: _Setup, draft: Draft) -> _Setup | None:
         if change.type == "move":
             name = str(change.object_id)
             before = base.camera.position_of(base.draft.scene.thing(name), base.seen.mask(name))
-            if not camera.position_of(draft.scene.thing(name), seen.mask(name)).is_clearly_not(before):
+            if not camera.position_of(draft.scene.thing(name), seen.mask(name)).is_clearly_not(
+                before
+            ):
                 return None
     return _Setup(draft, camera, seen, base.seeds)
 
 
 def _all_visible(scene: Scene, camera: Camera, seen: Survey) -> bool:
-    return all(_visible_share(thing, camera, seen.mask(thing.id)) >= MIN_VISIBLE for thing in scene.things)
+    return all(
+        _visible_share(thing, camera, seen.mask(thing.id)) >= MIN_VISIBLE for thing in scene.things
+    )

@@ -27,7 +27,12 @@ _END = object()
 
 
 def ask_rows(
-    rows: Iterable[R], work: Work[R], model: ChatConfig, *, answers: Answers | None = None, pace: Pace = PACE
+    rows: Iterable[R],
+    work: Work[R],
+    model: ChatConfig,
+    *,
+    answers: Answers | None = None,
+    pace: Pace = PACE,
 ) -> Iterator[Result]:
     """Yield the results of ``work`` for each row, in the order of completion.
 
@@ -45,7 +50,9 @@ def ask_rows(
         row: Any = next(source, _END)
         while running or row is not _END:
             while row is not _END and len(running) < 2 * client.endpoints.room + AHEAD:
-                begun = asyncio.run_coroutine_threadsafe(_process_row(work, row, chat), background())
+                begun = asyncio.run_coroutine_threadsafe(
+                    _process_row(work, row, chat), background()
+                )
                 running.add(begun)
                 begun.add_done_callback(ended.put)
                 row = next(source, _END)
@@ -58,7 +65,8 @@ def ask_rows(
 
 
 def asking(
-    work: Callable[..., Awaitable[Result | Sequence[Result]]], compose: Callable[..., Row | Dropped] | None = None
+    work: Callable[..., Awaitable[Result | Sequence[Result]]],
+    compose: Callable[..., Row | Dropped] | None = None,
 ) -> Callable[..., Iterator[Result]]:
     """Return a stage's function from a coroutine of row, chat, config and tables.
 
@@ -66,10 +74,14 @@ def asking(
     """
 
     @wraps(work)
-    def ask(rows: Iterable[Row], config: Any, *, answers: Answers | None = None, **tables: Any) -> Iterator[Result]:
+    def ask(
+        rows: Iterable[Row], config: Any, *, answers: Answers | None = None, **tables: Any
+    ) -> Iterator[Result]:
         if compose and not config.is_served:
             return (compose(row, config=config, **tables) for row in rows)
-        return ask_rows(rows, partial(work, config=config, **tables), config.served, answers=answers)
+        return ask_rows(
+            rows, partial(work, config=config, **tables), config.served, answers=answers
+        )
 
     return ask
 

@@ -22,7 +22,9 @@ class Grammar:
     """Required form of an answer, for servers with structured output. Validators run in any case."""
 
     regex: str = ""  # for vLLM's `structured_outputs`; empty: the schema is used
-    schema: dict[str, Any] | None = None  # JSON schema; works on every server with structured output
+    schema: dict[str, Any] | None = (
+        None  # JSON schema; works on every server with structured output
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,12 @@ class UnansweredError(RowError):
 
 
 async def ask_until(
-    chat: Chat, ask: Callable[[int], Question], read: Callable[[Answer], T | RefusedText], *, tries: int, first: int = 1
+    chat: Chat,
+    ask: Callable[[int], Question],
+    read: Callable[[Answer], T | RefusedText],
+    *,
+    tries: int,
+    first: int = 1,
 ) -> tuple[T | RefusedText, tuple[Served, ...]]:
     """Ask until ``read`` accepts an answer; return it as read, or the last refusal, and the record of all tries.
 

@@ -17,13 +17,13 @@ from typing import Any
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import Served
 from pairwright.schemas.writing import ChatConfig
+from pairwright.tasks.images.decode import RefusedImageError
 from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.connection import PACE, Connection, FaultError, Pace
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
 from pairwright.tasks.serving.loop import background, run
 from pairwright.tasks.serving.write_request import body_of, key_of
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.store.images import RefusedImageError
 
 _CLIENTS: dict[tuple[ChatConfig, Pace], "Client"] = {}
 _MAKING = threading.Lock()
@@ -35,13 +35,19 @@ class Client:
     def __init__(self, config: ChatConfig, pace: Pace = PACE) -> None:
         """Open the connections; ``ConfigError`` for a missing or invalid address, or an invalid key."""
         if not config.endpoint:
-            raise ConfigError("models.*.endpoint: not set; use an address like http://127.0.0.1:8000/v1")
+            raise ConfigError(
+                "models.*.endpoint: not set; use an address like http://127.0.0.1:8000/v1"
+            )
         self._config = config
         self._pace = pace
         most, timeout_s = config.max_concurrency, config.timeout_seconds
-        opened = [Connection(url, config.key, timeout_s=timeout_s, pace=pace) for url in config.endpoint]
+        opened = [
+            Connection(url, config.key, timeout_s=timeout_s, pace=pace) for url in config.endpoint
+        ]
         endpoints = [Endpoint(connection, Limiter(most, pace.start)) for connection in opened]
-        self.endpoints = Endpoints(endpoints, most=most, patience_s=config.patience_seconds, pace=pace)
+        self.endpoints = Endpoints(
+            endpoints, most=most, patience_s=config.patience_seconds, pace=pace
+        )
         self._numbers = count()
         self._refused: int | None = 0  # questions refused before the first answer; None: after it
 

@@ -19,7 +19,9 @@ from pairwright.schemas.rows import Served
 from pairwright.tasks.serving.chat import REFUSED, Answer, RefusedQuestionError
 
 LONGEST = 300  # characters kept of a server's message
-Reason = Literal["server busy", "no answer in time", "broken answer", "server error", "no connection"]
+Reason = Literal[
+    "server busy", "no answer in time", "broken answer", "server error", "no connection"
+]
 ADVICE: dict[Reason, str] = {
     "no connection": "check that the server is running, and its address (models.*.endpoint)",
     "no answer in time": "it may still be loading, or be too slow for models.*.timeout_seconds",
@@ -35,14 +37,20 @@ _REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503
 class Pace:
     """Waits and limits that suit every server, and are therefore no settings; tests use shorter ones."""
 
-    backoff_s: float = 0.5  # maximum wait before the second try, doubled before each later one; waits are random
+    backoff_s: float = (
+        0.5  # maximum wait before the second try, doubled before each later one; waits are random
+    )
     backoff_most_s: float = 30.0
     rest_s: float = 0.5  # rest of an unreachable endpoint, doubled each time it fails again
     rest_most_s: float = 15.0
     connect_s: float = 10.0  # connection timeout
-    idle_s: float = 4.0  # keep-alive of a connection; servers like vLLM's close theirs after five seconds
+    idle_s: float = (
+        4.0  # keep-alive of a connection; servers like vLLM's close theirs after five seconds
+    )
     start: int = 8  # initial limit of concurrent requests per endpoint
-    refusals: int = 5  # refused questions before the first answer that indicate a wrong setup of the server
+    refusals: int = (
+        5  # refused questions before the first answer that indicate a wrong setup of the server
+    )
 
 
 PACE = Pace()
@@ -72,13 +80,17 @@ class Connection:
         self.url = url
         self._key_name, self._key = key_name, os.environ.get(key_name, "").strip()
         if any(not "!" <= character <= "~" for character in self._key):
-            raise ConfigError(f"models.*.key: the environment variable {key_name} has spaces or non-ASCII characters")
+            raise ConfigError(
+                f"models.*.key: the environment variable {key_name} has spaces or non-ASCII characters"
+            )
         self._timeout_s = timeout_s
         self.http = httpx2.AsyncClient(
             base_url=url,
             headers={"authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=httpx2.Timeout(None, connect=pace.connect_s),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=pace.idle_s),
+            limits=httpx2.Limits(
+                max_connections=None, max_keepalive_connections=None, keepalive_expiry=pace.idle_s
+            ),
             verify=httpx2.create_ssl_context(),
             trust_env=not HERE.fullmatch(urlsplit(url).hostname or ""),
         )
@@ -102,13 +114,23 @@ class Connection:
             async with asyncio.timeout(self._timeout_s):
                 response = await self.http.request(method, path, json=body)
         except TimeoutError:
-            raise FaultError("no answer in time", f"{self._timeout_s:g} s of models.*.timeout_seconds") from None
+            raise FaultError(
+                "no answer in time", f"{self._timeout_s:g} s of models.*.timeout_seconds"
+            ) from None
         except httpx2.HTTPError as error:
-            lost = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
-            raise FaultError("no connection" if lost else "broken answer", shown(root_of(error))) from None
-        content = response.content.replace(self._key.encode(), b"***") if self._key else response.content
+            lost = isinstance(
+                error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError
+            )
+            raise FaultError(
+                "no connection" if lost else "broken answer", shown(root_of(error))
+            ) from None
+        content = (
+            response.content.replace(self._key.encode(), b"***") if self._key else response.content
+        )
         if response.status_code != 200:
-            raise self._explain(response.status_code, content, response.headers.get("retry-after", ""))
+            raise self._explain(
+                response.status_code, content, response.headers.get("retry-after", "")
+            )
         return content
 
     def _explain(self, status: int, content: bytes, retry_after: str) -> Exception:
@@ -123,7 +145,9 @@ class Connection:
         said = f"{self.url}: HTTP {status}: {message}"
         if status in (401, 403):
             wants = "rejects the key" if self._key else "requires a key"
-            return ServerError(f"{said}: the server {wants}; set the environment variable {self._key_name}")
+            return ServerError(
+                f"{said}: the server {wants}; set the environment variable {self._key_name}"
+            )
         return ServerError(
             f"{said}: check that it serves models.*.model, and that models.*.endpoint is an OpenAI-compatible server "
             "(often ending in /v1)"
@@ -185,7 +209,11 @@ def read_answer(body: bytes) -> Answer:
 
 def whole(text: str) -> str:
     """Return the text with lone surrogates replaced, which no file accepts."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def message_of(body: bytes) -> str:

@@ -65,7 +65,9 @@ class Endpoint:
 class Endpoints:
     """Endpoints of one client."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], *, most: int, patience_s: float, pace: Pace) -> None:
+    def __init__(
+        self, endpoints: Sequence[Endpoint], *, most: int, patience_s: float, pace: Pace
+    ) -> None:
         """Keep the endpoints; ``most``: maximum concurrent requests in all."""
         self.all = tuple(endpoints)
         self._most = most
@@ -156,10 +158,14 @@ class Endpoints:
         if fault.reason == "no connection":
             endpoint.streak = max(DOUBTFUL, endpoint.streak)
         if before < DOUBTFUL <= endpoint.streak:
-            log.warning("%s rests after failures, with occasional tries: %s", endpoint.connection.url, fault)
+            log.warning(
+                "%s rests after failures, with occasional tries: %s", endpoint.connection.url, fault
+            )
         rest = 0.0
         if endpoint.streak >= DOUBTFUL:  # random, so that clients do not return together
-            rest = min(self._pace.rest_most_s, self._pace.rest_s * 2 ** min(endpoint.streak - DOUBTFUL, 30))
+            rest = min(
+                self._pace.rest_most_s, self._pace.rest_s * 2 ** min(endpoint.streak - DOUBTFUL, 30)
+            )
             rest *= random.uniform(0.5, 1)
         rest = rest if fault.retry_after is None else fault.retry_after
         endpoint.rests_until = max(endpoint.rests_until, now + min(rest, most))
@@ -184,7 +190,9 @@ class Endpoints:
                 break
         if self._timer:
             self._timer.cancel()
-        resting = [endpoint.rests_until - now for endpoint in self.all if endpoint.rests_until > now]
+        resting = [
+            endpoint.rests_until - now for endpoint in self.all if endpoint.rests_until > now
+        ]
         if self._waiting and resting:
             self._timer = asyncio.get_running_loop().call_later(min(resting) + 0.001, self._assign)
 
@@ -192,10 +200,20 @@ class Endpoints:
         """Return an endpoint at which one more request may begin; a doubtful one gets a single request."""
         if sum(endpoint.limiter.under_way for endpoint in self.all) >= self._most:
             return None
-        limits = {one: 1 if one.streak >= DOUBTFUL else one.limiter.limit for one in self.all if one.rests_until <= now}
-        free = [endpoint for endpoint, limit in limits.items() if endpoint.limiter.under_way < limit]
+        limits = {
+            one: 1 if one.streak >= DOUBTFUL else one.limiter.limit
+            for one in self.all
+            if one.rests_until <= now
+        }
+        free = [
+            endpoint for endpoint, limit in limits.items() if endpoint.limiter.under_way < limit
+        ]
         random.shuffle(free)  # clients should not all start with the first endpoint
-        return min(free, key=lambda endpoint: endpoint.limiter.under_way / endpoint.limiter.limit, default=None)
+        return min(
+            free,
+            key=lambda endpoint: endpoint.limiter.under_way / endpoint.limiter.limit,
+            default=None,
+        )
 
     async def close(self) -> None:
         """Close all connections."""

@@ -27,7 +27,9 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
     """Run the command until it ends, the guard is terminated, or the parent is gone; return its exit code."""
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
-    with suppress(OSError, AttributeError):  # Linux: orphans of the command become children here, and can be waited for
+    with suppress(
+        OSError, AttributeError
+    ):  # Linux: orphans of the command become children here, and can be waited for
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)  # noqa: S603 - the profile's own
     try:

@@ -25,17 +25,30 @@ from urllib.error import HTTPError
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving import guard
-from pairwright.tasks.serving.memory import gpu_memory
+from pairwright.tasks.serving.gpu_memory import gpu_memory
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 5
 DRAIN_SECONDS = 15  # time in which vLLM finishes its requests at the end
-GRACE_SECONDS = DRAIN_SECONDS + 30  # time from SIGTERM to SIGKILL; vLLM has drained and freed its GPU by then
-CAUSE = re.compile(r"(?:[\w. ]*(?:Error|Exception|error): |Value error, )(?!.*(?:root cause above|WorkerProc init)).*")
+GRACE_SECONDS = (
+    DRAIN_SECONDS + 30
+)  # time from SIGTERM to SIGKILL; vLLM has drained and freed its GPU by then
+CAUSE = re.compile(
+    r"(?:[\w. ]*(?:Error|Exception|error): |Value error, )(?!.*(?:root cause above|WorkerProc init)).*"
+)
 """Cause of vLLM's end in its log; worker processes only report failures of others."""
-QUIET = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_COLOR": "1"}
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "NO_COLOR": "1",
+}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # variables of the project's own environment, not for vLLM
+OURS = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+)  # variables of the project's own environment, not for vLLM
 _log = logging.getLogger(__name__)
 
 
@@ -69,7 +82,11 @@ class Servers:
         if not chat.launch.enabled:
             return chat
         running = self._running
-        if running is None or _started_as(running.chat) != _started_as(chat) or not _serves(running):
+        if (
+            running is None
+            or _started_as(running.chat) != _started_as(chat)
+            or not _serves(running)
+        ):
             check_launch(chat, field)
             self.stop()
             running = self._running = _launch(chat, self._logs)
@@ -117,15 +134,30 @@ def vllm_command(chat: ChatConfig, port: int) -> list[str]:
     return [
         *(*launch.command, "serve", chat.model, "--served-model-name", chat.model),
         *("--host", "127.0.0.1", "--port", str(port)),
-        *("--max-model-len", str(launch.max_model_len), "--gpu-memory-utilization", str(launch.gpu_memory_utilization)),
+        *(
+            "--max-model-len",
+            str(launch.max_model_len),
+            "--gpu-memory-utilization",
+            str(launch.gpu_memory_utilization),
+        ),
         *(("--tensor-parallel-size", str(shared)) if shared > 1 else ()),
         *(("--data-parallel-size", str(copies)) if copies > 1 else ()),
         *("--limit-mm-per-prompt", json.dumps({"image": launch.max_images, "video": 0})),
         # vLLM reserves memory for the processor's largest image.
-        *(("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels})) if launch.max_images else ()),
+        *(
+            ("--mm-processor-kwargs", json.dumps({"max_pixels": chat.max_pixels}))
+            if launch.max_images
+            else ()
+        ),
         "--enable-prefix-caching",  # prompts share prefixes
         # A checkpoint's generation_config.json may have top_k 1 (Qwen2-VL's), which disables seed and temperature.
-        *("--generation-config", "vllm", "--disable-uvicorn-access-log", "--shutdown-timeout", str(DRAIN_SECONDS)),
+        *(
+            "--generation-config",
+            "vllm",
+            "--disable-uvicorn-access-log",
+            "--shutdown-timeout",
+            str(DRAIN_SECONDS),
+        ),
         *(("--revision", chat.revision) if chat.revision and not Path(chat.model).exists() else ()),
         *launch.flags,
     ]
@@ -151,7 +183,14 @@ def _launch(chat: ChatConfig, logs: Path) -> _Running:
         out.write(f"$ {shlex.join(command)}\n".encode())
         out.flush()
         guarded = subprocess.Popen(  # noqa: S603 - the command is the profile's
-            [sys.executable, "-IS", str(guard.__file__), str(os.getpid()), str(GRACE_SECONDS), *command],
+            [
+                sys.executable,
+                "-IS",
+                str(guard.__file__),
+                str(os.getpid()),
+                str(GRACE_SECONDS),
+                *command,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -188,8 +227,12 @@ def _serves(running: _Running) -> bool:
     """Return whether the port answers and serves the model: another process may have taken it."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://127.0.0.1:{running.port}/v1/models", timeout=ANSWER_SECONDS) as answer:
-            return any(model["id"] == running.chat.model for model in json.loads(answer.read())["data"])
+        with opener.open(
+            f"http://127.0.0.1:{running.port}/v1/models", timeout=ANSWER_SECONDS
+        ) as answer:
+            return any(
+                model["id"] == running.chat.model for model in json.loads(answer.read())["data"]
+            )
     except HTTPError as error:
         return error.code == 401  # it requires a key, checked at the first request
     except (OSError, HTTPException, ValueError, LookupError, TypeError):

@@ -11,12 +11,18 @@ from pathlib import Path
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.training import SIZES
 from pairwright.schemas.writing import ChatConfig, Structured
-from pairwright.tasks.serving.chat import REFUSED, Grammar, Question, RefusedQuestionError, UnansweredError
+from pairwright.tasks.images.decode import encode_png
+from pairwright.tasks.serving.chat import (
+    REFUSED,
+    Grammar,
+    Question,
+    RefusedQuestionError,
+    UnansweredError,
+)
 from pairwright.tasks.serving.client import Client
 from pairwright.tasks.serving.connection import PACE, FaultError, Pace
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.serving.loop import run
-from pairwright.tasks.store.images import encode_png
 
 SHOWN = 20  # models listed in a message
 TRIES, PATIENCE_S = 3, 60.0  # a slow server is reported before the build
@@ -39,7 +45,9 @@ KINDS: Mapping[Structured, Callable[[str], bool]] = {
 """Kinds of structured output, best first, and tests of answers to ``FORM``."""
 
 
-def find_model(chat: ChatConfig, *, field: str = "models.chat", images: int = 0, pace: Pace = PACE) -> ChatConfig:
+def find_model(
+    chat: ChatConfig, *, field: str = "models.chat", images: int = 0, pace: Pace = PACE
+) -> ChatConfig:
     """Return the configuration with the model's name and the kind of structured output filled in.
 
     With ``launch`` nothing is asked: the build starts vLLM itself. ``field`` is the profile's name for the model; it is
@@ -49,7 +57,11 @@ def find_model(chat: ChatConfig, *, field: str = "models.chat", images: int = 0,
     _check_whole(chat.model, field)
     if chat.launch.enabled:
         check_launch(chat, field)
-        return chat.model_copy(update={"structured_output": "vllm"}) if chat.structured_output == "auto" else chat
+        return (
+            chat.model_copy(update={"structured_output": "vllm"})
+            if chat.structured_output == "auto"
+            else chat
+        )
     if not chat.endpoint:
         raise ConfigError(
             f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint=http://HOST:PORT/v1), "
@@ -93,11 +105,18 @@ async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> Cha
 
 
 @asynccontextmanager
-async def _open(chat: ChatConfig, url: str, pace: Pace, kind: Structured = "none") -> AsyncGenerator[Client]:
+async def _open(
+    chat: ChatConfig, url: str, pace: Pace, kind: Structured = "none"
+) -> AsyncGenerator[Client]:
     """Open a client of one server with little patience; its faults become ``ServerError``."""
-    waits = {"max_attempts": min(TRIES, chat.max_attempts), "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S)}
+    waits = {
+        "max_attempts": min(TRIES, chat.max_attempts),
+        "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S),
+    }
     waits |= {"patience_seconds": min(chat.patience_seconds, PATIENCE_S)}
-    client = Client(chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace)
+    client = Client(
+        chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace
+    )
     try:
         yield client
     except FaultError as fault:
@@ -113,7 +132,9 @@ async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pa
     import numpy as np
 
     picture = encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))
-    question = Question(prompt="probe", text=LOOK, images=(picture,) * images, max_tokens=8, temperature=0)
+    question = Question(
+        prompt="probe", text=LOOK, images=(picture,) * images, max_tokens=8, temperature=0
+    )
     try:
         async with _open(chat, url, pace) as client:
             await client.ask(question)
@@ -128,7 +149,9 @@ async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pa
 
 async def _obeys(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> bool:
     """Return whether an answer has the required form; servers ignore or refuse unknown options."""
-    question = Question(prompt="probe", text="Say hello.", max_tokens=64, temperature=0, grammar=FORM)
+    question = Question(
+        prompt="probe", text="Say hello.", max_tokens=64, temperature=0, grammar=FORM
+    )
     try:
         async with _open(chat, url, pace, kind) as client:
             return KINDS[kind]((await client.ask(question)).text)

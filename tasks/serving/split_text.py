@@ -6,7 +6,14 @@
 from typing import Any
 
 from pairwright.prompts import load
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, RefusedQuestionError, seed_of
+from pairwright.tasks.serving.chat import (
+    Answer,
+    Chat,
+    Grammar,
+    Question,
+    RefusedQuestionError,
+    seed_of,
+)
 from pairwright.tasks.serving.untrusted import as_data
 
 SPLIT = "split_sentences"
@@ -20,7 +27,9 @@ SCHEMA: dict[str, Any] = {
 """An object, since some servers support no list at the top."""
 
 
-async def ask_split(chat: Chat, text: str, *, key: str, seed: int, max_tokens: int) -> Answer | None:
+async def ask_split(
+    chat: Chat, text: str, *, key: str, seed: int, max_tokens: int
+) -> Answer | None:
     """Return the answer for a text; ``None``: the server refuses it, mostly as too long."""
     prompt = load(SPLIT)
     question = Question(

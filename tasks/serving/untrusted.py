@@ -33,8 +33,29 @@ _OPEN, _CLOSE, _BAR = (
     "[|\xa6\u01c0\u2223\u2502\u2503\u2758]",
 )
 _NAMED = (
-    *("INST", "SYS", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_RESULTS", "TOOL_CALLS", "TOOL_CONTENT", "CALL_ID"),
-    *("MODEL_SETTINGS", "IMG_BREAK", "IMG_END", "BEGIN_AUDIO", "THINK", "CLS", "UNK", "BOS", "EOS", "GMASK", "SMASK"),
+    *(
+        "INST",
+        "SYS",
+        "SYSTEM_PROMPT",
+        "AVAILABLE_TOOLS",
+        "TOOL_RESULTS",
+        "TOOL_CALLS",
+        "TOOL_CONTENT",
+        "CALL_ID",
+    ),
+    *(
+        "MODEL_SETTINGS",
+        "IMG_BREAK",
+        "IMG_END",
+        "BEGIN_AUDIO",
+        "THINK",
+        "CLS",
+        "UNK",
+        "BOS",
+        "EOS",
+        "GMASK",
+        "SMASK",
+    ),
     *("SYSTEM", "USER", "ASSISTANT", r"CONTROL_\d+"),
 )
 _TOKEN = re.compile(
@@ -48,9 +69,7 @@ _TOKEN = re.compile(
 _RIM = re.compile(rf"{_OPEN}{_BAR}|{_BAR}{_CLOSE}")  # halves of tokens
 _BRACKETS = re.compile(rf"{_OPEN}|{_CLOSE}|{_BAR}|[\[\]]")
 
-_ROLE = (
-    "(?:system|user|human|assistant|ai|bot|chatbot|gpt|model|developer|tool|function|observation|instruction|response)"
-)
+_ROLE = "(?:system|user|human|assistant|ai|bot|chatbot|gpt|model|developer|tool|function|observation|instruction|response)"
 _START = r"[ \t>*_~`=-]{0,16}"
 _GAP = r"[ \t*_#]{0,8}"
 _HEADER = re.compile(
@@ -126,7 +145,11 @@ def _forms(text: str) -> Iterator[str]:
     yield resolved
     for _ in range(3):
         bare = _resolve("NFKD", bare)
-        bare = "".join(c for c in bare if c.isascii() or unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cs"))
+        bare = "".join(
+            c
+            for c in bare
+            if c.isascii() or unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cs")
+        )
     yield bare
 
 

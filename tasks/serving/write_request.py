@@ -17,9 +17,9 @@ from PIL import Image
 
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.writing import ChatConfig
+from pairwright.tasks.images.decode import decode_rgb, encode_png, is_plain
 from pairwright.tasks.serving.chat import IMAGE, Grammar, Question
 from pairwright.tasks.serving.connection import whole
-from pairwright.tasks.store.images import decode_rgb, encode_png, is_plain
 
 VERSION = 1  # raise when the same question is asked in another way
 UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -36,7 +36,9 @@ _DECODING = threading.Semaphore(4)  # images of 40 million pixels are 120 MB eac
 
 def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
     """Return the body of the request; ``RefusedImageError`` for an undecodable image."""
-    messages: list[dict[str, Any]] = [{"role": turn.role, "content": whole(turn.text)} for turn in question.before]
+    messages: list[dict[str, Any]] = [
+        {"role": turn.role, "content": whole(turn.text)} for turn in question.before
+    ]
     messages.append({"role": "user", "content": _content(question, config)})
     return {
         "model": config.model,
@@ -55,8 +57,22 @@ def key_of(question: Question, config: ChatConfig) -> str:
     turns = [part for turn in question.before for part in (turn.role, turn.text)]
     temperature = config.temperature if question.temperature is None else question.temperature
     special = repr(_server_fields(question.grammar, config))
-    asked = (question.prompt, whole(question.text), len(images), *images, len(turns), *map(whole, turns))
-    how = (question.seed, question.max_tokens, float(temperature), float(config.top_p), config.max_pixels, special)
+    asked = (
+        question.prompt,
+        whole(question.text),
+        len(images),
+        *images,
+        len(turns),
+        *map(whole, turns),
+    )
+    how = (
+        question.seed,
+        question.max_tokens,
+        float(temperature),
+        float(config.top_p),
+        config.max_pixels,
+        special,
+    )
     return make_key("answer", VERSION, config.model, config.revision, *asked, *how)
 
 
@@ -65,7 +81,9 @@ def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any
     if len(pieces) == 1:
         pieces = [""] * len(question.images) + pieces
     if len(pieces) != len(question.images) + 1:
-        raise ValueError(f"{question.prompt}: {len(pieces) - 1} places for {len(question.images)} images")
+        raise ValueError(
+            f"{question.prompt}: {len(pieces) - 1} places for {len(question.images)} images"
+        )
     if not question.images:
         return pieces[0]
     content: list[dict[str, Any]] = []
@@ -111,7 +129,9 @@ def image_url(data: bytes, pixels: int) -> str:
                 sink = io.BytesIO()
                 image.save(sink, format="JPEG", quality=95, subsampling=0)
                 data = sink.getvalue()
-    kind = "jpeg" if data.startswith(b"\xff\xd8") else "png" if data.startswith(b"\x89PNG") else "webp"
+    kind = (
+        "jpeg" if data.startswith(b"\xff\xd8") else "png" if data.startswith(b"\x89PNG") else "webp"
+    )
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 

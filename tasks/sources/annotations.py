@@ -34,7 +34,9 @@ def check_texts(value: object, *, keep_blank: bool = False) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise RefusedEntryError("captions are not texts")
     if len(values) > MAX_TEXTS or sum(map(len, values)) > MAX_CHARACTERS:
-        raise RefusedEntryError("too much text", f"{len(values)} texts, {sum(map(len, values))} characters")
+        raise RefusedEntryError(
+            "too much text", f"{len(values)} texts, {sum(map(len, values))} characters"
+        )
     if not all(map(is_unicode, values)):
         raise RefusedEntryError("text is not Unicode")
     return tuple(text.strip() for text in values if keep_blank or text.strip())
@@ -74,7 +76,9 @@ def load_json(path: Path, kind: type[T]) -> T:
     """Return the content of a JSON file; ``SourceError`` if it is too large, invalid, or of another type."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise SourceError(f"{path}: has {path.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read: split it")
+            raise SourceError(
+                f"{path}: has {path.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read: split it"
+            )
         found = json.loads(path.read_bytes())
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
@@ -91,7 +95,9 @@ def load_lists(path: Path) -> dict[str, list[Any]]:
     found = load_json(path, dict)
     for name, values in found.items():
         if not isinstance(values, list):
-            raise SourceError(f"{path}: {shown_name(name)} must be a list, not {type(values).__name__}")
+            raise SourceError(
+                f"{path}: {shown_name(name)} must be a list, not {type(values).__name__}"
+            )
     return found
 
 

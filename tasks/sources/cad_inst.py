@@ -28,9 +28,17 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, Turn, make_key
 from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, read_lines
 from pairwright.tasks.sources.layouts import AnnotatedItem, Listed, make_item, read_item
+from pairwright.tasks.sources.parquet_tables import image_folder, list_rows, need, read_rows
 from pairwright.tasks.sources.read_entry import check_path
-from pairwright.tasks.sources.reader import Given, Read, Reader, RefusedEntryError, is_unicode, read_one, shown_name
-from pairwright.tasks.sources.tables import image_folder, list_rows, need, read_rows
+from pairwright.tasks.sources.reader import (
+    Given,
+    Read,
+    Reader,
+    RefusedEntryError,
+    is_unicode,
+    read_one,
+    shown_name,
+)
 from pairwright.tasks.texts.comparisons import Comparison, read_comparison
 
 log = logging.getLogger(__name__)
@@ -43,7 +51,8 @@ MAX_LITERAL = 500_000
 """Maximum characters of a Python literal; the longest conversation has some ten thousand."""
 # Possessive quantifiers: each character is looked at once, whatever the text.
 _LITERAL = re.compile(
-    r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[\[\](){},:\s]|None|True|False|-?\d{1,20})*+""", re.DOTALL
+    r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|[\[\](){},:\s]|None|True|False|-?\d{1,20})*+""",
+    re.DOTALL,
 )
 
 
@@ -60,7 +69,11 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
         found = found or any(size >= 0 for _, size, _ in json.loads(item.locator).get("images", ()))
         yield item
     if not found and limit != 0:
-        fault = f"none of its images is in {folder}; {hint}" if count else "holds no records of CaD-Inst"
+        fault = (
+            f"none of its images is in {folder}; {hint}"
+            if count
+            else "holds no records of CaD-Inst"
+        )
         raise SourceError(f"{config.path}: {fault}")
     log.info("%s: listed %d records", shown_name(config.path), count)
 
@@ -80,7 +93,9 @@ def _read(item: ItemRow, folder: Path, config: SourceConfig) -> list[Given]:
     read = read_comparison(text)
     parts = read if isinstance(read, Comparison) else Comparison((), ())
     comparison = ComparisonRow(
-        key=make_key("comparison", pair, *(part for turn in turns for part in (turn.role, turn.text))),
+        key=make_key(
+            "comparison", pair, *(part for turn in turns for part in (turn.role, turn.text))
+        ),
         source_key=item.key,
         subject=pair,
         text=text,
@@ -99,11 +114,19 @@ def _entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
     if "://" not in config.path and source.suffix.lower() in ENDINGS:
         paths = [source]
     elif "://" not in config.path and not any(source.rglob("*.parquet")):
-        paths = sorted(one for one in source.glob("*") if one.suffix.lower() in ENDINGS and one.name[0] != ".")
+        paths = sorted(
+            one for one in source.glob("*") if one.suffix.lower() in ENDINGS and one.name[0] != "."
+        )
     if paths and config.reading.splits:
-        raise SourceError(f"{config.path}: reading.splits: JSON files have no splits; leave it empty")
+        raise SourceError(
+            f"{config.path}: reading.splits: JSON files have no splits; leave it empty"
+        )
     for path in paths:
-        records = (line for _, line in read_lines(path)) if path.suffix == ".jsonl" else load_json(path, list)
+        records = (
+            (line for _, line in read_lines(path))
+            if path.suffix == ".jsonl"
+            else load_json(path, list)
+        )
         for number, record in enumerate(records):
             yield f"{path.name}#{number}", partial(_entry, record), ""
     if paths:
@@ -113,21 +136,29 @@ def _entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
         if isinstance(record, Failed):
             raise SourceError(f"{config.path}: {record.detail}: cannot be read")
         if isinstance(record, Dropped):
-            yield item.name, RefusedEntryError("damaged record", f"{record.reason}: {record.detail}"), ""
+            yield (
+                item.name,
+                RefusedEntryError("damaged record", f"{record.reason}: {record.detail}"),
+                "",
+            )
         else:
             yield item.name, partial(_entry, record), ""
 
 
 def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
     there = [name for name in COLUMNS if name in schema.names]
-    return need(schema, ("image", *there) if "conversations" in there else ("image", "answer", *there))
+    return need(
+        schema, ("image", *there) if "conversations" in there else ("image", "answer", *there)
+    )
 
 
 def _entry(found: object) -> AnnotatedItem:
     record = parse_record(found) if isinstance(found, bytes | None) else check_record(found)
     match _value(record, "image"):
         case [str() as first, str() as second]:
-            return AnnotatedItem(images=(check_path(first), check_path(second)), turns=read_turns(record))
+            return AnnotatedItem(
+                images=(check_path(first), check_path(second)), turns=read_turns(record)
+            )
         case _:
             raise RefusedEntryError("not two images")
 
@@ -141,7 +172,10 @@ def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
         turns = tuple(map(_turn, said))
     else:
         question = record.get("question") or record.get("text")
-        turns = _turn({"from": "human", "value": question}), _turn({"from": "gpt", "value": record.get("answer")})
+        turns = (
+            _turn({"from": "human", "value": question}),
+            _turn({"from": "gpt", "value": record.get("answer")}),
+        )
     if not any(role == "assistant" for role, _ in turns):
         raise RefusedEntryError("no answer")
     if sum(len(text) for _, text in turns) > MAX_CHARACTERS:
@@ -151,7 +185,9 @@ def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _turn(turn: Any) -> tuple[str, str]:
     match turn:
-        case {"from": ("human" | "gpt") as who, "value": str() as text} if text.strip() and is_unicode(text):
+        case {"from": ("human" | "gpt") as who, "value": str() as text} if (
+            text.strip() and is_unicode(text)
+        ):
             return ROLES[who], text.strip()
         case _:
             raise RefusedEntryError("damaged conversation")
@@ -185,5 +221,7 @@ READER = Reader(
     list_items=list_items,
     read_items=read_items,
     brings=(PairRow, ComparisonRow),
-    recognises=lambda path: bool(re.search(r"(^|/)(phase[12]_|cad_qa_eval)[^/]*\.(jsonl?|parquet)$", path.lower())),
+    recognises=lambda path: bool(
+        re.search(r"(^|/)(phase[12]_|cad_qa_eval)[^/]*\.(jsonl?|parquet)$", path.lower())
+    ),
 )

@@ -88,14 +88,20 @@ class FilePattern:
             if not self.pattern:
                 remote = () if self.is_local else self.system.find(self.root)
                 below = (
-                    walk_files(Path(self.root or "/")) if self.is_local else (one[cut:].lstrip("/") for one in remote)
+                    walk_files(Path(self.root or "/"))
+                    if self.is_local
+                    else (one[cut:].lstrip("/") for one in remote)
                 )
                 return _sorted(name for name in below if name.lower().endswith(endings))
             found: list[str] = []
             for pattern in expand_braces(self.pattern):
                 if glob.has_magic(pattern):
                     paths = self.system.glob(self.path(pattern), detail=True).items()
-                    found += _sorted(path[cut:].lstrip("/") for path, info in paths if info["type"] != "directory")
+                    found += _sorted(
+                        path[cut:].lstrip("/")
+                        for path, info in paths
+                        if info["type"] != "directory"
+                    )
                 else:
                     found.append(pattern)
             return found
@@ -126,7 +132,11 @@ def walk_files(root: Path) -> Iterator[str]:
             yield folder
             continue
         # A link to itself is no folder: only ``os.path`` says so without an error.
-        inner = {one.name for one in shown if (os.path.isdir(one.path) if one.is_symlink() else one.is_dir())}  # noqa: PTH112
+        inner = {
+            one.name
+            for one in shown
+            if (os.path.isdir(one.path) if one.is_symlink() else one.is_dir())
+        }  # noqa: PTH112
         yield from (folder + entry.name for entry in shown if entry.name not in inner)
         stack.extend(sorted((f"{folder}{name}/" for name in inner), key=os.fsencode, reverse=True))
 
@@ -142,13 +152,17 @@ def holds(path: str, endings: tuple[str, ...], *inside: str) -> bool:
     for place in (Path(path), *(Path(path, name) for name in inside)):
         with suppress(OSError):
             names += [entry.name.lower() for entry in islice(place.iterdir(), LOOKED_AT)]
-    return any(name.endswith(endings) for name in names) and not any(name.endswith(EXTENSIONS) for name in names)
+    return any(name.endswith(endings) for name in names) and not any(
+        name.endswith(EXTENSIONS) for name in names
+    )
 
 
 def local_path(path: str, what: str) -> Path:
     """Return a readable path on this machine; ``SourceError`` otherwise; ``what`` names what the path should be."""
     if "://" in path:
-        raise SourceError(f"{path}: {what} must be on a local disk; copy or mount it and give the local path")
+        raise SourceError(
+            f"{path}: {what} must be on a local disk; copy or mount it and give the local path"
+        )
     place = Path(path)
     if not place.exists():
         raise SourceError(f"{path}: no such file or folder; give the path of {what}")
@@ -160,7 +174,9 @@ def local_path(path: str, what: str) -> Path:
 def open_place(address: str) -> FilePattern:
     """Return the place of a source's files, without listing them."""
     with reaching(address):
-        system, path = fsspec.url_to_fs(address) if "://" in address else (LocalFileSystem(), address)
+        system, path = (
+            fsspec.url_to_fs(address) if "://" in address else (LocalFileSystem(), address)
+        )
         if system.isdir(path):
             return FilePattern(address, system, path.rstrip("/"), "")
         wild = None if system.isfile(path) else _WILD.search(path)
@@ -193,7 +209,9 @@ def expand_braces(pattern: str) -> list[str]:
     """Return the distinct names that a pattern expands to, in order; the pattern itself if it has no braces."""
     names = list(islice(_expand(pattern), MAX_NAMES + 1))
     if len(names) > MAX_NAMES:
-        raise SourceError(f"{pattern}: its braces expand to more than {MAX_NAMES} names; use a smaller range")
+        raise SourceError(
+            f"{pattern}: its braces expand to more than {MAX_NAMES} names; use a smaller range"
+        )
     return list(dict.fromkeys(names))
 
 
@@ -205,7 +223,9 @@ def _expand(pattern: str) -> Iterator[str]:
     choices: Iterable[str] = found[1].split(",")
     if "," not in found[1]:  # a range, padded if one of its ends has a leading zero
         ends = first, last = found[1].split("..")
-        width = max(map(len, ends)) if any(len(end) > 1 and end.startswith("0") for end in ends) else 1
+        width = (
+            max(map(len, ends)) if any(len(end) > 1 and end.startswith("0") for end in ends) else 1
+        )
         step = 1 if int(first) <= int(last) else -1
         choices = (str(number).zfill(width) for number in range(int(first), int(last) + step, step))
     for choice in choices:

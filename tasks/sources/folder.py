@@ -20,8 +20,23 @@ from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
 from pairwright.tasks.sources.find_files import local_path, walk_files
-from pairwright.tasks.sources.read_entry import EXTENSIONS, EntryMetadata, SourceImage, read_file, read_image, size_and_time
-from pairwright.tasks.sources.reader import Read, Reader, RefusedEntryError, list_item, locate, read_one, shown_name
+from pairwright.tasks.sources.read_entry import (
+    EXTENSIONS,
+    EntryMetadata,
+    SourceImage,
+    read_file,
+    read_image,
+    size_and_time,
+)
+from pairwright.tasks.sources.reader import (
+    Read,
+    Reader,
+    RefusedEntryError,
+    list_item,
+    locate,
+    read_one,
+    shown_name,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +47,22 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
     if not root.is_dir():
         raise SourceError(f"{root}: is a file; give a folder of images")
     names = list(walk_files(root))
-    images = sorted((name for name in names if name.lower().endswith((*EXTENSIONS, "/"))), key=os.fsencode)
+    images = sorted(
+        (name for name in names if name.lower().endswith((*EXTENSIONS, "/"))), key=os.fsencode
+    )
     ignored = len(names) - len(images)
     if not images:
-        raise SourceError(f"{root}: no image found ({ignored} other files); images end in {' '.join(EXTENSIONS)}")
-    log.info("%s: found %d images, ignored %d other files", shown_name(str(root)), len(images), ignored)
+        raise SourceError(
+            f"{root}: no image found ({ignored} other files); images end in {' '.join(EXTENSIONS)}"
+        )
+    log.info(
+        "%s: found %d images, ignored %d other files", shown_name(str(root)), len(images), ignored
+    )
     for name in images[:limit]:
         size, time_ns = size_and_time(root, name)
-        yield list_item("folder", shown_name(name), {"path": name, "size": size, "mtime_ns": time_ns})
+        yield list_item(
+            "folder", shown_name(name), {"path": name, "size": size, "mtime_ns": time_ns}
+        )
 
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
@@ -52,7 +75,9 @@ def _read(item: ItemRow, config: SourceConfig) -> list[ImageRow]:
     place = locate(item)
     if place["path"].endswith("/"):
         raise RefusedEntryError("unreadable folder")
-    data = read_file(Path(config.path, place["path"]), config.images, (place["size"], place["mtime_ns"]))
+    data = read_file(
+        Path(config.path, place["path"]), config.images, (place["size"], place["mtime_ns"])
+    )
     return [read_image(item, SourceImage(data=data, name=item.name), config, EntryMetadata())]
 
 

@@ -11,12 +11,19 @@ import pyarrow as pa
 
 from pairwright.schemas.config import ReadingConfig
 from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
-from pairwright.tasks.sources import tables
+from pairwright.tasks.sources import parquet_tables
 from pairwright.tasks.sources.annotations import MAX_TEXTS, texts_of
 from pairwright.tasks.sources.find_files import holds
+from pairwright.tasks.sources.parquet_tables import (
+    Choose,
+    TableRow,
+    cells_of,
+    only_cell,
+    table_reader,
+    wrong_columns,
+)
 from pairwright.tasks.sources.read_entry import EntryMetadata, read_image, read_pair
 from pairwright.tasks.sources.reader import Given, RefusedEntryError, shown_name
-from pairwright.tasks.sources.tables import Choose, TableRow, cells_of, only_cell, table_reader, wrong_columns
 
 RLAIF_V_TEXTS = ("question", "chosen", "rejected")
 RLAIF_V_NOTES = ("ds_name", "origin_dataset", "idx")
@@ -27,7 +34,9 @@ def _columns(*needed: str, images: Sequence[str], more: Sequence[str] = ()) -> C
     """Return a function that chooses the columns of a data set, with those ``more`` that not every release has."""
 
     def choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
-        return tables.need(schema, (*needed, *(name for name in more if name in schema.names)), images=images)
+        return parquet_tables.need(
+            schema, (*needed, *(name for name in more if name in schema.names)), images=images
+        )
 
     return choose
 
@@ -35,11 +44,15 @@ def _columns(*needed: str, images: Sequence[str], more: Sequence[str] = ()) -> C
 def _read_captioned(row: TableRow) -> Iterable[Given]:
     conversation = row.record["conversations"]
     turns = conversation if isinstance(conversation, list) else []
-    answers = (turn.get("value") for turn in turns if isinstance(turn, dict) and turn.get("from") == "gpt")
+    answers = (
+        turn.get("value") for turn in turns if isinstance(turn, dict) and turn.get("from") == "gpt"
+    )
     captions = tuple(text for answer in answers for text in texts_of(answer))[:1]
     if not captions:
         raise RefusedEntryError("no caption")
-    picture = row.picture(only_cell(row.record["image"]), captions, shown_name(str(row.record["id"])[:200]))
+    picture = row.picture(
+        only_cell(row.record["image"]), captions, shown_name(str(row.record["id"])[:200])
+    )
     return [read_image(row.item, picture, row.config, EntryMetadata())]
 
 
@@ -57,18 +70,24 @@ Reads one row into an ImageRow with the first answer of the conversation as capt
 
 
 def _read_edit(row: TableRow) -> Iterable[Given]:
-    before, after, edit = (texts_of(row.record[f"{name}_prompt"]) for name in ("original", "edited", "edit"))
+    before, after, edit = (
+        texts_of(row.record[f"{name}_prompt"]) for name in ("original", "edited", "edit")
+    )
     if not edit:
         raise RefusedEntryError("damaged prompt", "no edit")
     sides = (("original_image", before), ("edited_image", after))
-    pictures = [row.picture(only_cell(row.record[side]), captions, side) for side, captions in sides]
+    pictures = [
+        row.picture(only_cell(row.record[side]), captions, side) for side, captions in sides
+    ]
     group = f"prompt-{make_key(*before)[:16]}" if before else ""
     about = EntryMetadata(origin="edit", group=group, instruction=edit[0], split=row.split)
     return read_pair(row.item, pictures, row.config, about)
 
 
 INSTRUCTPIX2PIX = table_reader(
-    _columns("original_prompt", "edit_prompt", "edited_prompt", images=("original_image", "edited_image")),
+    _columns(
+        "original_prompt", "edit_prompt", "edited_prompt", images=("original_image", "edited_image")
+    ),
     _read_edit,
     kind="instructpix2pix",
     about="InstructPix2Pix: an image, an edit instruction, the edited image, Parquet",
@@ -92,7 +111,9 @@ def _read_difference(row: TableRow) -> Iterable[Given]:
     if not texts:
         raise RefusedEntryError("no text about the difference")
     pictures = [row.picture(cell, part=f"image {number}") for number, cell in enumerate(cells, 1)]
-    return read_pair(row.item, pictures, row.config, EntryMetadata(human_differences=texts, split=row.split))
+    return read_pair(
+        row.item, pictures, row.config, EntryMetadata(human_differences=texts, split=row.split)
+    )
 
 
 SCENE_DIFFERENCE = table_reader(
@@ -120,7 +141,9 @@ def _read_preference(row: TableRow) -> Iterable[Given]:
     image = read_image(row.item, picture, row.config, EntryMetadata(licence="CC-BY-NC-4.0"))
     model = answering_model(row.record.get("origin_split"))
     preference = PreferenceRow(
-        key=make_key("preference", image.key, texts["question"], texts["chosen"], texts["rejected"], model),
+        key=make_key(
+            "preference", image.key, texts["question"], texts["chosen"], texts["rejected"], model
+        ),
         source_key=row.item.key,
         subject=image.key,
         prompt=(Turn(role="user", text=texts["question"]),),
@@ -130,7 +153,9 @@ def _read_preference(row: TableRow) -> Iterable[Given]:
         chosen_model=model,
         rejected=texts["rejected"],
         rejected_maker="given",
-        rejected_note=" ".join(shown_name(str(row.record[n])[:100]) for n in RLAIF_V_NOTES if row.record.get(n)),
+        rejected_note=" ".join(
+            shown_name(str(row.record[n])[:100]) for n in RLAIF_V_NOTES if row.record.get(n)
+        ),
         component=image.key,
         split="train",
         sources=(image.source,),
@@ -146,7 +171,9 @@ def answering_model(text: Any) -> str:
     except (ValueError, RecursionError):
         found = None
     model = found.get("model") if isinstance(found, dict) else None
-    return shown_name(model.strip()[:200]) if isinstance(model, str) and model.strip() else "RLAIF-V"
+    return (
+        shown_name(model.strip()[:200]) if isinstance(model, str) and model.strip() else "RLAIF-V"
+    )
 
 
 RLAIF_V = table_reader(
@@ -164,9 +191,30 @@ that of the data set, CC-BY-NC-4.0.""",
 )
 
 
-IMAGE_NAMES = ("image", "images", "img", "jpg", "jpeg", "png", "webp", "picture", "photo", "image_bytes", "bytes")
+IMAGE_NAMES = (
+    "image",
+    "images",
+    "img",
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+    "picture",
+    "photo",
+    "image_bytes",
+    "bytes",
+)
 """Names of columns of plain bytes that are taken for images."""
-CAPTION_NAMES = ("caption", "captions", "text", "texts", "sentence", "sentences", "description", "descriptions")
+CAPTION_NAMES = (
+    "caption",
+    "captions",
+    "text",
+    "texts",
+    "sentence",
+    "sentences",
+    "description",
+    "descriptions",
+)
 MAX_IMAGES = 64
 """Maximum images of one row."""
 CAPTION = "caption"
@@ -175,20 +223,28 @@ CAPTION = "caption"
 
 def _choose_columns(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]:
     """Return the columns of images, in the table's order, and of captions, if one has a usual name."""
-    kinds = tables.kinds_of(schema)
-    texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
-    plain = [name for name, kind in kinds.items() if str(kind) in tables.BYTES]
-    structs = [name for name, kind in kinds.items() if tables.is_struct(kind)]
+    kinds = parquet_tables.kinds_of(schema)
+    texts = [
+        name
+        for name, kind in kinds.items()
+        if str(kind) in ("string", "large_string", "string_view")
+    ]
+    plain = [name for name, kind in kinds.items() if str(kind) in parquet_tables.BYTES]
+    structs = [name for name, kind in kinds.items() if parquet_tables.is_struct(kind)]
     if name := reading.image_column:
         if name not in (*texts, *plain, *structs):
             raise wrong_columns(f"reading.image_column: {name!r} holds no images here", schema)
         images = [name]
     else:
         images = (
-            structs or [name for name in plain if name.lower() in IMAGE_NAMES] or (plain if len(plain) == 1 else [])
+            structs
+            or [name for name in plain if name.lower() in IMAGE_NAMES]
+            or (plain if len(plain) == 1 else [])
         )
         if not images:
-            raise wrong_columns("no column is known to hold images; name one with reading.image_column", schema)
+            raise wrong_columns(
+                "no column is known to hold images; name one with reading.image_column", schema
+            )
     if name := reading.caption_column:
         if name not in texts:
             raise wrong_columns(f"reading.caption_column: {name!r} holds no texts here", schema)
@@ -201,14 +257,20 @@ def _choose_columns(schema: pa.Schema, reading: ReadingConfig) -> dict[str, str]
 
 
 def _read_row(row: TableRow) -> Iterable[Given]:
-    cells = [cell for name, value in row.record.items() if name != CAPTION for cell in cells_of(value)]
+    cells = [
+        cell for name, value in row.record.items() if name != CAPTION for cell in cells_of(value)
+    ]
     if not cells:
         raise RefusedEntryError("no image in the row")
     if len(cells) > MAX_IMAGES:
-        raise RefusedEntryError("too many images in a row", f"{len(cells)}, the limit is {MAX_IMAGES}")
+        raise RefusedEntryError(
+            "too many images in a row", f"{len(cells)}, the limit is {MAX_IMAGES}"
+        )
     about = EntryMetadata(group=row.item.name if len(cells) > 1 else "")
     captions = texts_of(row.record.get(CAPTION)) if len(cells) == 1 else ()
-    images = [read_image(row.item, row.picture(cell, captions), row.config, about) for cell in cells]
+    images = [
+        read_image(row.item, row.picture(cell, captions), row.config, about) for cell in cells
+    ]
     return {image.key: image for image in images}.values()
 
 

@@ -36,7 +36,13 @@ from pathlib import Path
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources import annotations
-from pairwright.tasks.sources.annotations import CAPTIONS, Record, check_texts, check_word, parse_record
+from pairwright.tasks.sources.annotations import (
+    CAPTIONS,
+    Record,
+    check_texts,
+    check_word,
+    parse_record,
+)
 from pairwright.tasks.sources.layouts import AnnotatedItem, DatasetLayout, Listed, layout_reader
 from pairwright.tasks.sources.read_entry import EntryMetadata, check_path
 from pairwright.tasks.sources.reader import RefusedEntryError
@@ -95,14 +101,20 @@ def _entries(layout: DatasetLayout, *, pairs: bool) -> Iterator[Listed]:
 def _entry(record: Record, layout: DatasetLayout, *, pairs: bool) -> AnnotatedItem:
     images = _images(record)
     if len(images) > 2 or (pairs and len(images) < 2):
-        raise RefusedEntryError("more than two images" if len(images) > 2 else "not a pair", " ".join(images[:9]))
+        raise RefusedEntryError(
+            "more than two images" if len(images) > 2 else "not a pair", " ".join(images[:9])
+        )
     name = check_word(record, "id") or " ".join(images)
     fields = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
     source, scene = (check_word(record, field) for field in ("source", "scene"))
-    group = check_word(record, "group") or ("/".join(filter(None, (source, scene))) if scene else "")
+    group = check_word(record, "group") or (
+        "/".join(filter(None, (source, scene))) if scene else ""
+    )
     about = EntryMetadata(licence=check_word(record, *annotations.LICENCES), group=group)
     if len(images) == 1:
-        return AnnotatedItem(name=name, images=images, captions=(_texts(record, *fields),), about=about)
+        return AnnotatedItem(
+            name=name, images=images, captions=(_texts(record, *fields),), about=about
+        )
     instruction, types = " ".join(_texts(record, "instruction")), _texts(record, "change_types")
     about = replace(
         about,
@@ -121,12 +133,19 @@ def _images(record: Record) -> tuple[str, ...]:
         return tuple(check_path(record[field]) for field in PAIR)
     for field in IMAGES:
         if value := record.get(field):
-            return tuple(check_path(path) for path in (value if isinstance(value, list) else [value]))
+            return tuple(
+                check_path(path) for path in (value if isinstance(value, list) else [value])
+            )
     raise RefusedEntryError("names no image")
 
 
 def _texts(record: Record, *fields: str) -> tuple[str, ...]:
-    found = [text for field in fields if record.get(field) is not None for text in check_texts(record[field])]
+    found = [
+        text
+        for field in fields
+        if record.get(field) is not None
+        for text in check_texts(record[field])
+    ]
     return tuple(dict.fromkeys(found))
 
 

@@ -27,7 +27,15 @@ from pairwright.tasks.sources.read_entry import (
     read_pair,
     size_and_time,
 )
-from pairwright.tasks.sources.reader import Read, Reader, RefusedEntryError, list_item, locate, read_one, shown_name
+from pairwright.tasks.sources.reader import (
+    Read,
+    Reader,
+    RefusedEntryError,
+    list_item,
+    locate,
+    read_one,
+    shown_name,
+)
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +73,9 @@ class DatasetLayout:
 
     def find_image(self, *paths: str) -> str:
         """Return the first of these paths that exists, or else the first."""
-        existing = (path for path in map(check_path, paths) if size_and_time(self.images, path) != NO_FILE)
+        existing = (
+            path for path in map(check_path, paths) if size_and_time(self.images, path) != NO_FILE
+        )
         return next(existing, paths[0])
 
     def find_file(self, *names: str) -> Path:
@@ -75,19 +85,25 @@ class DatasetLayout:
                 return self.root / name
         raise SourceError(f"{self.root}: holds no {' or '.join(names)}")
 
-    def find_lists(self, folders: Sequence[str], splits: Sequence[str]) -> tuple[str, dict[str, Path]]:
+    def find_lists(
+        self, folders: Sequence[str], splits: Sequence[str]
+    ) -> tuple[str, dict[str, Path]]:
         """Return the first folder with a list ``<split>.json``, and its lists."""
         for folder in folders:
             paths = {split: self.root / f"{folder}{split}.json" for split in splits}
             if found := {split: path for split, path in paths.items() if path.is_file()}:
                 return folder, found
-        raise SourceError(f"{self.root}: holds no {', '.join(f'{folders[0]}{split}.json' for split in splits)}")
+        raise SourceError(
+            f"{self.root}: holds no {', '.join(f'{folders[0]}{split}.json' for split in splits)}"
+        )
 
     def find_lines(self) -> list[Path]:
         """Return the root if it is a file, else its JSON Lines files, sorted by name."""
         if self.root.is_file():
             return [self.root]
-        paths = sorted(path for path in self.root.glob("*.jsonl") if path.is_file() and path.name[0] != ".")
+        paths = sorted(
+            path for path in self.root.glob("*.jsonl") if path.is_file() and path.name[0] != "."
+        )
         if not paths:
             raise SourceError(f"{self.root}: has no *.jsonl file")
         return paths
@@ -101,16 +117,22 @@ Listed = tuple[str, Callable[[], AnnotatedItem] | RefusedEntryError, str]
 """Name of a record; the function that makes its entry or raises ``RefusedEntryError``, or that error; its split."""
 
 
-def layout_reader(entries: Callable[[DatasetLayout], Iterator[Listed]], **declaration: Any) -> Reader:
+def layout_reader(
+    entries: Callable[[DatasetLayout], Iterator[Listed]], **declaration: Any
+) -> Reader:
     """Return the reader of a data set of this form; the rest is declared as in any ``Reader``."""
 
     def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
         root = local_path(config.path, "the data set")
         images = local_path(config.reading.images or str(_images_folder(config)), "reading.images")
         if not images.is_dir():
-            raise SourceError(f"{images}: is not a folder; set reading.images to the folder of the images")
+            raise SourceError(
+                f"{images}: is not a folder; set reading.images to the folder of the images"
+            )
         count = 0
-        for listed in islice(entries(DatasetLayout(root=root, images=images, reading=config.reading)), limit):
+        for listed in islice(
+            entries(DatasetLayout(root=root, images=images, reading=config.reading)), limit
+        ):
             count += 1
             yield make_item(config.kind, images, *listed)
         log.info("%s: listed %d of %s", shown_name(str(root)), count, config.kind)
@@ -130,7 +152,13 @@ def _images_folder(config: SourceConfig) -> Path:
     return Path(config.reading.images or (root.parent if root.is_file() else root))
 
 
-def make_item(kind: str, base: Path, name: str, make: Callable[[], AnnotatedItem] | RefusedEntryError, split: str) -> ItemRow:
+def make_item(
+    kind: str,
+    base: Path,
+    name: str,
+    make: Callable[[], AnnotatedItem] | RefusedEntryError,
+    split: str,
+) -> ItemRow:
     """Return an entry as an item. A repeated record has the same key, so it is read once."""
     try:
         if isinstance(make, RefusedEntryError):
@@ -152,11 +180,16 @@ def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow 
     """Return the image, or the pair with its images, of a locator."""
     place = locate(item)
     pictures = [
-        SourceImage(data=read_below(base, path, config.images, listed), name=shown_name(path), captions=tuple(captions))
+        SourceImage(
+            data=read_below(base, path, config.images, listed),
+            name=shown_name(path),
+            captions=tuple(captions),
+        )
         for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
     ]
     about: dict[str, Any] = {
-        name: tuple(filter(None, one)) if isinstance(one, list) else one for name, one in place["about"].items()
+        name: tuple(filter(None, one)) if isinstance(one, list) else one
+        for name, one in place["about"].items()
     }
     if len(pictures) == 2:
         return read_pair(item, pictures, config, EntryMetadata(**about))

@@ -46,9 +46,14 @@ def _entries(layout: DatasetLayout) -> Iterator[Listed]:
                     captions.setdefault((image[0], image[1]), []).append(caption)
             if not good:
                 needed = "dataset_id, image_id and caption"
-                raise SourceError(f"{path}: no line has {needed}; give files of Localized Narratives")
+                raise SourceError(
+                    f"{path}: no line has {needed}; give files of Localized Narratives"
+                )
     folders: dict[str, list[str]] = {}
-    for (dataset, image), texts in captions.items():  # in the order in which the files first name them
+    for (
+        dataset,
+        image,
+    ), texts in captions.items():  # in the order in which the files first name them
         if dataset not in folders:
             last = dataset.rpartition("_")[2]
             places = (dataset, last, f"images/{dataset}", f"images/{last}", "images")
@@ -70,8 +75,14 @@ def _narrative(line: bytes | None) -> tuple[str, str, str]:
     return dataset, image, " ".join(check_texts(record.get("caption")))
 
 
-def _entry(layout: DatasetLayout, folders: list[str], image: str, captions: list[str]) -> AnnotatedItem:
-    names = [f"{image}.jpg", f"{int(image):012d}.jpg"] if image.isdecimal() and len(image) < 12 else [f"{image}.jpg"]
+def _entry(
+    layout: DatasetLayout, folders: list[str], image: str, captions: list[str]
+) -> AnnotatedItem:
+    names = (
+        [f"{image}.jpg", f"{int(image):012d}.jpg"]
+        if image.isdecimal() and len(image) < 12
+        else [f"{image}.jpg"]
+    )
     path = layout.find_image(*(f"{folder}{file}" for folder in folders for file in names))
     return AnnotatedItem(images=(path,), captions=(check_texts(captions),))
 

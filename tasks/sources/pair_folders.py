@@ -17,7 +17,10 @@ from pairwright.tasks.sources.reader import RefusedEntryError
 
 
 def _annotated_pair(images: tuple[str, str], texts: object, **about: Any) -> AnnotatedItem:
-    return AnnotatedItem(images=images, about=EntryMetadata(human_differences=check_texts(texts, keep_blank=True), **about))
+    return AnnotatedItem(
+        images=images,
+        about=EntryMetadata(human_differences=check_texts(texts, keep_blank=True), **about),
+    )
 
 
 def _has_files(names: Sequence[str], path: str) -> bool:
@@ -32,29 +35,46 @@ _DEFAULT_IMAGE = re.compile(r"CLEVR_default_(\d{6})\.png")
 def _list_clevr_change(layout: DatasetLayout) -> Iterator[Listed]:
     inside = "data/" if (layout.root / "data").is_dir() else ""
     changes, distractors = (
-        load_json(layout.find_file(f"{inside}{name}.json"), dict) for name in ("change_captions", "no_change_captions")
+        load_json(layout.find_file(f"{inside}{name}.json"), dict)
+        for name in ("change_captions", "no_change_captions")
     )
     splits = load_lists(layout.find_file(f"{inside}splits.json"))
     mapping = layout.root / f"{inside}type_mapping.json"
     lists = load_lists(mapping) if mapping.is_file() else {}
     types = {kind: set(map(str, names)) for kind, names in lists.items()}
     folder = layout.find_folder("data") if inside else ""
-    names = {*changes, *distractors, *(path.name for path in (layout.images / f"{folder}images").glob("*"))}
+    names = {
+        *changes,
+        *distractors,
+        *(path.name for path in (layout.images / f"{folder}images").glob("*")),
+    }
     numbers = [match[1] for name in sorted(names) if (match := _DEFAULT_IMAGE.fullmatch(name))]
     for split in layout.choose_splits(list(splits)):
         for place in splits[split]:
             if type(place) is not int or not 0 <= place < len(numbers):
                 detail = f"{split} names place {place!s:.50} of {len(numbers)}"
-                yield f"splits.json {split}", RefusedEntryError("split names no image", detail), split
+                yield (
+                    f"splits.json {split}",
+                    RefusedEntryError("split names no image", detail),
+                    split,
+                )
                 continue
             name = f"{numbers[place]}.png"
             default = f"CLEVR_default_{name}"
             images = (f"{folder}images/{default}", f"{folder}sc_images/CLEVR_semantic_{name}")
             kinds = tuple(kind for kind, members in types.items() if name in members)
-            yield name, partial(_annotated_pair, images, changes.get(default, []), change_types=kinds), split
+            yield (
+                name,
+                partial(_annotated_pair, images, changes.get(default, []), change_types=kinds),
+                split,
+            )
             images = (images[0], f"{folder}nsc_images/CLEVR_nonsemantic_{name}")
             same = {"change_types": ("no_change",), "may_be_identical": True}
-            yield f"{name}_n", partial(_annotated_pair, images, distractors.get(default, []), **same), split
+            yield (
+                f"{name}_n",
+                partial(_annotated_pair, images, distractors.get(default, []), **same),
+                split,
+            )
 
 
 CLEVR_CHANGE = layout_reader(
@@ -73,12 +93,19 @@ A number of ``splits.json`` is an index into the sorted list of all names in the
 two pairs, named as in evaluation: ``000000.png`` and, for the distractor, ``000000.png_n``, which may have equal
 images. Images in no split are not read. The licence is not stated.""",
     brings=(PairRow,),
-    recognises=partial(_has_files, ("change_captions.json", "no_change_captions.json", "splits.json")),
+    recognises=partial(
+        _has_files, ("change_captions.json", "no_change_captions.json", "splits.json")
+    ),
 )
 
 
 NOTHING_CHANGED = {
-    *("no change has occurred", "no change has occured", "no change was made", "nothing has changed"),
+    *(
+        "no change has occurred",
+        "no change has occured",
+        "no change was made",
+        "nothing has changed",
+    ),
     *("nothing was modified", "the scene is the same as before", "the scene remains the same"),
     *("the two scenes seem identical", "there is no change", "there is no difference"),
 }
@@ -87,7 +114,11 @@ _LEADING_NUMBER = re.compile(r"(\d{1,9})(\.|$)")
 
 def _list_clevr_dc(layout: DatasetLayout) -> Iterator[Listed]:
     named = load_json(layout.find_file("captions.json", "change_captions.json"), dict)
-    captions = {int(match[1]): texts for name, texts in named.items() if (match := _LEADING_NUMBER.match(name))}
+    captions = {
+        int(match[1]): texts
+        for name, texts in named.items()
+        if (match := _LEADING_NUMBER.match(name))
+    }
     splits = load_lists(layout.find_file("split.json", "splits.json"))
     folders = ("bef/", "aft/") if layout.find_folder("bef") else ("images/", "sc_images/")
     for split in layout.choose_splits(list(splits)):
@@ -97,13 +128,24 @@ def _list_clevr_dc(layout: DatasetLayout) -> Iterator[Listed]:
                 yield f"split.json {split}", refused, split
             else:
                 texts = captions.get(number, [])
-                yield f"{number:06d}.png", partial(_clevr_dc_pair, layout, number, folders, texts), split
+                yield (
+                    f"{number:06d}.png",
+                    partial(_clevr_dc_pair, layout, number, folders, texts),
+                    split,
+                )
 
 
-def _clevr_dc_pair(layout: DatasetLayout, number: int, folders: tuple[str, str], captions: object) -> AnnotatedItem:
+def _clevr_dc_pair(
+    layout: DatasetLayout, number: int, folders: tuple[str, str], captions: object
+) -> AnnotatedItem:
     texts = check_texts(captions, keep_blank=True)
-    same = any(texts) and all(text.lower().rstrip(" .") in NOTHING_CHANGED for text in filter(None, texts))
-    before, after = (layout.find_image(f"{folder}{number}.png", f"{folder}{number:06d}.png") for folder in folders)
+    same = any(texts) and all(
+        text.lower().rstrip(" .") in NOTHING_CHANGED for text in filter(None, texts)
+    )
+    before, after = (
+        layout.find_image(f"{folder}{number}.png", f"{folder}{number:06d}.png")
+        for folder in folders
+    )
     types = ("no_change",) if same else ()
     about = EntryMetadata(human_differences=texts, change_types=types, may_be_identical=same)
     return AnnotatedItem(images=(before, after), about=about)
@@ -130,7 +172,9 @@ _SPOT_ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
 def _list_spot_the_diff(layout: DatasetLayout) -> Iterator[Listed]:
-    _, lists = layout.find_lists(("annotations/", "data/annotations/", ""), ("train", "val", "test"))
+    _, lists = layout.find_lists(
+        ("annotations/", "data/annotations/", ""), ("train", "val", "test")
+    )
     folder = layout.find_folder("resized_images", "data/resized_images", "images")
     for split in layout.choose_splits(list(lists)):
         found: dict[str, list[object]] = {}
@@ -143,7 +187,9 @@ def _list_spot_the_diff(layout: DatasetLayout) -> Iterator[Listed]:
                 yield f"{split}.json record {number}", refused, split
             else:
                 sentences = record.get("sentences", [])
-                found.setdefault(name, []).extend(sentences if isinstance(sentences, list) else [sentences])
+                found.setdefault(name, []).extend(
+                    sentences if isinstance(sentences, list) else [sentences]
+                )
         for name, texts in found.items():
             images = (f"{folder}{name}.png", f"{folder}{name}_2.png")
             yield name, partial(_annotated_pair, images, texts), split
@@ -178,8 +224,14 @@ def _edit_pair(folder: str, found: object) -> AnnotatedItem:
     record = check_record(found)
     texts = check_texts(record.get("sents", []), keep_blank=True)
     first, second = (f"{folder}{check_path(record.get(name))}" for name in ("img0", "img1"))
-    about = EntryMetadata(origin="edit", human_differences=texts, instruction=next(filter(None, texts), ""))
-    return AnnotatedItem(name=str(record.get("uid") or f"{first} {second}")[:200], images=(first, second), about=about)
+    about = EntryMetadata(
+        origin="edit", human_differences=texts, instruction=next(filter(None, texts), "")
+    )
+    return AnnotatedItem(
+        name=str(record.get("uid") or f"{first} {second}")[:200],
+        images=(first, second),
+        about=about,
+    )
 
 
 IMAGE_EDITING_REQUEST = layout_reader(

@@ -16,8 +16,8 @@ import numpy as np
 
 from pairwright.schemas.config import ImagesConfig, SourceConfig
 from pairwright.schemas.rows import ImageRow, ItemRow, PairRow, make_key
+from pairwright.tasks.images.decode import RGB, RefusedImageError, decode_rgb, probe_image
 from pairwright.tasks.sources.reader import RefusedEntryError, is_unicode, shown_name
-from pairwright.tasks.store.images import RGB, RefusedImageError, decode_rgb, probe_image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
 """Extensions of images."""
@@ -62,7 +62,9 @@ class EntryMetadata:
     """Whether the source states that nothing changed, so that two equal images are valid."""
 
 
-def read_image(item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata) -> ImageRow:
+def read_image(
+    item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata
+) -> ImageRow:
     """Return an image; ``RefusedEntryError`` if it cannot be decoded, or exceeds a limit."""
     return _decode(item, picture, config, about)[0]
 
@@ -74,11 +76,21 @@ def read_pair(
 
     ``RefusedEntryError``: one cannot be decoded, or both are equal although something is stated to have changed.
     """
-    (first, before), (second, after) = (_decode(item, picture, config, about) for picture in pictures)
+    (first, before), (second, after) = (
+        _decode(item, picture, config, about) for picture in pictures
+    )
     if not about.may_be_identical and np.array_equal(before, after):
         raise RefusedEntryError("identical images", f"{first.name} and {second.name}")
     types = (make_key("change types", *about.change_types),) if about.change_types else ()
-    key = make_key("pair", first.key, second.key, about.origin, about.instruction, *about.human_differences, *types)
+    key = make_key(
+        "pair",
+        first.key,
+        second.key,
+        about.origin,
+        about.instruction,
+        *about.human_differences,
+        *types,
+    )
     pair = PairRow(
         key=key,
         source_key=item.key,
@@ -96,16 +108,22 @@ def read_pair(
     return [first, *([second] if second.key != first.key else []), pair]
 
 
-def _decode(item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata) -> tuple[ImageRow, RGB]:
+def _decode(
+    item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata
+) -> tuple[ImageRow, RGB]:
     limit = config.images.max_bytes
     whose = "" if picture.name == item.name else f"{picture.name}: "
     if len(picture.data) > limit:
-        raise RefusedEntryError("file too large", f"{whose}{len(picture.data)} bytes; images.max_bytes={limit}")
+        raise RefusedEntryError(
+            "file too large", f"{whose}{len(picture.data)} bytes; images.max_bytes={limit}"
+        )
     try:
         info = probe_image(picture.data, config.images)
         pixels = decode_rgb(picture.data)
     except RefusedImageError as refused:
-        raise RefusedEntryError(refused.reason, f"{whose}{refused.detail}".removesuffix(": ")) from refused
+        raise RefusedEntryError(
+            refused.reason, f"{whose}{refused.detail}".removesuffix(": ")
+        ) from refused
     key = make_key(picture.data)
     row = ImageRow(
         key=key,
@@ -148,7 +166,9 @@ def size_and_time(root: str | Path, relative: str) -> tuple[int, int]:
         return NO_FILE
 
 
-def read_below(root: str | Path, relative: str, config: ImagesConfig, listed: Sequence[int] = NO_FILE) -> bytes:
+def read_below(
+    root: str | Path, relative: str, config: ImagesConfig, listed: Sequence[int] = NO_FILE
+) -> bytes:
     """Return the bytes of a file below ``root``; size and time must be those ``listed``, if it was readable then."""
     check_path(relative)
     shown = shown_name(relative[:200])
@@ -172,7 +192,9 @@ REFUSALS = {
 def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: str = "") -> bytes:
     """Return the bytes of a regular file of limited size; ``shown`` is its name in a refusal."""
     try:
-        status = path.stat()  # before it is opened, since opening a pipe waits and a device may have side effects
+        status = (
+            path.stat()
+        )  # before it is opened, since opening a pipe waits and a device may have side effects
         if not stat.S_ISREG(status.st_mode):
             raise RefusedEntryError("not a regular file", shown)
         if status.st_size > config.max_bytes:

@@ -27,13 +27,21 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
+from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.models.perturb import perturb_image, replace_words
 from pairwright.tasks.sources.reader import Given, Read
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.images import decode_rgb, encode_png
 from pairwright.tasks.store.stage import Stage
 
-TEXTS = ("captions", "human_differences", "instruction", "commonalities", "differences", "chosen", "rejected")
+TEXTS = (
+    "captions",
+    "human_differences",
+    "instruction",
+    "commonalities",
+    "differences",
+    "chosen",
+    "rejected",
+)
 KEYS = ("key", "subject", "first", "second", "component", "image_keys")
 
 
@@ -44,10 +52,16 @@ def perturb_source(rows: Iterable[Read], config: RobustnessConfig) -> Iterator[R
         return
     for _, found in groupby(rows, key=lambda row: row.source_key):
         item = list(found)
-        data = {row.key: _perturb_bytes(row.image, row.key, config) for row in item if isinstance(row, ImageRow)}
+        data = {
+            row.key: _perturb_bytes(row.image, row.key, config)
+            for row in item
+            if isinstance(row, ImageRow)
+        }
         names = {key: make_key(image) for key, image in data.items()}
         given = [row for row in item if not isinstance(row, ImageRow | Dropped | Failed)]
-        names |= {row.key: make_key("perturbed", row.key, config.model_dump_json()) for row in given}
+        names |= {
+            row.key: make_key("perturbed", row.key, config.model_dump_json()) for row in given
+        }
         for row in item:
             yield row if isinstance(row, Dropped | Failed) else _perturb_row(row, names, config)
 
@@ -55,7 +69,9 @@ def perturb_source(rows: Iterable[Read], config: RobustnessConfig) -> Iterator[R
 def _perturb_bytes(data: bytes, key: str, config: RobustnessConfig) -> bytes:
     if config.corruption == "none":
         return data
-    return encode_png(perturb_image(decode_rgb(data), config.corruption, severity=config.severity, key=key))
+    return encode_png(
+        perturb_image(decode_rgb(data), config.corruption, severity=config.severity, key=key)
+    )
 
 
 def _perturb_row(row: Given, names: Mapping[str, str], config: RobustnessConfig) -> Given:
@@ -66,7 +82,9 @@ def _perturb_row(row: Given, names: Mapping[str, str], config: RobustnessConfig)
 
     changed: dict[str, Any] = {}
     for name in (field.name for field in fields(row)):
-        change = worse if name in TEXTS else (lambda key: names.get(key, key)) if name in KEYS else None
+        change = (
+            worse if name in TEXTS else (lambda key: names.get(key, key)) if name in KEYS else None
+        )
         if change:
             value = getattr(row, name)
             changed[name] = change(value) if isinstance(value, str) else tuple(map(change, value))
@@ -78,11 +96,15 @@ def _perturb_row(row: Given, names: Mapping[str, str], config: RobustnessConfig)
             for before in (*row.commonalities, *row.differences):
                 changed["text"] = changed["text"].replace(before, worse(before))
                 changed["conversation"] = tuple(
-                    replace(turn, text=turn.text.replace(before, worse(before))) if turn.role == "assistant" else turn
+                    replace(turn, text=turn.text.replace(before, worse(before)))
+                    if turn.role == "assistant"
+                    else turn
                     for turn in changed["conversation"]
                 )
         case PreferenceRow():
-            changed["negatives"] = tuple(replace(one, text=worse(one.text)) for one in row.negatives)
+            changed["negatives"] = tuple(
+                replace(one, text=worse(one.text)) for one in row.negatives
+            )
             for name in ("images", "rejected_images"):
                 both = zip(getattr(row, name), row.image_keys, strict=bool(getattr(row, name)))
                 changed[name] = tuple(_perturb_bytes(data, key, config) for data, key in both)
@@ -91,7 +113,9 @@ def _perturb_row(row: Given, names: Mapping[str, str], config: RobustnessConfig)
     return replace(row, **changed)
 
 
-def read_items(rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row] = ImageRow) -> Iterator[Read]:
+def read_items(
+    rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row] = ImageRow
+) -> Iterator[Read]:
     """Yield the items' rows of one type, or the reason why there is none."""
     for found in perturb_source(READERS[config.kind].read_items(rows, config), config.robustness):
         if isinstance(found, wanted | Dropped | Failed):
@@ -118,7 +142,9 @@ IMAGES = Stage(
 
 def _given(name: str, writes: type[Row]) -> Stage:
     function, enabled = partial(read_items, wanted=writes), partial(brings, wanted=writes)
-    return replace(IMAGES, name=name, writes=writes, function=function, enabled=enabled, journal=False)
+    return replace(
+        IMAGES, name=name, writes=writes, function=function, enabled=enabled, journal=False
+    )
 
 
 PAIRS = _given("given_pairs", PairRow)

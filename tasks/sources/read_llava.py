@@ -13,11 +13,11 @@ import numpy as np
 from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn, make_key
+from pairwright.tasks.images.decode import RefusedImageError, probe_image
 from pairwright.tasks.sources.annotations import check_record, load_json
 from pairwright.tasks.sources.cad_inst import read_turns
 from pairwright.tasks.sources.read_entry import MISSING, check_path, read_below
 from pairwright.tasks.sources.reader import RefusedEntryError
-from pairwright.tasks.store.images import RefusedImageError, probe_image
 
 KIND = "llava"
 MOST_IMAGES = 16
@@ -31,7 +31,9 @@ def read_llava(path: Path, *, seed: int) -> Iterator[PreferenceRow | Dropped]:
         try:
             yield _read(check_record(records[number]), f"{path.name}#{number}", path.parent)
         except RefusedEntryError as refused:
-            yield Dropped(source_key=f"{path.name}#{number}", reason=refused.reason, detail=refused.detail)
+            yield Dropped(
+                source_key=f"{path.name}#{number}", reason=refused.reason, detail=refused.detail
+            )
         except OSError as error:
             raise SourceError(f"{path}#{number}: an image cannot be read: {error}") from error
 

@@ -64,7 +64,9 @@ class RefusedEntryError(SourceError):
         self.detail = detail
 
 
-def list_item(kind: str, name: str, locator: dict[str, Any], refused: RefusedEntryError | None = None) -> ItemRow:
+def list_item(
+    kind: str, name: str, locator: dict[str, Any], refused: RefusedEntryError | None = None
+) -> ItemRow:
     """Return an item of a source; its key hashes the locator, which has its path, size and time."""
     if refused is not None:
         locator = {**locator, "refused": refused.reason, "detail": refused.detail}
@@ -95,7 +97,9 @@ def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
     if isinstance(error, RefusedEntryError):
         detail = f"{item.name}: {error.detail}" if error.detail else item.name
         return Dropped(source_key=item.key, reason=error.reason, detail=detail)
-    return Failed(source_key=item.key, reason="I/O error", detail=f"{item.name}: {shown_words(error)}")
+    return Failed(
+        source_key=item.key, reason="I/O error", detail=f"{item.name}: {shown_words(error)}"
+    )
 
 
 def shown_words(error: BaseException) -> str:
@@ -109,7 +113,11 @@ def shown_name(text: str) -> str:
     def shown(sign: str) -> str:
         if "\udc80" <= sign <= "\udcff":
             return f"\\x{ord(sign) - 0xDC00:02x}"
-        return sign if sign.isprintable() and sign != "\\" else sign.encode("unicode_escape").decode("ascii")
+        return (
+            sign
+            if sign.isprintable() and sign != "\\"
+            else sign.encode("unicode_escape").decode("ascii")
+        )
 
     return "".join(map(shown, text))
 

@@ -18,9 +18,21 @@ from pairwright.tasks.sources import (
 from pairwright.tasks.sources.reader import Reader
 
 # The first that recognises a source reads it: Localized Narratives, also JSON Lines, must precede manifests.
-_MODULES = (folder, scenes, video, localized_narratives, webdataset, jsonl, cad_inst, pair_folders, hub_tables)
+_MODULES = (
+    folder,
+    scenes,
+    video,
+    localized_narratives,
+    webdataset,
+    jsonl,
+    cad_inst,
+    pair_folders,
+    hub_tables,
+)
 READERS = Registry(
-    "sources", Reader, (one for module in _MODULES for one in vars(module).values() if isinstance(one, Reader))
+    "sources",
+    Reader,
+    (one for module in _MODULES for one in vars(module).values() if isinstance(one, Reader)),
 )
 """A plugin's reader is used only if its kind is named."""
 
@@ -39,18 +51,24 @@ def recognise_source(text: str) -> str:
         return f"{kind}:{_absolute(path)}"
     if colon and "://" not in text and not Path(text).exists():
         kinds = f"{', '.join(READERS)} (`pairwright sources` shows an example of each)"
-        raise SourceError(f"{text}: no such file or folder, and {kind!r} is not a kind of source; choose from {kinds}")
+        raise SourceError(
+            f"{text}: no such file or folder, and {kind!r} is not a kind of source; choose from {kinds}"
+        )
     if not text:
         raise SourceError("the source is empty: name a folder, or kind:path")
     place = _absolute(text)
-    known = next((name for name, reader in READERS.data.items() if reader.recognises(place)), "folder")
+    known = next(
+        (name for name, reader in READERS.data.items() if reader.recognises(place)), "folder"
+    )
     return f"{known}:{place}"
 
 
 def explain_reader(kind: str) -> str:
     """Return the details of a reader: the layout of its files, and an example."""
     if kind not in READERS:
-        raise SourceError(f"{kind}: no such kind of source; choose from {', '.join(sorted(READERS))}")
+        raise SourceError(
+            f"{kind}: no such kind of source; choose from {', '.join(sorted(READERS))}"
+        )
     reader = READERS[kind]
     said = reader.details or reader.list_items.__doc__ or ""
     return f"{kind}: {reader.about}\n\n{said.strip()}\n\nExample: pairwright build {reader.example} --out dataset"

@@ -13,8 +13,8 @@ from importlib.metadata import version
 
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
+from pairwright.tasks.images.decode import encode_png
 from pairwright.tasks.sources.reader import Reader
-from pairwright.tasks.store.images import encode_png
 
 SCENES_VERSION = 5
 LICENCE = "CC0-1.0"
@@ -24,14 +24,30 @@ def list_items(source: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the worlds; a limit may leave the last one with fewer photographs."""
     config = source.scenes
     left = config.worlds * config.photographs if limit is None else limit
-    settings = (config.seed, config.width, config.height, config.samples_per_pixel, config.no_change_share)
+    settings = (
+        config.seed,
+        config.width,
+        config.height,
+        config.samples_per_pixel,
+        config.no_change_share,
+    )
     for index in range(config.worlds):
         photographs = min(config.photographs, left)
         if photographs <= 0:
             return
-        key = make_key("scene", SCENES_VERSION, version("mitsuba"), version("pyoidn"), *settings, index, photographs)
+        key = make_key(
+            "scene",
+            SCENES_VERSION,
+            version("mitsuba"),
+            version("pyoidn"),
+            *settings,
+            index,
+            photographs,
+        )
         locator = json.dumps({"world": index, "photographs": photographs}, sort_keys=True)
-        yield ItemRow(key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator)
+        yield ItemRow(
+            key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator
+        )
         left -= photographs
 
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
+from pairwright.tasks.images.decode import encode_jpeg
 from pairwright.tasks.sources.find_files import FilePattern, holds, open_place
 from pairwright.tasks.sources.read_entry import EntryMetadata, SourceImage, read_image
 from pairwright.tasks.sources.reader import (
@@ -41,7 +42,6 @@ from pairwright.tasks.sources.reader import (
     refuse,
     shown_name,
 )
-from pairwright.tasks.store.images import encode_jpeg
 
 if TYPE_CHECKING:
     import cv2
@@ -63,7 +63,9 @@ def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     place = open_place(config.path)
     names = place.names(ENDINGS)
     if not names:
-        raise SourceError(f"{config.path}: no video found; videos have the extensions {' '.join(ENDINGS)}")
+        raise SourceError(
+            f"{config.path}: no video found; videos have the extensions {' '.join(ENDINGS)}"
+        )
     yield from islice((item for name in names for item in _items(place, name, config)), limit)
 
 
@@ -77,14 +79,20 @@ def _items(place: FilePattern, name: str, config: SourceConfig) -> Iterator[Item
         with _opened(place, name, config) as capture:
             own, total = capture.get(cv2.CAP_PROP_FPS), capture.get(cv2.CAP_PROP_FRAME_COUNT)
         if not (math.isfinite(own) and own > 0 and math.isfinite(total) and total >= 1):
-            raise RefusedEntryError("no frames", "its header tells no length: ffmpeg -i VIDEO -c copy NEW.mkv adds it")
+            raise RefusedEntryError(
+                "no frames", "its header tells no length: ffmpeg -i VIDEO -c copy NEW.mkv adds it"
+            )
         rate = min(wanted, own)
         frames = (total - 1) * rate / own + 1e-6  # including a frame at the end of a step
         if frames >= MAX_FRAMES:
             detail = f"{frames:.0f} at reading.frames_per_second={wanted:g}; at most {MAX_FRAMES}: cut the video"
             raise RefusedEntryError("too many frames", detail)
     except (RefusedEntryError, OSError) as error:
-        refused = error if isinstance(error, RefusedEntryError) else RefusedEntryError("unreadable file", str(error))
+        refused = (
+            error
+            if isinstance(error, RefusedEntryError)
+            else RefusedEntryError("unreadable file", str(error))
+        )
         yield list_item("video", shown_name(name), where, refused)
         return
     log.info("%s: %d frames", shown_name(name), int(frames) + 1)
@@ -112,7 +120,10 @@ def _opened(place: FilePattern, name: str, config: SourceConfig) -> "Generator[c
     try:
         if not capture.isOpened():
             raise RefusedEntryError("damaged video")
-        width, height = capture.get(cv2.CAP_PROP_FRAME_WIDTH), capture.get(cv2.CAP_PROP_FRAME_HEIGHT)
+        width, height = (
+            capture.get(cv2.CAP_PROP_FRAME_WIDTH),
+            capture.get(cv2.CAP_PROP_FRAME_HEIGHT),
+        )
         if width * height > config.images.max_pixels:
             detail = f"{width:.0f} x {height:.0f}; images.max_pixels={config.images.max_pixels}"
             raise RefusedEntryError("too many pixels", detail)
@@ -125,7 +136,9 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
     """Yield each frame, or the reason why there is none; each stretch is decoded once, from its start."""
     place = open_place(config.path)
     located = [(item, json.loads(item.locator)) for item in items]
-    for _, group in groupby(located, key=lambda both: (both[1]["path"], both[1].get("frame", 0) // STRETCH)):
+    for _, group in groupby(
+        located, key=lambda both: (both[1]["path"], both[1].get("frame", 0) // STRETCH)
+    ):
         frames = list(group)
         with ExitStack() as stack:
             try:
@@ -140,7 +153,9 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
                 yield from read_one(item, _read, one["path"], pixels, config)
 
 
-def _decode(capture: "cv2.VideoCapture", frames: Sequence[int], rate: float) -> Iterator[NDArray[np.uint8] | None]:
+def _decode(
+    capture: "cv2.VideoCapture", frames: Sequence[int], rate: float
+) -> Iterator[NDArray[np.uint8] | None]:
     """Yield the frames of a stretch in order, ``(h, w, 3)`` RGB; ``None`` if the video has none there."""
     import cv2
 
@@ -151,10 +166,16 @@ def _decode(capture: "cv2.VideoCapture", frames: Sequence[int], rate: float) -> 
         while at + slack < 1000 * frame / rate:
             at = capture.get(cv2.CAP_PROP_POS_MSEC) if capture.grab() else math.inf
         found, pixels = capture.retrieve() if at < math.inf else (False, None)
-        yield cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB).astype(np.uint8) if found and pixels is not None else None
+        yield (
+            cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB).astype(np.uint8)
+            if found and pixels is not None
+            else None
+        )
 
 
-def _read(item: ItemRow, name: str, pixels: NDArray[np.uint8] | None, config: SourceConfig) -> list[ImageRow]:
+def _read(
+    item: ItemRow, name: str, pixels: NDArray[np.uint8] | None, config: SourceConfig
+) -> list[ImageRow]:
     if pixels is None:
         raise RefusedEntryError("no frame at this time", "the video is damaged, or ends before it")
     picture = SourceImage(data=encode_jpeg(pixels), name=item.name)

@@ -29,8 +29,21 @@ from typing import Any, BinaryIO
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
-from pairwright.tasks.sources.annotations import CAPTIONS, LICENCES, check_word, clean_text, texts_of
-from pairwright.tasks.sources.find_files import UNSEEN, FilePattern, Seen, holds, open_place, reaching
+from pairwright.tasks.sources.annotations import (
+    CAPTIONS,
+    LICENCES,
+    check_word,
+    clean_text,
+    texts_of,
+)
+from pairwright.tasks.sources.find_files import (
+    UNSEEN,
+    FilePattern,
+    Seen,
+    holds,
+    open_place,
+    reaching,
+)
 from pairwright.tasks.sources.read_entry import EXTENSIONS, EntryMetadata, SourceImage, read_image
 from pairwright.tasks.sources.reader import (
     Read,
@@ -82,7 +95,9 @@ class TarBytes:
     def seek(self, offset: int) -> int:
         """Move to an offset."""
         if offset > self._size:
-            raise RefusedEntryError("truncated archive", f"a member ends at byte {offset} of {self._size}")
+            raise RefusedEntryError(
+                "truncated archive", f"a member ends at byte {offset} of {self._size}"
+            )
         return self._file.seek(offset)
 
     def read(self, count: int) -> bytes:
@@ -114,7 +129,9 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
         if archive.read(2) == b"\x1f\x8b":
             raise RefusedEntryError("gzipped archive", "unpack it first, with gunzip")
         archive.seek(0)
-        with tarfile.open(fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # pyright: ignore[reportArgumentType, reportCallIssue] - reads and seeks only
+        with tarfile.open(
+            fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape"
+        ) as tar:  # pyright: ignore[reportArgumentType, reportCallIssue] - reads and seeks only
             while walked < MAX_MEMBERS:
                 info = tar.next()
                 tar.members.clear()  # a million of them would take a gigabyte
@@ -128,19 +145,29 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
                     block = archive.read(tarfile.BLOCKSIZE)
                     if len(block) < tarfile.BLOCKSIZE:
                         end = tar.offset + len(block)
-                        raise RefusedEntryError("truncated archive", f"ends at byte {end} without an end mark")
+                        raise RefusedEntryError(
+                            "truncated archive", f"ends at byte {end} without an end mark"
+                        )
                     if any(block):
-                        raise RefusedEntryError("damaged archive", f"no header at byte {tar.offset}")
+                        raise RefusedEntryError(
+                            "damaged archive", f"no header at byte {tar.offset}"
+                        )
                     return
                 if info.size < 0 or tar.offset <= info.offset:
                     raise RefusedEntryError("damaged archive", "a member of negative size")
                 held = None if info.isdir() else _member(info)
-        fault = RefusedEntryError("too many members", f"more than {MAX_MEMBERS}: make smaller archives")
+        fault = RefusedEntryError(
+            "too many members", f"more than {MAX_MEMBERS}: make smaller archives"
+        )
     except RefusedEntryError as error:
         fault = error
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        reason = {"empty file": "empty archive", "unexpected end of data": "truncated archive"}.get(str(error))
-        fault = RefusedEntryError(reason or ("damaged archive" if walked else "not an archive"), str(error)[:200])
+        reason = {"empty file": "empty archive", "unexpected end of data": "truncated archive"}.get(
+            str(error)
+        )
+        fault = RefusedEntryError(
+            reason or ("damaged archive" if walked else "not an archive"), str(error)[:200]
+        )
     if held is not None and archive.tell() >= held.offset + held.size:
         yield held
     yield Member("", refused=fault)
@@ -159,7 +186,12 @@ def _member(info: tarfile.TarInfo) -> Member:
     elif len(info.name) > MAX_NAME:
         refused = RefusedEntryError("damaged header", f"a name of {len(info.name)} characters")
         return Member(info.name[-100:], refused=refused)
-    return Member(info.name if refused else posixpath.normpath(info.name), info.offset_data, info.size, refused)
+    return Member(
+        info.name if refused else posixpath.normpath(info.name),
+        info.offset_data,
+        info.size,
+        refused,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +214,9 @@ class _Part:
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the samples of all archives in order, at most ``limit``; ``SourceError`` if there is none."""
     if config.reading.splits:
-        raise SourceError(f"{config.path}: tars have no splits: leave reading.splits empty, or give a pattern of tars")
+        raise SourceError(
+            f"{config.path}: tars have no splits: leave reading.splits empty, or give a pattern of tars"
+        )
     yield from islice(_all_items(config.path), limit)
 
 
@@ -199,8 +233,14 @@ def _all_items(source: str) -> Iterator[ItemRow]:
                 with closing(_open(place, name, seen)) as archive:
                     for member in walk_members(archive):
                         stem, suffix = _split(member.name)
-                        hidden = any(part.startswith(".") and part.strip(".") for part in member.name.split("/"))
-                        wanted = _Part(suffix).ending in (*EXTENSIONS, *TEXTS) or suffix.lower() == RECORD
+                        hidden = any(
+                            part.startswith(".") and part.strip(".")
+                            for part in member.name.split("/")
+                        )
+                        wanted = (
+                            _Part(suffix).ending in (*EXTENSIONS, *TEXTS)
+                            or suffix.lower() == RECORD
+                        )
                         if not member.name or (wanted and not hidden):
                             samples.setdefault(stem, []).append(member)
         except RefusedEntryError as error:
@@ -233,7 +273,9 @@ def _item(archive: str, seen: Seen, stem: str, members: Sequence[Member]) -> Ite
     try:
         for member in members:
             if member.refused:
-                raise RefusedEntryError(member.refused.reason, f"{member.name}: {member.refused.detail}".strip(": "))
+                raise RefusedEntryError(
+                    member.refused.reason, f"{member.name}: {member.refused.detail}".strip(": ")
+                )
         parts = [_Part(_split(member.name)[1], member.offset, member.size) for member in members]
         if len(parts) > MAX_OF_SAMPLE:
             detail = f"{len(parts)}: names are cut at their first dot, so that no name should have one of its own"
@@ -243,7 +285,12 @@ def _item(archive: str, seen: Seen, stem: str, members: Sequence[Member]) -> Ite
         if not _images(parts):
             raise RefusedEntryError("no image in the sample")
     except RefusedEntryError as error:
-        return list_item("webdataset", name, where, RefusedEntryError(error.reason, shown_name(error.detail)[:500]))
+        return list_item(
+            "webdataset",
+            name,
+            where,
+            RefusedEntryError(error.reason, shown_name(error.detail)[:500]),
+        )
     where["parts"] = [[part.suffix, part.offset, part.size] for part in parts]
     return list_item("webdataset", name, where)
 
@@ -275,12 +322,22 @@ def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageR
         is_image = part.ending in EXTENSIONS
         if part.size > (limit := config.images.max_bytes if is_image else MAX_TEXT):
             bound = f"images.max_bytes={limit}" if is_image else f"a text may have {limit}"
-            raise RefusedEntryError("file too large", f"{shown_name(part.suffix)}: {part.size} bytes; {bound}")
+            raise RefusedEntryError(
+                "file too large", f"{shown_name(part.suffix)}: {part.size} bytes; {bound}"
+            )
         contents[part] = archive.read_at(part.offset, part.size)
     images = _images(list(contents))
     try:
-        texts = {part: clean_text(data.decode("utf-8-sig")) for part, data in contents.items() if part.ending in TEXTS}
-        records = [json.loads(data.decode("utf-8-sig")) for part, data in contents.items() if part.ending == RECORD]
+        texts = {
+            part: clean_text(data.decode("utf-8-sig"))
+            for part, data in contents.items()
+            if part.ending in TEXTS
+        }
+        records = [
+            json.loads(data.decode("utf-8-sig"))
+            for part, data in contents.items()
+            if part.ending == RECORD
+        ]
     except (ValueError, RecursionError) as error:
         raise RefusedEntryError("damaged caption or record", str(error)) from error
     record: dict[str, Any] = next((found for found in records if isinstance(found, dict)), {})
@@ -294,7 +351,9 @@ def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageR
             fields = (config.reading.caption_column,) if config.reading.caption_column else CAPTIONS
             own += [text for field in fields for text in texts_of(record.get(field))]
         captions = tuple(dict.fromkeys(filter(None, own)))
-        picture = SourceImage(data=contents[part], name=item.name + shown_name(part.suffix), captions=captions)
+        picture = SourceImage(
+            data=contents[part], name=item.name + shown_name(part.suffix), captions=captions
+        )
         rows.append(read_image(item, picture, config, about))
     return rows
 

@@ -48,7 +48,9 @@ class Answers:
     def put(self, key: str, value: bytes) -> None:
         """Keep a value; it survives a kill of this process (a loss of power may lose the newest)."""
         name = bytes.fromhex(key)
-        record = memoryview(HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value)
+        record = memoryview(
+            HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value
+        )
         done = 0
         with self._using, naming(str(self.path), "written"):
             while done < len(record):  # the remains of a failed write are overwritten by the next
@@ -72,7 +74,9 @@ class Answers:
         with ExitStack() as stack, naming(str(self.path), "opened"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # The other process runs the same command elsewhere, or is an orphan of a killed build.
-            wait = partial(log.warning, "%s: another process is writing it; waiting for that to end", self.path)
+            wait = partial(
+                log.warning, "%s: another process is writing it; waiting for that to end", self.path
+            )
             stack.enter_context(holding(self._lock, on_wait=wait))
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             stack.callback(self._close)
@@ -100,7 +104,10 @@ class Answers:
 def describe_asked(answers: Answers) -> dict[str, str]:
     """Return a part's metadata about the answers that its shard took."""
     served = [json.loads(value)["served"] for value in answers.values()]
-    return {CALLS: str(len(served)), **{name: str(sum(int(one[name]) for one in served)) for name in TOKENS}}
+    return {
+        CALLS: str(len(served)),
+        **{name: str(sum(int(one[name]) for one in served)) for name in TOKENS},
+    }
 
 
 def _records(file: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
@@ -108,7 +115,10 @@ def _records(file: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
     while place + HEADER.size <= size:
         length, check, name = HEADER.unpack(os.pread(file, HEADER.size, place))
         start = place + HEADER.size
-        if start + length > size or zlib.crc32(os.pread(file, length, start), zlib.crc32(name)) != check:
+        if (
+            start + length > size
+            or zlib.crc32(os.pread(file, length, start), zlib.crc32(name)) != check
+        ):
             return
         yield name, (start, length)
         place = start + length

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pairwright.schemas.bounds import BudgetConfig
 from pairwright.tasks.store.answers import CALLS, TOKENS
-from pairwright.tasks.store.dataset import table_folders
+from pairwright.tasks.store.build import table_folders
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_about
 from pairwright.tasks.store.pool import Outcome
@@ -51,7 +51,11 @@ class Budget:
         """Return whether a limit that applies to the stage is reached; only hours apply to one that asks no model."""
         for name, limit in self.config.limits.items():
             of_dataset = name != "hours"  # the next build starts with what is left of it
-            if self.stopped or (of_dataset and not planned.stage.remembers) or (used := self._used(name)) < limit:
+            if (
+                self.stopped
+                or (of_dataset and not planned.stage.remembers)
+                or (used := self._used(name)) < limit
+            ):
                 continue
             more = f" --set {FIELD}{name}={2 * limit:g}" if of_dataset else ""
             self.stopped = (

@@ -38,7 +38,12 @@ class EvaluationRow:
     percent: bool
 
 
-KINDS: dict[Any, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float | None: pa.float64()}
+KINDS: dict[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    float | None: pa.float64(),
+}
 SCHEMA = pa.schema([(one.name, KINDS[one.type]) for one in fields(EvaluationRow)])
 
 

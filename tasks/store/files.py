@@ -23,7 +23,10 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.remote import ask, open_file, open_store
 
 TEMPORARY = ".tmp-"  # part of temporary names; files that a killed process left may be deleted under the table's lock
-DIGEST, DIGEST_BYTES = "digest", 16  # last field of a JSON file, and its length; computed with zeros in its place
+DIGEST, DIGEST_BYTES = (
+    "digest",
+    16,
+)  # last field of a JSON file, and its length; computed with zeros in its place
 BLANK = "0" * (2 * DIGEST_BYTES)
 FULL = "Free space there, then run the same command again, or `pairwright resume`"
 
@@ -42,8 +45,14 @@ class Folder:
         try:
             system, path = open_store(self.url)
         except (ImportError, ValueError) as error:
-            how = ": python -m pip install -c constraints.txt -e '.[s3]'" if self.url.startswith("s3") else ""
-            raise StoreError(f"{self.url}: cannot be opened as a dataset folder: {error}{how}") from error
+            how = (
+                ": python -m pip install -c constraints.txt -e '.[s3]'"
+                if self.url.startswith("s3")
+                else ""
+            )
+            raise StoreError(
+                f"{self.url}: cannot be opened as a dataset folder: {error}{how}"
+            ) from error
         return system, path.rstrip("/") or "/"
 
     @property
@@ -66,7 +75,9 @@ class Folder:
             return call() if self.is_local else ask(call, place=place, what=what)
 
     def __getstate__(self) -> dict[str, str]:
-        return {"url": self._target[1] if self.is_local else self.url}  # a worker may be in another folder
+        return {
+            "url": self._target[1] if self.is_local else self.url
+        }  # a worker may be in another folder
 
     def names(self, folder: str, ending: str = "") -> list[str]:
         """Return the sorted names of the files directly in a folder with this ending; none if it does not exist."""
@@ -81,9 +92,15 @@ class Folder:
             try:
                 if self.is_local:  # without a look at each file
                     entries = list(os.scandir(self.path(folder)))
-                    return [one.name for one in entries if (one.is_file() if kind == "file" else one.is_dir())]
+                    return [
+                        one.name
+                        for one in entries
+                        if (one.is_file() if kind == "file" else one.is_dir())
+                    ]
                 found = self._target[0].ls(self.path(folder), detail=True, refresh=True)
-                return [entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind]
+                return [
+                    entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind
+                ]
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
@@ -107,7 +124,9 @@ class Folder:
     def write(self, name: str, data: Data) -> None:
         """Write a whole file, replacing one of the same name; on return it survives a loss of power."""
         if not self.is_local:
-            self._ask(name, "written", lambda: self._target[0].pipe_file(self.path(name), bytes(data)))
+            self._ask(
+                name, "written", lambda: self._target[0].pipe_file(self.path(name), bytes(data))
+            )
             return
         with naming(self.path(name), "written"):
             _write_local(Path(self.path(name)), data)
@@ -122,7 +141,11 @@ class Folder:
             if self.exists(name):  # for stores that ignore the condition
                 return False
             try:
-                self._ask(name, "written", lambda: self._target[0].pipe_file(self.path(name), data, mode="create"))
+                self._ask(
+                    name,
+                    "written",
+                    lambda: self._target[0].pipe_file(self.path(name), data, mode="create"),
+                )
             except StoreError:
                 if not self.exists(name):
                     raise

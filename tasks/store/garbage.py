@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
-from pairwright.tasks.store.dataset import Build, journals_of, table_folders
+from pairwright.tasks.store.build import Build, journals_of, table_folders
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.ledger import COLLECTION, Ledger
 from pairwright.tasks.store.part import Part, read_columns
@@ -24,7 +24,9 @@ class Needed:
     """Files to keep, by their names below the dataset's folder."""
 
     files: set[str] = field(default_factory=set[str])
-    names: set[str] = field(default_factory=set[str])  # live keys and subjects, which other tables are about
+    names: set[str] = field(
+        default_factory=set[str]
+    )  # live keys and subjects, which other tables are about
 
     def add(self, build: Build) -> None:
         """Add the files that a settled build's outcomes come from."""
@@ -34,7 +36,9 @@ class Needed:
             parts = (*build.ledger.live_parts(name), *build.ledger.other_parts(name))
             self.files.update(f"{planned.table}/{part}" for part in parts)
             if planned.stage.writes in (ImageRow, PairRow, PreferenceRow):
-                found = build.ledger.run(f"SELECT key FROM live_{name} UNION SELECT subject FROM live_{name}")
+                found = build.ledger.run(
+                    f"SELECT key FROM live_{name} UNION SELECT subject FROM live_{name}"
+                )
                 self.names |= {key for (key,) in found}
 
 
@@ -55,7 +59,11 @@ class GarbagePlan:
 def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
     """Return whether a live row of a settled stage is, or is about, one of these keys."""
     columns = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
-    return bool(ledger.run(f"SELECT key FROM live_{table} WHERE {columns} LIMIT 1", *[list(keys)] * len(NAMES)))
+    return bool(
+        ledger.run(
+            f"SELECT key FROM live_{table} WHERE {columns} LIMIT 1", *[list(keys)] * len(NAMES)
+        )
+    )
 
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:
@@ -72,7 +80,9 @@ def unneeded_parts(folder: Folder, needed: Collection[str]) -> Iterator[str]:
             yield path
 
 
-def needed_beside(folder: Folder, table: str, names: Collection[str], *, strictly: bool) -> list[str]:
+def needed_beside(
+    folder: Folder, table: str, names: Collection[str], *, strictly: bool
+) -> list[str]:
     """Return the needed parts of a table beside the dataset's: all of them, if any row is about an existing key.
 
     ``strictly``: the parts in which every row is, without those made from a whole table.

@@ -21,7 +21,8 @@ Settled = Sequence[tuple[Planned, Counts]]
 WRITTEN = ("no description", "captions", "described", "comparisons", "questions")
 HINTS = {
     **dict.fromkeys(
-        WRITTEN, "another model (models.chat), or more attempts (max_attempts in the section of the table)"
+        WRITTEN,
+        "another model (models.chat), or more attempts (max_attempts in the section of the table)",
     ),
     "no scene graph": (
         "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL; or, if the source brings "
@@ -58,7 +59,9 @@ class Gate:
     @property
     def holds(self) -> bool:
         """Return whether the measurement is within the bound."""
-        return self.measured >= self.bound if self.gate == "min_yield" else self.measured <= self.bound
+        return (
+            self.measured >= self.bound if self.gate == "min_yield" else self.measured <= self.bound
+        )
 
     def say(self) -> str:
         """Return one line with both numbers."""
@@ -102,15 +105,31 @@ def judge(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[
             share, about = one.ok / one.of if one.of else 0.0, f"ok of {one.of:,} inputs"
             yield Gate(gate="min_yield", stage=one.stage, about=about, measured=share, bound=bound)
         if one.of and config.max_failed < 1:
-            share, about = (one.failed + one.pending) / one.of, f"failed or pending of {one.of:,} inputs"
-            yield Gate(gate="max_failed", stage=one.stage, about=about, measured=share, bound=config.max_failed)
+            share, about = (
+                (one.failed + one.pending) / one.of,
+                f"failed or pending of {one.of:,} inputs",
+            )
+            yield Gate(
+                gate="max_failed",
+                stage=one.stage,
+                about=about,
+                measured=share,
+                bound=config.max_failed,
+            )
     on = {planned.stage.name: count for planned, count in done if planned.stage.is_on}
     found = [on[name] for name in asked if name in on]
     owed = any(one.failed + one.pending for one in on.values())
-    if found and not owed and found[-1].stage not in config.min_yield and not any(one.rows for one in found):
+    if (
+        found
+        and not owed
+        and found[-1].stage not in config.min_yield
+        and not any(one.rows for one in found)
+    ):
         last, why = found[-1], say_empty(done, asked)
         about, bound = f"ok of {last.of:,} inputs", 1 / max(1, last.of)
-        yield Gate(gate="min_yield", stage=last.stage, about=about, measured=0.0, bound=bound, why=why)
+        yield Gate(
+            gate="min_yield", stage=last.stage, about=about, measured=0.0, bound=bound, why=why
+        )
 
 
 def say_empty(done: Settled, asked: Sequence[str]) -> str:

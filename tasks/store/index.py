@@ -46,13 +46,22 @@ class Index:
 
     def find(self, subjects: Iterable[str]) -> NDArray[np.int64]:
         """Return the positions in the index of every row about one of the subjects."""
-        wanted = np.frombuffer(b"".join(bytes.fromhex(s) for s in sorted(set(subjects))), dtype="S16")
-        low, high = (np.searchsorted(self._subjects, wanted, side=side) for side in ("left", "right"))
-        ranges = [np.arange(start, stop) for start, stop in zip(low, high, strict=True) if stop > start]
+        wanted = np.frombuffer(
+            b"".join(bytes.fromhex(s) for s in sorted(set(subjects))), dtype="S16"
+        )
+        low, high = (
+            np.searchsorted(self._subjects, wanted, side=side) for side in ("left", "right")
+        )
+        ranges = [
+            np.arange(start, stop) for start, stop in zip(low, high, strict=True) if stop > start
+        ]
         return np.concatenate([np.empty(0, np.int64), *ranges])
 
     def rows(
-        self, positions: Sequence[int] | NDArray[np.int64], row_type: type[R], columns: Sequence[str]
+        self,
+        positions: Sequence[int] | NDArray[np.int64],
+        row_type: type[R],
+        columns: Sequence[str],
     ) -> Iterator[R]:
         """Yield the rows at these positions of the index, part by part, reading each row group once."""
         for number, places in self.places(positions):
@@ -78,7 +87,9 @@ class Index:
         parts, rows = self._places
         return np.lexsort((rows, parts))
 
-    def batches(self, columns: Sequence[str], chosen: NDArray[np.int64] | None = None) -> Iterator[pa.Table]:
+    def batches(
+        self, columns: Sequence[str], chosen: NDArray[np.int64] | None = None
+    ) -> Iterator[pa.Table]:
         """Yield some columns of all live rows in the order of the parts, one table per row group."""
         parts, rows = self._places
         order = self.order() if chosen is None else chosen
@@ -105,13 +116,19 @@ class Index:
 
 def columns_without(row_type: type[R], without: Iterable[str]) -> list[str]:
     """Return a row type's columns without some; status columns are not needed to make rows."""
-    return [name for name in schema_of(row_type).names if name not in {*without, "status", "reason", "detail"}]
+    return [
+        name
+        for name in schema_of(row_type).names
+        if name not in {*without, "status", "reason", "detail"}
+    ]
 
 
 def write_index(path: Path, entries: pa.RecordBatchReader, names: Sequence[str]) -> None:
     """Write an index file from entries sorted by subject."""
     schema = SCHEMA.with_metadata({PARTS: "\n".join(names).encode()})
-    table = entries.read_all().cast(SCHEMA).combine_chunks()  # one batch, so that readers need no copy of it
+    table = (
+        entries.read_all().cast(SCHEMA).combine_chunks()
+    )  # one batch, so that readers need no copy of it
     with pa.ipc.new_file(str(path), schema) as writer:
         writer.write_table(table.replace_schema_metadata(schema.metadata))
 

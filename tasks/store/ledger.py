@@ -26,14 +26,31 @@ from pairwright.tasks.store.stage import Planned, Stage, Uses
 from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 
 MEMORY_LIMIT = "1GB"
-COLUMNS = ("key", "source_key", "subject", "status", "reason", "first", "second", "anchor", "image_key", "element")
+COLUMNS = (
+    "key",
+    "source_key",
+    "subject",
+    "status",
+    "reason",
+    "first",
+    "second",
+    "anchor",
+    "image_key",
+    "element",
+)
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
 ENDS = ("ok", "dropped", "failed", "pending")
 BATCH_ROWS = 20_000
 READERS = 32  # parts of an object store read at once
-COLLECTION = "collection"  # metadata field in which a part of a stage with ``whole`` identifies its input
+COLLECTION = (
+    "collection"  # metadata field in which a part of a stage with ``whole`` identifies its input
+)
 DUPLICATE = "duplicate of another row"
-IMAGES = {"images": "unnest([first, second])", "shown": "unnest([first, second, subject])", "nearest": "subject"}
+IMAGES = {
+    "images": "unnest([first, second])",
+    "shown": "unnest([first, second, subject])",
+    "nearest": "subject",
+}
 """SQL for each ``Uses.on`` that means several images. A pair's own subject matches no image. "nearest" counts only the
 anchor: a row made from one of its neighbours names that image itself."""
 
@@ -52,7 +69,9 @@ class Counts:
     rows: int = 0  # number of ok rows (one input may give several)
     reasons: dict[str, int] = field(default_factory=dict[str, int])
     """Inputs by the reason why they were dropped, failed, or gave rows with a remark."""
-    failures: dict[str, int] = field(default_factory=dict[str, int])  # failed inputs by reason, for ``resume --reason``
+    failures: dict[str, int] = field(
+        default_factory=dict[str, int]
+    )  # failed inputs by reason, for ``resume --reason``
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as ``pairwright status --json`` prints them."""
@@ -68,10 +87,16 @@ class Ledger:
         self.folder = folder
         self._scratch = scratch
         self._database = duckdb.connect(
-            config={"memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch), "preserve_insertion_order": True}
+            config={
+                "memory_limit": MEMORY_LIMIT,
+                "temp_directory": str(scratch),
+                "preserve_insertion_order": True,
+            }
         )
         self.run("SET enable_progress_bar = false")  # it goes to standard output
-        self.run("ATTACH ':memory:' AS tables (COMPRESS); USE tables")  # a third of the memory of temporary tables
+        self.run(
+            "ATTACH ':memory:' AS tables (COMPRESS); USE tables"
+        )  # a third of the memory of temporary tables
         self._loaded: dict[str, dict[str, int]] = {}
         self._places: dict[str, str] = {}
         self.sweeping = False
@@ -81,7 +106,9 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         self._database.close()
         if isinstance(error, duckdb.OutOfMemoryException):
             about = str(error).partition("\n")[0]
@@ -131,7 +158,9 @@ class Ledger:
             f"INSERT INTO removed SELECT md5('removed ' || key) FROM rows_{name} WHERE {hit} "
             f"UNION SELECT key FROM rows_{name} WHERE {stone}"
         )
-        self.run(f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})")
+        self.run(
+            f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})"
+        )
 
     def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
         """Read the keys of some parts only.
@@ -156,13 +185,22 @@ class Ledger:
         known = self._loaded[name]
         # Parts in which every row failed are read again, since a retry of all of them replaces the part.
         failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
-        again = {part for (part,) in self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")}
+        again = {
+            part for (part,) in self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
+        }
         self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         names = self.folder.names(table, ".parquet") if only is None else only
-        new = {n: number for number, n in enumerate((n for n in names if n not in known), start=len(known))}
+        new = {
+            n: number
+            for number, n in enumerate((n for n in names if n not in known), start=len(known))
+        }
         known.update(new)
         if new:
-            self.run(f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)", list(new.values()), list(new))
+            self.run(
+                f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)",
+                list(new.values()),
+                list(new),
+            )
         for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
             self._database.register("new_rows", keys)
             self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
@@ -196,7 +234,9 @@ class Ledger:
         if self.sweeping:
             self.run(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
-        first = _first_of_its_key(f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row")
+        first = _first_of_its_key(
+            f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row"
+        )
         self.run(f"""
             CREATE OR REPLACE TABLE live_{name} AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT r.* FROM rows_{name} r
@@ -225,12 +265,19 @@ class Ledger:
         """
         name = stage.name
         if len(stage.reads) == 1:
-            self.run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{next(iter(stage.reads))}")
+            self.run(
+                f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{next(iter(stage.reads))}"
+            )
             return
         columns = ", ".join(f'"{column}"' for column in ("row", *COLUMNS))
-        parts, before = [f"SELECT 0 AS place, 0 AS seq, part, {columns} FROM rows_{name} WHERE false"], 0
+        parts, before = (
+            [f"SELECT 0 AS place, 0 AS seq, part, {columns} FROM rows_{name} WHERE false"],
+            0,
+        )
         for place, table in enumerate(stage.reads):
-            parts.append(f"SELECT {place} AS place, seq, part + {before} AS part, {columns} FROM live_{table}")
+            parts.append(
+                f"SELECT {place} AS place, seq, part + {before} AS part, {columns} FROM live_{table}"
+            )
             before += len(self.part_names(table))
         self.run(f"""
             CREATE OR REPLACE TEMP VIEW read_{name} AS
@@ -255,7 +302,9 @@ class Ledger:
         if stage.whole:
             parts.append(f"'{self.collection(stage)}'")
         name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
-        about = " UNION ALL ".join(f"SELECT {IMAGES['shown']} FROM live_{table}" for table in stage.only_in)
+        about = " UNION ALL ".join(
+            f"SELECT {IMAGES['shown']} FROM live_{table}" for table in stage.only_in
+        )
         chosen = f"WHERE l.key IN ({about})" if about else ""
         self.run(f"""
             CREATE OR REPLACE TABLE input_{stage.name} AS
@@ -274,7 +323,9 @@ class Ledger:
     def count(self, planned: Planned) -> Counts:
         """Count a settled stage; ``ValidationError`` if the counts, taken independently, do not add up."""
         name = planned.stage.name
-        ((total, rows),) = self.run(f"SELECT (SELECT count(*) FROM input_{name}), (SELECT count(*) FROM live_{name})")
+        ((total, rows),) = self.run(
+            f"SELECT (SELECT count(*) FROM input_{name}), (SELECT count(*) FROM live_{name})"
+        )
         numbers, reasons, failures = dict.fromkeys(ENDS, 0), Counter[str](), Counter[str]()
         for end, reason, number in self.run(
             f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL ORDER BY 2"
@@ -285,7 +336,9 @@ class Ledger:
             if end == "failed":
                 failures[reason] += number
         if sum(numbers.values()) != total:
-            raise ValidationError(f"stage {name} does not add up: {total} input rows, but {numbers}; report this bug")
+            raise ValidationError(
+                f"stage {name} does not add up: {total} input rows, but {numbers}; report this bug"
+            )
         return Counts(
             stage=name,
             fingerprint=planned.fingerprint,
@@ -302,7 +355,11 @@ class Ledger:
         Columns: ``key``, ``source_key``, ``part`` and ``row`` (position of the input row) and ``shard`` (its number if
         the whole input is cut into slices of ``rows_per_shard``). With ``reason``, only rows that failed for it.
         """
-        which = "outcome IN ('pending', 'failed')" if not reason else "outcome = 'failed' AND reason = ?"
+        which = (
+            "outcome IN ('pending', 'failed')"
+            if not reason
+            else "outcome = 'failed' AND reason = ?"
+        )
         return self._database.sql(
             f"SELECT key, source_key, part, row, (seq // {int(rows_per_shard)})::INTEGER AS shard "
             f"FROM outcome_{stage.name} WHERE {which} ORDER BY seq",
@@ -314,7 +371,10 @@ class Ledger:
 
         Part file, row, and the subject of the input; ``remarked``: those of live rows with a reason.
         """
-        name, status = stage.name, "r.reason != ''" if remarked else "r.status = o.outcome AND r.status != 'ok'"
+        name, status = (
+            stage.name,
+            "r.reason != ''" if remarked else "r.status = o.outcome AND r.status != 'ok'",
+        )
         return self.run(f"""
             SELECT p.name, min(r.row), any_value(l.subject) FROM {"live" if remarked else "rows"}_{name} r
             JOIN outcome_{name} o USING (source_key) JOIN parts_{name} p ON p.part = r.part
@@ -342,8 +402,12 @@ class Ledger:
 
     def places(self, table: str) -> str:
         """Return a hash of the keys and positions of a table's live rows: the same keys may lie elsewhere later."""
-        if table not in self._places:  # half a second per million rows, and needed for every few rows read
-            query = f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}"
+        if (
+            table not in self._places
+        ):  # half a second per million rows, and needed for every few rows read
+            query = (
+                f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}"
+            )
             self._places[table] = str(self.run(query)[0][0])
         return self._places[table]
 
@@ -407,8 +471,14 @@ def _keys(part: Part, number: int) -> pa.Table:
     table, about = read_columns(part, COLUMNS)
     found = describe_part(part.name, table, version=0)
     del found["version"], found["name"]
-    wrong = [f"{name} {about.get(name)} (it is {value})" for name, value in found.items() if about.get(name) != value]
+    wrong = [
+        f"{name} {about.get(name)} (it is {value})"
+        for name, value in found.items()
+        if about.get(name) != value
+    ]
     if wrong:
-        raise StoreError(f"{part.path}: the part states {', '.join(wrong)}. Delete it and run `pairwright resume`")
+        raise StoreError(
+            f"{part.path}: the part states {', '.join(wrong)}. Delete it and run `pairwright resume`"
+        )
     table = table.append_column("part", integers(np.full(len(table), number, np.int32)))
     return table.append_column("row", integers(np.arange(len(table), dtype=np.int32)))

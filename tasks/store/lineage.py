@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pairwright.schemas.rows import ImageRow
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.ledger import Ledger, links_of
 from pairwright.tasks.store.stage import Planned, Stage
 
@@ -46,7 +46,9 @@ def keys_like(ledger: Ledger, table: str, prefix: str) -> list[str]:
 def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
     """Return every row reachable from some rows of a settled build, each once, nearest table first."""
     run = build.ledger.run
-    run("CREATE OR REPLACE TEMP TABLE reached (n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)")
+    run(
+        "CREATE OR REPLACE TEMP TABLE reached (n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)"
+    )
     for table, key in dict.fromkeys(seeds):
         run("INSERT INTO reached VALUES (0, ?, ?, '', '')", table, key)
     images = {planned.stage.name for planned in build.planned if planned.stage.writes is ImageRow}
@@ -55,7 +57,9 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
     for stage in stages if way == "made of it" else reversed(stages):
         for table, edges in _edges(stage, images):
             made, source = (stage.name, "made"), (table, "source")
-            (to, to_column), (of, of_column) = (made, source) if way == "made of it" else (source, made)
+            (to, to_column), (of, of_column) = (
+                (made, source) if way == "made of it" else (source, made)
+            )
             number += 1
             run(
                 f"INSERT INTO reached SELECT {number}, '{to}', e.{to_column}, '{of}', min(e.{of_column}) "
@@ -63,7 +67,9 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
                 f"WHERE e.{to_column} NOT IN (SELECT key FROM reached WHERE tbl = '{to}') GROUP BY ALL"
             )
     found = run("SELECT tbl, key, of_tbl, of_key FROM reached WHERE n > 0 ORDER BY n, of_key, key")
-    return [Link(table=table, key=key, of_table=of, of_key=of_key) for table, key, of, of_key in found]
+    return [
+        Link(table=table, key=key, of_table=of, of_key=of_key) for table, key, of, of_key in found
+    ]
 
 
 def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -74,13 +80,19 @@ def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
         f"WHERE r.status = 'ok' AND r.key IN (SELECT key FROM live_{name})"
     )
     for table in stage.reads:
-        yield table, f"SELECT made, input AS source FROM ({rows}) WHERE input IN (SELECT key FROM live_{table})"
+        yield (
+            table,
+            f"SELECT made, input AS source FROM ({rows}) WHERE input IN (SELECT key FROM live_{table})",
+        )
     for use in (use for use in stage.uses if use.kind in ("one", "many")):
         links = f"({links_of(stage, use)}) m ON m.key = x.input JOIN live_{use.table} u ON u.subject = m.link"
         yield use.table, f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN {links}"
     named = f"SELECT key, unnest([{', '.join(NAMED)}]) AS image FROM live_{name}"
     for table in (table for table in images if table != name):
-        yield table, f"SELECT n.key AS made, l.key AS source FROM ({named}) n JOIN live_{table} l ON l.key = n.image"
+        yield (
+            table,
+            f"SELECT n.key AS made, l.key AS source FROM ({named}) n JOIN live_{table} l ON l.key = n.image",
+        )
 
 
 def count_rows(links: Sequence[Link], seeds: Iterable[tuple[str, str]] = ()) -> dict[str, int]:
@@ -115,7 +127,9 @@ class StageDiff:
     """Difference of one table between two versions."""
 
     stage: str
-    fingerprints: tuple[str, str]  # fingerprints before and after; empty: that version lacks the table
+    fingerprints: tuple[
+        str, str
+    ]  # fingerprints before and after; empty: that version lacks the table
     rows: tuple[int, int]
     came: int
     went: int
@@ -124,8 +138,12 @@ class StageDiff:
 
 def diff_stage(before: Build, after: Build, stage: str) -> StageDiff:
     """Compare one stage of two settled versions."""
-    (old_mark, old, ended), (mark, new, ends) = (_state_of(build, stage) for build in (before, after))
-    turned = Counter((ended[key], ends[key]) for key in ended.keys() & ends.keys() if ended[key] != ends[key])
+    (old_mark, old, ended), (mark, new, ends) = (
+        _state_of(build, stage) for build in (before, after)
+    )
+    turned = Counter(
+        (ended[key], ends[key]) for key in ended.keys() & ends.keys() if ended[key] != ends[key]
+    )
     return StageDiff(
         stage=stage,
         fingerprints=(old_mark, mark),
@@ -148,4 +166,8 @@ def _state_of(build: Build, stage: str) -> tuple[str, set[str], dict[str, str]]:
         f"SELECT key, CASE WHEN coalesce(reason, '') = '' THEN outcome ELSE outcome || ': ' || reason END "
         f"FROM outcome_{stage}"
     )
-    return planned.fingerprint, {key for (key,) in build.ledger.run(f"SELECT key FROM live_{stage}")}, dict(ended)
+    return (
+        planned.fingerprint,
+        {key for (key,) in build.ledger.run(f"SELECT key FROM live_{stage}")},
+        dict(ended),
+    )

@@ -46,8 +46,16 @@ def _digest(path: Path, algorithm: Callable[[], Any], size: int, changed: int) -
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the entries of all files below a folder, by name."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder) != Path(README))
-    return {path.relative_to(folder).as_posix(): _list(path).model_dump() for path in files if path.name != MANIFEST}
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.relative_to(folder) != Path(README)
+    )
+    return {
+        path.relative_to(folder).as_posix(): _list(path).model_dump()
+        for path in files
+        if path.name != MANIFEST
+    }
 
 
 def _list(path: Path) -> FileEntry:
@@ -56,7 +64,9 @@ def _list(path: Path) -> FileEntry:
 
 def write_manifest(folder: Path) -> None:
     """Write the manifest of a complete folder."""
-    (folder / MANIFEST).write_text(json.dumps({"files": list_files(folder)}, indent=1) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(
+        json.dumps({"files": list_files(folder)}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def read_manifest(path: Path) -> dict[str, FileEntry]:

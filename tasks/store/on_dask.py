@@ -46,7 +46,9 @@ class DaskWorkers:
         try:
             import distributed
         except ImportError as error:
-            raise ConfigError(f"run.runner dask: Dask is not installed ({error}): {INSTALL}") from error
+            raise ConfigError(
+                f"run.runner dask: Dask is not installed ({error}): {INSTALL}"
+            ) from error
         self._dask, self._config = distributed, config
         logging.getLogger("distributed").setLevel(logging.ERROR)
         NANNY.setLevel(logging.INFO)
@@ -95,8 +97,13 @@ class DaskWorkers:
                 on_gpu = pool.count_own(planned) is not None and any(
                     "GPU" in one["resources"] for one in workers.values()
                 )
-                how = {"key": f"{shard.name}-{uuid.uuid4().hex}", "resources": {"GPU": 1.0} if on_gpu else None}
-                future = self._client.submit(run_here, run_shard, planned, shard, pure=False, **self._needs, **how)
+                how = {
+                    "key": f"{shard.name}-{uuid.uuid4().hex}",
+                    "resources": {"GPU": 1.0} if on_gpu else None,
+                }
+                future = self._client.submit(
+                    run_here, run_shard, planned, shard, pure=False, **self._needs, **how
+                )
                 self._under_way.add(future)
             try:
                 return future.result().logged()
@@ -106,7 +113,11 @@ class DaskWorkers:
         except self._dask.KilledWorker:
             error = pool.DIED
         except CancelledError:
-            error = "stopped" if self._stopped else "the cluster lost the shard: check that its scheduler still runs"
+            error = (
+                "stopped"
+                if self._stopped
+                else "the cluster lost the shard: check that its scheduler still runs"
+            )
         except Exception as fault:  # the worker could not start it, or the connection is lost
             log.exception("%s failed", shard.name)
             error = f"{type(fault).__name__}: {fault}"
@@ -120,7 +131,9 @@ class DaskWorkers:
                 self._client.cancel(list(self._under_way), force=True)
 
 
-Runner = pool.Workers | DaskWorkers  # runner of shards, in processes of this machine or in the workers of a cluster
+Runner = (
+    pool.Workers | DaskWorkers
+)  # runner of shards, in processes of this machine or in the workers of a cluster
 
 
 def _start(count: int, gpus: int) -> Any:
@@ -128,19 +141,35 @@ def _start(count: int, gpus: int) -> Any:
     from distributed import Nanny, Scheduler, SpecCluster
 
     pool.limit_threads()
-    common = {"host": "127.0.0.1", "nthreads": 1, "memory_limit": 0, "dashboard": False, "silence_logs": logging.ERROR}
-    own = ({"env": {pool.PLACE: str(n)}, "resources": {"GPU": 1} if n < gpus else {}} for n in range(count))
-    workers = {number: {"cls": Nanny, "options": {**common, **options}} for number, options in enumerate(own)}
+    common = {
+        "host": "127.0.0.1",
+        "nthreads": 1,
+        "memory_limit": 0,
+        "dashboard": False,
+        "silence_logs": logging.ERROR,
+    }
+    own = (
+        {"env": {pool.PLACE: str(n)}, "resources": {"GPU": 1} if n < gpus else {}}
+        for n in range(count)
+    )
+    workers = {
+        number: {"cls": Nanny, "options": {**common, **options}}
+        for number, options in enumerate(own)
+    }
     page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # no page, no fixed port
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **page}}
     try:
         with pool.deaf():  # Ctrl-C is for this process only
-            return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR))
+            return SpecCluster(
+                workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR)
+            )
     except (RuntimeError, OSError, TimeoutError) as error:
         root: BaseException = error
         while root.__cause__:
             root = root.__cause__
-        raise ConfigError(f"run.runner dask: its cluster does not start: {' '.join(str(root).split())}") from error
+        raise ConfigError(
+            f"run.runner dask: its cluster does not start: {' '.join(str(root).split())}"
+        ) from error
 
 
 def _is_death(record: logging.LogRecord) -> bool:
@@ -176,7 +205,9 @@ def _connect(where: Any, workers: int) -> Any:
 def code_mark() -> str:
     """Return the hash of the code that determines rows: some 2 MB, read once per process."""
     hashed = hashlib.sha256()
-    for path in sorted(path for top in CODE for path in (ROOT / top).rglob("*") if path.suffix in ENDINGS):
+    for path in sorted(
+        path for top in CODE for path in (ROOT / top).rglob("*") if path.suffix in ENDINGS
+    ):
         hashed.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
     return hashed.hexdigest()[:16]
 
@@ -195,11 +226,15 @@ def run_here(
         host = f"worker on {socket.gethostname()}"
         if code and code != code_mark():
             other = "has another version of Pairwright's code than the building machine"
-            return pool.failed(shard, f"{host}: {other}: install the same commit there, and restart the worker")
+            return pool.failed(
+                shard, f"{host}: {other}: install the same commit there, and restart the worker"
+            )
         if missing := next((path for path in paths if not Path(path).exists()), ""):
             where = "put it on a disk that all machines share, or on an object store"
             return pool.failed(shard, f"{host}: cannot access {missing}: {where}")
-        if pool.count_own(planned) is not None and [planned.stage.name] != _LOADED:  # a device holds one stage's models
+        if (
+            pool.count_own(planned) is not None and [planned.stage.name] != _LOADED
+        ):  # a device holds one stage's models
             if _LOADED:
                 forget_models()
             _LOADED[:] = [planned.stage.name]

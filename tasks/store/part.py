@@ -28,7 +28,10 @@ ROWS_PER_GROUP, GROUP_BYTES = 100, 1 << 20
 """Maximum rows and bytes of a row group: few enough to read one row at little cost, enough to compress text."""
 PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
 """A page ends at the first batch that fills it; larger pages would not stay in the processor's cache while copied."""
-CHUNK_BYTES, FOOTER_BYTES = 1 << 10, 1 << 20  # reserved for the metadata of a column chunk, and of the part
+CHUNK_BYTES, FOOTER_BYTES = (
+    1 << 10,
+    1 << 20,
+)  # reserved for the metadata of a column chunk, and of the part
 DIGEST_BYTES = 16
 TAIL_BYTES = 65536  # bytes of a file's end read first; most footers fit
 MAGIC = b"PAR1"
@@ -61,7 +64,9 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
     }
     leaves = _leaf_paths(table.schema)
     options: dict[str, Any] = {
-        "compression": {path: "none" if path.split(".")[0] in images else "zstd" for path in leaves},
+        "compression": {
+            path: "none" if path.split(".")[0] in images else "zstd" for path in leaves
+        },
         "use_dictionary": False,  # zstd finds repetitions
         "write_statistics": False,  # keys are random: no row group could be skipped
         "data_page_size": PAGE_BYTES,
@@ -72,12 +77,17 @@ def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
     chunks = len(starts) * len(leaves)
     # An upper bound of the bytes (each cell is stored once); unused pages take no memory.
     footer = FOOTER_BYTES + sum(len(value.encode()) for value in about.values())
-    room = memoryview(pa.allocate_buffer(2 * table.nbytes + chunks * CHUNK_BYTES + footer)).cast("B")
+    room = memoryview(pa.allocate_buffer(2 * table.nbytes + chunks * CHUNK_BYTES + footer)).cast(
+        "B"
+    )
     sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
     with pq.ParquetWriter(sink, table.schema, **options) as writer:
         for start in starts:
             writer.write_table(table.slice(start, rows_per_group))
-        blanks = {CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks), CHECK_KEY.decode(): BLANK.decode()}
+        blanks = {
+            CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks),
+            CHECK_KEY.decode(): BLANK.decode(),
+        }
         writer.add_key_value_metadata({**about, **blanks})
     data = room[: sink.tell()]
     # The blanks are overwritten in place, with the chunks' hashes and then the footer's digest.
@@ -150,17 +160,23 @@ class OpenPart:
         self._ends = _chunk_ends(self._metadata, size - len(tail) + start)
         self._sums: bytes = self._metadata.metadata[CHUNKS_KEY]
         schema = self._metadata.schema
-        self._names = [schema.column(number).path.split(".")[0] for number in range(self._metadata.num_columns)]
+        self._names = [
+            schema.column(number).path.split(".")[0] for number in range(self._metadata.num_columns)
+        ]
         self.names = list(dict.fromkeys(self._names))
         pairs: dict[bytes, bytes] = self._metadata.metadata
         own = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
-        self.about = {key.decode(): value.decode() for key, value in pairs.items() if key not in own}
+        self.about = {
+            key.decode(): value.decode() for key, value in pairs.items() if key not in own
+        }
         """Metadata of the part (stage, fingerprint, counts, versions)."""
         self.rows_per_group = max(1, self._metadata.row_group(0).num_rows)
         """Rows of each row group but the last."""
         self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
 
-    def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
+    def read(
+        self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+    ) -> pa.Table:
         """Return all or some row groups, with all or some of their columns."""
         groups = range(self._metadata.num_row_groups) if groups is None else groups
         for group in groups:
@@ -168,7 +184,9 @@ class OpenPart:
                 if columns is None or name in columns:
                     self._fetch(group * len(self._names) + number)
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._image)), metadata=self._metadata)
-        return file.read_row_groups(groups, columns=None if columns is None else list(columns), use_threads=False)
+        return file.read_row_groups(
+            groups, columns=None if columns is None else list(columns), use_threads=False
+        )
 
     def check(self) -> None:
         """Check every byte outside the footer."""
@@ -240,17 +258,25 @@ def open_part(part: Part) -> Generator[OpenPart]:
     try:
         with part.folder.open(part.name) as file:
             opened, own = OpenPart(file), part.name.rpartition("/")[2]
-            if (stated := opened.about.get("name", own)) != own:  # parts of earlier releases state none
+            if (
+                stated := opened.about.get("name", own)
+            ) != own:  # parts of earlier releases state none
                 raise ValueError(f"it was written as {stated}")
             yield opened
     except StoreError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         again = f"pairwright resume {shlex.quote(part.folder.url)}"
-        raise StoreError(f"{part.path}: the part is missing. Make its rows again: {again}") from error
+        raise StoreError(
+            f"{part.path}: the part is missing. Make its rows again: {again}"
+        ) from error
     except (ValueError, KeyError, OSError, IndexError, struct.error, pa.ArrowException) as error:
-        if isinstance(error, OSError) and error.errno:  # Arrow's own errors are OSErrors without a number
-            raise StoreError(f"{part.path}: could not be read: {error.strerror or error}") from error
+        if (
+            isinstance(error, OSError) and error.errno
+        ):  # Arrow's own errors are OSErrors without a number
+            raise StoreError(
+                f"{part.path}: could not be read: {error.strerror or error}"
+            ) from error
         raise StoreError(
             f"{part.path}: the part is damaged: {error}. Delete it and run `pairwright resume` to make its rows again."
         ) from error
@@ -266,4 +292,6 @@ def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]
 
 def count_statuses(table: pa.Table) -> dict[str, int]:
     """Return the number of rows by status, for the part's metadata."""
-    return {item["values"]: item["counts"] for item in table.column("status").value_counts().to_pylist()}
+    return {
+        item["values"]: item["counts"] for item in table.column("status").value_counts().to_pylist()
+    }

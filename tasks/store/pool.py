@@ -100,7 +100,11 @@ class Workers:
         own = count_own(planned)
         if self.count == 1 and not own:
             return attempt(self._run, planned, shard)
-        name, size = ("", self.count) if own is None else (planned.stage.name, min(own or self.count, self.count))
+        name, size = (
+            ("", self.count)
+            if own is None
+            else (planned.stage.name, min(own or self.count, self.count))
+        )
         with self._changing:
             if name not in self._pools:
                 self._pools[name] = _new_pool(size, helpers=self.count // size - 1)
@@ -115,7 +119,9 @@ class Workers:
                     del self._pools[name]
         if self._stopped:
             return failed(shard, "stopped")
-        log.warning("%s: a worker process died; running the shard again in its own process", shard.name)
+        log.warning(
+            "%s: a worker process died; running the shard again in its own process", shard.name
+        )
         with self._quarantine, _new_pool(1) as alone:
             try:
                 return alone.submit(attempt_apart, self._run, planned, shard).result().logged()
@@ -149,7 +155,9 @@ def spread(
     """Yield the outcome of each shard as it ends, at most ``most`` running at once; ``stop`` if the caller stops."""
     with ThreadPoolExecutor(most) as threads:
         try:
-            for future in as_completed([threads.submit(run_one, planned, shard) for shard in shards]):
+            for future in as_completed(
+                [threads.submit(run_one, planned, shard) for shard in shards]
+            ):
                 yield future.result()
         except BaseException:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -171,14 +179,18 @@ def limit_threads() -> None:
     """Limit this process and its children to one thread each: shards are the parallelism."""
     for name in THREADS:
         os.environ.setdefault(name, "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads leave the core to other workers
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "PASSIVE"
+    )  # waiting threads leave the core to other workers
 
 
 def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
     limit_threads()
     context = multiprocessing.get_context("spawn")
     places = context.Value("i", 0)
-    return ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(os.getpid(), places, helpers))
+    return ProcessPoolExecutor(
+        count, mp_context=context, initializer=_begin, initargs=(os.getpid(), places, helpers)
+    )
 
 
 def attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:

@@ -17,7 +17,9 @@ from pairwright.schemas.errors import StoreError
 
 TRIES = 7
 FIRST_PAUSE_S = 0.25
-AHEAD_BYTES = 256 << 10  # bytes per request of random access reading: key columns and footers lie close together
+AHEAD_BYTES = (
+    256 << 10
+)  # bytes per request of random access reading: key columns and footers lie close together
 LASTING = frozenset(
     {
         *(errno.EACCES, errno.EINVAL, errno.EMSGSIZE, errno.ENAMETOOLONG),
@@ -32,8 +34,13 @@ def open_store(url: str) -> tuple[Any, str]:
     protocol = url.partition("://")[0]
     options: dict[str, Any] = {"use_listings_cache": False}  # other workers write as well
     if protocol in ("s3", "s3a"):
-        known: dict[str, Any] = {**conf.get("s3", {}), **conf.get(protocol, {})}.get("config_kwargs", {})
-        options["config_kwargs"] = {**known, "retries": {"total_max_attempts": 1, "mode": "standard"}}
+        known: dict[str, Any] = {**conf.get("s3", {}), **conf.get(protocol, {})}.get(
+            "config_kwargs", {}
+        )
+        options["config_kwargs"] = {
+            **known,
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
+        }
     system, path = fsspec.url_to_fs(url, **options)
     if hasattr(system, "retries"):
         system.retries = 1
@@ -89,5 +96,7 @@ def open_file(system: Any, path: str, place: str) -> BinaryIO:
                 raise EOFError(f"got {len(data)} bytes instead of {end - start}")
             return data
 
-        cache.fetcher = lambda start, end: ask(lambda: fetch_whole(start, end), place=place, what="read")
+        cache.fetcher = lambda start, end: ask(
+            lambda: fetch_whole(start, end), place=place, what="read"
+        )
     return file

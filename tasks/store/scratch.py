@@ -93,7 +93,9 @@ def replacing(target: Path) -> Generator[Path]:
 
 
 @contextlib.contextmanager
-def holding(path: Path, *, fault: str = "", on_wait: Callable[[], None] | None = None) -> Generator[None]:
+def holding(
+    path: Path, *, fault: str = "", on_wait: Callable[[], None] | None = None
+) -> Generator[None]:
     """Hold a lock, which ends with its process.
 
     If another process has it: raise ``StoreError`` with the fault; without one, call ``on_wait`` and wait.
@@ -130,12 +132,16 @@ def made(folder: Folder, name: str, label: str, make: Callable[[Path], object]) 
             if not folder.is_local:
                 copies.mkdir(parents=True, exist_ok=True)
                 for other in copies.parent.iterdir():
-                    with contextlib.suppress(FileNotFoundError):  # another process may drop it first
+                    with contextlib.suppress(
+                        FileNotFoundError
+                    ):  # another process may drop it first
                         if other.stat().st_mtime < time.time() - UNUSED_S:
                             shutil.rmtree(other, ignore_errors=True)
             with FileLock(copies / f"{label}.lock"):
                 if not path.exists():
-                    shutil.rmtree(new, ignore_errors=True)  # of a killed process; a file is overwritten
+                    shutil.rmtree(
+                        new, ignore_errors=True
+                    )  # of a killed process; a file is overwritten
                     make(new)
                     new.rename(path)
         os.utime(copies)

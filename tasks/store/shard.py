@@ -25,7 +25,14 @@ from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import PARTS, columns_without, open_index
-from pairwright.tasks.store.part import Part, count_statuses, describe_part, encode_part, read_about, read_rows
+from pairwright.tasks.store.part import (
+    Part,
+    count_statuses,
+    describe_part,
+    encode_part,
+    read_about,
+    read_rows,
+)
 from pairwright.tasks.store.scratch import copy_of
 from pairwright.tasks.store.stage import Planned, Uses, table_of
 from pairwright.tasks.store.takedowns import bury
@@ -44,7 +51,9 @@ class ShardRef:
     plan: str  # plan file, below the dataset's folder
     start: int  # first row of the shard in the plan
     stop: int
-    indexes: tuple[tuple[str, str, str], ...]  # per argument: its name, the index file, the table's folder
+    indexes: tuple[
+        tuple[str, str, str], ...
+    ]  # per argument: its name, the index file, the table's folder
     journals: str  # local folder for journals
     takedowns: int = 0  # number of the last removal, if the stage reads the source; the part's name depends on it
 
@@ -67,27 +76,42 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     )
     salt = [f"removed {shard.takedowns}"] if shard.takedowns else []
     name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
-    file = Path(shard.journals) / Path(name).with_suffix(".journal" if planned.stage.journal else ".answers").name
-    with Answers(file) if planned.stage.journal or planned.stage.remembers else nullcontext() as kept:
+    file = (
+        Path(shard.journals)
+        / Path(name).with_suffix(".journal" if planned.stage.journal else ".answers").name
+    )
+    with (
+        Answers(file) if planned.stage.journal or planned.stage.remembers else nullcontext() as kept
+    ):
         if done := _done_before(shard, name):  # perhaps while this waited for the file
             if kept is not None:
                 kept.delete()
             return done
         table = _results(planned, shard, list(_input_rows(planned, shard, plan)), kept)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
-            raise ValidationError(f"{shard.name}: the stage's results name inputs outside the shard: {min(unknown)}")
+            raise ValidationError(
+                f"{shard.name}: the stage's results name inputs outside the shard: {min(unknown)}"
+            )
         table = _in_order(table, list(sources), planned.stage.writes)
-        names = pa.array([sources[key] for key in table.column("source_key").to_pylist()], pa.string())
-        table = table.set_column(table.schema.get_field_index("source_key"), "source_key", names).combine_chunks()
+        names = pa.array(
+            [sources[key] for key in table.column("source_key").to_pylist()], pa.string()
+        )
+        table = table.set_column(
+            table.schema.get_field_index("source_key"), "source_key", names
+        ).combine_chunks()
         table = bury(table, frozenset(json.loads(plan.schema.metadata[REMOVED])))
-        about = describe_part(name, table, version=planned.stage.version) | json.loads(plan.schema.metadata[ABOUT])
+        about = describe_part(name, table, version=planned.stage.version) | json.loads(
+            plan.schema.metadata[ABOUT]
+        )
         if kept is not None and planned.stage.remembers:
             about |= describe_asked(kept)
         shard.folder.write(name, encode_part(table, about))
         if kept is not None:
             kept.delete()
     reasons = table.filter(pc.field("status") == "failed").column("reason").to_pylist()
-    return ShardDone(name=shard.name, part=name, counts=count_statuses(table), failures=dict(Counter(reasons)))
+    return ShardDone(
+        name=shard.name, part=name, counts=count_statuses(table), failures=dict(Counter(reasons))
+    )
 
 
 def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
@@ -99,7 +123,9 @@ def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
     if not shard.folder.exists(name):
         return None
     about = read_about(Part(shard.folder, name))
-    counts = {status: int(about[status]) for status in ("ok", "dropped", "failed") if about[status] != "0"}
+    counts = {
+        status: int(about[status]) for status in ("ok", "dropped", "failed") if about[status] != "0"
+    }
     return None if "failed" in counts else ShardDone(name=shard.name, part=name, counts=counts)
 
 
@@ -116,7 +142,11 @@ def write_plan(
     ``names`` are the parts of the input below the dataset's folder, by number; ``about`` is metadata of the shards'
     parts beside the counts; ``removed`` has the marks of removed images.
     """
-    metadata = {PARTS: "\n".join(names), ABOUT: json.dumps(dict(about)), REMOVED: json.dumps(removed)}
+    metadata = {
+        PARTS: "\n".join(names),
+        ABOUT: json.dumps(dict(about)),
+        REMOVED: json.dumps(removed),
+    }
     schema = pa.schema([field for field in owed.schema if field.name != "shard"], metadata=metadata)
     rows = Counter[int]()
     with pa.ipc.new_file(str(path), schema) as writer:
@@ -137,7 +167,9 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
     """Yield the input rows in the plan's order; each row group is read once."""
     names = plan.schema.metadata[PARTS].decode().split("\n")
     found: dict[str, Row] = {}
-    places = sorted(zip(plan.column("part").to_pylist(), plan.column("row").to_pylist(), strict=True))
+    places = sorted(
+        zip(plan.column("part").to_pylist(), plan.column("row").to_pylist(), strict=True)
+    )
     for number, group in groupby(places, key=lambda place: place[0]):
         kind = planned.stage.reads[table_of(names[number])]
         columns = columns_without(kind, planned.stage.without)
@@ -147,25 +179,33 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
         yield found[key]
 
 
-def _results(planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None) -> pa.Table:
+def _results(
+    planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None
+) -> pa.Table:
     """Return the stage's results for the inputs; with a journal, results of a killed process are reused."""
     stage = planned.stage
 
     def run(owed: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
-        uses: dict[str, Any] = dict(_open_uses(planned, shard, owed)) | ({"answers": kept} if stage.remembers else {})
+        uses: dict[str, Any] = dict(_open_uses(planned, shard, owed)) | (
+            {"answers": kept} if stage.remembers else {}
+        )
         return stage.function(owed, planned.config, **uses) if owed else iter(())
 
     if not stage.journal or kept is None:
         return to_table(list(run(inputs)), stage.writes)
     schema = schema_of(stage.writes)
-    form = schema.serialize().to_pybytes()  # in the keys, so that rows of another schema are not found
+    form = (
+        schema.serialize().to_pybytes()
+    )  # in the keys, so that rows of another schema are not found
     tables: list[pa.Table] = [schema.empty_table()]
     owed: list[Row] = []
     for row in inputs:
         if (found := kept.get(make_key(form, row.key))) is None:
             owed.append(row)
         else:
-            tables.append(pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(found), schema)]))
+            tables.append(
+                pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(found), schema)])
+            )
     for key, group in groupby(run(owed), key=attrgetter("source_key")):
         tables.append(to_table(list(group), stage.writes))
         if "failed" not in count_statuses(tables[-1]):
@@ -182,7 +222,9 @@ def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.T
     chosen: list[int] = []
     silent: list[Dropped] = []
     for key, positions in by_source.items():
-        best = next((s for s in ("failed", "ok", "dropped") if any(statuses[p] == s for p in positions)), "")
+        best = next(
+            (s for s in ("failed", "ok", "dropped") if any(statuses[p] == s for p in positions)), ""
+        )
         kept = [p for p in positions if statuses[p] == best]
         if not kept:
             kept = [len(table) + len(silent)]
@@ -204,7 +246,9 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
         elif use.kind == "table":
             yield use.argument, _whole_table(shard.folder, file, folder, use)
         else:
-            found = _rows_about(shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of])))
+            found = _rows_about(
+                shard.folder, file, folder, use=use, wanted=list(_wanted(use, opened[use.of]))
+            )
             opened[use.argument] = list(found.values())
             yield use.argument, found
 
@@ -219,7 +263,9 @@ def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:
             yield from filter(None, (found,) if isinstance(found, str) else found)
 
 
-def _rows_about(folder: Folder, file: str, table: str, *, use: Uses, wanted: Sequence[str]) -> dict[str, Any]:
+def _rows_about(
+    folder: Folder, file: str, table: str, *, use: Uses, wanted: Sequence[str]
+) -> dict[str, Any]:
     index = open_index(folder, file, table)
     columns = columns_without(use.row, use.without)
     rows = sorted(index.rows(index.find(wanted), use.row, columns), key=lambda row: row.key)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.dataset import Build, Snapshot
+from pairwright.tasks.store.build import Build, Snapshot
 from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
@@ -25,7 +25,9 @@ FOLDER = "snapshots"
 DELETED = f"{FOLDER}/deleted.json"
 PART = re.compile(r"tables/[\w-]+/[\w-]+/[\w-]+\.parquet")
 MEND_DELETED = "Delete it: versions that were deleted on purpose are then reported as missing"
-MEND_SNAPSHOT = "It holds no rows: `pairwright resume` publishes a new version; delete a damaged one first"
+MEND_SNAPSHOT = (
+    "It holds no rows: `pairwright resume` publishes a new version; delete a damaged one first"
+)
 
 
 def latest_snapshot(folder: Folder) -> Snapshot | None:
@@ -48,13 +50,19 @@ def read_snapshot(folder: Folder, number: int) -> Snapshot:
     """Return one version, whose files are all below the dataset's folder."""
     snapshot = Snapshot(number, read_sealed(folder, snapshot_file(number), mend=MEND_SNAPSHOT))
     if strange := next((name for name in part_files(snapshot) if not PART.fullmatch(name)), ""):
-        raise StoreError(f"{folder.path(snapshot_file(number))}: names no part: {strange}. {MEND_SNAPSHOT}")
+        raise StoreError(
+            f"{folder.path(snapshot_file(number))}: names no part: {strange}. {MEND_SNAPSHOT}"
+        )
     return snapshot
 
 
 def deleted_versions(folder: Folder) -> list[int]:
     """Return the numbers of the versions that were deleted on purpose."""
-    return list(read_sealed(folder, DELETED, mend=MEND_DELETED)["versions"]) if folder.exists(DELETED) else []
+    return (
+        list(read_sealed(folder, DELETED, mend=MEND_DELETED)["versions"])
+        if folder.exists(DELETED)
+        else []
+    )
 
 
 def write_deleted(folder: Folder, numbers: Iterable[int]) -> None:
@@ -89,7 +97,9 @@ def check_parts(folder: Folder, snapshot: Snapshot) -> None:
         )
 
 
-def write_snapshot(build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord) -> Snapshot:
+def write_snapshot(
+    build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord
+) -> Snapshot:
     """Publish the state of the settled stages as the next version; an unchanged state gives no new version."""
     stages = {
         planned.stage.name: {

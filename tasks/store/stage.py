@@ -108,10 +108,17 @@ class Stage:
     def tables(self) -> set[str]:
         """Return the tables that its table is made from."""
         used = {use.table for use in self.uses}
-        return {*self.reads, *self.only_in, *used, *(use.only_in for use in self.uses if use.only_in)}
+        return {
+            *self.reads,
+            *self.only_in,
+            *used,
+            *(use.only_in for use in self.uses if use.only_in),
+        }
 
 
-def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], tables: Mapping[str, str]) -> str:
+def fingerprint(
+    stage: Stage, config: Section, *, prompts: Mapping[str, str], tables: Mapping[str, str]
+) -> str:
     """Return the hash of everything that determines a stage's rows, except the input rows themselves.
 
     ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made so far.
@@ -125,7 +132,9 @@ def fingerprint(stage: Stage, config: Section, *, prompts: Mapping[str, str], ta
 def _uncounted(config: Section) -> dict[str, Any]:
     """Return the uncounted fields of a section and of sections inside it, in pydantic's form."""
     inner = {name: _uncounted(value) for name, value in config if isinstance(value, Section)}
-    return {name: fields for name, fields in inner.items() if fields} | dict.fromkeys(config.uncounted, True)
+    return {name: fields for name, fields in inner.items() if fields} | dict.fromkeys(
+        config.uncounted, True
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,12 @@ SWEPT = f"{FOLDER}/swept.json"  # number of the last entry whose images are gone
 MEND = "It lists removed images: restore it from a copy, or delete it and remove them again (`pairwright remove`)"
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
-NAMES = ("key", "subject", "first", "second")  # columns in which a row of the source names its images
+NAMES = (
+    "key",
+    "subject",
+    "first",
+    "second",
+)  # columns in which a row of the source names its images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,11 @@ def write_swept(folder: Folder, number: int) -> None:
 
 def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
     """Return the number of the last entry whose images may still be in the tables; 0: none."""
-    swept = int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"]) if entries and folder.exists(SWEPT) else 0
+    swept = (
+        int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"])
+        if entries and folder.exists(SWEPT)
+        else 0
+    )
     return entries[-1].number if entries and entries[-1].number > swept else 0
 
 
@@ -75,14 +84,20 @@ def mark_of(key: str) -> str:
 
 def bury(table: pa.Table, marks: Collection[str]) -> pa.Table:
     """Return a table with tombstones in place of the ok rows about marked images."""
-    rows = table.select([name for name in (*NAMES, "source_key", "status") if name in table.column_names]).to_pylist()
+    rows = table.select(
+        [name for name in (*NAMES, "source_key", "status") if name in table.column_names]
+    ).to_pylist()
     order, stones = list(range(len(table))), list[dict[str, str]]()
     for place, row in enumerate(rows):
         found = [mark_of(row[name]) for name in NAMES if row["status"] == "ok" and row.get(name)]
-        if hit := next((mark for mark in reversed(found) if mark in marks), ""):  # a pair's image, not the pair
+        if hit := next(
+            (mark for mark in reversed(found) if mark in marks), ""
+        ):  # a pair's image, not the pair
             order[place] = len(table) + len(stones)
             named = {"key": found[0], "source_key": row["source_key"], "subject": hit}
             stones.append({**named, "status": "dropped", "reason": REMOVED, "detail": ""})
     if not stones:
         return table
-    return pa.concat_tables([table, pa.Table.from_pylist(stones, schema=table.schema)]).take(pa.array(order))
+    return pa.concat_tables([table, pa.Table.from_pylist(stones, schema=table.schema)]).take(
+        pa.array(order)
+    )

@@ -30,7 +30,9 @@ class Vectors:
     keys: NDArray[np.bytes_]  # (N,) image keys as 32 ASCII bytes
     matrix: NDArray[np.float16]  # (N, d) unit vectors
     norms: NDArray[np.float32]  # (N,) lengths before normalisation
-    index: Path | None = None  # index of the matrix, which any worker may make for all; deleted with the matrix
+    index: Path | None = (
+        None  # index of the matrix, which any worker may make for all; deleted with the matrix
+    )
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
         """Return the row of each image, in the order of the keys; ``KeyError`` if one has no vector."""
@@ -47,7 +49,9 @@ class Vectors:
             found = self.matrix[self.rows_of(keys)].astype(np.float64)
         except KeyError:
             return None
-        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return found / np.maximum(
+            np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny
+        )
 
 
 def write_vectors(folder: Path, index: Index) -> None:
@@ -57,14 +61,25 @@ def write_vectors(folder: Path, index: Index) -> None:
     filled: dict[str, int] = {}
     open_files: dict[str, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}
     for table in index.tables(["subject", "embedder", "vector", "norm"]):
-        names = table.column("embedder").unique().to_pylist()  # in the order of each image's vectors
+        names = (
+            table.column("embedder").unique().to_pylist()
+        )  # in the order of each image's vectors
         for name in names:
             own = table.filter(pc.field("embedder") == name)
-            subjects = np.array([key.encode() for key in own.column("subject").to_pylist()], dtype=KEY_TYPE)
-            vectors = own.column("vector").combine_chunks().flatten().to_numpy().reshape(len(own), -1)
+            subjects = np.array(
+                [key.encode() for key in own.column("subject").to_pylist()], dtype=KEY_TYPE
+            )
+            vectors = (
+                own.column("vector").combine_chunks().flatten().to_numpy().reshape(len(own), -1)
+            )
             if name not in open_files:
-                matrix = map_new(folder / f"{name}.matrix.npy", np.float16, (len(keys), vectors.shape[1]))
-                open_files[name] = matrix, map_new(folder / f"{name}.norms.npy", np.float32, (len(keys),))
+                matrix = map_new(
+                    folder / f"{name}.matrix.npy", np.float16, (len(keys), vectors.shape[1])
+                )
+                open_files[name] = (
+                    matrix,
+                    map_new(folder / f"{name}.norms.npy", np.float32, (len(keys),)),
+                )
             places = np.searchsorted(keys, subjects)
             matrix, norms = open_files[name]
             matrix[places], norms[places] = vectors, own.column("norm").to_numpy()
@@ -82,7 +97,11 @@ def add_vectors(folder: Path, rows: Iterable[EmbeddingRow]) -> None:
     """Add the vectors of new subjects to their embedders' matrices, if there are any; no process may have one open."""
     new = {(row.embedder, row.subject): row for row in rows}
     for name, held in open_vectors(folder).items():
-        own = {subject.encode(): row for (embedder, subject), row in sorted(new.items()) if embedder == name}
+        own = {
+            subject.encode(): row
+            for (embedder, subject), row in sorted(new.items())
+            if embedder == name
+        }
         keys = np.setdiff1d(np.array(list(own), dtype=KEY_TYPE), held.keys)
         places, added = np.searchsorted(held.keys, keys), [own[key] for key in keys.tolist()]
         if added:
@@ -97,7 +116,12 @@ def add_vectors(folder: Path, rows: Iterable[EmbeddingRow]) -> None:
 
 def place_vectors(folder: Folder, name: str, *, table: str) -> Path:
     """Return the folder of a table's vectors, by its index file ``name``; made now if missing."""
-    return made(folder, name, Path(name).stem, lambda new: write_vectors(new, open_index(folder, name, table)))
+    return made(
+        folder,
+        name,
+        Path(name).stem,
+        lambda new: write_vectors(new, open_index(folder, name, table)),
+    )
 
 
 def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
@@ -113,6 +137,8 @@ def open_vectors(folder: Path) -> dict[str, Vectors]:
     found: dict[str, Vectors] = {}
     for name in (folder / ORDER).read_text().splitlines():
         files = (folder / f"{name}.{what}.npy" for what in ("keys", "matrix", "norms"))
-        arrays = (np.load(file, mmap_mode=None if file.stat().st_size <= 4096 else "r") for file in files)
+        arrays = (
+            np.load(file, mmap_mode=None if file.stat().st_size <= 4096 else "r") for file in files
+        )
         found[name] = Vectors(*arrays, index=folder / f"{name}.index")
     return found

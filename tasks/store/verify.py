@@ -6,8 +6,8 @@ from functools import partial
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import evaluations, gates, snapshot, takedowns
-from pairwright.tasks.store.dataset import MEND_RECORD, RECORD
-from pairwright.tasks.store.decisions import FOLDER as DECISIONS
+from pairwright.tasks.store.build import MEND_RECORD, RECORD
+from pairwright.tasks.store.decision_table import FOLDER as DECISIONS
 from pairwright.tasks.store.files import Folder, numbered, read_sealed
 from pairwright.tasks.store.part import Part, read_part
 
@@ -19,7 +19,9 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
     """
     runs = (f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER))
     folders = (*tables, DECISIONS, *runs)
-    wanted = {*parts} | {f"{place}/{name}" for place in folders for name in folder.names(place, ".parquet")}
+    wanted = {*parts} | {
+        f"{place}/{name}" for place in folders for name in folder.names(place, ".parquet")
+    }
     there = snapshot.snapshot_numbers(folder)
     records = {RECORD: MEND_RECORD}
     if there or folder.exists(gates.FILE):
@@ -37,7 +39,9 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
     for number in range(1, max(published) + 1):
         if number in there or number not in deleted:
             yield from _fault(
-                lambda number=number: wanted.update(snapshot.part_files(snapshot.read_snapshot(folder, number)))
+                lambda number=number: wanted.update(
+                    snapshot.part_files(snapshot.read_snapshot(folder, number))
+                )
             )
     for name in sorted(wanted):
         yield from _fault(partial(read_part, Part(folder, name)))

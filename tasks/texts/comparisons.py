@@ -58,14 +58,17 @@ LINE_HEADING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 INLINE_HEADING = re.compile(
-    rf"(?<=[.!?:;\"'”’»*])[ \t]++[*_#]*+(?:{COMMON}|{DIFFERENT})[*_]*+:[*_]*+(?P<tail>)(?P<colon>)", re.IGNORECASE
+    rf"(?<=[.!?:;\"'”’»*])[ \t]++[*_#]*+(?:{COMMON}|{DIFFERENT})[*_]*+:[*_]*+(?P<tail>)(?P<colon>)",
+    re.IGNORECASE,
 )
 LAST_HEADING = re.compile(
-    rf"^{MARKUP}(?:conclusions?|(?:in )?summary|notes?)[*_]*+(?::|[ \t]*+$)", re.IGNORECASE | re.MULTILINE
+    rf"^{MARKUP}(?:conclusions?|(?:in )?summary|notes?)[*_]*+(?::|[ \t]*+$)",
+    re.IGNORECASE | re.MULTILINE,
 )
 CLAUSE = re.compile(r"\b(?:are|is|was|were|includes?|that|lie|can|have|has)\b", re.IGNORECASE)
 LABEL_LINE = re.compile(
-    rf"^{MARKUP}(?P<label>[^\n:.!?*_#|]{{3,60}}?)[ \t]*+[*_#]*+[ \t]*+:?+[*_#]*+[ \t]*+$", re.MULTILINE
+    rf"^{MARKUP}(?P<label>[^\n:.!?*_#|]{{3,60}}?)[ \t]*+[*_#]*+[ \t]*+:?+[*_#]*+[ \t]*+$",
+    re.MULTILINE,
 )
 MAX_LABEL_WORDS = 8
 NAMED_IMAGE = re.compile(r"\bimage", re.IGNORECASE)
@@ -116,9 +119,15 @@ def _strip_frame(text: str) -> str:
 
 def _find_blocks(text: str) -> tuple[str, list[Block]]:
     """Return the text from its first heading on, and its blocks in order; no blocks without a heading."""
-    lines = [match for match in LINE_HEADING.finditer(text) if match["colon"] or not CLAUSE.search(match["tail"])]
+    lines = [
+        match
+        for match in LINE_HEADING.finditer(text)
+        if match["colon"] or not CLAUSE.search(match["tail"])
+    ]
     heads: list[re.Match[str]] = []
-    for match in sorted([*lines, *INLINE_HEADING.finditer(text)], key=lambda match: (match.end(), match.start())):
+    for match in sorted(
+        [*lines, *INLINE_HEADING.finditer(text)], key=lambda match: (match.end(), match.start())
+    ):
         if not heads or match.start() >= heads[-1].end():
             heads.append(match)
     if not heads:
@@ -130,7 +139,9 @@ def _find_blocks(text: str) -> tuple[str, list[Block]]:
     current = label
     for head, following in pairwise([*heads, None]):
         assert head is not None
-        end, after = _label_before(text, following.start(), head.end()) if following else (len(text), "")
+        end, after = (
+            _label_before(text, following.start(), head.end()) if following else (len(text), "")
+        )
         own = head["tail"].strip() if read_axes(head["tail"]) else current
         blocks.append(Block(head["common"] is not None, own, text[head.end() : end]))
         current = after or current
@@ -139,7 +150,11 @@ def _find_blocks(text: str) -> tuple[str, list[Block]]:
 
 def _is_label(line: re.Match[str]) -> bool:
     label = line["label"]
-    return len(label.split()) <= MAX_LABEL_WORDS and bool(read_axes(label)) and not NAMED_IMAGE.search(label)
+    return (
+        len(label.split()) <= MAX_LABEL_WORDS
+        and bool(read_axes(label))
+        and not NAMED_IMAGE.search(label)
+    )
 
 
 def _label_before(text: str, end: int, start: int) -> tuple[int, str]:
@@ -157,7 +172,9 @@ MARK = re.compile(
 NUMBERED_INLINE = re.compile(r"(?:^|(?<=[.!?:;\"'”»])\s)[*_]*+\(?(?P<number>\d{1,2})[.)][*_]*+\s")
 ENDED = re.compile(r"[.!?:;,][\"'”’“»«)*_]*$")
 EMPHASIS = re.compile(r"\*{1,3}|_{2,3}|^[ \t]*+#{1,6}[ \t]*+", re.MULTILINE)
-ONE_IMAGE = re.compile(r"(?:in |the )*(?:(?:image|photo|picture) ?(?:[12]|one|two)|first|second)\b", re.IGNORECASE)
+ONE_IMAGE = re.compile(
+    r"(?:in |the )*(?:(?:image|photo|picture) ?(?:[12]|one|two)|first|second)\b", re.IGNORECASE
+)
 COLON = re.compile(r"([^:.!?]{2,80}?)\s*:\s+(.+)", re.DOTALL)
 DASH = re.compile(r"([a-z()&,/ ]{3,40}?)\s+[–—-]\s+(.+)", re.DOTALL | re.IGNORECASE)
 LEAD = re.compile(
@@ -182,14 +199,21 @@ def _read_item(text: str, label: str = "") -> LabelledDifference:
         match = pattern.match(text)
         if match and len(match[1].split()) <= max_words and not NAMED_IMAGE.search(match[1]):
             axes = read_axes(match[1])
-            return LabelledDifference(axes, match[2].strip()) if axes else LabelledDifference(read_axes(label), text)
+            return (
+                LabelledDifference(axes, match[2].strip())
+                if axes
+                else LabelledDifference(read_axes(label), text)
+            )
     lead = LEAD.match(text)
     return LabelledDifference(read_axes(lead[1] if lead else label), text)
 
 
 def _split_items(block: Block) -> tuple[str, ...]:
     text = block.text.strip("\n").rstrip()
-    if not text.startswith((" ", "\t")) or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]:
+    if (
+        not text.startswith((" ", "\t"))
+        or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]
+    ):
         text = text.lstrip()
     found: list[str] = []
     is_open = False
@@ -206,8 +230,12 @@ def _parts(text: str, *, is_one: bool) -> Sequence[str]:
     """Cut a block at labels, numbers or bullets, or else at lines or sentences; ``is_one``: or else keep it whole."""
     marks = list(MARK.finditer(text))
     marked = {match.start() for match in marks}
-    labels = [line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked]
-    if labels and not text[: labels[0].start()].strip():  # it begins with a line that only names an axis
+    labels = [
+        line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked
+    ]
+    if (
+        labels and not text[: labels[0].start()].strip()
+    ):  # it begins with a line that only names an axis
         return _cut(text, [(match.start(), match.start()) for match in labels])
     if starts := _find_items(text, marks):
         return _cut(text, [match.span() for match in starts])
@@ -245,7 +273,10 @@ def _keep_counting(matches: Sequence[re.Match[str]]) -> list[re.Match[str]]:
 
 def _cut(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
     ends = [start for start, _ in spans[1:]] + [len(text)]
-    return [text[: spans[0][0]], *(text[begin:end] for (_, begin), end in zip(spans, ends, strict=True))]
+    return [
+        text[: spans[0][0]],
+        *(text[begin:end] for (_, begin), end in zip(spans, ends, strict=True)),
+    ]
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -273,12 +304,16 @@ def _clean_item(part: str) -> str:
     return " ".join(spoken.split())
 
 
-END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")  # a full stop, also within quotation marks; not "...".
+END = re.compile(
+    r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$"
+)  # a full stop, also within quotation marks; not "...".
 SHARED = re.compile(
     r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike|same|each of the)\b",
     re.IGNORECASE,
 )
-OF_BOTH = re.compile(r"(?:in )?(?:both|each of|the two (?:images|photos|pictures))\b", re.IGNORECASE)
+OF_BOTH = re.compile(
+    r"(?:in )?(?:both|each of|the two (?:images|photos|pictures))\b", re.IGNORECASE
+)
 CONTRAST = re.compile(
     r"\b(?:whereas|differ\w*|in contrast|contrasts?|contrasting|unlike|on the other hand|instead|however)\b",
     re.IGNORECASE,
@@ -330,7 +365,9 @@ def _read_prose(text: str) -> Comparison | RefusedText:
     apart: list[str] = []
     current = None
     for sentence in map(_clean_item, split_by_rules(text)):
-        if CONTRAST.search(sentence) or (ONE_OF_TWO.search(sentence) and not OF_BOTH.match(sentence)):
+        if CONTRAST.search(sentence) or (
+            ONE_OF_TWO.search(sentence) and not OF_BOTH.match(sentence)
+        ):
             current = apart
         elif SHARED.search(sentence):
             current = shared
@@ -339,7 +376,13 @@ def _read_prose(text: str) -> Comparison | RefusedText:
     return _make_comparison(shared, [_read_item(sentence) for sentence in apart], text)
 
 
-def _make_comparison(shared: Sequence[str], apart: Sequence[LabelledDifference], text: str) -> Comparison | RefusedText:
+def _make_comparison(
+    shared: Sequence[str], apart: Sequence[LabelledDifference], text: str
+) -> Comparison | RefusedText:
     if not shared:
         return RefusedText("no commonalities", text[:60])
-    return Comparison(tuple(shared), tuple(apart), text) if apart else RefusedText("no differences", text[-60:])
+    return (
+        Comparison(tuple(shared), tuple(apart), text)
+        if apart
+        else RefusedText("no differences", text[-60:])
+    )

@@ -33,7 +33,9 @@ def turns_of(row: TellingRow | PreferenceRow) -> tuple[Turn, ...]:
     return Turn(role="user", text=asked), Turn(role="assistant", text=answer)
 
 
-def converse(row: TellingRow, pair: PairRow, shown: Sequence[ImageRow], split: SplitRow) -> PreferenceRow:
+def converse(
+    row: TellingRow, pair: PairRow, shown: Sequence[ImageRow], split: SplitRow
+) -> PreferenceRow:
     """Return a row's conversation about one or both images of a pair, as a preference that rejects nothing."""
     *asked, answer = turns_of(row)
     return PreferenceRow(

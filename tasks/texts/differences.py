@@ -9,16 +9,25 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from pairwright.prompts.differences import UNCHANGED
+from pairwright.prompts.difference_prompts import UNCHANGED
 from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.texts.words import WORD
 
 REASONS = (
-    *("cut off", "off the template", "empty half", "negation or auxiliary only", "verb not in the list"),
+    *(
+        "cut off",
+        "off the template",
+        "empty half",
+        "negation or auxiliary only",
+        "verb not in the list",
+    ),
     *("halves are equal", "placeholder kept", "too long", "too short"),
 )
 """Reasons to refuse an answer; pairs dropped for other reasons got no answer."""
-START = re.compile(r"the difference between (?:the )?two images is that (?:the )?first image(?=\s|,)", re.IGNORECASE)
+START = re.compile(
+    r"the difference between (?:the )?two images is that (?:the )?first image(?=\s|,)",
+    re.IGNORECASE,
+)
 # Descriptions contain commas and "while", so nothing shorter may split.
 MIDDLE = re.compile(r", while the second image(?=\s|$)", re.IGNORECASE)
 FULL_STOP = re.compile(r"\.[\"'”’]?$")
@@ -49,8 +58,25 @@ IRREGULAR = {
     "focuses": ("focuses", "focus", "focused", "focusing", "focusses", "focussed", "focussing"),
     "specifies": ("specifies", "specify", "specified", "specifying"),
     "labels": ("labels", "label", "labeled", "labelled", "labeling", "labelling"),
-    "centers": ("centers", "center", "centered", "centering", "centres", "centre", "centred", "centring"),
-    "symbolizes": ("symbolizes", "symbolize", "symbolized", "symbolizing", "symbolises", "symbolised", "symbolising"),
+    "centers": (
+        "centers",
+        "center",
+        "centered",
+        "centering",
+        "centres",
+        "centre",
+        "centred",
+        "centring",
+    ),
+    "symbolizes": (
+        "symbolizes",
+        "symbolize",
+        "symbolized",
+        "symbolizing",
+        "symbolises",
+        "symbolised",
+        "symbolising",
+    ),
 }
 STEMS_IN_E = re.compile(
     "(?:describ|illustrat|demonstrat|introduc|plac|promot|incorporat|attribut|captur|advertis|featur|indicat|provid"
@@ -68,7 +94,9 @@ class Difference:
     text: str  # the whole description on one line, unquoted
 
 
-def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "stop") -> Difference | RefusedText:
+def read_difference(
+    text: str, known: tuple[str, ...], *, finish_reason: str = "stop"
+) -> Difference | RefusedText:
     """Return the halves and verbs of a description, or the first reason to refuse it.
 
     ``known`` are the verbs that may open a half, in the third person singular; the finish reason "length" stands for a
@@ -85,7 +113,10 @@ def read_difference(text: str, known: tuple[str, ...], *, finish_reason: str = "
         return RefusedText("off the template", "more than one sentence")
     if PLACEHOLDER.search(text):
         return RefusedText("placeholder kept", text[-80:])
-    first, second = (_split_half(half, known) for half in (halves[0].strip(), halves[1].strip().removesuffix(".")))
+    first, second = (
+        _split_half(half, known)
+        for half in (halves[0].strip(), halves[1].strip().removesuffix("."))
+    )
     if isinstance(first, RefusedText):
         return first
     if isinstance(second, RefusedText):
@@ -106,7 +137,9 @@ def read_plain(text: str, *, finish_reason: str = "stop") -> Difference | Refuse
 def _unquoted(text: str) -> str:
     """Return a text on one line, without the quotation marks that models copy from the instruction."""
     text = " ".join(text.split())
-    return text[1:-1].strip() if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
+    return (
+        text[1:-1].strip() if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
+    )
 
 
 def read_composed(text: str, known: tuple[str, ...]) -> Difference | RefusedText:
@@ -151,7 +184,11 @@ def inflections(verb: str) -> tuple[str, ...]:
     if STEMS_IN_E.fullmatch(verb):
         stem = verb[:-2]
         return (verb, f"{stem}e", f"{stem}ed", f"{stem}ing")
-    stem = verb.removesuffix("es") if verb.endswith(("sses", "shes", "ches")) else verb.removesuffix("s")
+    stem = (
+        verb.removesuffix("es")
+        if verb.endswith(("sses", "shes", "ches"))
+        else verb.removesuffix("s")
+    )
     return (verb, stem, f"{stem}ed", f"{stem}ing")
 
 

@@ -19,7 +19,10 @@ from pairwright.schemas.phrases import SPOKEN
 
 Kind = Literal["template", "changes", "sentences", "list", "short"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-OF_ANY_PAIR: tuple[Kind, ...] = ("template", "sentences")  # kinds that do not tell of one scene before and after
+OF_ANY_PAIR: tuple[Kind, ...] = (
+    "template",
+    "sentences",
+)  # kinds that do not tell of one scene before and after
 ORDINALS = ("first", "second")
 MENTIONING = ("exists", "absent", "count")
 PLACED = ("rests_on", "column", "depth")
@@ -43,11 +46,19 @@ class Teller:
 
     def mentions(self, side: int) -> list[Claim]:
         """Return the claims about the things of one photograph."""
-        return [a for a in self.claims if a.side == side and a.kind in MENTIONING and a.selector != Selector()]
+        return [
+            a
+            for a in self.claims
+            if a.side == side and a.kind in MENTIONING and a.selector != Selector()
+        ]
 
     def totals(self, side: int) -> list[str]:
         """Return the phrases of the numbers of all things of one photograph."""
-        found = (a for a in self.claims if a.side == side and a.kind == "count" and a.selector == Selector())
+        found = (
+            a
+            for a in self.claims
+            if a.side == side and a.kind == "count" and a.selector == Selector()
+        )
         return [phrases.some(claim.selector, claim.count) for claim in found]
 
     def of_kind(self, kind: Phrased) -> dict[int, str]:
@@ -68,7 +79,11 @@ class Teller:
         if not definite:
             words = phrases.some(claim.selector, claim.count if claim.kind == "count" else count)
         else:
-            words = f"the {phrases.some(claim.selector, count)}" if count else phrases.the(claim.selector)
+            words = (
+                f"the {phrases.some(claim.selector, count)}"
+                if count
+                else phrases.the(claim.selector)
+            )
         return words + self.beside(claim)
 
     def beside(self, claim: Claim) -> str:
@@ -117,7 +132,9 @@ def _sentence(text: str) -> str:
 
 
 def _number(clauses: Sequence[str], head: str = "") -> str:
-    return "\n".join([*filter(None, [head]), *(f"{n}. {_sentence(text)}" for n, text in enumerate(clauses, 1))])
+    return "\n".join(
+        [*filter(None, [head]), *(f"{n}. {_sentence(text)}" for n, text in enumerate(clauses, 1))]
+    )
 
 
 def _say_image(teller: Teller, side: int) -> str:
@@ -125,7 +142,11 @@ def _say_image(teller: Teller, side: int) -> str:
     there = [teller.phrase(claim) for claim in said if claim.kind != "absent"]
     missing = [teller.phrase(claim) for claim in said if claim.kind == "absent"]
     there += [f"{things} in all" for things in teller.totals(side)]
-    things = " but ".join(filter(None, [phrases.joined(there), phrases.joined(missing, "or").replace("or no ", "or ")]))
+    things = " but ".join(
+        filter(
+            None, [phrases.joined(there), phrases.joined(missing, "or").replace("or no ", "or ")]
+        )
+    )
     place = "" if side == 1 and teller.place else teller.of_kind("place").get(side, "")
     return teller.say(
         "image" if there else "image_without",
@@ -160,7 +181,11 @@ def _say_change(before: Claim | None, after: Claim | None, teller: Teller) -> st
         return teller.say("taken", carrier=phrases.with_article(carrier), **values)
     if before.kind == "absent" and _denies(after, before):
         return teller.say("new", **_wording_values(after, teller))
-    plain, kinds, selector = teller.rng.random() < VERSUS_SHARE, {before.kind, after.kind}, before.selector
+    plain, kinds, selector = (
+        teller.rng.random() < VERSUS_SHARE,
+        {before.kind, after.kind},
+        before.selector,
+    )
     if not plain and selector == after.selector and kinds == {"count"}:
         return teller.say(
             "numbers",
@@ -225,7 +250,9 @@ def _say_unchanged(teller: Teller, kind: Kind) -> str:
 
 def _say_views(teller: Teller) -> list[str]:
     views = {name: teller.of_kind(name) for name in VIEWS}
-    differ = {name: (both[0], both[1]) for name, both in views.items() if len(set(both.values())) > 1}
+    differ = {
+        name: (both[0], both[1]) for name, both in views.items() if len(set(both.values())) > 1
+    }
     values: dict[str, str] = {}
     if "viewpoint" in differ:
         values["first_viewpoint"], values["second_viewpoint"] = differ["viewpoint"]
@@ -236,5 +263,11 @@ def _say_views(teller: Teller) -> list[str]:
         if old and new:  # "is dimmer and comes from the left"
             said = ["is dimmer" if new[1] == "dim" else "is brighter"] if old[1] != new[1] else []
             said += [f"is {new[2]} instead of {old[2]}"] if old[2] != new[2] else []
-            values["light"] = phrases.joined([*said, f"comes {new[3]}"] if old[3] != new[3] else said)
-    return [teller.say("view_both" if len(differ) > 1 else f"view_{next(iter(differ))}", **values)] if differ else []
+            values["light"] = phrases.joined(
+                [*said, f"comes {new[3]}"] if old[3] != new[3] else said
+            )
+    return (
+        [teller.say("view_both" if len(differ) > 1 else f"view_{next(iter(differ))}", **values)]
+        if differ
+        else []
+    )

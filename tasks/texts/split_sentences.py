@@ -21,12 +21,16 @@ def read_sentences(answer: str, text: str, *, least_known: float = LEAST_KNOWN) 
     sentences = tuple(dict.fromkeys(" ".join(one.split()) for one in found))
     told, said = _stems(text), _stems(" ".join(sentences))
     is_known = all(_share(_stems(sentence), told) >= least_known for sentence in sentences)
-    is_kept = all(_share(_stems(sentence), said, empty=1.0) >= LEAST_KEPT for sentence in split_by_rules(text))
+    is_kept = all(
+        _share(_stems(sentence), said, empty=1.0) >= LEAST_KEPT for sentence in split_by_rules(text)
+    )
     return sentences if is_known and is_kept else ()
 
 
 def _stems(text: str) -> set[str]:
-    return {short if len(short := ENDINGS.sub("", word)) > 2 else word for word in content_words(text)}
+    return {
+        short if len(short := ENDINGS.sub("", word)) > 2 else word for word in content_words(text)
+    }
 
 
 def _share(words: set[str], known: set[str], *, empty: float = 0.0) -> float:

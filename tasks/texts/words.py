@@ -39,7 +39,9 @@ TITLES = "mr mrs ms dr prof gen col capt lt sgt rev fig figs vs approx cf al e.g
 SHORTENED = "st mt ave blvd rd sq jr sr co inc ltd corp etc dept est min max p.m a.m"
 NEVER_LAST, SOMETIMES_LAST = frozenset(TITLES.split()), frozenset(SHORTENED.split())
 """Abbreviations that never end a sentence, and those that may."""
-LETTERS = re.compile(r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+")  # an initial ("J."), or letters with full stops ("U.S.").
+LETTERS = re.compile(
+    r"[A-Z]|[^\W\d_](?:\.[^\W\d_])+"
+)  # an initial ("J."), or letters with full stops ("U.S.").
 ENUMERATED = re.compile(r"\(?(?:\d{1,2}|[a-z])[.)]+", re.IGNORECASE)
 
 
@@ -61,11 +63,17 @@ def _is_end(before: str, after: str) -> bool:
         return False
     last = before.rpartition(" ")[2].lstrip("\"'“‘([")
     word = last.removesuffix(".")
-    if word == last or word.endswith((".", "!", "?")):  # another end than one full stop, or a quotation's
+    if word == last or word.endswith(
+        (".", "!", "?")
+    ):  # another end than one full stop, or a quotation's
         return True
     if word.lower() in NEVER_LAST or (word.lower() in ("no", "nos") and after[1:2].isdigit()):
         return False
-    return bool(OPENER.match(after)) if word.lower() in SOMETIMES_LAST or LETTERS.fullmatch(word) else True
+    return (
+        bool(OPENER.match(after))
+        if word.lower() in SOMETIMES_LAST or LETTERS.fullmatch(word)
+        else True
+    )
 
 
 def ends_short(text: str) -> bool:
@@ -79,7 +87,9 @@ LEAST_REPEATED = 24  # least words that repetitions fill: "a dog, a dog, a dog" 
 TIMES = 4
 RUN = re.compile(r"([^\w]{1,4}?)\1{60,}")
 """Runs of punctuation: a run of dashes is a rule of Markdown, an endless one is not."""
-QUOTED = re.compile(r"\"[^\"\n]{0,200}\"|[“„«][^”“»\n]{0,200}[”“»]|(?<!\w)['‘][^'’\n]{0,200}['’](?!\w)")
+QUOTED = re.compile(
+    r"\"[^\"\n]{0,200}\"|[“„«][^”“»\n]{0,200}[”“»]|(?<!\w)['‘][^'’\n]{0,200}['’](?!\w)"
+)
 """Quoted writing within a picture, which may say anything."""
 DECLINED = re.compile(
     r"\bas an? (?:\w+ ){0,3}(?:ai|language model|assistant)\b|\bi(?:['’]m| am) (?:\w+ ){0,3}language model\b"
@@ -108,7 +118,8 @@ CAPTIONS = re.compile(
 )
 
 TOKENS = re.compile(
-    r"<\|[^<>|\n]{0,64}\|>|</?(?:s|image|img|video|im_start|im_end|think|start_of_turn|end_of_turn)>|\[/?INST\]", re.I
+    r"<\|[^<>|\n]{0,64}\|>|</?(?:s|image|img|video|im_start|im_end|think|start_of_turn|end_of_turn)>|\[/?INST\]",
+    re.I,
 )
 
 
@@ -145,7 +156,8 @@ def repeats_itself(text: str) -> bool:
 
 
 CLAUSE = re.compile(
-    r"[,;:.]\s+|[,;:.]$|\s+(?=(?:but|while|whereas|although|though|and (?:with|has|shows))\b)", re.IGNORECASE
+    r"[,;:.]\s+|[,;:.]$|\s+(?=(?:but|while|whereas|although|though|and (?:with|has|shows))\b)",
+    re.IGNORECASE,
 )
 REST_DENIED = re.compile(
     r"\b(?:no|without|lack(?:s|ing)?(?: of)?|devoid of|free of|instead of|rather than|except(?: for)?|none|nothing"
@@ -217,7 +229,13 @@ def says_no_change(half: str) -> bool:
         return False
     denied = next((place for place, word in enumerate(words) if word in DENIAL), len(words))
     changes = [place for place, word in enumerate(words) if word in CHANGE]
-    same = [place for place, word in enumerate(words) if word in ALIKE and (word != "same" or not VAGUE.search(half))]
-    if any(place < denied for place in changes) or any(denied < place < denied + 4 for place in same):
+    same = [
+        place
+        for place, word in enumerate(words)
+        if word in ALIKE and (word != "same" or not VAGUE.search(half))
+    ]
+    if any(place < denied for place in changes) or any(
+        denied < place < denied + 4 for place in same
+    ):
         return False
     return bool(changes or same)

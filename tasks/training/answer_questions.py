@@ -20,16 +20,21 @@ from pairwright.prompts import difference_verbs
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Turn, make_key
 from pairwright.schemas.training import ModelConfig, TrainConfig
-from pairwright.tasks.models.batches import AdaptiveBatches, is_out_of_memory
+from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, is_out_of_memory
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.texts.differences import Difference, read_difference
-from pairwright.tasks.training.chat import ChatFormat, encoding_options, make_messages
+from pairwright.tasks.training.chat_format import ChatFormat, encoding_options, make_messages
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import Found, find_module
 from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
-from pairwright.tasks.training.load_model import choose_precision, computing, load_model, load_processor
+from pairwright.tasks.training.load_model import (
+    choose_precision,
+    computing,
+    load_model,
+    load_processor,
+)
 from pairwright.tasks.training.ranks import count_ranks
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import UNREADABLE, Run
@@ -62,7 +67,10 @@ def generate_answers(
     if not items:
         return []
     asked = [make_messages(item.example.turns, len(item.images)) for item in items]
-    prompts = [processor.apply_chat_template(one, tokenize=False, add_generation_prompt=True) for one in asked]
+    prompts = [
+        processor.apply_chat_template(one, tokenize=False, add_generation_prompt=True)
+        for one in asked
+    ]
     images = [list(item.images) for item in items]
     given = processor(
         text=prompts,
@@ -95,7 +103,9 @@ class LocalModel:
     @cached_property
     def identity(self) -> str:
         """Return the hash of its files and of the settings that change answers."""
-        return make_key("local model", VERSION, self.found.identity, str(self.precision), self.max_pixels)
+        return make_key(
+            "local model", VERSION, self.found.identity, str(self.precision), self.max_pixels
+        )
 
     @cached_property
     def chat(self) -> ChatFormat:
@@ -105,9 +115,15 @@ class LocalModel:
     @cached_property
     def model(self) -> Any:
         """Return the model, set to greedy decoding whatever its generation config says."""
-        model = load_model(self.found.folder, ModelConfig(), dtype=self.precision).to(choose_device()).eval()
+        model = (
+            load_model(self.found.folder, ModelConfig(), dtype=self.precision)
+            .to(choose_device())
+            .eval()
+        )
         own = model.generation_config
-        ends = {name: getattr(own, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        ends = {
+            name: getattr(own, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")
+        }
         if ends["pad_token_id"] is None:
             ends["pad_token_id"] = self.chat.processor.tokenizer.pad_token_id
         model.generation_config = GenerationConfig(**ends)
@@ -137,12 +153,21 @@ def answer_questions(
         owed: list[Owed] = []
         for name, question in some:
             images = [blake2b(image, digest_size=16).digest() for image in question.images]
-            key = make_key("local answer", local.identity, question.text, question.max_tokens, len(images), *images)
+            key = make_key(
+                "local answer",
+                local.identity,
+                question.text,
+                question.max_tokens,
+                len(images),
+                *images,
+            )
             kept = answers.get(key)
             if kept is None:
                 owed.append((key, name, question))
             else:
-                yield Reply(name=name, text=kept.removeprefix(CUT).decode(), cut=kept.startswith(CUT))
+                yield Reply(
+                    name=name, text=kept.removeprefix(CUT).decode(), cut=kept.startswith(CUT)
+                )
         owed.sort(key=lambda one: (one[2].max_tokens, len(one[2].images), len(one[2].text)))
         for most, group in groupby(owed, key=lambda one: one[2].max_tokens):
             work = partial(_answer_batch, local=local, answers=answers, most=most)
@@ -150,7 +175,9 @@ def answer_questions(
                 yield from replies
 
 
-def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: int) -> list[Reply]:
+def _answer_batch(
+    owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: int
+) -> list[Reply]:
     loaded, replies = list[tuple[str, str, Loaded]](), list[Reply]()
     for key, name, question in owed:
         try:
@@ -162,16 +189,22 @@ def _answer_batch(owed: Sequence[Owed], *, local: LocalModel, answers: Answers, 
         except RefusedRowError as error:
             state = "no image" if error.reason == UNDECODED else "refused"
             replies.append(Reply(name=name, state=state, detail=str(error)))
-    for (key, name, _), said in zip(loaded, _generate([item for *_, item in loaded], local, most), strict=True):
+    for (key, name, _), said in zip(
+        loaded, _generate([item for *_, item in loaded], local, most), strict=True
+    ):
         if isinstance(said, Exception):
-            replies.append(Reply(name=name, state="refused", detail=(str(said) or type(said).__name__)[:200]))
+            replies.append(
+                Reply(name=name, state="refused", detail=(str(said) or type(said).__name__)[:200])
+            )
         else:
             answers.put(key, CUT * said.cut + said.text.encode())
             replies.append(Reply(name=name, text=said.text, cut=said.cut))
     return replies
 
 
-def _generate(items: Sequence[Loaded], local: LocalModel, most: int) -> Sequence[Generated | Exception]:
+def _generate(
+    items: Sequence[Loaded], local: LocalModel, most: int
+) -> Sequence[Generated | Exception]:
     """Return the answers; for images that the processor refuses, its error instead."""
     if not items:
         return []
@@ -203,7 +236,9 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
     """Return the share of unreadable held-out answers: empty, cut off, or not in the chosen one's template."""
 
     def is_unreadable(sample: Sample) -> bool:
-        texts = (read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer))
+        texts = (
+            read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer)
+        )
         is_difference, stays_one = (isinstance(text, Difference) for text in texts)
         return sample.cut or not sample.answer or (is_difference and not stays_one)
 

@@ -14,7 +14,9 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 SPLIT = "packed_sdpa"  # name of two-part SDPA; transformers looks for "sdpa" in it
-WINDOWS = "windows_flash"  # transformers passes windows unsplit to functions with "flash" in their name
+WINDOWS = (
+    "windows_flash"  # transformers passes windows unsplit to functions with "flash" in their name
+)
 
 
 def choose_attention() -> dict[str, str]:
@@ -27,7 +29,12 @@ def choose_attention() -> dict[str, str]:
 
 
 def attend_in_parts(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **words: Any
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **words: Any,
 ) -> tuple[Tensor, None]:
     """Return (P, T, heads, size) as transformers' SDPA does, with a mask for the last queries alone.
 
@@ -39,7 +46,9 @@ def attend_in_parts(
     first = 0 if attention_mask is None else query.shape[2] - attention_mask.shape[2]
     if not first:
         return attend(module, query, key, value, attention_mask, **words)
-    prompts, _ = attend(module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words)
+    prompts, _ = attend(
+        module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words
+    )
     answers, _ = attend(module, query[:, :, first:], key, value, attention_mask, **words)
     return torch.cat([prompts, answers], dim=1), None
 
@@ -48,7 +57,9 @@ def join_windows(model: Any) -> bool:
     """Batch a vision tower's attention over windows of equal length; return whether it has windows."""
     AttentionInterface.register(WINDOWS, attend_windows)
     seeing = [one for one in model.modules() if hasattr(one, "qkv") and hasattr(one, "config")]
-    windowed = [one.config for one in seeing if "cu_seqlens" in inspect.signature(one.forward).parameters]
+    windowed = [
+        one.config for one in seeing if "cu_seqlens" in inspect.signature(one.forward).parameters
+    ]
     for config in windowed:
         if config._attn_implementation == "sdpa":
             config._attn_implementation = WINDOWS
@@ -88,6 +99,8 @@ def attend_windows(
 
 def _attend_equal(flat: list[Tensor], size: int, scaling: float | None) -> Tensor:
     """Return (S, H, D) for windows of one size."""
-    query, key, value = (one.unflatten(0, (-1, size)).transpose(1, 2) for one in flat)  # (W, H, size, D)
+    query, key, value = (
+        one.unflatten(0, (-1, size)).transpose(1, 2) for one in flat
+    )  # (W, H, size, D)
     found = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scaling)
     return found.transpose(1, 2).flatten(0, 1)

@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image
 
 from pairwright.schemas.errors import PairwrightError
-from pairwright.tasks.store.images import decode_rgb
-from pairwright.tasks.training.chat import ChatFormat, encoding_options, make_messages
+from pairwright.tasks.images.decode import decode_rgb
+from pairwright.tasks.training.chat_format import ChatFormat, encoding_options, make_messages
 from pairwright.tasks.training.freeze_rows import (
     PAIR,
     PLACE,
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TOO_LONG = "too long"
-PER_TOKEN = ("mm_token_type_ids", "token_type_ids")  # per-token outputs of processors; answers are of type 0
+PER_TOKEN = (
+    "mm_token_type_ids",
+    "token_type_ids",
+)  # per-token outputs of processors; answers are of type 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ class AnswerTokens:
 
     column: int  # ``CHOSEN``, ``IMAGE``, or ``TEXTS`` and up
     ids: tuple[int, ...]  # end token included
-    silent: frozenset[int] = frozenset()  # positions without loss: turns between the answers of a conversation
+    silent: frozenset[int] = (
+        frozenset()
+    )  # positions without loss: turns between the answers of a conversation
 
     @property
     def targets(self) -> tuple[int, ...]:
@@ -65,9 +70,15 @@ class Batch:
 
     keys: list[str]  # (B) row keys
     owners: list[int] = field(default_factory=list[int])  # (P) index into ``keys``
-    prompts: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])  # (P) tokens, image tokens included
-    answers: list[tuple[AnswerTokens, ...]] = field(default_factory=list[tuple[AnswerTokens, ...]])  # (P) answers to each prompt
-    types: dict[str, list[tuple[int, ...]]] = field(default_factory=dict[str, list[tuple[int, ...]]])
+    prompts: list[tuple[int, ...]] = field(
+        default_factory=list[tuple[int, ...]]
+    )  # (P) tokens, image tokens included
+    answers: list[tuple[AnswerTokens, ...]] = field(
+        default_factory=list[tuple[AnswerTokens, ...]]
+    )  # (P) answers to each prompt
+    types: dict[str, list[tuple[int, ...]]] = field(
+        default_factory=dict[str, list[tuple[int, ...]]]
+    )
     """(P) per-token outputs of the processor."""
     extras: "dict[str, Tensor]" = field(default_factory=dict[str, Any])
     """The processor's other tensors (pixels, grids, sizes) for all prompts."""
@@ -93,7 +104,9 @@ class ExampleRows:
     def __getitem__(self, place: int) -> Loaded | Refused:
         row = self.rows.read(place)
         try:
-            return load_example(make_example(row, self.needs), self.max_pixels, pairs=self.needs.pairs)
+            return load_example(
+                make_example(row, self.needs), self.max_pixels, pairs=self.needs.pairs
+            )
         except RefusedRowError as error:
             return error.about(row.key)
 
@@ -107,7 +120,9 @@ def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> L
         raise RefusedRowError(UNPAIRED, f"{len(example.images)} images")
     try:
         shown = tuple(_shrink(decode_rgb(image), max_pixels) for image in example.images)
-        rejected = tuple(_shrink(decode_rgb(image), max_pixels) for image in example.rejected_images)
+        rejected = tuple(
+            _shrink(decode_rgb(image), max_pixels) for image in example.rejected_images
+        )
     except PairwrightError as error:
         raise RefusedRowError("an image cannot be decoded", str(error)) from error
     return Loaded(example, match_sizes(shown) if pairs else shown, rejected)
@@ -132,7 +147,9 @@ def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     return image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
 
 
-_Prompt = tuple[str, tuple[Image.Image, ...], tuple[AnswerTokens, ...]]  # rendered text, images, answers
+_Prompt = tuple[
+    str, tuple[Image.Image, ...], tuple[AnswerTokens, ...]
+]  # rendered text, images, answers
 _RowPrompts = tuple[str, list[_Prompt]]  # a row's key and its prompts
 _Texts = Mapping[str, tuple[int, ...]]  # texts and their tokens
 
@@ -144,7 +161,9 @@ class Collator:
     processor: Any  # from ``AutoProcessor``
     longest: int  # maximum tokens of a prompt and its longest answer
     apart: bool = False  # whether each answer has a prompt of its own: for models without packing
-    late: int = 0  # number of answers added at the step (ADPO); with ``apart`` each has a prompt reserved
+    late: int = (
+        0  # number of answers added at the step (ADPO); with ``apart`` each has a prompt reserved
+    )
 
     def __post_init__(self) -> None:
         _ = self.chat.frame  # fails here, not in a loading process
@@ -166,7 +185,9 @@ class Collator:
             except RefusedRowError as error:
                 refused.append(error.about(item.example.key))
         batch, kept = self._encode_good(kept, refused)
-        if long := {n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest}:
+        if long := {
+            n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest
+        }:
             for n, length in long.items():
                 detail = f"{length} tokens, model.max_length is {self.longest}"
                 refused.append(Refused(key=kept[n][0], reason=TOO_LONG, detail=detail))
@@ -185,15 +206,21 @@ class Collator:
             self.chat.check(text, tokens[text])
         messages = make_messages(example.conversation, len(item.images))
         answers = [self._conversation(example, messages, tokens)]
-        answers += [self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)]
+        answers += [
+            self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)
+        ]
         prompt = self.chat.render(messages[: len(example.turns)], add_generation_prompt=True)
-        groups = [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
+        groups = (
+            [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
+        )
         prompts: list[_Prompt] = [(prompt, item.images, group) for group in groups]
         if item.rejected_images:
             prompts.append((prompt, item.rejected_images, (AnswerTokens(IMAGE, answers[0].ids),)))
         return prompts
 
-    def _conversation(self, example: Example, messages: Sequence[dict[str, Any]], tokens: _Texts) -> AnswerTokens:
+    def _conversation(
+        self, example: Example, messages: Sequence[dict[str, Any]], tokens: _Texts
+    ) -> AnswerTokens:
         """Return all answers of a conversation as one, the turns between them silent."""
         found = self._answer(example.chosen, CHOSEN, tokens)
         for place, turn in enumerate(example.then[1::2]):
@@ -209,14 +236,18 @@ class Collator:
         self.chat.check(text, tokens[text])
         return AnswerTokens(column, (*tokens[text], *self.chat.frame.end))
 
-    def _encode_good(self, kept: list[_RowPrompts], refused: list[Refused]) -> tuple[Batch, list[_RowPrompts]]:
+    def _encode_good(
+        self, kept: list[_RowPrompts], refused: list[Refused]
+    ) -> tuple[Batch, list[_RowPrompts]]:
         """Encode the examples together; on an error one by one, to find those that the processor refuses."""
         try:
             return self._encode(kept), kept
         except Exception as error:  # processors raise errors of many kinds
             if len(kept) == 1:
                 detail = (str(error) or type(error).__name__)[:200]
-                refused.append(Refused(key=kept[0][0], reason="the processor refuses it", detail=detail))
+                refused.append(
+                    Refused(key=kept[0][0], reason="the processor refuses it", detail=detail)
+                )
                 return self._encode([]), []
             good = [one for each in kept for one in self._encode_good([each], refused)[1]]
             if len(good) == len(kept):  # nothing is wrong with any of them
@@ -228,7 +259,10 @@ class Collator:
         prompts = [(n, ask) for n, (_, own) in enumerate(kept) for ask in own]
         if not prompts:
             return batch
-        texts, images = [text for _, (text, _, _) in prompts], [list(images) for _, (_, images, _) in prompts]
+        texts, images = (
+            [text for _, (text, _, _) in prompts],
+            [list(images) for _, (_, images, _) in prompts],
+        )
         given = self.processor(
             text=texts,
             images=images if any(images) else None,

@@ -37,10 +37,14 @@ def text_key(text: str) -> str:
     return make_key("text", text)
 
 
-def embed_chosen_texts(rows: Sequence[PreferenceRow], config: TextVectorsConfig) -> Iterator[EmbeddingRow]:
+def embed_chosen_texts(
+    rows: Sequence[PreferenceRow], config: TextVectorsConfig
+) -> Iterator[EmbeddingRow]:
     """Yield the vector of each row's chosen text; equal texts give equal rows, counted once."""
     texts = list(dict.fromkeys(row.chosen for row in rows))
-    matrix = _with_clip(texts, config) if _uses_clip(config) else hash_words(texts, config.dimension)
+    matrix = (
+        _with_clip(texts, config) if _uses_clip(config) else hash_words(texts, config.dimension)
+    )
     found = dict(zip(texts, matrix, strict=True))
     for row in rows:
         key = text_key(row.chosen)
@@ -62,14 +66,18 @@ def hash_words(texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
     if not texts:
         return np.empty((0, dimension), dtype=np.float32)
     terms = (list(_terms(text[:MOST_CHARACTERS])) for text in texts)
-    return FeatureHasher(dimension, input_type="string").transform(terms).toarray().astype(np.float32)
+    return (
+        FeatureHasher(dimension, input_type="string").transform(terms).toarray().astype(np.float32)
+    )
 
 
 def _terms(text: str) -> Iterator[str]:
     """Yield a text's words and word pairs, each prefixed with the number of its image."""
     start = START.match(text)
     halves = MIDDLE.split(text[start.end() :]) if start else []
-    for side, part in enumerate(halves if len(halves) == 2 else [text], 1 if len(halves) == 2 else 0):
+    for side, part in enumerate(
+        halves if len(halves) == 2 else [text], 1 if len(halves) == 2 else 0
+    ):
         words = WORD.findall(part.lower())
         yield from (f"{side}:{word}" for word in words)
         yield from (f"{side}:{first} {second}" for first, second in pairwise(words))

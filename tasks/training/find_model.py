@@ -21,7 +21,10 @@ INSTALL = "python -m pip install -c constraints.txt -e '.[cpu,train]'"
 CONFIG, WHOLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 ADAPTERS, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 TUNED = "tuned.safetensors"  # weights trained in full beside adapters
-PROCESSOR = ("preprocessor_config.json", "processor_config.json")  # a vision-language model has one of them
+PROCESSOR = (
+    "preprocessor_config.json",
+    "processor_config.json",
+)  # a vision-language model has one of them
 READ = (".json", ".jinja", ".txt", ".model")
 """Endings of the files beside the weights that loaders read, except ``NOT_READ``."""
 NOT_READ = ("generation_config.json", MANIFEST)
@@ -33,7 +36,9 @@ class Found:
     """Local files of a model, and its identity."""
 
     folder: Path
-    revision: str  # a Hub commit, or the hash of all loaded files, the base model of adapters included
+    revision: (
+        str  # a Hub commit, or the hash of all loaded files, the base model of adapters included
+    )
     identity: str  # the revision; for adapters combined with that of their base model
     base: tuple[str, str] = ("", "")  # for adapters: name and commit, if given, of their base model
 
@@ -47,7 +52,9 @@ def require_packages(what: str = "training") -> None:
 def require_bits(field: str) -> None:
     """Refuse a setting that needs bitsandbytes where it is missing."""
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise ConfigError(f"{field}: needs bitsandbytes, not installed here: {INSTALL.replace('train', 'train,qlora')}")
+        raise ConfigError(
+            f"{field}: needs bitsandbytes, not installed here: {INSTALL.replace('train', 'train,qlora')}"
+        )
 
 
 def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
@@ -60,7 +67,9 @@ def find_model(name: str, revision: str = "", *, field: str = NAME) -> Found:
     if found.base[0]:
         base = _find(*found.base, field)
         if base.base[0]:
-            raise ModelError(f"{field}: {found.folder} holds adapters, and so does its base {base.folder}: merge one")
+            raise ModelError(
+                f"{field}: {found.folder} holds adapters, and so does its base {base.folder}: merge one"
+            )
         identity = LOCAL + make_key(found.revision, base.revision)
         found = replace(found, identity=identity, revision=identity if local else found.revision)
     if revision and found.revision != revision and local:
@@ -95,8 +104,15 @@ def _inspect_folder(folder: Path, field: str, *, commit: str = "") -> Found:
         weights, base = [folder / ADAPTERS, folder / ADAPTER_WEIGHTS], _read_base(folder)
     else:
         index = read_json(folder / INDEX).get("weight_map") if _has(folder, INDEX) else None
-        shards = [folder / name for name in sorted(set(map(str, index.values())))] if isinstance(index, dict) else []
-        weights, base = [folder / CONFIG, *([folder / INDEX, *shards] if shards else [folder / WHOLE])], ("", "")
+        shards = (
+            [folder / name for name in sorted(set(map(str, index.values())))]
+            if isinstance(index, dict)
+            else []
+        )
+        weights, base = (
+            [folder / CONFIG, *([folder / INDEX, *shards] if shards else [folder / WHOLE])],
+            ("", ""),
+        )
     own = [*weights, *(folder / name for name in (TUNED, SIZES, WEIGHTS) if _has(folder, name))]
     if missing := next((path.name for path in own if not path.is_file()), ""):
         pickled = any(folder.glob("*.bin")) or any(folder.glob("*.pt*"))
@@ -116,7 +132,9 @@ def _has(folder: Path, name: str) -> bool:
 
 def _read_base(folder: Path) -> tuple[str, str]:
     if _has(folder, CONFIG):
-        raise ModelError(f"{NAME}: {folder} holds a model ({CONFIG}) and adapters ({ADAPTERS}): move one of them")
+        raise ModelError(
+            f"{NAME}: {folder} holds a model ({CONFIG}) and adapters ({ADAPTERS}): move one of them"
+        )
     content = read_json(folder / ADAPTERS)
     base, revision = content.get("base_model_name_or_path"), content.get("revision") or ""
     if not isinstance(base, str) or not base or not isinstance(revision, str):
@@ -157,4 +175,6 @@ def read_module(folder: Path) -> DifferentialConfig:
         own = {name: content[name] for name in DifferentialConfig.model_fields if name != "enabled"}
         return DifferentialConfig.model_validate({"enabled": True} | own)
     except (KeyError, ValueError) as error:
-        raise ModelError(f"{NAME}: {folder / SIZES}: invalid settings of a module: {error}") from error
+        raise ModelError(
+            f"{NAME}: {folder / SIZES}: invalid settings of a module: {error}"
+        ) from error

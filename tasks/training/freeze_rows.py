@@ -23,7 +23,7 @@ from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.index import columns_without
 from pairwright.tasks.store.part import Part, encode_part, read_rows
@@ -33,7 +33,9 @@ from pairwright.tasks.store.stage import Planned
 PLACE = "<image>"  # image placeholder in a prompt; without any, images precede the first user turn
 PAIR, UNPAIRED = 2, "images that are no pairs"
 FILE, MIXED = "rows.arrow", "mixed"
-SCHEMA = pa.schema([("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())])
+SCHEMA = pa.schema(
+    [("part", pa.int32()), ("row", pa.int32()), ("key", pa.string()), ("split", pa.string())]
+)
 IMAGES = ("images", "rejected_images")
 EDITS: TypeAdapter[list[Decision]] = TypeAdapter(list[Decision])
 BATCH, ROWS_PER_PART = 1000, 25  # rows read at once, and rows per part of mixed conversations
@@ -66,8 +68,12 @@ class Needs:
 
     texts: int = 0  # maximum number of rejected texts
     images: bool = False  # whether rejected images are used
-    beside: bool = True  # whether they are used beside a rejected text, too, or only in place of one
-    every_answer: bool = False  # whether each answer of a conversation carries loss, or the last one alone
+    beside: bool = (
+        True  # whether they are used beside a rejected text, too, or only in place of one
+    )
+    every_answer: bool = (
+        False  # whether each answer of a conversation carries loss, or the last one alone
+    )
     rejected_side: bool = False  # whether a row must have a rejected text or rejected images
     pairs: bool = False  # whether images are compared in pairs (differential perception)
     held_out: frozenset[str] = frozenset()  # images that no row may show
@@ -114,7 +120,9 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
 
 def _first_answer(row: PreferenceRow) -> int:
     """Return the position of a conversation's first answer; ``len(row.prompt)`` for the chosen text."""
-    return next((n for n, turn in enumerate(row.prompt) if turn.role == "assistant"), len(row.prompt))
+    return next(
+        (n for n, turn in enumerate(row.prompt) if turn.role == "assistant"), len(row.prompt)
+    )
 
 
 def check_row(row: PreferenceRow, needs: Needs) -> None:
@@ -130,7 +138,9 @@ def check_row(row: PreferenceRow, needs: Needs) -> None:
         raise RefusedRowError(UNPAIRED, f"{images} images")
     places = sum(turn.text.count(PLACE) for turn in row.prompt)
     if places and places != images:
-        raise RefusedRowError("images do not match the prompt", f"{places} places for {images} images")
+        raise RefusedRowError(
+            "images do not match the prompt", f"{places} places for {images} images"
+        )
     turns = row.prompt[_first_answer(row) :] if needs.every_answer else ()
     if [turn.role for turn in turns] != ["assistant", "user"] * (len(turns) // 2):
         raise RefusedRowError("its turns do not alternate", " ".join(turn.role for turn in turns))
@@ -169,25 +179,39 @@ class FrozenRows:
 
     def read(self, place: int) -> PreferenceRow:
         """Return one row with its images; ``StoreError`` where its part is missing or damaged."""
-        return next(self._read(_open(self.file, self.split).slice(place, 1).to_pylist(), without=()))
+        return next(
+            self._read(_open(self.file, self.split).slice(place, 1).to_pylist(), without=())
+        )
 
     def read_texts(self) -> Iterator[PreferenceRow]:
         """Yield all rows without images, in order; ``StoreError`` where a part is missing or damaged."""
-        for _, some in groupby(_open(self.file, self.split).to_pylist(), key=lambda entry: entry["part"]):
+        for _, some in groupby(
+            _open(self.file, self.split).to_pylist(), key=lambda entry: entry["part"]
+        ):
             yield from self._read(list(some), without=IMAGES)
 
     def edited(self) -> dict[int, PreferenceRow]:
         """Return edited rows without images, by position."""
         edits = self.edits()
-        return {place: row for place, row in enumerate(self.read_texts()) if edits.about(row)} if edits else {}
+        return (
+            {place: row for place, row in enumerate(self.read_texts()) if edits.about(row)}
+            if edits
+            else {}
+        )
 
-    def _read(self, entries: Sequence[dict[str, Any]], *, without: Sequence[str]) -> Iterator[PreferenceRow]:
+    def _read(
+        self, entries: Sequence[dict[str, Any]], *, without: Sequence[str]
+    ) -> Iterator[PreferenceRow]:
         part = _part(self.folder, _part_paths(_open(self.file, self.split))[entries[0]["part"]])
         edits = self.edits()
-        found = read_rows(part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without))
+        found = read_rows(
+            part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without)
+        )
         for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
             if row.key != entry["key"]:
-                raise StoreError(f"{part.path}: row {entry['key']} was removed on request: give another --name")
+                raise StoreError(
+                    f"{part.path}: row {entry['key']} was removed on request: give another --name"
+                )
             yield edits.edit(row)
 
 
@@ -207,18 +231,29 @@ def freeze_rows(
     refused, decided = list[Refused](), Counter[str]()
     index, columns = live_index(build, planned), columns_without(PreferenceRow, IMAGES)
     edits = EDITS.dump_json(decisions.edits())
-    schema = SCHEMA.with_metadata({"table": planned.table, "parts": "\n".join(index.names), "edits": edits})
+    schema = SCHEMA.with_metadata(
+        {"table": planned.table, "parts": "\n".join(index.names), "edits": edits}
+    )
     with naming(str(file), "written"), pa.ipc.new_file(str(file), schema) as writer:
         for number, places in index.places():
             for start in range(0, len(places), BATCH):
                 some = places[start : start + BATCH].tolist()
                 rows = from_table(read_rows(index.part(number), some, columns), PreferenceRow)
-                wanted = [(place, row) for place, row in zip(some, rows, strict=True) if row.split in splits]
+                wanted = [
+                    (place, row)
+                    for place, row in zip(some, rows, strict=True)
+                    if row.split in splits
+                ]
                 decided.update(one.verdict for _, row in wanted if (one := decisions.about(row)))
-                why_not = {row.key: why for _, row in wanted if (why := _refuse(row, needs, decisions))}
+                why_not = {
+                    row.key: why for _, row in wanted if (why := _refuse(row, needs, decisions))
+                }
                 refused += why_not.values()
                 kept = ((place, row) for place, row in wanted if row.key not in why_not)
-                entries = [{"part": number, "row": place, "key": row.key, "split": row.split} for place, row in kept]
+                entries = [
+                    {"part": number, "row": place, "key": row.key, "split": row.split}
+                    for place, row in kept
+                ]
                 writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     _clear_caches()
     return refused, decided
@@ -246,7 +281,9 @@ def check_parts(folder: Folder, file: Path) -> None:
     """Raise ``TrainingError`` where a part with frozen rows is missing."""
     for path in sorted(frozen_places(file)):
         if not (part := _part(folder, path)).folder.exists(part.name):
-            raise TrainingError(f"{part.path}: missing: build the same again, or start over with another --name")
+            raise TrainingError(
+                f"{part.path}: missing: build the same again, or start over with another --name"
+            )
 
 
 def frozen_places(file: Path) -> dict[str, set[int]]:
@@ -260,7 +297,11 @@ def frozen_places(file: Path) -> dict[str, set[int]]:
 
 def find_held_out(build: Build, planned: Planned, split: str) -> frozenset[str]:
     """Return the images of a settled table's rows outside a split."""
-    rows = (row for table in stream_live(build, planned, ["image_keys", "split"]) for row in table.to_pylist())
+    rows = (
+        row
+        for table in stream_live(build, planned, ["image_keys", "split"])
+        for row in table.to_pylist()
+    )
     return frozenset(key for row in rows if row["split"] != split for key in row["image_keys"])
 
 
@@ -281,7 +322,10 @@ def write_rows(
 
     good, folder = islice(trainable(), most), Folder(str(file.parent))
     while some := list(islice(good, ROWS_PER_PART)):
-        entries += [{"part": len(names), "row": n, "key": row.key, "split": split} for n, row in enumerate(some)]
+        entries += [
+            {"part": len(names), "row": n, "key": row.key, "split": split}
+            for n, row in enumerate(some)
+        ]
         names.append(f"{file.stem}-{len(names):05}.parquet")
         folder.write(names[-1], encode_part(to_table(some, PreferenceRow), {}))
     schema = SCHEMA.with_metadata({"table": str(file.parent.absolute()), "parts": "\n".join(names)})
@@ -300,7 +344,11 @@ def mix_rows(file: Path, other: Path, folder: Folder, *, rows: int, seed: int) -
     added = found.set_column(0, SCHEMA.field("part"), parts).take(pa.array(drawn))
     metadata, paths = own.schema.metadata, _part_paths(found)
     paths = [f"{folder.url}/{path}" if _is_relative(path) else path for path in paths]
-    edits = [edit for one in (own, found) for edit in EDITS.validate_json(one.schema.metadata.get(b"edits", b"[]"))]
+    edits = [
+        edit
+        for one in (own, found)
+        for edit in EDITS.validate_json(one.schema.metadata.get(b"edits", b"[]"))
+    ]
     mixed = json.dumps([*json.loads(metadata.get(b"mixed", b"[]")), *paths]).encode()
     told = metadata | {b"mixed": mixed, b"edits": EDITS.dump_json(edits)}
     _write(file, pa.concat_tables([own, added]).replace_schema_metadata(told))
@@ -317,7 +365,9 @@ def _open(file: str, split: str | None = None) -> pa.Table:
     try:
         table = pa.ipc.open_file(pa.memory_map(file)).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(f"{file}: cannot be read: {error}. Start over with another --name") from error
+        raise StoreError(
+            f"{file}: cannot be read: {error}. Start over with another --name"
+        ) from error
     return table if split is None else table.filter(pc.field("split") == split)
 
 
@@ -342,7 +392,9 @@ def _write(file: Path, entries: pa.Table) -> None:
 def _part_paths(entries: pa.Table) -> list[str]:
     """Return the parts by number: the dataset's own by relative paths, then others by absolute ones."""
     metadata = entries.schema.metadata
-    own = [f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")]
+    own = [
+        f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")
+    ]
     return [*own, *json.loads(metadata.get(b"mixed", b"[]"))]
 
 

@@ -57,20 +57,29 @@ class BatchOrder:
 def text_lengths(rows: Any) -> list[int]:
     """Return the characters of each row's texts, of ``ExampleRows`` or a subset; reads no images."""
     whole = getattr(rows, "dataset", rows)
-    texts = [[row.chosen, row.rejected, *(turn.text for turn in row.prompt)] for row in whole.rows.read_texts()]
+    texts = [
+        [row.chosen, row.rejected, *(turn.text for turn in row.prompt)]
+        for row in whole.rows.read_texts()
+    ]
     return [sum(map(len, texts[place])) for place in getattr(rows, "indices", range(len(rows)))]
 
 
-def make_loader(rows: Any, collate: Collate, order: BatchOrder, *, workers: int) -> "DataLoader[Any]":
+def make_loader(
+    rows: Any, collate: Collate, order: BatchOrder, *, workers: int
+) -> "DataLoader[Any]":
     """Return the loader of a rank's batches, ``{"batch": Batch}`` each; 0 ``workers``: in this process."""
-    words: dict[str, Any] = {"multiprocessing_context": METHOD, "worker_init_fn": _begin_worker} if workers else {}
+    words: dict[str, Any] = (
+        {"multiprocessing_context": METHOD, "worker_init_fn": _begin_worker} if workers else {}
+    )
     return DataLoader(
         rows,
         batch_sampler=order,
         collate_fn=collate,
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
-        generator=torch.Generator().manual_seed(order.seed or 0),  # else each epoch would draw from the model's own
+        generator=torch.Generator().manual_seed(
+            order.seed or 0
+        ),  # else each epoch would draw from the model's own
         persistent_workers=workers > 0,
         **words,
     )
@@ -82,7 +91,9 @@ def count_workers(wanted: int | str) -> int:
         return wanted
     if not torch.cuda.is_available():
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, min(MOST, cores // (2 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
 
 
@@ -104,8 +115,12 @@ def find_batch(rows: Any, collate: Collate) -> Batch:
     reasons = count_reasons(refused)
     counted = ", ".join(f"{reason} ({n})" for reason, n in reasons.items())
     example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
-    advice = ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in reasons else ""
-    raise TrainingError(f"none of the first {count:,} rows can be trained on: {counted}{example}{advice}")
+    advice = (
+        ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in reasons else ""
+    )
+    raise TrainingError(
+        f"none of the first {count:,} rows can be trained on: {counted}{example}{advice}"
+    )
 
 
 def with_answers(batch: Batch, added: Sequence[Sequence[AnswerTokens]], longest: int) -> Batch:

@@ -26,7 +26,12 @@ from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import NAME as MODULE
 from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.models.checkpoints import load_pretrained, name_some, read_checkpoint
-from pairwright.tasks.models.differential import attach, find_tower, load_differential, save_differential
+from pairwright.tasks.models.differential import (
+    attach,
+    find_tower,
+    load_differential,
+    save_differential,
+)
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.training.attention import choose_attention, join_windows
 from pairwright.tasks.training.find_model import (
@@ -68,7 +73,9 @@ def load_processor(folder: Path) -> Any:
     if not (folder / "tokenizer_config.json").is_file() and (base := find_base(folder)):
         folder = base.folder
     with loading(NAME, folder):
-        processor: Any = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        processor: Any = AutoProcessor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     if not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
         raise ModelError(f"{NAME}: {folder} has no processor for images and texts")
     if getattr(processor, "chat_template", None) is None:
@@ -88,7 +95,10 @@ def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
 
 def load_to_train(folder: Path, config: TrainConfig) -> Any:
     """Return a run's initial model, with a new differential perception module where one is configured."""
-    model, wanted = load_model(folder, config.model, dtype=choose_storage(config)), config.model.differential
+    model, wanted = (
+        load_model(folder, config.model, dtype=choose_storage(config)),
+        config.model.differential,
+    )
     if wanted.enabled and not hasattr(model, MODULE):
         with torch.random.fork_rng(devices=[]):  # the same module whatever was drawn before
             torch.manual_seed(config.seed)
@@ -103,7 +113,9 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
     kind = (settings := read_json(folder / CONFIG)).get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         own = " Code in a checkpoint is never run." if "auto_map" in settings else ""
-        raise ModelError(f"{NAME}: {folder}: unsupported vision-language model type {str(kind)[:80]!r}.{own}")
+        raise ModelError(
+            f"{NAME}: {folder}: unsupported vision-language model type {str(kind)[:80]!r}.{own}"
+        )
     model = load_pretrained(
         AutoModelForImageTextToText,
         folder,
@@ -126,8 +138,14 @@ def keep_in_4bit(model: Any, dtype: torch.dtype) -> None:
     require_bits("model.load_in_4bit")
     bits: Any = importlib.import_module("bitsandbytes.nn")
     for name, layer in _linear_layers(model, _language_prefixes(model)):
-        small = bits.Linear4bit(1, 1, bias=False, compute_dtype=dtype, quant_type="nf4", device="meta")
-        small.in_features, small.out_features, small.bias = layer.in_features, layer.out_features, layer.bias
+        small = bits.Linear4bit(
+            1, 1, bias=False, compute_dtype=dtype, quant_type="nf4", device="meta"
+        )
+        small.in_features, small.out_features, small.bias = (
+            layer.in_features,
+            layer.out_features,
+            layer.bias,
+        )
         small.weight = bits.Params4bit(layer.weight.data, requires_grad=False, quant_type="nf4")
         small.support_avx512bf16_for_cpu = False  # else scales are rounded again between steps
         model.set_submodule(name, small if torch.cuda.is_available() else small.to("cpu"))
@@ -145,8 +163,14 @@ def round_to_4bit(model: Any) -> None:
 def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch.nn.Linear]]:
     """Return the linear layers with these name prefixes, without the output layer."""
     head = model.get_output_embeddings()
-    named = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)]
-    return [(name, layer) for name, layer in named if layer is not head and f"{name}.".startswith(inside)]
+    named = [
+        (name, layer) for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)
+    ]
+    return [
+        (name, layer)
+        for name, layer in named
+        if layer is not head and f"{name}.".startswith(inside)
+    ]
 
 
 # ---- what is trained
@@ -164,12 +188,17 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
 
     if own.tuning == "lora":
         beside = [weight for name, weight in model.named_parameters() if is_full(name)]
-        layers = _linear_layers(model, ("",) if own.train_vision and own.vision_tuning == "same" else inside)
+        layers = _linear_layers(
+            model, ("",) if own.train_vision and own.vision_tuning == "same" else inside
+        )
         targets, lora = [name for name, _ in layers if not name.startswith(OF_MODULE)], own.lora
         adapters = peft.LoraConfig(
             r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets
         )
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():  # the same whatever was drawn before
+        with (
+            torch.random.fork_rng(devices=[]),
+            warnings.catch_warnings(),
+        ):  # the same whatever was drawn before
             # peft uses a deprecated name of transformers.
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
             torch.manual_seed(config.seed)
@@ -183,7 +212,13 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
     of = sum(getattr(weight, "quant_state", weight).shape.numel() for weight in model.parameters())
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     what = f"adapters of rank {own.lora.rank}" if own.tuning == "lora" else "weights"
-    log.info("trained: %s of %s parameters (%.2f %%), %s", f"{trained:,}", f"{of:,}", 100 * trained / of, what)
+    log.info(
+        "trained: %s of %s parameters (%.2f %%), %s",
+        f"{trained:,}",
+        f"{of:,}",
+        100 * trained / of,
+        what,
+    )
     return model
 
 
@@ -217,7 +252,9 @@ def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> No
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     tower = find_tower(base, field="optimiser.vision_learning_rate")
-    own = {id(weight) for weight in tower.whole.parameters()} - {id(weight) for weight in tower.after.parameters()}
+    own = {id(weight) for weight in tower.whole.parameters()} - {
+        id(weight) for weight in tower.after.parameters()
+    }
     for group in list(optimizer.param_groups):
         seeing = [weight for weight in group["params"] if id(weight) in own]
         group["params"] = [weight for weight in group["params"] if id(weight) not in own]
@@ -235,7 +272,9 @@ def merge_adapters(model: Any, folder: Path) -> Any:
     with loading(NAME, folder):
         own = peft.PeftConfig.from_pretrained(str(folder))
         if not isinstance(own, peft.LoraConfig):
-            raise ModelError(f"{NAME}: {folder} holds {own.peft_type} adapters; only LoRA can be merged")
+            raise ModelError(
+                f"{NAME}: {folder} holds {own.peft_type} adapters; only LoRA can be merged"
+            )
         tensors = load_file(folder / ADAPTER_WEIGHTS)
         own.inference_mode = True
         tuned = peft.get_peft_model(model, own)
@@ -257,24 +296,37 @@ def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
 
 
-def save_beside(model: Any, folder: Path, *, finished: bool, weights: Mapping[str, Any] | None = None) -> None:
+def save_beside(
+    model: Any, folder: Path, *, finished: bool, weights: Mapping[str, Any] | None = None
+) -> None:
     """Write weights trained beside adapters, and when ``finished`` the differential perception module.
 
     ``weights``: the model's gathered weights, at least the trained ones, where FSDP shards them.
     """
-    own = {name.removeprefix(OF_PEFT): weight for name, weight in (weights or model.state_dict()).items()}
+    own = {
+        name.removeprefix(OF_PEFT): weight
+        for name, weight in (weights or model.state_dict()).items()
+    }
     tuned = {name: own[name] for name in trained_beside(model)}
     if kept := without_module(tuned) if finished else tuned:
-        save_file({name: weight.detach().cpu().contiguous() for name, weight in kept.items()}, folder / TUNED)
+        save_file(
+            {name: weight.detach().cpu().contiguous() for name, weight in kept.items()},
+            folder / TUNED,
+        )
     if finished and hasattr(model, MODULE):
-        module = {name.removeprefix(OF_MODULE): own[name] for name in own.keys() - without_module(own).keys()}
+        module = {
+            name.removeprefix(OF_MODULE): own[name]
+            for name in own.keys() - without_module(own).keys()
+        }
         save_differential(model, folder, module)
 
 
 def save_spread(model: Any, folder: Path, *, first: bool) -> None:
     """Write weights that FSDP's checkpoints of adapters lack. All processes call it, the first one writes."""
     if trained_beside(model):
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
+        options = StateDictOptions(
+            full_state_dict=True, cpu_offload=True, ignore_frozen_params=True
+        )
         weights = get_model_state_dict(model, options=options)
         if first:
             save_beside(model, folder, finished=False, weights=weights)
@@ -285,7 +337,9 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
     if not hasattr(model, "get_base_model"):
         return {}
     weights = model.get_base_model().named_parameters()
-    return {name: weight for name, weight in weights if weight.requires_grad and ADAPTER not in name}
+    return {
+        name: weight for name, weight in weights if weight.requires_grad and ADAPTER not in name
+    }
 
 
 def restore_beside(model: Any, folder: Path) -> None:

@@ -62,7 +62,9 @@ class Rewards:
     texts: "Tensor"  # (B, K)
     has_image: "Tensor"  # (B,) bool: whether the chosen text can be ranked above itself given the rejected images
     has_texts: "Tensor"  # (B, K) bool: which rejected texts can be ranked below a chosen one
-    logps: "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
+    logps: (
+        "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
+    )
 
 
 def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | None = 1) -> Rewards:
@@ -73,7 +75,10 @@ def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | N
     """
     policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
     present = policy.present
-    values, chosen = beta * (policy.logps - reference.logps.detach()).where(present, 0), present[:, CHOSEN]
+    values, chosen = (
+        beta * (policy.logps - reference.logps.detach()).where(present, 0),
+        present[:, CHOSEN],
+    )
     return Rewards(
         chosen=values[:, CHOSEN],
         image=values[:, IMAGE],
@@ -168,12 +173,21 @@ def sft(policy: Scored, *, by_example: bool = False) -> Loss:
     Of a conversation, the chosen text is all of its answers. Logs ``nll``, per token in both cases, and
     ``logp/chosen``.
     """
-    counts, logps, tokens = policy.present[:, CHOSEN], policy.logps[:, CHOSEN], policy.tokens[:, CHOSEN]
+    counts, logps, tokens = (
+        policy.present[:, CHOSEN],
+        policy.logps[:, CHOSEN],
+        policy.tokens[:, CHOSEN],
+    )
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
     per_example = -logps / tokens.clamp(min=1) if by_example else per_batch
-    loss = loss_of(per_example, counts, {"nll": (per_batch, counts), "logp/chosen": (logps, counts)})
-    return replace(loss, counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})})
+    loss = loss_of(
+        per_example, counts, {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
+    )
+    return replace(
+        loss,
+        counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})},
+    )
 
 
 def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
@@ -189,7 +203,9 @@ def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
     alone = rewards.has_image & ~rewards.has_texts.any(1)
     rivals = cat([rewards.image[:, None], rewards.texts], 1)
     present = cat([alone[:, None], rewards.has_texts], 1)
-    return loss_of(rank_losses(rewards.chosen, rivals, present), present.any(1), log_preferences(rewards))
+    return loss_of(
+        rank_losses(rewards.chosen, rivals, present), present.any(1), log_preferences(rewards)
+    )
 
 
 def mdpo(policy: Scored, reference: Scored, config: settings.MdpoConfig) -> Loss:
@@ -235,7 +251,11 @@ def adpo(policy: Scored, reference: Scored, config: settings.AdpoConfig) -> Loss
     having = rewards.has_texts
     losses = surprise(rewards.chosen[:, None] - rewards.texts).where(having, 0)
     per_example = losses.sum(1) / having.sum(1).clamp(min=1)
-    logged = {name: value for name, value in log_preferences(rewards).items() if not name.endswith("/image")}
+    logged = {
+        name: value
+        for name, value in log_preferences(rewards).items()
+        if not name.endswith("/image")
+    }
     return loss_of(per_example, having.any(1), logged)
 
 
@@ -262,7 +282,12 @@ def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tens
     return per_pair.sum() / having.any(1).sum().clamp(min=1)
 
 
-LOSSES: dict[str, Callable[[Scored, Scored, Any], Loss]] = {"dpo": dpo, "mdpo": mdpo, "adavip": adavip, "adpo": adpo}
+LOSSES: dict[str, Callable[[Scored, Scored, Any], Loss]] = {
+    "dpo": dpo,
+    "mdpo": mdpo,
+    "adavip": adavip,
+    "adpo": adpo,
+}
 """Preference losses: of the policy, the reference, and the objective's section of the settings."""
 NEEDS: dict[str, Needs] = {
     "sft": Needs(every_answer=True),
@@ -287,7 +312,9 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
     loss = compare(policy, reference, getattr(config, config.objective))
     likelihood = sft(policy, by_example=True)
     return Loss(
-        value=loss.value + config.sft_weight * likelihood.value if config.sft_weight else loss.value,
+        value=loss.value + config.sft_weight * likelihood.value
+        if config.sft_weight
+        else loss.value,
         metrics={**likelihood.metrics, **loss.metrics},
         counts={**likelihood.counts, **loss.counts},
     )
@@ -296,7 +323,9 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
 def needs_of(config: TrainConfig) -> Needs:
     """Return a run's needs of each row."""
     accepted = config.data.split if config.data.only_accepted else ""
-    needs = replace(NEEDS[config.objective], pairs=config.model.differential.enabled, accepted=accepted)
+    needs = replace(
+        NEEDS[config.objective], pairs=config.model.differential.enabled, accepted=accepted
+    )
     return replace(needs, texts=config.dpo.max_negatives) if config.objective == "dpo" else needs
 
 

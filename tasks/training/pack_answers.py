@@ -19,14 +19,18 @@ from pairwright.tasks.training.losses import TEXTS
 
 PACKED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava_onevision", "idefics3", "smolvlm")
 PADDING = -1  # segment number of padding; the prompt is 0, answers count from 1
-ALIGNED = 8  # multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer
+ALIGNED = (
+    8  # multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
     """Inputs of a model, and where its logits predict answers."""
 
-    inputs: dict[str, Any]  # keyword arguments of ``forward``; ``logits_to_keep``, (P, T) bool, selects K positions
+    inputs: dict[
+        str, Any
+    ]  # keyword arguments of ``forward``; ``logits_to_keep``, (P, T) bool, selects K positions
     places: Tensor  # (N,) per answer token: which of the K positions predicts it
     targets: Tensor  # (N,) per answer token: its id
     numbers: Tensor  # (N,) per answer token: the number of its answer in the batch
@@ -45,7 +49,9 @@ class PackedLayout(NamedTuple):
     keep: Tensor  # (P, T) bool: which tokens predict an answer token
 
 
-def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype | None = None) -> Packed:
+def pack_answers(
+    batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype | None = None
+) -> Packed:
     """Return the sequences of a batch of P prompts, on the device of the unwrapped model.
 
     ``width``: A, the columns of the result; 0: as many as the answers need. ``dtype``: of attention, for the mask:
@@ -71,12 +77,19 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
         inputs["position_ids"] = positions
     if not packed and not can_pack(model):  # else attention is causal and padding unseen
         inputs["attention_mask"] = (layout.segments != PADDING).long()
-    moved: dict[str, Any] = {name: given.to(device, non_blocking=True) for name, given in inputs.items()}
+    moved: dict[str, Any] = {
+        name: given.to(device, non_blocking=True) for name, given in inputs.items()
+    }
     if packed and length > start:  # else all answers are of one token, predicted by the prompt
-        moved["attention_mask"] = _mask(layout.segments.to(device), start=start, dtype=dtype or weight.dtype)
+        moved["attention_mask"] = _mask(
+            layout.segments.to(device), start=start, dtype=dtype or weight.dtype
+        )
     return Packed(
         inputs={**moved, "use_cache": False},
-        **{name: found.to(device, non_blocking=True) for name, found in _index_answers(batch).items()},
+        **{
+            name: found.to(device, non_blocking=True)
+            for name, found in _index_answers(batch).items()
+        },
         examples=len(batch.keys),
         width=width or max(TEXTS, *(answer.column + 1 for own in batch.answers for answer in own)),
     )
@@ -84,7 +97,9 @@ def pack_answers(batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype
 
 def can_pack(model: Any) -> bool:
     """Return whether a model scores answers with a shared prompt as it scores them separately (a test compares)."""
-    return model.config.model_type in PACKED and not getattr(model.config.get_text_config(), "sliding_window", None)
+    return model.config.model_type in PACKED and not getattr(
+        model.config.get_text_config(), "sliding_window", None
+    )
 
 
 def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> PackedLayout:
@@ -92,7 +107,11 @@ def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> PackedLayout:
     rows: list[tuple[list[Any], ...]] = []
     for prompt, own in zip(batch.prompts, batch.answers, strict=True):
         size, gap = len(prompt), max(0, start - len(prompt))
-        ids, segments, steps = [*prompt, *[0] * gap], [0] * size + [PADDING] * gap, [0] * (size + gap)
+        ids, segments, steps = (
+            [*prompt, *[0] * gap],
+            [0] * size + [PADDING] * gap,
+            [0] * (size + gap),
+        )
         keep = [False] * (size - 1) + [bool(own)] + [False] * gap
         for number, answer in enumerate(own, 1):
             seen = len(answer.ids) - 1
@@ -104,7 +123,10 @@ def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> PackedLayout:
     length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
     columns = zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
     return PackedLayout(
-        *(torch.tensor([given + [filler] * (length - len(given)) for given in column]) for column, filler in columns)
+        *(
+            torch.tensor([given + [filler] * (length - len(given)) for given in column])
+            for column, filler in columns
+        )
     )
 
 
@@ -120,7 +142,11 @@ def _index_answers(batch: Batch) -> dict[str, Tensor]:
             places += [first, *range(behind, behind + len(answer.targets) - 1)]
             behind += len(answer.targets) - 1
         first = behind
-    answers = [(owner, answer) for owner, own in zip(batch.owners, batch.answers, strict=True) for answer in own]
+    answers = [
+        (owner, answer)
+        for owner, own in zip(batch.owners, batch.answers, strict=True)
+        for answer in own
+    ]
     found = {
         "places": places,
         "targets": [token for _, answer in answers for token in answer.targets],
@@ -135,7 +161,10 @@ def _positions(model: Any, batch: Batch, layout: PackedLayout, types: dict[str, 
     """Return the positions, (P, T) or (axes, P, T): the prompts', then each answer's, from its prompt's end."""
     real = layout.segments == 0
     # The model's own rule for image tokens; None: positions count tokens.
-    find = next((module.get_rope_index for module in model.modules() if hasattr(module, "get_rope_index")), None)
+    find = next(
+        (module.get_rope_index for module in model.modules() if hasattr(module, "get_rope_index")),
+        None,
+    )
     if find is None:
         found = ((real.long().cumsum(-1) - 1) * real)[None]
     else:

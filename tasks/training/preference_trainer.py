@@ -26,15 +26,35 @@ from pairwright.schemas.training import DpoConfig, TrainConfig
 from pairwright.tasks.training import load_batches, runs
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
-from pairwright.tasks.training.load_model import restore_beside, save_beside, save_spread, split_rates, without_module
-from pairwright.tasks.training.losses import CHOSEN, TEXTS, Loss, compute_loss, measures_of, negative_rewards
+from pairwright.tasks.training.load_model import (
+    restore_beside,
+    save_beside,
+    save_spread,
+    split_rates,
+    without_module,
+)
+from pairwright.tasks.training.losses import (
+    CHOSEN,
+    TEXTS,
+    Loss,
+    compute_loss,
+    measures_of,
+    negative_rewards,
+)
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_rank
 from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
 from pairwright.tasks.training.save_checkpoints import Saving
-from pairwright.tasks.training.score_answers import Copy, Reference, ReferenceScores, reach_whole, score_answers, sharing_features
+from pairwright.tasks.training.score_answers import (
+    Copy,
+    Reference,
+    ReferenceScores,
+    reach_whole,
+    score_answers,
+    sharing_features,
+)
 
 log = logging.getLogger(__name__)
 WINDOW = "window.json"  # metrics since the last log entry, in a checkpoint
@@ -92,10 +112,18 @@ class PreferenceTrainer(Trainer):
     def _loader(self, rows: Any, seed: int | None) -> Any:
         config = self.setting.config
         batch = config.optimiser.per_device_train_batch_size
-        lengths = load_batches.text_lengths(rows) if config.data.group_by_length and seed is not None else ()
-        order = load_batches.BatchOrder(len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths)
+        lengths = (
+            load_batches.text_lengths(rows)
+            if config.data.group_by_length and seed is not None
+            else ()
+        )
+        order = load_batches.BatchOrder(
+            len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths
+        )
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
-        return load_batches.make_loader(rows, cast("Any", self.data_collator), order, workers=workers)
+        return load_batches.make_loader(
+            rows, cast("Any", self.data_collator), order, workers=workers
+        )
 
     @cached_property
     def _held_out(self) -> Any:
@@ -103,20 +131,28 @@ class PreferenceTrainer(Trainer):
         return self._loader(self.eval_dataset, None)
 
     @override
-    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], None]:
+    def get_batch_samples(
+        self, epoch_iterator: Any, num_batches: int, device: Any
+    ) -> tuple[list[Any], None]:
         """Return a step's batches; agree with the other ranks on their total weight and on stopping."""
-        if self.control.should_training_stop:  # killed between the last checkpoint and the finished model
+        if (
+            self.control.should_training_stop
+        ):  # killed between the last checkpoint and the finished model
             return [], None
         try:
             samples, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        except RuntimeError as error:  # a loading process was killed; PyTorch has no error of its own for it
+        except (
+            RuntimeError
+        ) as error:  # a loading process was killed; PyTorch has no error of its own for it
             raise TrainingError(
                 f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a "
                 "smaller model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
             ) from error
         batches = [sample["batch"] for sample in samples]
         self._keys = [key for batch in batches for key in batch.keys]
-        weights, stopping = zip(*gather((sum(map(self._weight, batches)), self.stopping)), strict=True)
+        weights, stopping = zip(
+            *gather((sum(map(self._weight, batches)), self.stopping)), strict=True
+        )
         self._total, self._agreed_to_stop = sum(weights), any(stopping)
         return samples, None
 
@@ -129,7 +165,12 @@ class PreferenceTrainer(Trainer):
         """Return the denominator of a batch's mean loss: its examples, or for SFT their tokens."""
         if self.setting.config.objective != "sft":
             return len(batch.keys)
-        return sum(len(answer.targets) for own in batch.answers for answer in own if answer.column == CHOSEN)
+        return sum(
+            len(answer.targets)
+            for own in batch.answers
+            for answer in own
+            if answer.column == CHOSEN
+        )
 
     @cached_property
     def _spare(self) -> Batch:
@@ -148,7 +189,11 @@ class PreferenceTrainer(Trainer):
 
     @override
     def compute_loss(
-        self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+        self,
+        model: Any,
+        inputs: Mapping[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
     ) -> Any:
         """Return a batch's share of the step's loss."""
         del return_outputs, num_items_in_batch
@@ -173,18 +218,29 @@ class PreferenceTrainer(Trainer):
         return reach_whole(model, loss.value * share)
 
     def _loss(
-        self, model: Any, batch: Batch, config: TrainConfig, *, adversary: RetrieverAdversary | None = None
+        self,
+        model: Any,
+        batch: Batch,
+        config: TrainConfig,
+        *,
+        adversary: RetrieverAdversary | None = None,
     ) -> tuple[Loss, Tensor | None]:
         if adversary:
-            batch = load_batches.with_answers(batch, adversary.propose(batch.keys), config.model.max_length)
-        self._tokens += sum(map(len, batch.prompts)) + sum(len(answer.ids) for own in batch.answers for answer in own)
+            batch = load_batches.with_answers(
+                batch, adversary.propose(batch.keys), config.model.max_length
+            )
+        self._tokens += sum(map(len, batch.prompts)) + sum(
+            len(answer.ids) for own in batch.answers for answer in own
+        )
         packed = self._pack(model, batch)
         reference = self.setting.reference
         with sharing_features(model, *([reference.model] if isinstance(reference, Copy) else [])):
             compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
         loss = compute_loss(policy, compared, config)
-        return loss, negative_rewards(policy, compared, config.adpo) if adversary and compared else None
+        return loss, negative_rewards(
+            policy, compared, config.adpo
+        ) if adversary and compared else None
 
     def _pack(self, model: Any, batch: Batch, *, width: int = 0) -> Packed:
         dtype = torch.bfloat16 if self.args.bf16 else None
@@ -194,13 +250,17 @@ class PreferenceTrainer(Trainer):
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
         if norm is not None and not math.isfinite(value := float(norm)):
-            raise TrainingError(self._not_finite(f"the norm of the gradients is {value}", self._keys))
+            raise TrainingError(
+                self._not_finite(f"the norm of the gradients is {value}", self._keys)
+            )
         return norm
 
     def _not_finite(self, what: str, keys: Sequence[str]) -> str:
         rows = ", ".join(keys) or "another process' rows"
         latest = self.setting.run.latest()
-        since = f"The last checkpoint, {latest}, is older" if latest else "There is no checkpoint yet"
+        since = (
+            f"The last checkpoint, {latest}, is older" if latest else "There is no checkpoint yet"
+        )
         return (
             f"step {self.state.global_step + 1}: {what}. The batch is: {rows}. {since}. Start over with another "
             "--name and a lower learning rate (--set optimiser.learning_rate=...) or in fp32 "
@@ -235,7 +295,9 @@ class PreferenceTrainer(Trainer):
                 with torch.no_grad():
                     scored = score_answers(model, self._pack(model, batch, width=width))
                 if counts:
-                    found += zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True)
+                    found += zip(
+                        batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True
+                    )
         every = [row for own in gather(found) for row in own]
         if self.is_world_process_zero():
             if not every:
@@ -254,7 +316,9 @@ class PreferenceTrainer(Trainer):
         if not len(rows) or any(gather(metrics.has(self.state.global_step, runs.HELD_OUT))):
             return
         if self.setting.adversary:
-            config = config.model_copy(update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)})
+            config = config.model_copy(
+                update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)}
+            )
         window, tokens = runs.Window(), self._tokens
         try:
             with torch.no_grad():
@@ -266,7 +330,9 @@ class PreferenceTrainer(Trainer):
             ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
             found = window.take()
             if found and first:
-                found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(self)
+                found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(
+                    self
+                )
         except KeyboardInterrupt:
             if not self.stopping:
                 raise
@@ -274,7 +340,9 @@ class PreferenceTrainer(Trainer):
         if found and first:
             self._add(runs.HELD_OUT, found)
             due = self.control.should_log  # a report to trackers is no log entry of the step
-            self.callback_handler.on_log(self.args, self.state, self.control, {f"eval_{k}": found[k] for k in found})
+            self.callback_handler.on_log(
+                self.args, self.state, self.control, {f"eval_{k}": found[k] for k in found}
+            )
             self.control.should_log = due
         cast("Any", self.model).train()
         self._tokens = tokens
@@ -282,7 +350,9 @@ class PreferenceTrainer(Trainer):
 
     def check_alarms(self) -> None:
         """Stop the training after this step where the model collapses; the first rank decides."""
-        found = next(find_collapse(arrange(self.setting.metrics.entries), self.setting.config), None)
+        found = next(
+            find_collapse(arrange(self.setting.metrics.entries), self.setting.config), None
+        )
         if found:
             log.warning("step %d: %s. %s", self.state.global_step, *found)
         if found and self.setting.config.output.alarms == "stop":
@@ -319,7 +389,9 @@ class PreferenceTrainer(Trainer):
             return
         self.window.join(windows)
         self._rows, self._tokens = sum(rows), sum(tokens)
-        for one in runs.append_refused(self.setting.run.refused, [one for own in refused for one in own]):
+        for one in runs.append_refused(
+            self.setting.run.refused, [one for own in refused for one in own]
+        ):
             log.warning("row %s is skipped: %s %s", one.key, one.reason, one.detail)
 
     # ---- checkpoints
@@ -327,7 +399,11 @@ class PreferenceTrainer(Trainer):
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint under a temporary name and rename it, with all metrics so far."""
-        began, first, save = time.monotonic(), self.is_world_process_zero(), super()._save_checkpoint
+        began, first, save = (
+            time.monotonic(),
+            self.is_world_process_zero(),
+            super()._save_checkpoint,
+        )
         self._collect_ranks()
         saving = Saving(self.setting.run, f"{runs.STEP}{self.state.global_step}")
         saving.agree(lambda: saving.begin() if first else None)
@@ -352,21 +428,31 @@ class PreferenceTrainer(Trainer):
             save_spread(self.model, Path(str(output_dir)), first=self.args.should_save)
 
     @override
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+    def _save(
+        self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None
+    ) -> None:
         """Write the model; in a checkpoint under its modules' names, by which the Trainer loads it.
 
         A finished model has the published names, different in some families (Qwen2-VL). Gathered weights no longer
         share memory with those tied to them: each is written once.
         """
-        model, weights, finished = cast("Any", self.model), state_dict, runs.SAVING not in str(output_dir)
+        model, weights, finished = (
+            cast("Any", self.model),
+            state_dict,
+            runs.SAVING not in str(output_dir),
+        )
         if whole := isinstance(model, PreTrainedModel):
             if finished and hasattr(model, MODULE):
                 state_dict = without_module(state_dict or model.state_dict())
             if state_dict is not None:
                 tied = model.all_tied_weights_keys
-                state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
+                state_dict = {
+                    name: weight for name, weight in state_dict.items() if name not in tied
+                }
         if whole and not finished:
-            vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
+            vars(model)["save_pretrained"] = partial(
+                model.save_pretrained, save_original_format=False
+            )
         try:
             super()._save(output_dir, state_dict)
         finally:
@@ -413,4 +499,6 @@ class _Events(TrainerCallback):
 def _to_numbers(loss: Loss) -> dict[str, float]:
     """Return a loss and its metrics as numbers, with one device sync."""
     named = {"loss": loss.value.detach(), **loss.metrics}
-    return dict(zip(named, torch.stack([value.float() for value in named.values()]).tolist(), strict=True))
+    return dict(
+        zip(named, torch.stack([value.float() for value in named.values()]).tolist(), strict=True)
+    )

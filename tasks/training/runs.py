@@ -58,7 +58,13 @@ TRAIN, HELD_OUT = "train", "held-out"  # splits of the metrics
 RANKED, UNREADABLE = "accuracy/rows", "unreadable"
 """Held-out metrics: number of ranked rows, share of unreadable answers."""
 SCHEMA = pa.schema(
-    {"step": pa.int64(), "epoch": pa.float64(), "split": pa.string(), "name": pa.string(), "value": pa.float64()}
+    {
+        "step": pa.int64(),
+        "epoch": pa.float64(),
+        "split": pa.string(),
+        "name": pa.string(),
+        "value": pa.float64(),
+    }
 )
 Entry = tuple[int, float, str, str, float]  # step, epoch, split, name, value
 Sums = dict[str, tuple[float, float]]  # per metric: weighted sum, sum of weights
@@ -69,7 +75,11 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rows, self.checkpoints, self.model = folder / FILE, folder / "checkpoints", folder / "checkpoint"
+        self.rows, self.checkpoints, self.model = (
+            folder / FILE,
+            folder / "checkpoints",
+            folder / "checkpoint",
+        )
         self.answers, self.metrics = folder / "answers", folder / "metrics.parquet"
         self.refused = folder / "refused.jsonl"
 
@@ -95,7 +105,11 @@ class Run:
     def check_latest(self) -> None:
         """Raise ``ModelError`` where a file of the latest checkpoint is missing or changed."""
         if (latest := self.latest()) and (damage := find_damage(latest)):
-            rest = "resume from the previous one" if self.steps()[1:] else "start over: there is no previous one"
+            rest = (
+                "resume from the previous one"
+                if self.steps()[1:]
+                else "start over: there is no previous one"
+            )
             raise ModelError(f"{damage}. Delete {latest} to {rest}, or give another --name")
 
     def config(self) -> TrainConfig | None:
@@ -127,13 +141,25 @@ class Run:
 
     def write_config(self, config: TrainConfig) -> None:
         """Write its settings."""
-        _write(self.folder / "config.yaml", yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        _write(
+            self.folder / "config.yaml",
+            yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
+        )
 
     def forget(self) -> None:
         """Delete everything derived from its rows, scores included, for a new start."""
         if self.folder.parent.name == RUNS:
-            shutil.rmtree(self.folder.parent.parent / EVALUATIONS / self.folder.name, ignore_errors=True)
-        for name in ("config.yaml", FILE, self.metrics.name, self.refused.name, REFERENCE, VOCABULARY):
+            shutil.rmtree(
+                self.folder.parent.parent / EVALUATIONS / self.folder.name, ignore_errors=True
+            )
+        for name in (
+            "config.yaml",
+            FILE,
+            self.metrics.name,
+            self.refused.name,
+            REFERENCE,
+            VOCABULARY,
+        ):
             (self.folder / name).unlink(missing_ok=True)
         for name in (RETRIEVER, PLACES, MIXED):
             shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -157,7 +183,9 @@ class Run:
             try:
                 lock.acquire(timeout=0.05)
             except Timeout as error:
-                raise ConfigError(f"{self.folder}: another process trains this run; give another --name") from error
+                raise ConfigError(
+                    f"{self.folder}: another process trains this run; give another --name"
+                ) from error
         try:
             yield
         finally:
@@ -170,7 +198,9 @@ class Run:
 def check_name(name: str) -> str:
     """Return a valid run name; refuse others."""
     if not NAME.fullmatch(name):
-        raise ConfigError(f"--name {name!r}: use letters, digits, '.', '_' and '-', and begin with a letter or digit")
+        raise ConfigError(
+            f"--name {name!r}: use letters, digits, '.', '_' and '-', and begin with a letter or digit"
+        )
     return name
 
 
@@ -219,10 +249,14 @@ class Window:
 
     sums: Sums = field(default_factory=dict[str, tuple[float, float]])
 
-    def add(self, values: Mapping[str, float], weight: float, counts: Mapping[str, float] = {}) -> None:
+    def add(
+        self, values: Mapping[str, float], weight: float, counts: Mapping[str, float] = {}
+    ) -> None:
         """Add a batch's means with their weight, or that of ``counts``."""
         weights = {name: counts.get(name, weight) for name in values}
-        self.join([{name: (value * weights[name], weights[name]) for name, value in values.items()}])
+        self.join(
+            [{name: (value * weights[name], weights[name]) for name, value in values.items()}]
+        )
 
     def join(self, others: Iterable[Sums]) -> None:
         """Add the sums of other windows."""
@@ -264,11 +298,15 @@ class MetricsFile:
     def last(self, split: str) -> dict[str, float]:
         """Return the last logged values."""
         newest = max((entry[0] for entry in self.entries if entry[2] == split), default=None)
-        return {entry[3]: entry[4] for entry in self.entries if entry[0] == newest and entry[2] == split}
+        return {
+            entry[3]: entry[4] for entry in self.entries if entry[0] == newest and entry[2] == split
+        }
 
     def add(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
         """Add the values of a step."""
-        self.entries += [(step, epoch, split, name, float(value)) for name, value in sorted(values.items())]
+        self.entries += [
+            (step, epoch, split, name, float(value)) for name, value in sorted(values.items())
+        ]
 
     def write(self) -> None:
         """Write the file."""

@@ -19,7 +19,12 @@ from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import SIZES, WEIGHTS, TrainConfig
 from pairwright.tasks.store.manifest import README
 from pairwright.tasks.training.find_model import ADAPTER_WEIGHTS, ADAPTERS, TUNED, find_base
-from pairwright.tasks.training.load_model import choose_storage, load_plain, merge_adapters, round_to_4bit
+from pairwright.tasks.training.load_model import (
+    choose_storage,
+    load_plain,
+    merge_adapters,
+    round_to_4bit,
+)
 from pairwright.tasks.training.ranks import gather
 from pairwright.tasks.training.runs import FINISHING, SAVING, Run, drop_folder, publish_folder
 
@@ -49,7 +54,11 @@ class Saving:
             for name in (SAVING, FINISHING):
                 shutil.rmtree(self.run.folder / name, ignore_errors=True)
             latest = self.run.latest()
-            kept = f"the last checkpoint, {latest}, is intact" if latest else "there is no earlier checkpoint"
+            kept = (
+                f"the last checkpoint, {latest}, is intact"
+                if latest
+                else "there is no earlier checkpoint"
+            )
             raise TrainingError(
                 f"{self.name} could not be saved: {problems[0]}; {kept}. Free disk space and repeat the command"
             )
@@ -88,7 +97,10 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     if below:
         own |= {"base_model_name_or_path": str(start)}
     elif start.parent.name == "snapshots" and cached.startswith(CACHE):
-        own |= {"base_model_name_or_path": cached.removeprefix(CACHE).replace("--", "/"), "revision": start.name}
+        own |= {
+            "base_model_name_or_path": cached.removeprefix(CACHE).replace("--", "/"),
+            "revision": start.name,
+        }
     (saved / ADAPTERS).write_text(json.dumps(own, indent=2))
     if not (config.output.merge_adapters or below):  # adapters on adapters have no base on the disk
         return

@@ -26,7 +26,13 @@ from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.load_model import choose_precision, choose_storage, computing, freeze_model, load_model
+from pairwright.tasks.training.load_model import (
+    choose_precision,
+    choose_storage,
+    computing,
+    freeze_model,
+    load_model,
+)
 from pairwright.tasks.training.losses import LOSSES, Scored
 from pairwright.tasks.training.pack_answers import Packed
 from pairwright.tasks.training.runs import REFERENCE
@@ -45,7 +51,9 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     answers = len(packed.owners)
     sums = torch.zeros(answers, device=chosen.device).index_add(0, packed.numbers, chosen)
     place = (packed.owners, packed.columns)
-    logps = torch.zeros((packed.examples, packed.width), device=chosen.device).index_put(place, sums)
+    logps = torch.zeros((packed.examples, packed.width), device=chosen.device).index_put(
+        place, sums
+    )
     return Scored(logps=logps, tokens=count_tokens(packed))
 
 
@@ -57,14 +65,20 @@ def reach_whole(model: Any, loss: Tensor) -> Tensor:
     """
     if not isinstance(model, FSDPModule):
         return loss
-    whole = [one for one in cast("Any", model).parameters() if one.requires_grad and not isinstance(one, DTensor)]
+    whole = [
+        one
+        for one in cast("Any", model).parameters()
+        if one.requires_grad and not isinstance(one, DTensor)
+    ]
     return loss + sum(one.flatten()[0] * 0 for one in whole)
 
 
 def count_tokens(packed: Packed) -> Tensor:
     """Return (B, A): the number of tokens of each answer, without a device sync."""
     place = packed.owners[packed.numbers], packed.columns[packed.numbers]
-    tokens = torch.zeros(packed.examples, packed.width, dtype=torch.long, device=packed.targets.device)
+    tokens = torch.zeros(
+        packed.examples, packed.width, dtype=torch.long, device=packed.targets.device
+    )
     return tokens.index_put_(place, torch.ones_like(packed.numbers), accumulate=True)
 
 
@@ -81,7 +95,9 @@ def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) ->
 class _TargetLogProbabilities(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:
-        total = torch.cat([part.float().logsumexp(-1) for part in logits.split(_chunk_rows(logits))])
+        total = torch.cat(
+            [part.float().logsumexp(-1) for part in logits.split(_chunk_rows(logits))]
+        )
         ctx.save_for_backward(logits, total, places, targets)
         return logits[places, targets].float() - total[places]
 
@@ -94,11 +110,15 @@ class _TargetLogProbabilities(torch.autograd.Function):
         weights = torch.zeros_like(total).index_add_(0, places, grad)
         found, size = torch.empty_like(logits), _chunk_rows(logits)
         for begin in range(0, len(logits), size):
-            part = (logits[begin : begin + size] - total[begin : begin + size, None]).exp_()  # float32, as total is
+            part = (
+                logits[begin : begin + size] - total[begin : begin + size, None]
+            ).exp_()  # float32, as total is
             part.mul_(-weights[begin : begin + size, None])
             own = (places >= begin) & (places < begin + len(part))
             where = ((places - begin).clamp(0, len(part) - 1), targets)
-            found[begin : begin + size] = part.index_put_(where, grad.where(own, 0), accumulate=True)
+            found[begin : begin + size] = part.index_put_(
+                where, grad.where(own, 0), accumulate=True
+            )
         return found, None, None
 
 
@@ -150,13 +170,20 @@ class ReferenceScores:
             with np.load(self.path) as file:
                 return dict(file)
         except (OSError, EOFError, ValueError, BadZipFile) as error:
-            raise StoreError(f"{self.path}: cannot be read: {error}. Start over with another --name") from error
+            raise StoreError(
+                f"{self.path}: cannot be read: {error}. Start over with another --name"
+            ) from error
 
     def write(self, rows: Iterable[tuple[str, Sequence[float], Sequence[int]]]) -> None:
         """Write keys, log-probabilities and token numbers of rows, each key once."""
         keys, logps, tokens = zip(*sorted({row[0]: row for row in rows}.values()), strict=True)
         names, file = [bytes.fromhex(key) for key in keys], io.BytesIO()
-        np.savez(file, keys=np.array(names, KEY), logps=np.array(logps, "f4"), tokens=np.array(tokens, "i4"))
+        np.savez(
+            file,
+            keys=np.array(names, KEY),
+            logps=np.array(logps, "f4"),
+            tokens=np.array(tokens, "i4"),
+        )
         Folder(str(self.path.parent)).write(self.path.name, file.getbuffer())
 
     def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
@@ -164,15 +191,24 @@ class ReferenceScores:
         del policy
         tokens, wanted = count_tokens(packed), np.array([bytes.fromhex(key) for key in keys], KEY)
         places = np.searchsorted(self.scores["keys"], wanted).clip(max=len(self.scores["keys"]) - 1)
-        logps, known = (torch.from_numpy(self.scores[name][places, : packed.width]) for name in ("logps", "tokens"))
+        logps, known = (
+            torch.from_numpy(self.scores[name][places, : packed.width])
+            for name in ("logps", "tokens")
+        )
         asked = tokens.cpu()
-        wrong = ((asked > 0) & (asked != known)).any(1).numpy() | (self.scores["keys"][places] != wanted)
+        wrong = ((asked > 0) & (asked != known)).any(1).numpy() | (
+            self.scores["keys"][places] != wanted
+        )
         if wrong.any():
-            raise TrainingError(f"row {keys[wrong.argmax()]}: not as in {self.path}: start over with another --name")
+            raise TrainingError(
+                f"row {keys[wrong.argmax()]}: not as in {self.path}: start over with another --name"
+            )
         return Scored(logps=logps.to(tokens.device).where(tokens > 0, 0.0), tokens=tokens)
 
 
-Reference = Adapters | Copy | ReferenceScores  # each scores the answers of the rows with these keys, (B, A), without gradients
+Reference = (
+    Adapters | Copy | ReferenceScores
+)  # each scores the answers of the rows with these keys, (B, A), without gradients
 
 
 def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
@@ -202,12 +238,22 @@ def sharing_features(*models: Any) -> Generator[None]:
     with ExitStack() as after:
         for model in models:
             # The innermost module with the method is used.
-            found = [module for module in model.modules() if hasattr(type(module), FIND) and FIND not in vars(module)]
+            found = [
+                module
+                for module in model.modules()
+                if hasattr(type(module), FIND) and FIND not in vars(module)
+            ]
             if not found or any(isinstance(one, DifferentialPerception) for one in model.modules()):
                 continue
             decoder = found[-1].get_decoder()
-            language = {id(weight) for weight in decoder.parameters()} if decoder is not found[-1] else set[int]()
-            if all(id(weight) in language for weight in found[-1].parameters() if weight.requires_grad):
+            language = (
+                {id(weight) for weight in decoder.parameters()}
+                if decoder is not found[-1]
+                else set[int]()
+            )
+            if all(
+                id(weight) in language for weight in found[-1].parameters() if weight.requires_grad
+            ):
                 setattr(found[-1], FIND, _caching(found[-1], seen))
                 after.callback(delattr, found[-1], FIND)
         yield

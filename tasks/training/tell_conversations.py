@@ -25,7 +25,9 @@ def tell_conversations(
     """Yield the conversations about each pair, or about its images."""
     del config  # has no fields
     for pair in rows:
-        for row in (row for subject in (pair.key, pair.first, pair.second) for row in told.get(subject, ())):
+        for row in (
+            row for subject in (pair.key, pair.first, pair.second) for row in told.get(subject, ())
+        ):
             shown = [pair.first, pair.second] if row.subject == pair.key else [row.subject]
             yield converse(row, pair, [images[key] for key in shown], splits[pair.key])
 

@@ -15,10 +15,26 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import naming
 
 RECIPE = 3  # part of the folder's name: raise when the same texts give another model
-MOST_TEXTS = 20_000  # texts for the tokenizer: those of the lowest hashes, independent of order and number
+MOST_TEXTS = (
+    20_000  # texts for the tokenizer: those of the lowest hashes, independent of order and number
+)
 TOKENS = (
-    *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>"),
-    *("<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"),
+    *(
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|object_ref_start|>",
+        "<|object_ref_end|>",
+        "<|box_start|>",
+    ),
+    *(
+        "<|box_end|>",
+        "<|quad_start|>",
+        "<|quad_end|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "<|vision_pad|>",
+    ),
     *("<|image_pad|>", "<|video_pad|>"),
 )
 """The family's own tokens, in its order."""
@@ -68,7 +84,9 @@ SIZES = {
 """To try a training within minutes, and to learn vision from scratch."""
 
 
-def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size: str = "tiny") -> Path:
+def write_tiny_model(
+    folder: Path, texts: Iterable[str], *, seed: int = 0, size: str = "tiny"
+) -> Path:
     """Write a checkpoint of one of the ``SIZES`` into ``folder``/SIZE-HASH unless it exists, and return its path.
 
     The hash covers the texts, in any order, the seed and the libraries' versions: same input, same bytes. The folder
@@ -81,7 +99,9 @@ def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size:
     lowest = heapq.nsmallest(MOST_TEXTS, ((make_key(text), text) for text in texts))
     corpus = sorted({text for _, text in lowest})
     libraries = (str(torch.__version__), transformers.__version__, tokenizers.__version__)
-    target = folder / f"{size}-{make_key(RECIPE, repr(SIZES[size]), seed, *libraries, *corpus)[:16]}"
+    target = (
+        folder / f"{size}-{make_key(RECIPE, repr(SIZES[size]), seed, *libraries, *corpus)[:16]}"
+    )
     if not target.exists():
         with naming(str(target), "written"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -90,8 +110,12 @@ def write_tiny_model(folder: Path, texts: Iterable[str], *, seed: int = 0, size:
                 tokenizer = train_tokenizer(corpus, SIZES[size].vocabulary)
                 with torch.random.fork_rng(devices=[]):
                     torch.manual_seed(seed)
-                    model = transformers.Qwen2VLForConditionalGeneration(qwen_config(tokenizer, SIZES[size]))
-                model.generation_config = transformers.GenerationConfig(**end_tokens(tokenizer), do_sample=False)
+                    model = transformers.Qwen2VLForConditionalGeneration(
+                        qwen_config(tokenizer, SIZES[size])
+                    )
+                model.generation_config = transformers.GenerationConfig(
+                    **end_tokens(tokenizer), do_sample=False
+                )
                 transformers.logging.disable_progress_bar()
                 model.save_pretrained(new)
                 save_processor(new, tokenizer, SIZES[size], template=TEMPLATE)
@@ -107,7 +131,9 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
     """Return a tokenizer of the family's kind (byte-level BPE) trained on the texts."""
     from transformers import Qwen2Tokenizer
 
-    trained = Qwen2Tokenizer().train_new_from_iterator([list(texts)], vocabulary, show_progress=False)
+    trained = Qwen2Tokenizer().train_new_from_iterator(
+        [list(texts)], vocabulary, show_progress=False
+    )
     trained.add_tokens(list(TOKENS), special_tokens=True)
     trained.eos_token, trained.pad_token = "<|im_end|>", "<|endoftext|>"
     trained.model_max_length = LONGEST
@@ -166,7 +192,9 @@ def save_processor(folder: Path, tokenizer: Any, size: Size, *, template: str) -
 
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
-    images = Qwen2VLImageProcessor(patch_size=size.patch, min_pixels=(4 * size.patch) ** 2, max_pixels=size.max_pixels)
+    images = Qwen2VLImageProcessor(
+        patch_size=size.patch, min_pixels=(4 * size.patch) ** 2, max_pixels=size.max_pixels
+    )
     images.save_pretrained(folder)
 
 

@@ -24,21 +24,29 @@ from transformers.utils.logging import disable_progress_bar
 
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
 from pairwright.schemas.training import NAMC, TrainConfig
-from pairwright.tasks.models.batches import is_out_of_memory
+from pairwright.tasks.models.adaptive_batches import is_out_of_memory
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.manifest import write_manifest
 from pairwright.tasks.training import load_model
 from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
+from pairwright.tasks.training.estimate_memory import is_spread, need_less
 from pairwright.tasks.training.find_model import require_bits
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
-from pairwright.tasks.training.memory import is_spread, need_less
 from pairwright.tasks.training.pack_answers import can_pack
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, TrainingSetup
 from pairwright.tasks.training.ranks import Watcher, gather, own_rank, stoppable
 from pairwright.tasks.training.retriever.adversary import open_adversary
-from pairwright.tasks.training.runs import FINISHING, HELD_OUT, RETRIEVER, SAVING, MetricsFile, Run, publish_folder
+from pairwright.tasks.training.runs import (
+    FINISHING,
+    HELD_OUT,
+    RETRIEVER,
+    SAVING,
+    MetricsFile,
+    Run,
+    publish_folder,
+)
 from pairwright.tasks.training.save_checkpoints import Saving, finish_model
 from pairwright.tasks.training.score_answers import open_reference
 from pairwright.tasks.training.write_model_card import write_model_card
@@ -47,7 +55,9 @@ log = logging.getLogger(__name__)
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
 """Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes none."""
 LORA_RATE = 1e-4
-BITS = re.compile(r"(?<!torch_)8bit|bnb|paged|lion|ademamix")  # matches names of bitsandbytes' optimisers
+BITS = re.compile(
+    r"(?<!torch_)8bit|bnb|paged|lion|ademamix"
+)  # matches names of bitsandbytes' optimisers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +110,9 @@ def train_model(job: Job) -> Ended:
             "output.alarms=log"
         )
     state, measured = trainer.state, trainer.setting.metrics.last(HELD_OUT)
-    return Ended(step=state.global_step, steps=state.max_steps, measured=measured, finished=finished)
+    return Ended(
+        step=state.global_step, steps=state.max_steps, measured=measured, finished=finished
+    )
 
 
 def make_trainer(job: Job) -> PreferenceTrainer:
@@ -109,15 +121,22 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     disable_progress_bar()  # of file reads and writes
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it logs each file of a checkpoint
     processor = load_model.load_processor(job.start)
-    model = _place_model(load_model.prepare_model(load_model.load_to_train(job.start, config), config))
+    model = _place_model(
+        load_model.prepare_model(load_model.load_to_train(job.start, config), config)
+    )
     metrics = MetricsFile(run.metrics)
     if steps := run.steps():
         metrics.resume(steps[-1])
     shared, adversary = config.model.shared_prompt, None
     if unknown := shared == "auto" and not can_pack(model):
-        log.info("answers do not share their prompt: %s models may score them otherwise", model.config.model_type)
+        log.info(
+            "answers do not share their prompt: %s models may score them otherwise",
+            model.config.model_type,
+        )
     apart, is_adpo = shared == "never" or unknown, config.objective == "adpo"
-    collator = Collator(processor, config.model.max_length, apart=apart, late=config.adpo.samples * is_adpo)
+    collator = Collator(
+        processor, config.model.max_length, apart=apart, late=config.adpo.samples * is_adpo
+    )
     if is_adpo:
         adversary = open_adversary(
             run.folder / RETRIEVER,
@@ -151,8 +170,15 @@ def _place_model(model: Any) -> Any:
     if is_spread():
         # Shard language layers only: a rank without images skips the vision tower, and SigLIP lists text layers that
         # accelerate would not find.
-        base, kept = model.get_base_model() if hasattr(model, "get_base_model") else model, "_no_split_modules"
-        setattr(base, kept, {type(one).__name__ for one in base.get_decoder().modules()} & set(getattr(base, kept)))
+        base, kept = (
+            model.get_base_model() if hasattr(model, "get_base_model") else model,
+            "_no_split_modules",
+        )
+        setattr(
+            base,
+            kept,
+            {type(one).__name__ for one in base.get_decoder().modules()} & set(getattr(base, kept)),
+        )
     if is_spread() or not torch.cuda.is_available():
         return model
     return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
@@ -169,7 +195,9 @@ def _rows(job: Job, split: str, needs: Needs, count: int = 0) -> Any:
     if not count or count >= len(rows):
         return rows
     generator = torch.Generator().manual_seed(job.config.seed)
-    return Subset(cast("Any", rows), torch.randperm(len(rows), generator=generator)[:count].tolist())
+    return Subset(
+        cast("Any", rows), torch.randperm(len(rows), generator=generator)[:count].tolist()
+    )
 
 
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:
@@ -201,7 +229,11 @@ def fitting(config: TrainConfig, run: Run) -> Generator[None]:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        kept = f"; {run.folder} has a checkpoint and keeps its settings: give another --name" if run.latest() else ""
+        kept = (
+            f"; {run.folder} has a checkpoint and keeps its settings: give another --name"
+            if run.latest()
+            else ""
+        )
         said = str(error).strip().partition("\n")[0]  # PyTorch appends frames
         raise TrainingError(f"out of memory: {said}. Try {need_less(config)}{kept}") from error
 
@@ -230,7 +262,9 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         bf16=dtype is torch.bfloat16,
         use_cpu=not gpu,
         activation_checkpointing=optimiser.gradient_checkpointing,
-        activation_checkpointing_kwargs={"use_reentrant": False} if optimiser.gradient_checkpointing else None,
+        activation_checkpointing_kwargs={"use_reentrant": False}
+        if optimiser.gradient_checkpointing
+        else None,
         logging_steps=output.logging_steps,
         logging_first_step=True,
         logging_nan_inf_filter=False,
@@ -245,7 +279,9 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
     )
     if (found := arguments.n_gpu) > 1:  # packed batches cannot be split by DataParallel
         log.warning(
-            "using one of %d GPUs; use all with: torchrun --nproc-per-node %d -m pairwright train ...", found, found
+            "using one of %d GPUs; use all with: torchrun --nproc-per-node %d -m pairwright train ...",
+            found,
+            found,
         )
         arguments._n_gpu = 1
     return arguments
@@ -260,10 +296,14 @@ def rate_of(config: TrainConfig) -> float:
 def check_libraries(config: TrainConfig) -> None:
     """Refuse optimisers that transformers does not know, and optimisers and trackers whose library is missing."""
     if missing := next((one for one in config.output.report_to if find_spec(one) is None), ""):
-        raise ConfigError(f"output.report_to: {missing} is not installed here: python -m pip install {missing}")
+        raise ConfigError(
+            f"output.report_to: {missing} is not installed here: python -m pip install {missing}"
+        )
     name = config.optimiser.optim
     if name not in (known := [one.value for one in OptimizerNames]):
-        raise ConfigError(f"optimiser.optim: unknown optimiser {name!r}; choose from {', '.join(known)}")
+        raise ConfigError(
+            f"optimiser.optim: unknown optimiser {name!r}; choose from {', '.join(known)}"
+        )
     if BITS.search(name):
         require_bits(f"optimiser.optim: {name}")
 
@@ -272,15 +312,24 @@ def check_launcher(config: TrainConfig) -> None:
     """Check how the processes were launched; call after ``join_ranks``."""
     whole = "start it with: torchrun --nproc-per-node 2 -m pairwright train ..."
     if os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
-        raise ConfigError(f"accelerate: DeepSpeed is not supported; use FSDP (--use_fsdp --fsdp_version 2), or {whole}")
+        raise ConfigError(
+            f"accelerate: DeepSpeed is not supported; use FSDP (--use_fsdp --fsdp_version 2), or {whole}"
+        )
     if not is_spread():
         return
     if config.objective == NAMC or config.model.load_in_4bit or BITS.search(config.optimiser.optim):
-        raise ConfigError(f"accelerate: FSDP does not support NAMC, 4-bit weights, bitsandbytes' optimisers; {whole}")
+        raise ConfigError(
+            f"accelerate: FSDP does not support NAMC, 4-bit weights, bitsandbytes' optimisers; {whole}"
+        )
     if (version := os.environ.get("FSDP_VERSION", "1")) != "2":
         raise ConfigError(f"accelerate: fsdp_version is {version}; give --fsdp_version 2")
-    if os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT" and config.model.tuning == "lora":
-        raise ConfigError("accelerate: some adapters would be lost; give --fsdp_state_dict_type SHARDED_STATE_DICT")
+    if (
+        os.environ.get("FSDP_STATE_DICT_TYPE") == "FULL_STATE_DICT"
+        and config.model.tuning == "lora"
+    ):
+        raise ConfigError(
+            "accelerate: some adapters would be lost; give --fsdp_state_dict_type SHARDED_STATE_DICT"
+        )
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 

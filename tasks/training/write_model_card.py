@@ -29,17 +29,36 @@ UNSTATED, RANDOM = "not stated", "random weights"
 LICENCE = ("license", "license_name", "license_link")  # licence fields of a card
 
 
-def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: FrozenRows, metrics: MetricsFile) -> None:
+def write_model_card(
+    folder: Path, run: Run, *, config: TrainConfig, rows: FrozenRows, metrics: MetricsFile
+) -> None:
     """Write the card of a finished model; ``rows`` are its training rows."""
     data, logged = run.data(), arrange(metrics.entries)
-    name, dataset = run.folder.name, str(data.get("dataset", rows.folder.url)).rstrip("/").rsplit("/", 1)[-1]
+    name, dataset = (
+        run.folder.name,
+        str(data.get("dataset", rows.folder.url)).rstrip("/").rsplit("/", 1)[-1],
+    )
     # Mixed-in files state no licence.
-    stated = (pair for row in rows.read_texts() for pair in zip_longest(row.image_keys, row.licences))
+    stated = (
+        pair for row in rows.read_texts() for pair in zip_longest(row.image_keys, row.licences)
+    )
     licences = Counter({key: licence or UNSTATED for key, licence in stated}.values())
     own, start = config.model.name, data.get("start", {}).get("folder", "")
-    base = RANDOM if config.objective == NAMC or own in STAND_INS else Path(own).name if is_local(own) else own
+    base = (
+        RANDOM
+        if config.objective == NAMC or own in STAND_INS
+        else Path(own).name
+        if is_local(own)
+        else own
+    )
     is_named = base == own  # on the Hub
-    kind = "namc" if config.objective == NAMC else "adapter" if (folder / ADAPTERS).exists() else "finetune"
+    kind = (
+        "namc"
+        if config.objective == NAMC
+        else "adapter"
+        if (folder / ADAPTERS).exists()
+        else "finetune"
+    )
     licence: dict[str, Any] = _read_licence(Path(start)) if start else {}
     if base == RANDOM and not licence and len(licences) == 1 and UNSTATED not in licences:
         licence = {"license": "other", "license_name": next(iter(licences)).lower()}
@@ -51,13 +70,18 @@ def write_model_card(folder: Path, run: Run, *, config: TrainConfig, rows: Froze
         dataset_name=dataset,
         metric_type="accuracy",
         metric_value=ranked.value if ranked else None,
-        metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}" if ranked else "",
+        metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}"
+        if ranked
+        else "",
     )
-    usual, given = (one.model_dump(mode="json") for one in (TrainConfig(objective=config.objective), config))
+    usual, given = (
+        one.model_dump(mode="json") for one in (TrainConfig(objective=config.objective), config)
+    )
     settings = [
         (name, value)
         for name, _, value in find_changes(usual, given)
-        if not name.startswith(("output.", "model.name", "model.revision")) and not {"/", "\\"} & set(value)
+        if not name.startswith(("output.", "model.name", "model.revision"))
+        and not {"/", "\\"} & set(value)
     ]
     told = ModelCardData(
         **licence,

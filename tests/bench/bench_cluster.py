@@ -25,7 +25,9 @@ def make_rows(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
         anchors = rng.standard_normal((count // 64, 1, width), dtype=np.float32)
         noise = rng.standard_normal((count // 64, 64, width), dtype=np.float32)
         rows = anchors + noise * rng.uniform(0.23, 0.5, (count // 64, 64, 1)).astype(np.float32)
-        parts.append((rows * weight / np.linalg.norm(rows, axis=-1, keepdims=True)).reshape(count, width))
+        parts.append(
+            (rows * weight / np.linalg.norm(rows, axis=-1, keepdims=True)).reshape(count, width)
+        )
     return np.concatenate(parts, axis=1)
 
 
@@ -44,7 +46,9 @@ def measure(rows: NDArray[np.float32], n: int, rng: np.random.Generator) -> str:
     wanted = [model.fit_predict(rows[sets[place]]) for place in sample]
     theirs = (time.process_time() - start) / len(sample)
     pairs = [(labels[place], own) for place, own in zip(sample, wanted, strict=True)]
-    same = np.mean([np.array_equal(one[:, None] == one, other[:, None] == other) for one, other in pairs])
+    same = np.mean(
+        [np.array_equal(one[:, None] == one, other[:, None] == other) for one, other in pairs]
+    )
     return f"{n:>4}{1 / min(times):>10,.0f}{1 / theirs:>12,.0f}{theirs / min(times):>8.0f}x{same:>12.2%}"
 
 

@@ -26,7 +26,14 @@ from PIL import Image
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.tasks.mining.embed_images import embed_images
 from pairwright.tasks.models.devices import choose_device, count_gpus
-from tests.bench.turns import CORES, begin_worker, count_workers, name_machine, print_rates, take_turns
+from tests.bench.turns import (
+    CORES,
+    begin_worker,
+    count_workers,
+    name_machine,
+    print_rates,
+    take_turns,
+)
 from tests.fixtures.checkpoints import DINOV2_PROCESSOR, write_clip_folder, write_dinov2_folder
 from tests.fixtures.pictures import photograph
 from tests.tasks.models.samples import FILES
@@ -41,7 +48,11 @@ CLIP: dict[str, Any] = {
     "text_cfg": {"context_length": 8, "vocab_size": 64, "width": 16, "heads": 2, "layers": 1},
 }
 DINOV2 = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 6, "image_size": 518}
-PROCESSOR = {**DINOV2_PROCESSOR, "size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}}
+PROCESSOR = {
+    **DINOV2_PROCESSOR,
+    "size": {"shortest_edge": 256},
+    "crop_size": {"height": 224, "width": 224},
+}
 
 
 def make_files(count: int) -> list[bytes]:
@@ -71,7 +82,9 @@ def transforms() -> list[Callable[[Image.Image], Any]]:
     return [image_transform_v2(PreprocessCfg(), is_train=False), T.Compose(dinov2)]
 
 
-def prepare_theirs(files: Sequence[bytes], steps: Sequence[Callable[[Image.Image], Any]]) -> list[Any]:
+def prepare_theirs(
+    files: Sequence[bytes], steps: Sequence[Callable[[Image.Image], Any]]
+) -> list[Any]:
     """Open each file, and transform it."""
     import torch
 
@@ -95,9 +108,14 @@ def run_loop(folder: Path, files: Sequence[bytes], batch: int) -> None:
         LOADED[:] = [open_clip.create_model(f"local-dir:{folder / 'clip'}").eval().to(device)]
         LOADED.append(Dinov2Model.from_pretrained(folder / "dinov2").eval().to(device))
     clip, dinov2 = LOADED
-    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+    with (
+        torch.inference_mode(),
+        torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
+    ):
         for start in range(0, len(files), batch):
-            first, second = (one.to(device) for one in prepare_theirs(files[start : start + batch], transforms()))
+            first, second = (
+                one.to(device) for one in prepare_theirs(files[start : start + batch], transforms())
+            )
             normalize(clip.encode_image(first)).float().cpu()
             normalize(dinov2(second).last_hidden_state[:, 0]).float().cpu()
 
@@ -127,7 +145,9 @@ def measure_vectors(files: Sequence[bytes]) -> None:
         sides: dict[str, Callable[[], object]] = {
             "ours": lambda: list(pool.map(partial(embed_ours, config=config), shards))
         } | {
-            f"loop, batch {batch}": lambda batch=batch: alone.submit(run_loop, folder, files, batch).result()
+            f"loop, batch {batch}": lambda batch=batch: alone.submit(
+                run_loop, folder, files, batch
+            ).result()
             for batch in BATCHES
         }
         found = take_turns(sides, TURNS)
@@ -137,7 +157,9 @@ def measure_vectors(files: Sequence[bytes]) -> None:
 
 def main() -> None:
     """Print the table."""
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
+    os.environ["OMP_WAIT_POLICY"] = (
+        "PASSIVE"  # for both sides: threads that spin are far slower beside other work
+    )
     measure_vectors(make_files(EMBEDDED))
 
 

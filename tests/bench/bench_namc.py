@@ -34,9 +34,17 @@ def make_namc(pairs: int, tokens: int) -> Work:
 
     torch.manual_seed(0)
     device = choose_device()
-    cnn: Any = timm.create_model("resnet101", pretrained=False, features_only=True, out_indices=(3,)).eval().to(device)
+    cnn: Any = (
+        timm.create_model("resnet101", pretrained=False, features_only=True, out_indices=(3,))
+        .eval()
+        .to(device)
+    )
     model = Namc(NamcSizes()).eval().to(device)
-    pixels = torch.from_numpy(make_images(pairs)).flatten(0, 1).permute(0, 3, 1, 2).float().to(device) / 127.5 - 1
+    pixels = (
+        torch.from_numpy(make_images(pairs)).flatten(0, 1).permute(0, 3, 1, 2).float().to(device)
+        / 127.5
+        - 1
+    )
     banned = (PAD, UNKNOWN, START, END, MASK)  # the end, too, so that all pairs get all tokens
 
     @torch.inference_mode()
@@ -50,11 +58,18 @@ def make_namc(pairs: int, tokens: int) -> Work:
 
 def make_rival(pairs: int, tokens: int) -> Work:
     """Return the writing of pairs by a model of Qwen2-VL-2B's architecture, as transformers runs it."""
-    from transformers import AutoModelForImageTextToText, Qwen2VLConfig, Qwen2VLImageProcessor, Qwen2VLProcessor
+    from transformers import (
+        AutoModelForImageTextToText,
+        Qwen2VLConfig,
+        Qwen2VLImageProcessor,
+        Qwen2VLProcessor,
+    )
     from transformers import Qwen2VLVideoProcessor as Videos
 
     tokenizer = train_tokenizer([PROMPT], 1_000)
-    processor: Any = Qwen2VLProcessor(Qwen2VLImageProcessor(), tokenizer, Videos(), chat_template=TEMPLATE)
+    processor: Any = Qwen2VLProcessor(
+        Qwen2VLImageProcessor(), tokenizer, Videos(), chat_template=TEMPLATE
+    )
     number: Any = tokenizer.convert_tokens_to_ids
     text = {
         "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
@@ -63,22 +78,38 @@ def make_rival(pairs: int, tokens: int) -> Work:
         "bos_token_id": number("<|endoftext|>"), "eos_token_id": number("<|im_end|>"),
         "pad_token_id": number("<|endoftext|>"),
     }  # fmt: skip
-    vision = {"depth": 32, "embed_dim": 1280, "num_heads": 16, "mlp_ratio": 4, "patch_size": 14, "hidden_size": 1536}
+    vision = {
+        "depth": 32,
+        "embed_dim": 1280,
+        "num_heads": 16,
+        "mlp_ratio": 4,
+        "patch_size": 14,
+        "hidden_size": 1536,
+    }
     names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
              "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}  # fmt: skip
     marks: dict[str, Any] = {name: number(token) for name, token in names.items()}
-    config = Qwen2VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **marks)
+    config = Qwen2VLConfig(
+        text_config=text, vision_config=vision, tie_word_embeddings=True, **marks
+    )
     torch.manual_seed(0)
     with torch.device(choose_device()):
         model: Any = AutoModelForImageTextToText.from_config(config, dtype=torch.float32).eval()
-    chat = [{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": PROMPT}]}]
+    chat = [
+        {
+            "role": "user",
+            "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": PROMPT}],
+        }
+    ]
     asked = processor.apply_chat_template(chat, add_generation_prompt=True)
     images = [list(pair) for pair in make_images(pairs)]
     inputs = processor(text=[asked] * pairs, images=images, return_tensors="pt").to(model.device)
 
     @torch.inference_mode()
     def write() -> None:
-        said = model.generate(**inputs, min_new_tokens=tokens, max_new_tokens=tokens, do_sample=False)
+        said = model.generate(
+            **inputs, min_new_tokens=tokens, max_new_tokens=tokens, do_sample=False
+        )
         assert said.shape[1] == inputs["input_ids"].shape[1] + tokens
 
     return write
@@ -92,10 +123,18 @@ def make_images(pairs: int) -> Any:
 def main() -> None:
     """Read the command line."""
     gpu = torch.cuda.is_available()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=32 if gpu else 4, help="pairs of images at once")
-    parser.add_argument("--tokens", type=int, default=48, help="written of each pair; 80 at the most")
-    parser.add_argument("--turns", type=int, default=4 if gpu else 2, help="how often each side runs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=32 if gpu else 4, help="pairs of images at once"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=48, help="written of each pair; 80 at the most"
+    )
+    parser.add_argument(
+        "--turns", type=int, default=4 if gpu else 2, help="how often each side runs"
+    )
     given = parser.parse_args()
     writers = {"NAMC, with ResNet-101": make_namc, "Qwen2-VL-2B's architecture": make_rival}
     sides = {name: make(given.pairs, given.tokens) for name, make in writers.items()}

@@ -22,7 +22,13 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.tasks.models.search_index import count_devices, open_index, probes_of, search_cells, top_k
+from pairwright.tasks.models.search_index import (
+    count_devices,
+    open_index,
+    probes_of,
+    search_cells,
+    top_k,
+)
 from tests.bench.turns import print_rates, take_turns
 
 COUNT, WIDTH, QUERIES, K = 100_000, 1024, 2_000, 64  # a shard has 2,000 images
@@ -45,7 +51,11 @@ def make_vectors(count: int) -> NDArray[np.float16]:
     matrix = np.empty((count, WIDTH), dtype=np.float16)
     for start in range(0, count, ENCODED):
         rows = min(ENCODED, count - start)
-        made = mean + scenes[rng.integers(0, len(scenes), rows)] + rng.uniform(0.15, 0.8, (rows, 1)) * draw(rows)
+        made = (
+            mean
+            + scenes[rng.integers(0, len(scenes), rows)]
+            + rng.uniform(0.15, 0.8, (rows, 1)) * draw(rows)
+        )
         copies = rng.permutation(rows)[: rows // 20]
         made[copies] = made[rng.integers(0, rows, len(copies))] + 0.06 * draw(len(copies))
         matrix[start : start + rows] = made / np.linalg.norm(made, axis=1, keepdims=True)
@@ -58,7 +68,10 @@ def main() -> None:
     matrix = make_vectors(count)
     rows = np.sort(np.random.default_rng(1).permutation(count)[:QUERIES])
     near, products = top_k(matrix, rows, k=K)
-    wanted = [set(one[(BAND[0] <= value) & (value <= BAND[1])]) for one, value in zip(near, products, strict=True)]
+    wanted = [
+        set(one[(BAND[0] <= value) & (value <= BAND[1])])
+        for one, value in zip(near, products, strict=True)
+    ]
     total = sum(map(len, wanted))
     print(f"{count:,} x {WIDTH}: {total / QUERIES:.1f} neighbours in the band per image")
 
@@ -77,7 +90,9 @@ def main() -> None:
             cells: lambda: search_cells(matrix, rows, index=index, k=K, probes=probes)[0],
         }
         where = "one thread, ours on the GPU" if count_devices() else "one thread"
-        print_rates(f"{QUERIES:,} queries on {where}", take_turns(sides, REPEATS), QUERIES, "queries")
+        print_rates(
+            f"{QUERIES:,} queries on {where}", take_turns(sides, REPEATS), QUERIES, "queries"
+        )
         for name, search in sides.items():
             hits = sum(len(own & set(some)) for own, some in zip(wanted, search(), strict=True))
             print(f"  {name:<48} recall in band {hits / total:.4f}", flush=True)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pairwright.prompts.differences import draw_verbs, instruct
+from pairwright.prompts.difference_prompts import draw_verbs, instruct
 from pairwright.schemas.rows import PairRow, make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.serving.ask_rows import ask_rows
@@ -65,7 +65,10 @@ def make_asked(count: int) -> list[Asked]:
 
 
 def _asked(number: int, images: tuple[bytes, bytes]) -> Asked:
-    captions = (f"a table with {number} cups and a red bowl on it", f"a table with {number + 1} cups and a blue bowl")
+    captions = (
+        f"a table with {number} cups and a red bowl on it",
+        f"a table with {number + 1} cups and a blue bowl",
+    )
     text = instruct(draw_verbs(random.Random(number)), captions=captions).text
     return Asked(_row(number), text, images)
 
@@ -119,14 +122,19 @@ def ask_ours(asked: Sequence[Asked], config: ChatConfig) -> float:
 
 def _check(tokens: Sequence[int], count: int) -> None:
     if list(tokens) != [TOKENS] * count or count != ROWS:
-        raise SystemExit(f"{len(tokens)} of {ROWS} requests were answered, with {sum(tokens)} tokens")
+        raise SystemExit(
+            f"{len(tokens)} of {ROWS} requests were answered, with {sum(tokens)} tokens"
+        )
 
 
 def ask_in_threads(asked: Sequence[Asked], config: ChatConfig) -> float:
     """Ask as a plain script does; return the seconds."""
     from openai import OpenAI
 
-    with OpenAI(base_url=config.endpoint[0], api_key="none") as client, ThreadPoolExecutor(THREADS) as pool:
+    with (
+        OpenAI(base_url=config.endpoint[0], api_key="none") as client,
+        ThreadPoolExecutor(THREADS) as pool,
+    ):
         start = time.perf_counter()
         _check(list(pool.map(partial(_ask_plainly, client, config), asked)), len(asked))
         return time.perf_counter() - start
@@ -147,41 +155,96 @@ def _ask_plainly(client: Any, config: ChatConfig, asked: Asked) -> int:
 
 
 def _content(urls: Sequence[str], text: str) -> list[dict[str, Any]]:
-    return [*({"type": "image_url", "image_url": {"url": url}} for url in urls), {"type": "text", "text": text}]
+    return [
+        *({"type": "image_url", "image_url": {"url": url}} for url in urls),
+        {"type": "text", "text": text},
+    ]
 
 
-def ask_by_vllm(asked: Sequence[Asked], config: ChatConfig, *, server: RunningVllm, folder: Path) -> float:
+def ask_by_vllm(
+    asked: Sequence[Asked], config: ChatConfig, *, server: RunningVllm, folder: Path
+) -> float:
     """Run ``vllm bench serve`` on the same requests; its clock counts, from the first request on."""
     lines = [
-        {"content": _content([image_url(image, config.max_pixels) for image in one.images], one.text)} for one in asked
+        {
+            "content": _content(
+                [image_url(image, config.max_pixels) for image in one.images], one.text
+            )
+        }
+        for one in asked
     ]
     (folder / "asked.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     sampling = {"temperature": config.temperature, "top_p": config.top_p, "seed": 1, **UNTOUCHED}
     command = [
-        *(str(VLLM), "bench", "serve", "--backend", "openai-chat", "--endpoint", "/v1/chat/completions"),
-        *("--base-url", server.address, "--model", config.model, "--tokenizer", str(folder / config.model)),
-        *("--dataset-name", "custom_image", "--dataset-path", str(folder / "asked.jsonl"), "--disable-shuffle"),
+        *(
+            str(VLLM),
+            "bench",
+            "serve",
+            "--backend",
+            "openai-chat",
+            "--endpoint",
+            "/v1/chat/completions",
+        ),
+        *(
+            "--base-url",
+            server.address,
+            "--model",
+            config.model,
+            "--tokenizer",
+            str(folder / config.model),
+        ),
+        *(
+            "--dataset-name",
+            "custom_image",
+            "--dataset-path",
+            str(folder / "asked.jsonl"),
+            "--disable-shuffle",
+        ),
         *("--num-prompts", str(len(asked)), "--custom-output-len", str(TOKENS), "--ignore-eos"),
-        *("--max-concurrency", str(config.max_concurrency), "--extra-body", json.dumps(sampling), "--disable-tqdm"),
-        *("--save-result", "--save-detailed", "--result-dir", str(folder), "--result-filename", "result.json"),
+        *(
+            "--max-concurrency",
+            str(config.max_concurrency),
+            "--extra-body",
+            json.dumps(sampling),
+            "--disable-tqdm",
+        ),
+        *(
+            "--save-result",
+            "--save-detailed",
+            "--result-dir",
+            str(folder),
+            "--result-filename",
+            "result.json",
+        ),
     ]
-    for _ in range(3):  # it sends no request twice, and a busy machine may close a connection that it has just taken
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | ENVIRONMENT, check=False)
+    for _ in range(
+        3
+    ):  # it sends no request twice, and a busy machine may close a connection that it has just taken
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=os.environ | ENVIRONMENT, check=False
+        )
         if done.returncode:
-            raise SystemExit(f"vllm bench serve ended with {done.returncode}:\n{done.stderr[-3000:]}")
+            raise SystemExit(
+                f"vllm bench serve ended with {done.returncode}:\n{done.stderr[-3000:]}"
+            )
         result = json.loads((folder / "result.json").read_text())
         if result["completed"] == len(asked):
             if result["total_output_tokens"] != len(asked) * TOKENS:
                 raise SystemExit(f"vllm bench serve: {result['total_output_tokens']} tokens")
             return result["duration"]
     error = next(filter(None, result["errors"]), "")
-    raise SystemExit(f"vllm bench serve: {result['completed']} of {len(asked)} requests were answered:\n{error}")
+    raise SystemExit(
+        f"vllm bench serve: {result['completed']} of {len(asked)} requests were answered:\n{error}"
+    )
 
 
 def bench_throughput(server: RunningVllm, asked: Sequence[Asked], folder: Path) -> None:
     """Print requests per second of each side, the best of its turns, and how many times as many ours are."""
     config = ChatConfig(
-        endpoint=(server.endpoint,), model=server.model, structured_output="vllm", max_concurrency=AT_ONCE
+        endpoint=(server.endpoint,),
+        model=server.model,
+        structured_output="vllm",
+        max_concurrency=AT_ONCE,
     )
     sides = {
         "ask_rows": partial(ask_ours, asked, config),
@@ -196,15 +259,22 @@ def bench_throughput(server: RunningVllm, asked: Sequence[Asked], folder: Path) 
             took = ask()
             seconds[name] += [took] if turn else []  # the first warms up
     found = client_of(config).endpoints.room
-    print(f"requests per second: {len(asked)}, of two images and {TOKENS} tokens; ask_rows has {found} at once")
+    print(
+        f"requests per second: {len(asked)}, of two images and {TOKENS} tokens; ask_rows has {found} at once"
+    )
     for name, own in seconds.items():
-        print(f"  {name:<64} {len(asked) / min(own):9.1f} {min(own) / min(seconds['ask_rows']):7.3f}", flush=True)
+        print(
+            f"  {name:<64} {len(asked) / min(own):9.1f} {min(own) / min(seconds['ask_rows']):7.3f}",
+            flush=True,
+        )
 
 
 def main() -> None:
     """Serve the model, and measure."""
     with tempfile.TemporaryDirectory(prefix="pairwright-bench-") as path:
-        with ProcessPoolExecutor(1, get_context("spawn")) as alone:  # PyTorch stays out of the clients' process
+        with ProcessPoolExecutor(
+            1, get_context("spawn")
+        ) as alone:  # PyTorch stays out of the clients' process
             folder = alone.submit(write_endless_model, Path(path) / "qwen2-vl").result()
         asked = make_asked(ROWS)
         with running_vllm(folder, *FLAGS) as server:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of, to_table
 from pairwright.schemas.rows import ImageRow, ItemRow, make_key
-from pairwright.tasks.store.dataset import ITEMS, ITEMS_PER_PART, Build
+from pairwright.tasks.store.build import ITEMS, ITEMS_PER_PART, Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import describe_part, encode_part
 from tests.bench.turns import take_turns
@@ -53,24 +53,35 @@ def write_images(folder: Folder, rows: Sequence[ImageRow], *, durable: bool) -> 
     """Write rows as a shard does: to Arrow, to a part's bytes, to a file."""
     for start in range(0, len(rows), ROWS_PER_PART):
         name = f"written/part-{rows[start].key}.parquet"
-        data = encode_part(to_table(rows[start : start + ROWS_PER_PART], ImageRow), {"rows": str(ROWS_PER_PART)})
+        data = encode_part(
+            to_table(rows[start : start + ROWS_PER_PART], ImageRow), {"rows": str(ROWS_PER_PART)}
+        )
         if durable:
             folder.write(name, data)
         else:
             _write_plainly(folder, name, data)
 
 
-def _write_datasets(images: Sequence[ImageRow], folder: Folder, *, as_images: bool) -> Callable[[], object]:
+def _write_datasets(
+    images: Sequence[ImageRow], folder: Folder, *, as_images: bool
+) -> Callable[[], object]:
     """Give the same bytes to ``datasets``: as images that are not decoded, or as plain binary."""
     import datasets
 
     datasets.disable_progress_bars()
-    schema = pa.schema([field for field in schema_of(ImageRow) if field.name not in ("status", "reason", "detail")])
-    rows = [{name: getattr(row, name) for name in schema.names} | {"captions": list(row.captions)} for row in images]
+    schema = pa.schema(
+        [field for field in schema_of(ImageRow) if field.name not in ("status", "reason", "detail")]
+    )
+    rows = [
+        {name: getattr(row, name) for name in schema.names} | {"captions": list(row.captions)}
+        for row in images
+    ]
     path, features = folder.path("written/datasets.parquet"), None
     if as_images:
         rows = [{**row, "image": {"bytes": row["image"], "path": None}} for row in rows]
-        features = datasets.Features({**datasets.Features.from_arrow_schema(schema), "image": datasets.Image()})
+        features = datasets.Features(
+            {**datasets.Features.from_arrow_schema(schema), "image": datasets.Image()}
+        )
     return lambda: datasets.Dataset.from_list(rows, features=features).to_parquet(path)
 
 
@@ -108,10 +119,15 @@ def write_planned(folder: Folder, parts: int) -> tuple[str, ...]:
     Path(folder.path(ITEMS)).mkdir(parents=True)
     for start in range(0, parts * ROWS_PER_PART, ROWS_PER_PART):
         rows = [_image(number, b"") for number in range(start, start + ROWS_PER_PART)]
-        _write_table(folder, f"{planned.table}/part-{make_key(start)}.parquet", to_table(rows, ImageRow))
+        _write_table(
+            folder, f"{planned.table}/part-{make_key(start)}.parquet", to_table(rows, ImageRow)
+        )
     names: list[str] = []
     for start in range(0, parts * ROWS_PER_PART, ITEMS_PER_PART):
-        keys = [make_key(number) for number in range(start, min(start + ITEMS_PER_PART, parts * ROWS_PER_PART))]
+        keys = [
+            make_key(number)
+            for number in range(start, min(start + ITEMS_PER_PART, parts * ROWS_PER_PART))
+        ]
         rows = [ItemRow(key=key, source_key=key, subject=key, name="", locator="") for key in keys]
         names.append(f"{ITEMS}/part-{make_key(start)}.parquet")
         _write_table(folder, names[-1], to_table(rows, ItemRow))
@@ -129,7 +145,11 @@ def plan(url: str, items: Sequence[str]) -> None:
         counts = [build.settle(stage) for stage in build.planned]
         shards = build.shards(build.planned[1])
     seconds = time.perf_counter() - start
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     what = f"plan {counts[1].of:,} rows of {PLANNED_PARTS:,} parts as {len(shards):,} shards"
     print(f"{what:<64} {seconds:9.1f} s, at most 10 s; {int(peak.split()[1]) >> 10} MB of memory")
 
@@ -137,7 +157,9 @@ def plan(url: str, items: Sequence[str]) -> None:
 def bench_planning(folder: Folder) -> None:
     """Plan in a process of its own, so that its memory can be told."""
     items = write_planned(folder, PLANNED_PARTS)
-    subprocess.run([sys.executable, "-m", "tests.bench.bench_store", folder.url, *items], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.bench.bench_store", folder.url, *items], check=True
+    )
 
 
 def main() -> None:

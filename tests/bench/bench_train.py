@@ -32,7 +32,10 @@ from tests.bench.train_rows import ANSWER, LONG_ANSWER, make_rows
 from tests.bench.train_sides import OURS, TRL, Measured, Task, run_side
 from tests.bench.turns import CORES, name_machine
 
-SHAPES = {"large images, short answers": (392, ANSWER), "small images, long answers": (112, LONG_ANSWER)}
+SHAPES = {
+    "large images, short answers": (392, ANSWER),
+    "small images, long answers": (112, LONG_ANSWER),
+}
 """Pixels of an image's sides, and words of an answer."""
 SIDES = (OURS, TRL)
 BATCH, RANK, WARM, TIMED, TURNS = 4, 8, 2, 6, 5
@@ -76,7 +79,15 @@ def run_turns(folder: Path, rows: list[PreferenceRow], turns: int) -> dict[str, 
     found: dict[str, list[Measured]] = {side: [] for side in SIDES}
     for turn in range(turns):
         for side in SIDES if turn % 2 == 0 else reversed(SIDES):
-            task = Task(side=side, folder=folder, rows=rows, config=CONFIG, warm=WARM, timed=TIMED, threads=CORES)
+            task = Task(
+                side=side,
+                folder=folder,
+                rows=rows,
+                config=CONFIG,
+                warm=WARM,
+                timed=TIMED,
+                threads=CORES,
+            )
             found[side].append(alone(run_side, task))
     return found
 
@@ -104,21 +115,29 @@ def show_likeness(ours: Measured, theirs: Measured) -> None:
         for mine, others in ((ours.losses, theirs.losses), (ours.margins, theirs.margins))
     )
     shown = " ".join(f"{loss:.4f}" for loss in ours.losses)
-    print(f"  losses of ours: {shown}; TRL's differ by {losses:.1g} at the most, its margins by {margins:.1g}")
+    print(
+        f"  losses of ours: {shown}; TRL's differ by {losses:.1g} at the most, its margins by {margins:.1g}"
+    )
 
 
 def main() -> None:
     """Print everything."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--turns", type=int, default=TURNS, help="how often each side runs")
     given = parser.parse_args()
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # for both sides: threads that spin are far slower beside other work
+    os.environ["OMP_WAIT_POLICY"] = (
+        "PASSIVE"  # for both sides: threads that spin are far slower beside other work
+    )
     os.environ["HF_HUB_OFFLINE"] = "1"
     for name, (side, answer) in SHAPES.items():
         with tempfile.TemporaryDirectory() as place:
             rows = prepare(Path(place), side, answer)
             found = run_turns(Path(place), rows, given.turns)
-        print(f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, float32")
+        print(
+            f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, float32"
+        )
         print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
         show({side: found[side] for side in (TRL, OURS)})
         show_likeness(found[OURS][0], found[TRL][0])

@@ -24,7 +24,16 @@ from pairwright.schemas.rows import PreferenceRow, RemovalRow
 from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.scenes.render import exposure_of
 from tests.bench.truth_style import distinct_bigrams, statistics_of, structure_of, tell_apart
-from tests.bench.truth_text import Graphs, Reader, Reading, decode, find_changes, is_ambiguous, is_true, tells
+from tests.bench.truth_text import (
+    Graphs,
+    Reader,
+    Reading,
+    decode,
+    find_changes,
+    is_ambiguous,
+    is_true,
+    tells,
+)
 
 WORLDS, SEED = 12, 7
 REMOVALS = 40  # removals that are rendered again, three seconds each
@@ -48,8 +57,13 @@ class Figure:
     def interval(self) -> tuple[float, float]:
         """Return Wilson's interval of the share, 95 %."""
         n, share, z = max(self.of, 1), self.hits / max(self.of, 1), 1.96
-        middle, half = share + z * z / (2 * n), z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-        return max((middle - half) / (1 + z * z / n), 0.0), min((middle + half) / (1 + z * z / n), 1.0)
+        middle, half = (
+            share + z * z / (2 * n),
+            z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)),
+        )
+        return max((middle - half) / (1 + z * z / n), 0.0), min(
+            (middle + half) / (1 + z * z / n), 1.0
+        )
 
     @property
     def verdict(self) -> str:
@@ -57,14 +71,22 @@ class Figure:
         (low, high), share = self.interval, self.hits / max(self.of, 1)
         if self.most is None and self.least is None:
             return ""
-        if (self.most is None or share <= self.most) and (self.least is None or share >= self.least):
+        if (self.most is None or share <= self.most) and (
+            self.least is None or share >= self.least
+        ):
             return "ok" if self.of else "none"
         exact = self.most == 0 or self.least == 1
         return "open" if not exact and low <= (self.most or self.least or 0) <= high else "not"
 
     def __str__(self) -> str:
         """Return the line."""
-        bound = f"<= {self.most:g}" if self.most is not None else f">= {self.least:g}" if self.least is not None else ""
+        bound = (
+            f"<= {self.most:g}"
+            if self.most is not None
+            else f">= {self.least:g}"
+            if self.least is not None
+            else ""
+        )
         share, (low, high) = self.hits / max(self.of, 1), self.interval
         counts = f"{self.what:<58}{self.hits:>6}{self.of:>7}{share:>8.3f}"
         return f"{counts}  {low:.3f} to {high:.3f}  {bound:<9}{self.verdict}"
@@ -76,9 +98,15 @@ class Truth:
     def __init__(self, path: str) -> None:
         """Read the tables that every part needs."""
         self.tables = pw.open(path)
-        self.graphs = {row.key: row.graph for row in self.tables["images"].rows(without=("image",)) if row.graph}
+        self.graphs = {
+            row.key: row.graph
+            for row in self.tables["images"].rows(without=("image",))
+            if row.graph
+        }
         self.pairs = {row.key: (row.first, row.second) for row in self.tables["pairs"].rows()}
-        self.preferences = list(self.tables["preferences"].rows(without=("images", "rejected_images")))
+        self.preferences = list(
+            self.tables["preferences"].rows(without=("images", "rejected_images"))
+        )
         self.reader = Reader(list(self.graphs.values()))
         self._readings: dict[str, Reading] = {}
 
@@ -96,17 +124,28 @@ class Truth:
     def texts(self) -> dict[str, list[tuple[str, Graphs]]]:
         """Return the texts that are to be true, by table, with what they are about."""
         names = ("differences", "comparisons")
-        found = {name: [(row.text, self.of_pair(row.subject)) for row in self.tables[name].rows()] for name in names}
-        found["captions"] = [(row.text, (self.graphs[row.subject],) * 2) for row in self.tables["captions"].rows()]
+        found = {
+            name: [(row.text, self.of_pair(row.subject)) for row in self.tables[name].rows()]
+            for name in names
+        }
+        found["captions"] = [
+            (row.text, (self.graphs[row.subject],) * 2) for row in self.tables["captions"].rows()
+        ]
         known = {text for text, _ in found["differences"]}
         others = [row for row in self.preferences if row.chosen not in known]
-        return {**found, "chosen of other kinds": [(row.chosen, self.of_pair(row.subject)) for row in others]}
+        return {
+            **found,
+            "chosen of other kinds": [(row.chosen, self.of_pair(row.subject)) for row in others],
+        }
 
     def rejected(self) -> dict[str, list[tuple[str, PreferenceRow]]]:
         """Return the rejected texts of all rows, by maker."""
         found: dict[str, list[tuple[str, PreferenceRow]]] = defaultdict(list)
         for row in self.preferences:
-            texts = [(row.rejected, row.rejected_maker), *((one.text, one.maker) for one in row.negatives)]
+            texts = [
+                (row.rejected, row.rejected_maker),
+                *((one.text, one.maker) for one in row.negatives),
+            ]
             for text, maker in texts:
                 if text:
                     found[maker].append((text, row))
@@ -123,16 +162,28 @@ def measure_texts(truth: Truth) -> Iterator[Figure]:
         vague = [text for one, graphs, text in said if is_ambiguous(one, graphs)]
         yield Figure(f"{name}: false statements", len(false), len(said), most=0, examples=false)
         definite = sum(one.definite for one, _, _ in said)
-        yield Figure(f"{name}: definite references that are ambiguous", len(vague), definite, most=0, examples=vague)
+        yield Figure(
+            f"{name}: definite references that are ambiguous",
+            len(vague),
+            definite,
+            most=0,
+            examples=vague,
+        )
         if name in ("differences", "comparisons"):
             yield _missed(name, truth, texts)
     for maker, texts in truth.rejected().items():
         pool = [(text, truth.read(text), truth.of_pair(row.subject)) for text, row in texts]
         unread += [part for _, reading, _ in pool for part in reading.unread]
-        true = [text for text, reading, graphs in pool if not reading.unread and _holds(reading, graphs)]
-        yield Figure(f"{maker}: rejected texts that are true", len(true), len(pool), most=0, examples=true)
+        true = [
+            text for text, reading, graphs in pool if not reading.unread and _holds(reading, graphs)
+        ]
+        yield Figure(
+            f"{maker}: rejected texts that are true", len(true), len(pool), most=0, examples=true
+        )
     texts = sum(map(len, truth.texts().values())) + sum(map(len, truth.rejected().values()))
-    yield Figure("sentences not parsed, in so many texts", len(unread), texts, most=0, examples=unread)
+    yield Figure(
+        "sentences not parsed, in so many texts", len(unread), texts, most=0, examples=unread
+    )
 
 
 def _holds(reading: Reading, graphs: Graphs) -> bool:
@@ -143,9 +194,13 @@ def _missed(name: str, truth: Truth, texts: list[tuple[str, Graphs]]) -> Figure:
     pairs = [(text, graphs) for text, graphs in texts if graphs[0].world == graphs[1].world]
     changes = [(text, graphs, change) for text, graphs in pairs for change in find_changes(graphs)]
     missed = [
-        text for text, graphs, change in changes if not any(tells(a, change, graphs) for a in truth.read(text).said)
+        text
+        for text, graphs, change in changes
+        if not any(tells(a, change, graphs) for a in truth.read(text).said)
     ]
-    return Figure(f"{name}: changes that are not said", len(missed), len(changes), most=0, examples=missed)
+    return Figure(
+        f"{name}: changes that are not said", len(missed), len(changes), most=0, examples=missed
+    )
 
 
 def measure_mining(truth: Truth) -> Iterator[Figure]:
@@ -153,7 +208,9 @@ def measure_mining(truth: Truth) -> Iterator[Figure]:
     worlds = Counter(graph.world for graph in truth.graphs.values())
     right = sum(first.world == second.world for first, second in map(truth.of_pair, truth.pairs))
     yield Figure("mining: precision", right, len(truth.pairs), least=0.95)
-    yield Figure("mining: recall", right, sum(n * (n - 1) // 2 for n in worlds.values()), least=0.95)
+    yield Figure(
+        "mining: recall", right, sum(n * (n - 1) // 2 for n in worlds.values()), least=0.95
+    )
     things = [thing for graph in truth.graphs.values() for thing in graph.objects]
     unlike = [thing.id for thing in things if not _fits(thing)]
     yield Figure("graphs: boxes or columns unlike their masks", len(unlike), len(things), most=0)
@@ -163,7 +220,13 @@ def _fits(thing: SceneObject) -> bool:
     lines, columns = np.nonzero(decode(thing))
     box = (int(columns.min()), int(lines.min()), int(columns.max()) + 1, int(lines.max()) + 1)
     middle = 3 * (box[0] + box[2]) / 2
-    third = "left" if middle < thing.mask.width else "right" if middle > 2 * thing.mask.width else "centre"
+    third = (
+        "left"
+        if middle < thing.mask.width
+        else "right"
+        if middle > 2 * thing.mask.width
+        else "centre"
+    )
     return box == thing.box and third == thing.column
 
 
@@ -174,7 +237,11 @@ def measure_style(truth: Truth) -> Iterator[Figure]:
         for thing in graph.objects:
             usual[thing.shape, thing.material].add(graph.world)
     for maker, texts in truth.rejected().items():
-        both = [(text, row, label) for rejected, row in texts for text, label in ((row.chosen, 0), (rejected, 1))]
+        both = [
+            (text, row, label)
+            for rejected, row in texts
+            for text, label in ((row.chosen, 0), (rejected, 1))
+        ]
         worlds = [truth.of_pair(row.subject)[0].world for _, row, _ in both]
         labels = [label for _, _, label in both]
         features = {
@@ -187,7 +254,12 @@ def measure_style(truth: Truth) -> Iterator[Figure]:
         }
         for name, rows in features.items():
             right, of = tell_apart(name, rows, labels, worlds)
-            yield Figure(f"{maker}: told from chosen by {name}", right, of, most=0.55 if name == "structure" else None)
+            yield Figure(
+                f"{maker}: told from chosen by {name}",
+                right,
+                of,
+                most=0.55 if name == "structure" else None,
+            )
 
 
 def measure_images(truth: Truth) -> Iterator[Figure]:
@@ -231,8 +303,13 @@ REMOVAL_FAULTS = {
 
 def _changed(row: PreferenceRow) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the image that a rejected one replaces, the rejected one, and its place."""
-    side = next(k for k, (a, b) in enumerate(zip(row.images, row.rejected_images, strict=True)) if a != b)
-    pictures = [Image.open(BytesIO(images[side])).convert("RGB") for images in (row.images, row.rejected_images)]
+    side = next(
+        k for k, (a, b) in enumerate(zip(row.images, row.rejected_images, strict=True)) if a != b
+    )
+    pictures = [
+        Image.open(BytesIO(images[side])).convert("RGB")
+        for images in (row.images, row.rejected_images)
+    ]
     return np.array(pictures[0]), np.array(pictures[1]), side
 
 
@@ -244,13 +321,20 @@ def _check_removal(
     graph = truth.of_pair(row.subject)[side]
     exposure = exposure_of(graph)
     assert exposure is not None
-    again, empty = (replace(one, seed=one.seed + 1).take() for one in (exposure, exposure.without(*removal.object_ids)))
+    again, empty = (
+        replace(one, seed=one.seed + 1).take()
+        for one in (exposure, exposure.without(*removal.object_ids))
+    )
     x0, y0, x1, y1 = removal.window
     apart = (rejected != shown).any(2)
     apart[y0:y1, x0:x1] = False
-    mask = np.any([decode(thing) for thing in graph.objects if thing.id in removal.object_ids], axis=0)
+    mask = np.any(
+        [decode(thing) for thing in graph.objects if thing.id in removal.object_ids], axis=0
+    )
     seen = mask & (_far(empty, shown) > 24)
-    kept = float((_far(rejected, shown) < _far(rejected, empty))[seen].mean()) if seen.any() else 0.0
+    kept = (
+        float((_far(rejected, shown) < _far(rejected, empty))[seen].mean()) if seen.any() else 0.0
+    )
     # What a photograph differs from its like is noise: a removal may differ from the empty scene by as much.
     odd = _blurred(rejected, empty, removal.window) - _blurred(shown, again, removal.window)
     name = f"{graph.world}/photograph-{graph.photograph}, {removal.tag}"
@@ -275,10 +359,18 @@ def _far(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def measure_splits(truth: Truth) -> Iterator[Figure]:
     """Yield what training rows share with others."""
-    train = {text for texts in truth.rejected().values() for text, row in texts if row.split == "train"}
+    train = {
+        text for texts in truth.rejected().values() for text, row in texts if row.split == "train"
+    }
     held = [row for row in truth.preferences if row.split != "train"]
     leaked = [row.chosen for row in held if row.chosen in train]
-    yield Figure("splits: held-out answers that training rejects", len(leaked), len(held), most=0, examples=leaked)
+    yield Figure(
+        "splits: held-out answers that training rejects",
+        len(leaked),
+        len(held),
+        most=0,
+        examples=leaked,
+    )
     images: dict[str, set[str]] = defaultdict(set)
     worlds: dict[str, set[str]] = defaultdict(set)
     for row in truth.preferences:
@@ -286,7 +378,12 @@ def measure_splits(truth: Truth) -> Iterator[Figure]:
             images[key].add(row.split)
             worlds[truth.graphs[key].world].add(row.split)
     for name, where in (("images", images), ("worlds", worlds)):
-        yield Figure(f"splits: {name} in two", sum(len(splits) > 1 for splits in where.values()), len(where), most=0)
+        yield Figure(
+            f"splits: {name} in two",
+            sum(len(splits) > 1 for splits in where.values()),
+            len(where),
+            most=0,
+        )
 
 
 def measure_repetition(truth: Truth) -> Iterator[Figure]:
@@ -298,7 +395,11 @@ def measure_repetition(truth: Truth) -> Iterator[Figure]:
     yield Figure(f"chosen: distinct 2-grams, in {len(sample)} texts", different, pairs, least=least)
     skeletons = Counter(part for text in sample for part in truth.reader.skeletons(text))
     yield Figure("chosen: different sentence skeletons", len(skeletons), skeletons.total())
-    yield Figure("chosen: sentences with the commonest skeleton", max(skeletons.values(), default=0), skeletons.total())
+    yield Figure(
+        "chosen: sentences with the commonest skeleton",
+        max(skeletons.values(), default=0),
+        skeletons.total(),
+    )
 
 
 def main() -> None:
@@ -316,7 +417,14 @@ def report(path: str) -> None:
     truth = Truth(path)
     print(f"{'':<58}{'count':>7}{'of':>7}{'share':>8}  {'interval':<15} bound", flush=True)
     found: list[Figure] = []
-    for measure in (measure_texts, measure_mining, measure_splits, measure_repetition, measure_style, measure_images):
+    for measure in (
+        measure_texts,
+        measure_mining,
+        measure_splits,
+        measure_repetition,
+        measure_style,
+        measure_images,
+    ):
         for figure in measure(truth):
             found.append(figure)
             print(figure, flush=True)

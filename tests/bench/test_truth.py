@@ -12,15 +12,23 @@ def at(name, first, **values):
     """Make an object whose pixels are column ``first`` of a picture of 4 x 10 pixels."""
     column = ("left", "centre", "right")[min(3 * first // 10, 2)]
     mask = Mask(height=4, width=10, counts=(4 * first, 4, 4 * (9 - first)))
-    return thing(name, column=column, box=(first, 0, first + 1, 4), **values).model_copy(update={"mask": mask})
+    return thing(name, column=column, box=(first, 0, first + 1, 4), **values).model_copy(
+        update={"mask": mask}
+    )
 
 
 BALL, MUG = at("ball", 0), at("mug", 9, shape="mug", material="ceramic", size="large", depth="back")
 SIGN = at("sign", 4, shape="sign", colour="green", text="OPEN", size="medium")
 BOX = at("box", 8, shape="box", colour="blue", material="wooden", pose="with its lid open")
 BLUE = BALL.model_copy(update={"colour": "blue"})
-CHANGES = (SceneChange(type="colour", object_id="ball"), SceneChange(type="disappearance", object_id="mug"))
-PAIR = (graph(BALL, MUG, SIGN, BOX), graph(BLUE, SIGN, BOX, changes=CHANGES, light="cool light from the right"))
+CHANGES = (
+    SceneChange(type="colour", object_id="ball"),
+    SceneChange(type="disappearance", object_id="mug"),
+)
+PAIR = (
+    graph(BALL, MUG, SIGN, BOX),
+    graph(BLUE, SIGN, BOX, changes=CHANGES, light="cool light from the right"),
+)
 READER = Reader(PAIR)
 
 
@@ -39,10 +47,17 @@ def template(first, second):
 
 TRUE = (
     template("a small red metal ball on the left", "a blue metal ball on the left"),
-    template("a wooden table-top with a red ceramic mug in the background", "a scene without a mug or a red ball"),
-    template("a green metal sign reading 'OPEN', and no blue ball", "three objects in all but no red ceramic mug"),
     template(
-        "a blue wooden box with its lid open but no blue ball", "a wooden table-top that has a sign but lacks a mug"
+        "a wooden table-top with a red ceramic mug in the background",
+        "a scene without a mug or a red ball",
+    ),
+    template(
+        "a green metal sign reading 'OPEN', and no blue ball",
+        "three objects in all but no red ceramic mug",
+    ),
+    template(
+        "a blue wooden box with its lid open but no blue ball",
+        "a wooden table-top that has a sign but lacks a mug",
     ),
     "Image 1 contains a red ceramic mug, whereas Image 2 has no red ceramic mug.",
     "In Image 1, the red metal ball stands to the left of the red ceramic mug.",
@@ -89,7 +104,9 @@ def test_planted_false_statements_are_found(text):
     assert false_in(text)
 
 
-@pytest.mark.parametrize("said", ["a red metal bell", "a red metal ball that smiles", "perhaps a red metal ball"])
+@pytest.mark.parametrize(
+    "said", ["a red metal bell", "a red metal ball that smiles", "perhaps a red metal ball"]
+)
 def test_what_is_not_understood_is_never_taken_for_true(said):
     reading = READER.read(template(said, "a blue metal ball"))
     assert reading.said == ()
@@ -99,7 +116,9 @@ def test_what_is_not_understood_is_never_taken_for_true(said):
 def test_a_definite_phrase_that_fits_several_things_is_ambiguous():
     pair = (graph(BALL, MUG, BLUE.model_copy(update={"id": "other"})), PAIR[1])
     said = READER.read("In Image 1, the metal ball stands to the left of the red ceramic mug.").said
-    assert [one.look for one in said if is_ambiguous(one, pair)] == [(("material", "metal"), ("shape", "ball"))]
+    assert [one.look for one in said if is_ambiguous(one, pair)] == [
+        (("material", "metal"), ("shape", "ball"))
+    ]
     assert not any(is_ambiguous(one, PAIR) for one in said)
 
 

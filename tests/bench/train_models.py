@@ -41,11 +41,21 @@ def write_model(folder: Path, texts: Sequence[str]) -> None:
 
     logging.disable_progress_bar()
     tokenizer = train_tokenizer(texts, VOCABULARY)
-    processor = Qwen2_5_VLProcessor(Qwen2VLImageProcessor(), tokenizer, Qwen2VLVideoProcessor(), chat_template=TEMPLATE)
+    processor = Qwen2_5_VLProcessor(
+        Qwen2VLImageProcessor(), tokenizer, Qwen2VLVideoProcessor(), chat_template=TEMPLATE
+    )
     processor.save_pretrained(folder)
     number: Any = tokenizer.convert_tokens_to_ids
-    own = {"vocab_size": len(tokenizer), "eos_token_id": number("<|im_end|>"), "pad_token_id": number("<|endoftext|>")}
+    own = {
+        "vocab_size": len(tokenizer),
+        "eos_token_id": number("<|im_end|>"),
+        "pad_token_id": number("<|endoftext|>"),
+    }
     marks: Any = {name: number(token) for name, token in MARKS.items()}
-    config = Qwen2_5_VLConfig(text_config=TEXT | own, vision_config=VISION, tie_word_embeddings=True, **marks)
+    config = Qwen2_5_VLConfig(
+        text_config=TEXT | own, vision_config=VISION, tie_word_embeddings=True, **marks
+    )
     torch.manual_seed(0)
-    Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=torch.float32).save_pretrained(folder)
+    Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=torch.float32).save_pretrained(
+        folder
+    )

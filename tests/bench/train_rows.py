@@ -11,18 +11,34 @@ from tests.fixtures.rows import row_of
 
 SPLIT = "train"
 WORDS = 300
-ANSWER, LONG_ANSWER = (25, 55), (150, 250)  # words of an answer, from and up to; nearly each word is one token
+ANSWER, LONG_ANSWER = (
+    (25, 55),
+    (150, 250),
+)  # words of an answer, from and up to; nearly each word is one token
 PROMPT = 20
 
 
 def make_row(asked: str, chosen: str, rejected: str, images: Sequence[bytes]) -> PreferenceRow:
     """Return a preference about these encoded images."""
-    key, keys = make_key(asked, chosen, rejected, *images), tuple(make_key(image) for image in images)
+    key, keys = (
+        make_key(asked, chosen, rejected, *images),
+        tuple(make_key(image) for image in images),
+    )
     said = {"prompt": (Turn(role="user", text=asked),), "chosen": chosen, "rejected": rejected}
-    return row_of(PreferenceRow, source=key, key=key, images=tuple(images), image_keys=keys, split=SPLIT, **said)
+    return row_of(
+        PreferenceRow,
+        source=key,
+        key=key,
+        images=tuple(images),
+        image_keys=keys,
+        split=SPLIT,
+        **said,
+    )
 
 
-def make_rows(count: int, *, side: int, answer: tuple[int, int] = ANSWER, seed: int = 0) -> list[PreferenceRow]:
+def make_rows(
+    count: int, *, side: int, answer: tuple[int, int] = ANSWER, seed: int = 0
+) -> list[PreferenceRow]:
     """Return rows with two square JPEG images and answers of so many words."""
     rng = np.random.default_rng(seed)
     words = make_words(rng)
@@ -39,7 +55,24 @@ def make_rows(count: int, *, side: int, answer: tuple[int, int] = ANSWER, seed: 
 
 def make_words(rng: np.random.Generator) -> list[str]:
     """Return words that can be read out, all different."""
-    parts = ["ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "wu", "zy"]
+    parts = [
+        "ba",
+        "de",
+        "fi",
+        "go",
+        "hu",
+        "ka",
+        "le",
+        "mi",
+        "no",
+        "pu",
+        "ra",
+        "se",
+        "ti",
+        "vo",
+        "wu",
+        "zy",
+    ]
     numbers = rng.permutation(len(parts) ** 2 * 4)[:WORDS]
     return [parts[n % 16] + parts[n // 16 % 16] + ["", "n", "s", "r"][n // 256] for n in numbers]
 

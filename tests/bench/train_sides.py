@@ -49,7 +49,9 @@ class Measured:
     """Their CPU time, all threads, without that of loading processes: what other work on the machine changes less."""
     losses: list[float] = field(default_factory=list[float])
     margins: list[float] = field(default_factory=list[float])
-    before: float = 0.0  # MB held when model, optimiser and data are ready, and the first step begins
+    before: float = (
+        0.0  # MB held when model, optimiser and data are ready, and the first step begins
+    )
     peak: float = 0.0  # MB at the most, from then on
 
 
@@ -72,7 +74,10 @@ class Watch(TrainerCallback):
         """Take the time."""
         if state.global_step in (self.task.warm, self.task.steps):
             now = time.perf_counter(), time.process_time()
-            self.measured.seconds, self.measured.busy = now[0] - self._start[0], now[1] - self._start[1]
+            self.measured.seconds, self.measured.busy = (
+                now[0] - self._start[0],
+                now[1] - self._start[1],
+            )
             self._start = now
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
@@ -97,7 +102,9 @@ def begin_memory() -> float:
 
 def peak_memory() -> float:
     """Return the most MB that were held since."""
-    return torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else _status("VmHWM")
+    return (
+        torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else _status("VmHWM")
+    )
 
 
 def _status(name: str) -> float:
@@ -137,6 +144,8 @@ def _trl(task: Task) -> Any:
     from pairwright.tasks.training.load_batches import BatchOrder
     from tests.bench.train_trl import dpo_trainer, settings_of
 
-    order = BatchOrder(len(task.rows), task.config.optimiser.per_device_train_batch_size, task.config.seed)
+    order = BatchOrder(
+        len(task.rows), task.config.optimiser.per_device_train_batch_size, task.config.seed
+    )
     same = [task.rows[place] for batch in order for place in batch]
     return dpo_trainer(task.folder / "model", same, task.config, **settings_of(task.config))

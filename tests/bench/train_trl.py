@@ -54,7 +54,9 @@ def as_dataset(rows: Iterable[PreferenceRow], *, supervised: bool = False) -> An
     import datasets
 
     table: dict[str, list[Any]] = {"images": [], "prompt": []}
-    answers = {"completion": "chosen"} if supervised else {"chosen": "chosen", "rejected": "rejected"}
+    answers = (
+        {"completion": "chosen"} if supervised else {"chosen": "chosen", "rejected": "rejected"}
+    )
     for row in rows:
         table["images"].append([{"bytes": image, "path": None} for image in row.images])
         table["prompt"].append([{"role": turn.role, "content": turn.text} for turn in row.prompt])
@@ -62,11 +64,15 @@ def as_dataset(rows: Iterable[PreferenceRow], *, supervised: bool = False) -> An
             said = [{"role": "assistant", "content": getattr(row, field)}]
             table.setdefault(name, []).append(said)
     message = [{"role": datasets.Value("string"), "content": datasets.Value("string")}]
-    features = {"images": datasets.List(datasets.Image()), "prompt": message} | dict.fromkeys(answers, message)
+    features = {"images": datasets.List(datasets.Image()), "prompt": message} | dict.fromkeys(
+        answers, message
+    )
     return datasets.Dataset.from_dict(table, features=datasets.Features(features))
 
 
-def dpo_trainer(folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig, **settings: Any) -> Any:
+def dpo_trainer(
+    folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig, **settings: Any
+) -> Any:
     """Return TRL's DPO trainer; ``settings`` are its own.
 
     With LoRA its reference is the model without adapters, as ours is; with full tuning a copy.
@@ -86,7 +92,9 @@ def dpo_trainer(folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig
     )
 
 
-def sft_trainer(folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig, **settings: Any) -> Any:
+def sft_trainer(
+    folder: Path, rows: Sequence[PreferenceRow], config: TrainConfig, **settings: Any
+) -> Any:
     """Return TRL's trainer for supervised fine-tuning."""
     from trl import SFTConfig, SFTTrainer
 
@@ -138,10 +146,17 @@ def _model(folder: Path, config: TrainConfig) -> tuple[Any, Any]:
         return model, None
     own = model.peft_config["default"]
     adapters = peft.LoraConfig(
-        r=own.r, lora_alpha=own.lora_alpha, lora_dropout=own.lora_dropout, target_modules=own.target_modules
+        r=own.r,
+        lora_alpha=own.lora_alpha,
+        lora_dropout=own.lora_dropout,
+        target_modules=own.target_modules,
     )
     return model.unload(), adapters
 
 
 def _frozen(folder: Path, config: TrainConfig) -> Any:
-    return load_model(folder, config.model, dtype=choose_precision(config)).eval().requires_grad_(requires_grad=False)
+    return (
+        load_model(folder, config.model, dtype=choose_precision(config))
+        .eval()
+        .requires_grad_(requires_grad=False)
+    )

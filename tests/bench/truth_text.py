@@ -19,13 +19,36 @@ Look = Mapping[str, str]  # attributes by name, as a graph has them
 
 MANY = 10**6
 SENTENCES = Path(__file__).parent / "truth_sentences.txt"
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+NUMBERS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 SPOKEN = {
     "size": {"medium-sized": "medium"},
     "column": {"on the left": "left", "in the centre": "centre", "on the right": "right"},
-    "depth": {"in the foreground": "front", "in the middle ground": "middle", "in the background": "back"},
+    "depth": {
+        "in the foreground": "front",
+        "in the middle ground": "middle",
+        "in the background": "back",
+    },
     "rests_on": {f"on top of a {shape}": shape for shape in ("box", "book", "cube", "cylinder")},
-    "facing": {"facing left": "left", "facing right": "right", "facing the viewer": "front", "facing away": "back"},
+    "facing": {
+        "facing left": "left",
+        "facing right": "right",
+        "facing the viewer": "front",
+        "facing away": "back",
+    },
 }
 """Words that are not the graph's own."""
 TEXT = r"reading '([^']*)'"
@@ -80,7 +103,11 @@ class Reader:
         """Collect the words."""
         things = [thing for graph in graphs for thing in graph.objects]
         self.values = {
-            name: {str(getattr(thing, name)): str(getattr(thing, name)) for thing in things if getattr(thing, name)}
+            name: {
+                str(getattr(thing, name)): str(getattr(thing, name))
+                for thing in things
+                if getattr(thing, name)
+            }
             for name in ("shape", "colour", "material", "size", "pose")
         }
         self.values["pose"] |= {_plural_pose(pose): pose for pose in self.values["pose"]}
@@ -89,11 +116,24 @@ class Reader:
         }  # rejected texts may name others than the graphs have
         for name, spoken in SPOKEN.items():
             self.values[name] = self.values.get(name, {}) | spoken
-        after = _any(word for name in ("rests_on", "column", "depth", "pose", "facing") for word in self.values[name])
+        after = _any(
+            word
+            for name in ("rests_on", "column", "depth", "pose", "facing")
+            for word in self.values[name]
+        )
         looks = _any(word for name in ("size", "colour", "material") for word in self.values[name])
-        places = _any({re.sub("^an? ", "", place) for place in (*PREPOSITIONS, *(graph.place for graph in graphs))})
+        places = _any(
+            {
+                re.sub("^an? ", "", place)
+                for place in (*PREPOSITIONS, *(graph.place for graph in graphs))
+            }
+        )
         whole = _any({getattr(graph, kind) for graph in graphs for kind in ("light", "viewpoint")})
-        self.kinds = {getattr(graph, kind): kind for graph in graphs for kind in ("light", "viewpoint", "place")}
+        self.kinds = {
+            getattr(graph, kind): kind
+            for graph in graphs
+            for kind in ("light", "viewpoint", "place")
+        }
         self.kinds |= dict.fromkeys(PREPOSITIONS, "place")
         counts = rf"one or more|the (?:{_any(NUMBERS)})|{_any(NUMBERS)}|\d+|an?|any|the"
         self._token = re.compile(
@@ -104,7 +144,9 @@ class Reader:
             rf"|(?P<beside>{_any(RELATIONS)})\b|(?P<glue>(?:{GLUE}|[,;:])(?!\w))|(?P<rest>\S+)",
             re.IGNORECASE,
         )
-        self._attributes = re.compile(rf"(?:an? )?(?:(?:{looks}|{after}|{TEXT}|one)(?: |$))+", re.IGNORECASE)
+        self._attributes = re.compile(
+            rf"(?:an? )?(?:(?:{looks}|{after}|{TEXT}|one)(?: |$))+", re.IGNORECASE
+        )
         where = rf"(?:{_any((*SPOKEN['column'], *SPOKEN['depth']))})"
         names = {
             "VERB": "[a-z]+",
@@ -112,7 +154,9 @@ class Reader:
             "WHERE": rf"{where}(?: {where})?",
             "COUNT": _any((*NUMBERS, "all")),
         }
-        rules = [line for line in SENTENCES.read_text().splitlines() if line and not line.startswith("#")]
+        rules = [
+            line for line in SENTENCES.read_text().splitlines() if line and not line.startswith("#")
+        ]
         self._sentences = [re.compile(_filled(rule, names), re.IGNORECASE) for rule in rules]
 
     def read(self, text: str) -> Reading:
@@ -132,32 +176,56 @@ class Reader:
             return "_" if match["place"] or match["whole"] or match["shape"] else match[0]
 
         bare = [self._token.sub(blank, sentence) for sentence in sentences_of(text)]
-        return [re.sub(r"_(?:(?:, | and | or )_)+", "_", re.sub(r"\bimage [a-z]+", "image", one)) for one in bare]
+        return [
+            re.sub(r"_(?:(?:, | and | or )_)+", "_", re.sub(r"\bimage [a-z]+", "image", one))
+            for one in bare
+        ]
 
     def _read_sentence(self, sentence: str) -> list[Said] | None:
         for rule in self._sentences:
             match = rule.fullmatch(sentence.removesuffix("."))
-            found = self._apply({name: text for name, text in match.groupdict().items() if text}) if match else None
+            found = (
+                self._apply({name: text for name, text in match.groupdict().items() if text})
+                if match
+                else None
+            )
             if found is not None:
                 return found
-        parts = [self._read_sentence(part) for part in sentence.split("; ")] if "; " in sentence else [None]
+        parts = (
+            [self._read_sentence(part) for part in sentence.split("; ")]
+            if "; " in sentence
+            else [None]
+        )
         return None if None in parts else [said for part in parts for said in part or ()]
 
     def _apply(self, groups: Mapping[str, str]) -> list[Said] | None:
         """Read the groups of a sentence, each of its photograph; ``None`` where one holds unknown words."""
-        here = int(groups.get("h", "1")) - 1 if "o" not in groups else ("first", "second").index(groups["o"].lower())
+        here = (
+            int(groups.get("h", "1")) - 1
+            if "o" not in groups
+            else ("first", "second").index(groups["o"].lower())
+        )
         found: list[Said] = [Said(0, "same")] if "same" in groups else []
         where = self._look(f"{groups.get('where', '')} on top of {groups.get('off', '')}")
         for name, group in groups.items():
-            for side in {**dict.fromkeys(("here", "only", "nowhere"), (here,)), **SIDES}.get(name, ()):
-                clause = self._clause(f"without {group}" if name == "nowhere" else group, side, where)
+            for side in {**dict.fromkeys(("here", "only", "nowhere"), (here,)), **SIDES}.get(
+                name, ()
+            ):
+                clause = self._clause(
+                    f"without {group}" if name == "nowhere" else group, side, where
+                )
                 if clause is None:
                     return None
                 found += clause
                 if name in ("only", "gone", "new"):
-                    beside = [one.other for one in clause if one.value]  # what a thing stands beside is in both
+                    beside = [
+                        one.other for one in clause if one.value
+                    ]  # what a thing stands beside is in both
                     missing = [one for one in clause if one.look not in beside]
-                    found += [replace(one, side=1 - side, low=0, high=0, definite=False) for one in missing]
+                    found += [
+                        replace(one, side=1 - side, low=0, high=0, definite=False)
+                        for one in missing
+                    ]
         things = [one for one in found if one.kind == "things"]
         rest = [self._read_sentence(groups["rest"])] if "rest" in groups else [[]]
         rest += [self._related(groups, here)] if "rel" in groups else []
@@ -169,9 +237,16 @@ class Reader:
 
     def _became(self, named: Sequence[Said], words: str) -> list[Said] | None:
         """Read what the thing that was named looks like in the second photograph, and what it stands beside there."""
-        words, relation, other = re.fullmatch(rf"(.+?)(?: ({_any(RELATIONS)}) (.+))?", words).groups(default="")
+        words, relation, other = re.fullmatch(
+            rf"(.+?)(?: ({_any(RELATIONS)}) (.+))?", words
+        ).groups(default="")
         beside = self._clause(other, 1, {})
-        if not named or not self._attributes.fullmatch(words) or beside is None or len(beside) != bool(relation):
+        if (
+            not named
+            or not self._attributes.fullmatch(words)
+            or beside is None
+            or len(beside) != bool(relation)
+        ):
             return None
         look = dict(named[0].look) | self._look(words)
         found = Said(1, "things", tuple(sorted(look.items())), value=relation)
@@ -180,13 +255,21 @@ class Reader:
     def _numbers(self, named: Sequence[Said], groups: Mapping[str, str]) -> list[Said] | None:
         """Read how many there are of what was named, in either photograph."""
         look = next(iter(named or self._clause(groups.get("kind", ""), 0, {}) or ()), None)
-        counts = [(side, _count(groups[name])) for side, name in enumerate(("n1", "n2")) if name in groups]
-        return [Said(side, "things", look.look, count, count) for side, count in counts] if look else None
+        counts = [
+            (side, _count(groups[name])) for side, name in enumerate(("n1", "n2")) if name in groups
+        ]
+        return (
+            [Said(side, "things", look.look, count, count) for side, count in counts]
+            if look
+            else None
+        )
 
     def _parts(self, named: Sequence[Said], parts: str) -> list[Said] | None:
         """Read "two on the left and one on the right" of the things that were named."""
         found: list[Said] = []
-        for count, where in re.findall(rf"({_any((*NUMBERS, 'all'))}) ((?:on|in) the \w+(?: ground)?)", parts):
+        for count, where in re.findall(
+            rf"({_any((*NUMBERS, 'all'))}) ((?:on|in) the \w+(?: ground)?)", parts
+        ):
             low = named[0].low if count == "all" else _count(count)
             look = dict(named[0].look) | self._look(where)
             found.append(replace(named[0], look=tuple(sorted(look.items())), low=low, high=low))
@@ -196,7 +279,11 @@ class Reader:
         a, b = (self._clause(groups[name], side, {}) for name in ("a", "b"))
         if a is None or b is None or not len(a) == len(b) == 1:
             return None
-        found = [*a, *b, replace(a[0], definite=False, value=groups["rel"].lower(), other=b[0].look)]
+        found = [
+            *a,
+            *b,
+            replace(a[0], definite=False, value=groups["rel"].lower(), other=b[0].look),
+        ]
         if "rel2" in groups:
             again = [replace(said, side=1) for said in found]
             found += [*again[:2], replace(again[2], value=groups["rel2"].lower())]
@@ -213,14 +300,21 @@ class Reader:
             if match["same"]:
                 found.append(Said(side, "same"))
             elif match["place"]:
-                [value] = [one for one in self.kinds if one.split(" ", 1)[1].lower() == match["place"].lower()]
+                [value] = [
+                    one
+                    for one in self.kinds
+                    if one.split(" ", 1)[1].lower() == match["place"].lower()
+                ]
                 found.append(Said(side, "place", value=value))
             elif match["whole"]:
                 value = next(one for one in self.kinds if one.lower() == match["whole"].lower())
                 found.append(Said(side, self.kinds[value], value=value))
             elif match["shape"]:
                 thing = self._thing(
-                    match, side, {} if beside else where, denied=denied or (negated and not match["count"])
+                    match,
+                    side,
+                    {} if beside else where,
+                    denied=denied or (negated and not match["count"]),
                 )
                 if beside:
                     found[-1:] = [replace(found[-1], value=beside, other=thing.look), thing]
@@ -275,7 +369,9 @@ def _light_of(words: str) -> list[Said] | None:
             levels = ("bright", "dim") if match[1] == "dimmer" else ("dim", "bright")
             found += [Said(side, "light", value=f"{level} .*") for side, level in enumerate(levels)]
         elif match := re.fullmatch(r"is (\w+) instead of (\w+)", part):
-            found += [Said(side, "light", value=f".*\\b{match[2 - side]} light.*") for side in (0, 1)]
+            found += [
+                Said(side, "light", value=f".*\\b{match[2 - side]} light.*") for side in (0, 1)
+            ]
         elif match := re.fullmatch(r"comes (from .+)", part):
             found.append(Said(1, "light", value=f".* {match[1]}"))
         else:
@@ -302,12 +398,18 @@ LABEL = re.compile(
 def sentences_of(text: str) -> Iterator[str]:
     """Yield the sentences of a text, without the labels of lists."""
     for line in text.splitlines():
-        yield from (part for part in re.split(r"(?<=[.!?])\s+", LABEL.sub("", line.strip()).strip()) if part)
+        yield from (
+            part for part in re.split(r"(?<=[.!?])\s+", LABEL.sub("", line.strip()).strip()) if part
+        )
 
 
 def select(look: Iterable[tuple[str, str]], graph: SceneGraph) -> list[SceneObject]:
     """Return the objects of a look."""
-    return [thing for thing in graph.objects if all(getattr(thing, name) == value for name, value in look)]
+    return [
+        thing
+        for thing in graph.objects
+        if all(getattr(thing, name) == value for name, value in look)
+    ]
 
 
 def is_true(said: Said, graphs: Graphs) -> bool:
@@ -343,7 +445,12 @@ def _stands(a: SceneObject, relation: str, b: SceneObject) -> bool:
     """Compare the middles of the visible pixels; in depth, the lowest ones."""
     (ya, xa), (yb, xb) = (np.nonzero(decode(thing)) for thing in (a, b))
     across, deep = float(xb.mean() - xa.mean()), int(ya.max()) - int(yb.max())
-    signs = {"to the left of": across, "to the right of": -across, "in front of": deep, "behind": -deep}
+    signs = {
+        "to the left of": across,
+        "to the right of": -across,
+        "in front of": deep,
+        "behind": -deep,
+    }
     return signs[relation] > 0
 
 
@@ -353,14 +460,22 @@ Change = tuple[SceneObject | None, SceneObject | None]
 
 def find_changes(graphs: Graphs) -> list[Change]:
     """Return the objects of one world that differ where a change was made: what a viewpoint turns or hides is none."""
-    made = [change for graph in graphs for change in graph.changes if change.type not in ("viewpoint", "illumination")]
-    names = sorted({name for change in made for name in (change.object_id, *change.object_ids) if name})
+    made = [
+        change
+        for graph in graphs
+        for change in graph.changes
+        if change.type not in ("viewpoint", "illumination")
+    ]
+    names = sorted(
+        {name for change in made for name in (change.object_id, *change.object_ids) if name}
+    )
     before, after = ({thing.id: thing for thing in graph.objects} for graph in graphs)
     spots = [_spots(graph) for graph in graphs]
     return [
         (before.get(name), after.get(name))
         for name in names
-        if (_looks(before.get(name)), spots[0].get(name)) != (_looks(after.get(name)), spots[1].get(name))
+        if (_looks(before.get(name)), spots[0].get(name))
+        != (_looks(after.get(name)), spots[1].get(name))
     ]
 
 
@@ -378,5 +493,9 @@ def tells(said: Said, change: Change, graphs: Graphs) -> bool:
     """Return whether a statement is about the changed object, and false of the other photograph."""
     thing = change[said.side] if said.high else change[1 - said.side]
     looks = [look for look in (said.look, said.other) if look] or [()]
-    about = thing is not None and any(all(getattr(thing, n) == v for n, v in look) for look in looks)
-    return about and said.kind == "things" and not is_true(replace(said, side=1 - said.side), graphs)
+    about = thing is not None and any(
+        all(getattr(thing, n) == v for n, v in look) for look in looks
+    )
+    return (
+        about and said.kind == "things" and not is_true(replace(said, side=1 - said.side), graphs)
+    )

@@ -40,7 +40,9 @@ class Took(NamedTuple):
     busy: float
 
 
-def take_turns(sides: Mapping[str, Callable[[], object]], turns: int, *, warm: int = 1) -> dict[str, Took]:
+def take_turns(
+    sides: Mapping[str, Callable[[], object]], turns: int, *, warm: int = 1
+) -> dict[str, Took]:
     """Return what each side takes, after turns that warm up and do not count."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for _ in range(warm + turns):
@@ -61,7 +63,9 @@ def _wait_for_gpu() -> None:
             torch.cuda.synchronize()
 
 
-def print_rates(title: str, found: Mapping[str, Took], units: int, unit: str, *, busy: bool = True) -> None:
+def print_rates(
+    title: str, found: Mapping[str, Took], units: int, unit: str, *, busy: bool = True
+) -> None:
     """Print how many units a second each side does, and how much longer it takes than the first.
 
     ``busy``: by CPU seconds, too; not where sides work in other processes.

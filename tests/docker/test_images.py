@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from pairwright.flows.find_models import profile_to_fetch, served_on_hub
-from pairwright.flows.load_profile import load_profile
+from pairwright.flows.building.find_models import profile_to_fetch, served_on_hub
+from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.tasks.models.weights import CACHE, weights_folder
+from pairwright.tasks.serving.gpu_memory import MARGIN
 from pairwright.tasks.serving.launch import vllm_command
-from pairwright.tasks.serving.memory import MARGIN
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker"
@@ -31,12 +31,17 @@ def instructions(file: Path) -> list[tuple[str, str]]:
     """Return each instruction with what follows it, in one line; comments are left out."""
     text = "\n".join(line for line in file.read_text().splitlines() if not line.startswith("#"))
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
-    return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines if line.strip())]
+    return [
+        (name, rest.strip())
+        for name, _, rest in (line.partition(" ") for line in lines if line.strip())
+    ]
 
 
 def pip_install(file: Path) -> list[str]:
     """Return the words behind the only ``pip install`` of a file."""
-    commands = [part for name, rest in instructions(file) if name == "RUN" for part in rest.split("&&")]
+    commands = [
+        part for name, rest in instructions(file) if name == "RUN" for part in rest.split("&&")
+    ]
     (words,) = (shlex.split(command) for command in commands if " pip install " in command)
     return words[words.index("install") + 1 :]
 
@@ -48,7 +53,10 @@ def services() -> dict[str, Any]:
 
 def tool(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(Path(sys.executable).parent / name), *words], capture_output=True, text=True, check=False
+        [str(Path(sys.executable).parent / name), *words],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -62,14 +70,22 @@ def test_an_image_passes_hadolint_and_runs_as_a_user_with_a_number(file: Path) -
 
 @each_file
 def test_what_an_image_takes_is_there_and_what_it_installs_is_pinned(file: Path) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    taken = [word for name, rest in instructions(file) if name == "COPY" for word in rest.split()[:-1]]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    taken = [
+        word for name, rest in instructions(file) if name == "COPY" for word in rest.split()[:-1]
+    ]
     assert [word for word in taken if not (ROOT / word).exists()] == []
     assert not any("secret" in word or word == "." for word in taken)
     installed = pip_install(file)
     own = [word for word in installed if word.startswith(".")]
     assert all(extra in extras for word in own for extra in re.findall(r"[a-z0-9]+", word))
-    assert ("constraints.txt" in installed) if own else all("==" in word for word in installed if word[0] != "-")
+    assert (
+        ("constraints.txt" in installed)
+        if own
+        else all("==" in word for word in installed if word[0] != "-")
+    )
 
 
 def extras_of(service: dict[str, Any]) -> set[str]:
@@ -79,13 +95,22 @@ def extras_of(service: dict[str, Any]) -> set[str]:
 
 
 def test_each_deployment_goes_to_a_pool_whose_image_can_do_it(services: dict[str, Any]) -> None:
-    pools = {one["command"][4]: extras_of(one) for one in services.values() if "worker" in one.get("command", [])}
+    pools = {
+        one["command"][4]: extras_of(one)
+        for one in services.values()
+        if "worker" in one.get("command", [])
+    }
     assert set(pools) == {"pairwright", "pairwright-gpu"}
     needed = {"gpu", "models", "nouns", "s3", "dask", "train"}
-    needs = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), needed) | {"export": {"s3"}}
+    needs = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), needed) | {
+        "export": {"s3"}
+    }
     for one in yaml.safe_load((FOLDER / "prefect.yaml").read_text())["deployments"]:
         assert needs[one["name"]] <= pools[one["work_pool"]["name"]], one["name"]
-    assert services["gpu-worker"]["environment"]["PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"] == "pairwright-gpu"
+    assert (
+        services["gpu-worker"]["environment"]["PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"]
+        == "pairwright-gpu"
+    )
 
 
 def test_images_of_ours_have_its_version_and_others_a_whole_one(services: dict[str, Any]) -> None:
@@ -96,31 +121,44 @@ def test_images_of_ours_have_its_version_and_others_a_whole_one(services: dict[s
         assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-", file.read_text(), re.MULTILINE)
 
 
-def test_weights_outlive_the_containers(services: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_outlive_the_containers(
+    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All that is fetched lies in what is mounted, and vLLM finds there what `fetch --served` fetches."""
     homes: set[str] = set()
     for name in ("gpu-worker", "vllm-chat", "vllm-language"):
         assert "../models:/models" in services[name]["volumes"]
         lines = instructions(ROOT / services[name]["build"]["dockerfile"])
-        set_there = dict(word.split("=") for what, rest in lines if what == "ENV" for word in rest.split())
+        set_there = dict(
+            word.split("=") for what, rest in lines if what == "ENV" for word in rest.split()
+        )
         homes.add(set_there["HF_HOME"])
         if cache := set_there.get(CACHE):
             monkeypatch.setenv(CACHE, cache)
     assert homes == {"/models/huggingface"}
     assert weights_folder().is_relative_to("/models")
-    fetched = {chat.model for chat in served_on_hub(profile_to_fetch("containers", ()), "").values()}
+    fetched = {
+        chat.model for chat in served_on_hub(profile_to_fetch("containers", ()), "").values()
+    }
     assert fetched == {services[name]["command"][0] for name in ("vllm-chat", "vllm-language")}
 
 
 @pytest.mark.parametrize("name", ["chat", "language"])
-def test_vllm_serves_the_models_of_the_profile_as_a_build_would(services: dict[str, Any], name: str) -> None:
+def test_vllm_serves_the_models_of_the_profile_as_a_build_would(
+    services: dict[str, Any], name: str
+) -> None:
     profile, launching = load_profile("containers"), load_profile("gpu-80")
     chat = profile.models[name]
     (endpoint,) = chat.endpoint
     service = services[urlsplit(endpoint).hostname or ""]
     assert (service["command"][0], chat.launch.enabled) == (chat.model, False)
-    line = " ".join(vllm_command(launching.models[name].model_copy(update={"model": chat.model}), 8000))
-    wanted = {flag.strip().replace(" ", "=", 1).replace(" ", "") for flag in re.findall(r"--\S+(?: [^-]\S*)*", line)}
+    line = " ".join(
+        vllm_command(launching.models[name].model_copy(update={"model": chat.model}), 8000)
+    )
+    wanted = {
+        flag.strip().replace(" ", "=", 1).replace(" ", "")
+        for flag in re.findall(r"--\S+(?: [^-]\S*)*", line)
+    }
     its_own = r"--(served-model-name|host|port|gpu-memory-utilization)="
     assert {flag for flag in wanted if not re.match(its_own, flag)} == {
         flag for flag in service["command"][1:] if not re.match(its_own, flag)
@@ -129,7 +167,10 @@ def test_vllm_serves_the_models_of_the_profile_as_a_build_would(services: dict[s
 
 def test_both_servers_and_the_builds_own_models_fit_on_one_card(services: dict[str, Any]) -> None:
     """Of 80 GB; the build's largest encoder, RAM, has 5.6, and its batches are halved until they fit."""
-    published = [json.loads(path.read_bytes()) for path in (ROOT / "tests" / "fixtures" / "published").glob("*.json")]
+    published = [
+        json.loads(path.read_bytes())
+        for path in (ROOT / "tests" / "fixtures" / "published").glob("*.json")
+    ]
     left = 80e9
     for name in ("vllm-chat", "vllm-language"):
         model, *flags = services[name]["command"]
@@ -145,8 +186,14 @@ def test_nothing_secret_reaches_a_build(services: dict[str, Any]) -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert {".git", "docker/secrets", "data", "models"} <= set(ignored)
     assert "/docker/secrets/" in (ROOT / ".gitignore").read_text().split()
-    named = {name: value for service in services.values() for name, value in service.get("environment", {}).items()}
-    assert [name for name in named if re.search("PASSWORD|SECRET|TOKEN|AUTH", name)] == ["POSTGRES_PASSWORD_FILE"]
+    named = {
+        name: value
+        for service in services.values()
+        for name, value in service.get("environment", {}).items()
+    }
+    assert [name for name in named if re.search("PASSWORD|SECRET|TOKEN|AUTH", name)] == [
+        "POSTGRES_PASSWORD_FILE"
+    ]
 
 
 def test_the_services_are_what_compose_allows(tmp_path: Path) -> None:
@@ -163,7 +210,9 @@ def test_only_this_machine_reaches_what_is_published(services: dict[str, Any]) -
     assert published == ["127.0.0.1:4200:4200"]
 
 
-def test_a_service_is_built_of_a_file_that_is_there_and_waits_for_services_that_are(services: dict[str, Any]) -> None:
+def test_a_service_is_built_of_a_file_that_is_there_and_waits_for_services_that_are(
+    services: dict[str, Any],
+) -> None:
     for service in services.values():
         assert not service.get("privileged")
         assert "no-new-privileges:true" in service["security_opt"]

@@ -14,10 +14,10 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PreferenceRow, Row, make_key
 from pairwright.schemas.section import Section, Share
 from pairwright.tasks.captioning.validators import Validator
-from pairwright.tasks.export.form import Form, ExportSettings, check_answer, rejected_text
+from pairwright.tasks.export.form import ExportSettings, Form, check_answer, rejected_text
 from pairwright.tasks.export.lines import MediaFolder, open_lines, read_lines
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.sources.reader import Reader
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import Stage
 
 # A source: lists what there is, then reads it.
@@ -83,14 +83,18 @@ class BrightnessConfig(Section):
     """Darker images are dropped from this table."""
 
 
-def measure_brightness(rows: Sequence[ImageRow], config: BrightnessConfig) -> Iterator[BrightnessRow | Dropped]:
+def measure_brightness(
+    rows: Sequence[ImageRow], config: BrightnessConfig
+) -> Iterator[BrightnessRow | Dropped]:
     """Yield how bright each image is."""
     for row in rows:
         brightness = float(decode_rgb(row.image).mean() / 255)
         if brightness < config.min_brightness:
             yield Dropped(source_key=row.key, reason="too dark", detail=f"{brightness:.3f}")
         else:
-            yield BrightnessRow(key=row.key, source_key=row.key, subject=row.key, brightness=brightness)
+            yield BrightnessRow(
+                key=row.key, source_key=row.key, subject=row.key, brightness=brightness
+            )
 
 
 BRIGHTNESS = Stage(
@@ -105,7 +109,9 @@ BRIGHTNESS = Stage(
 
 # A validator: says why a text will not do.
 
-NO_METAL = Validator(name="no-metal", version=1, refuse=lambda text: "speaks of metal" if "metal" in text else "")
+NO_METAL = Validator(
+    name="no-metal", version=1, refuse=lambda text: "speaks of metal" if "metal" in text else ""
+)
 
 # An embedder: prepares one image, then encodes many.
 
@@ -129,9 +135,14 @@ MEAN_COLOUR = MeanColour()
 # A form of export: writes rows into a folder, and reads them back to check them.
 
 
-def to_records(row: PreferenceRow, media: MediaFolder, setting: ExportSettings) -> Iterator[tuple[str, dict]]:
+def to_records(
+    row: PreferenceRow, media: MediaFolder, setting: ExportSettings
+) -> Iterator[tuple[str, dict]]:
     """Yield a row's record; a row without a rejected text is counted as left out."""
-    yield row.split, {"prompt": row.prompt[-1].text, "chosen": row.chosen, "rejected": rejected_text(row)}
+    yield (
+        row.split,
+        {"prompt": row.prompt[-1].text, "chosen": row.chosen, "rejected": rejected_text(row)},
+    )
 
 
 def check(folder: Path, record: dict) -> None:
@@ -152,4 +163,10 @@ LINES = Form(
 
 # Without a package: `--plugin pairwright_example.py` finds them in these lists.
 
-SOURCES, STAGES, VALIDATORS, EMBEDDERS, FORMATS = [PALETTE], [BRIGHTNESS], [NO_METAL], [MEAN_COLOUR], [LINES]
+SOURCES, STAGES, VALIDATORS, EMBEDDERS, FORMATS = (
+    [PALETTE],
+    [BRIGHTNESS],
+    [NO_METAL],
+    [MEAN_COLOUR],
+    [LINES],
+)

@@ -9,7 +9,13 @@ from tests.fixtures.builds import build_here
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.prefect_server import prefect_server
 
-SMALL = ["scenes.worlds=3", "scenes.width=96", "scenes.height=72", "scenes.samples_per_pixel=2", "run.workers=1"]
+SMALL = [
+    "scenes.worlds=3",
+    "scenes.width=96",
+    "scenes.height=72",
+    "scenes.samples_per_pixel=2",
+    "run.workers=1",
+]
 WIDE = ["mining.min_best_similarity=0", "mining.min_similarity=0", "mining.max_similarity=1"]
 """Lets pairs of different worlds pass too, so that there are many."""
 
@@ -34,7 +40,11 @@ def rendered(tmp_path_factory):
 @pytest.fixture
 def copy(rendered, tmp_path):
     """Return a copy of it, which a test may change."""
-    return Path(shutil.copytree(rendered, tmp_path / "demo", ignore=shutil.ignore_patterns("work", "report")))
+    return Path(
+        shutil.copytree(
+            rendered, tmp_path / "demo", ignore=shutil.ignore_patterns("work", "report")
+        )
+    )
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Work, resume_request, run_build
+from pairwright.flows.building.progress import LineWatcher
+from pairwright.flows.building.run_build import Work, resume_request, run_build
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures import away
@@ -69,7 +69,9 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
     lines = prefect.our_lines(flow_run, step)
     shard = next(line for in_task, line in lines if in_task)
     assert re.match("images-00000: .*dropped=1 failed=2", shard)
-    assert sorted(line for _, line in lines) == sorted(lines_on(done.stderr)), "each line once, here and there"
+    assert sorted(line for _, line in lines) == sorted(lines_on(done.stderr)), (
+        "each line once, here and there"
+    )
     assert "NoneType: None" not in str(prefect.ask("logs")) + done.stderr
     assert done.stderr.count(owed) == 1
 
@@ -84,16 +86,24 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
 
     request = resume_request(str(out), stage="", reason="")
     with Workers(1) as workers:
-        report = run_build(request, Work(run_shards=workers.run, run_step=run_step, watcher=LineWatcher()))
+        report = run_build(
+            request, Work(run_shards=workers.run, run_step=run_step, watcher=LineWatcher())
+        )
     assert list(steps) == ["mine-pairs", "write-texts", "reject-images", "build-preferences"]
-    assert [stage for stages in steps.values() for stage in stages] == [count.stage for count in report.counts]
+    assert [stage for stages in steps.values() for stage in stages] == [
+        count.stage for count in report.counts
+    ]
 
 
 @pytest.mark.slow
-def test_without_an_answering_server_the_message_names_it(prefect: PrefectServer, tmp_path: Path) -> None:
+def test_without_an_answering_server_the_message_names_it(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
     photographs = write_photographs(tmp_path / "photographs", 2)
     nowhere = f"http://127.0.0.1:{free_port()}/api"
-    done = prefect.run("pairwright", "build", photographs, "--out", tmp_path / "out", PREFECT_API_URL=nowhere)
+    done = prefect.run(
+        "pairwright", "build", photographs, "--out", tmp_path / "out", PREFECT_API_URL=nowhere
+    )
     assert done.returncode == 1
     assert f"error: {nowhere}: " in done.stderr
     assert "Traceback" not in done.stderr
@@ -107,7 +117,9 @@ def test_a_build_whose_server_is_lost_goes_on(tmp_path: Path) -> None:
     out, undisturbed = tmp_path / "album", tmp_path / "undisturbed"
     with prefect_server(tmp_path / "home") as server:
         soon = {"PREFECT_CLIENT_MAX_RETRIES": "1"}  # it tries for a minute by default
-        build = server.spawn(tmp_path / "log", "pairwright", "build", photographs, "--out", out, *words, **soon)
+        build = server.spawn(
+            tmp_path / "log", "pairwright", "build", photographs, "--out", out, *words, **soon
+        )
         try:
             while not list(out.glob("tables/images/*/*.parquet")):
                 assert build.poll() is None, (tmp_path / "log").read_text()
@@ -120,6 +132,8 @@ def test_a_build_whose_server_is_lost_goes_on(tmp_path: Path) -> None:
                 build.kill()
         said = (tmp_path / "log").read_text()
         assert f"{out} as version 1" in said
-        whole = server.run("pairwright", "build", photographs, "--out", undisturbed, *words, PREFECT_API_URL="")
+        whole = server.run(
+            "pairwright", "build", photographs, "--out", undisturbed, *words, PREFECT_API_URL=""
+        )
         assert whole.returncode == 0, whole.stderr
     assert read_tree(out) == read_tree(undisturbed)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pairwright as pw
-from pairwright.flows.stages import TABLES
+from pairwright.flows.pipeline.stages import TABLES
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import Recorder, build_here
 from tests.fixtures.command import run
@@ -26,11 +26,15 @@ def built(tmp_path_factory: pytest.TempPathFactory, mined: Path) -> Iterator[str
     with s3_server(), pytest.MonkeyPatch.context() as patches:
         patches.setenv("TMPDIR", str(folder))
         settings = ["run.rows_per_shard=4"]
-        assert build_here(OUT, mined.parent / "in", until="mining", settings=settings, workers=2).is_complete
+        assert build_here(
+            OUT, mined.parent / "in", until="mining", settings=settings, workers=2
+        ).is_complete
         yield OUT
 
 
-def test_its_rows_are_those_of_a_build_on_a_disk_and_nothing_is_left_or_owed(built: str, mined: Path) -> None:
+def test_its_rows_are_those_of_a_build_on_a_disk_and_nothing_is_left_or_owed(
+    built: str, mined: Path
+) -> None:
     tables = ("images", "embeddings", "neighbours", "pairs")
     assert set(tables) <= set(TABLES)
     for table in tables:
@@ -40,11 +44,15 @@ def test_its_rows_are_those_of_a_build_on_a_disk_and_nothing_is_left_or_owed(bui
     assert [name for name in Folder(built).folders("") if name not in ("tables", "snapshots")] == []
     recorder = Recorder()
     settings = ["run.workers=1"]
-    again = build_here(built, mined.parent / "in", until="mining", settings=settings, watcher=recorder)
+    again = build_here(
+        built, mined.parent / "in", until="mining", settings=settings, watcher=recorder
+    )
     assert (again.is_complete, recorder.ran) == (True, [])
 
 
-def test_its_report_names_a_command_whose_address_opens(built: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_report_names_a_command_whose_address_opens(
+    built: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("report", built) == 0
     said = capsys.readouterr().out.strip()
     assert f"{built}/report/index.html" in said
@@ -54,7 +62,9 @@ def test_its_report_names_a_command_whose_address_opens(built: str, capsys: pyte
     try:
         page = server.page(size=5)
         assert (page.status, page.total) == (200, len(list(pw.open(built)["pairs"].rows())))
-        pictures = [given["src"] for tag, given in page.read.tags if tag == "img" and "src" in given]
+        pictures = [
+            given["src"] for tag, given in page.read.tags if tag == "img" and "src" in given
+        ]
         assert pictures
         for name in pictures:
             assert server.client.get(f"/{name}").headers["content-type"].startswith("image/")

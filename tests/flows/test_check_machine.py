@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from httpx import Request, Response
 
-from pairwright.flows import check_machine
-from pairwright.flows.check_machine import check_profile
-from pairwright.flows.find_models import profile_to_fetch
+from pairwright.flows.building import check_machine
+from pairwright.flows.building.check_machine import check_profile
+from pairwright.flows.building.find_models import profile_to_fetch
 from tests.fixtures.command import run
 
 NOWHERE = "models.chat.endpoint=http://127.0.0.1:9/v1"
@@ -30,16 +30,29 @@ def test_scenes_can_be_built_anywhere(tmp_path, capsys: pytest.CaptureFixture[st
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_profile_lacks_is_named_with_what_mends_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_profile_lacks_is_named_with_what_mends_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run("doctor", "--profile", "laptop", "--set", NOWHERE, "--json") == 1
     found = json.loads(capsys.readouterr().out)
     laptop = found["profiles"]["laptop"]
     assert not laptop["can_build"]
-    lacks = {(check["area"], check["name"]): check for check in laptop["checks"] if check["state"] == "missing"}
+    lacks = {
+        (check["area"], check["name"]): check
+        for check in laptop["checks"]
+        if check["state"] == "missing"
+    }
     assert ("served", "models.chat") in lacks
-    assert {name for area, name in lacks if area == "weights"} >= {"embedding", "detection", "segmentation", "removals"}
+    assert {name for area, name in lacks if area == "weights"} >= {
+        "embedding",
+        "detection",
+        "segmentation",
+        "removals",
+    }
     assert lacks["weights", "embedding"]["mend"].startswith("pairwright fetch --profile laptop")
-    assert all(set(check) == {"area", "name", "state", "found", "mend"} for check in found["checks"])
+    assert all(
+        set(check) == {"area", "name", "state", "found", "mend"} for check in found["checks"]
+    )
     assert run("doctor") == 0
     printed = capsys.readouterr().out
     assert "scenes: can " in printed

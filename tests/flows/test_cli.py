@@ -47,7 +47,9 @@ BUILD = ("--until", "mining", "--set", "run.workers=1")
 def built(photographs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Build a dataset of them; return it, and what was printed."""
     out = tmp_path_factory.mktemp("built") / "out"
-    done = subprocess.run([PAIRWRIGHT, "build", photographs, "--out", out, *BUILD], capture_output=True, text=True)
+    done = subprocess.run(
+        [PAIRWRIGHT, "build", photographs, "--out", out, *BUILD], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
@@ -62,21 +64,36 @@ def test_a_build_ends_with_a_table_and_status_agrees(
     built: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, printed = built
-    assert all(word in printed for word in ("stage", "dropped", "failed", "pending", "seconds", "pairs"))
+    assert all(
+        word in printed for word in ("stage", "dropped", "failed", "pending", "seconds", "pairs")
+    )
     assert f"{out} as version 1" in printed
     assert run("status", out, "--json") == 0
     status = json.loads(capsys.readouterr().out)
     assert (status["dataset"], status["snapshot"]) == (str(out), 1)
     filled = [stage["stage"] for stage in status["stages"] if stage["in"]]
-    mined = ["images", "embeddings", "admitted", "neighbours", "keypoints", "similar_pairs", "matched_pairs", "pairs"]
+    mined = [
+        "images",
+        "embeddings",
+        "admitted",
+        "neighbours",
+        "keypoints",
+        "similar_pairs",
+        "matched_pairs",
+        "pairs",
+    ]
     assert filled == mined
     images = status["stages"][0]
     assert (images["in"], images["ok"], images["dropped"], images["rows"]) == (12, 9, 3, 9)
     assert images["reasons"] == {"duplicate of another row": 1, "empty file": 1, "not an image": 1}
-    assert all(s["in"] == s["ok"] + s["dropped"] + s["failed"] + s["pending"] for s in status["stages"])
+    assert all(
+        s["in"] == s["ok"] + s["dropped"] + s["failed"] + s["pending"] for s in status["stages"]
+    )
 
 
-def test_what_was_dropped_is_listed_by_name(photographs: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_dropped_is_listed_by_name(
+    photographs: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     assert run("status", out, "--refused", "images") == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -85,7 +102,10 @@ def test_what_was_dropped_is_listed_by_name(photographs: Path, out: Path, capsys
         ["dropped", "empty file"],
         ["dropped", "not an image"],
     ]
-    assert {line[2].split(":")[0] for line in lines if "duplicate" not in line[1]} == {"empty.jpg", "text.jpg"}
+    assert {line[2].split(":")[0] for line in lines if "duplicate" not in line[1]} == {
+        "empty.jpg",
+        "text.jpg",
+    }
     (said,) = [line[2] for line in lines if "duplicate" in line[1]]
     one, other = said.split(": the same image as ")
     assert (photographs / one).read_bytes() == (photographs / other).read_bytes()
@@ -116,7 +136,10 @@ def test_a_place_that_can_hold_no_dataset_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("")
     inside = name.startswith("photographs")
-    assert run("build", photographs, "--out", f"{photographs.parent if inside else tmp_path}/{name}") == 2
+    assert (
+        run("build", photographs, "--out", f"{photographs.parent if inside else tmp_path}/{name}")
+        == 2
+    )
     assert "--out" in capsys.readouterr().err
 
 
@@ -127,7 +150,10 @@ def test_a_place_that_can_hold_no_dataset_is_refused(
         (["build", "EMPTY", "--out", "OUT"], "EMPTY"),
         (["build", "ftp:somewhere", "--out", "OUT"], "`pairwright sources`"),
         (["build", "--out", "OUT", "--until", "dinner"], "dinner: "),
-        (["build", "--out", "OUT", "--set", "mining.seed=4294967296"], "--set mining.seed=4294967296: mining.seed"),
+        (
+            ["build", "--out", "OUT", "--set", "mining.seed=4294967296"],
+            "--set mining.seed=4294967296: mining.seed",
+        ),
         (["build", "--out", "OUT", "--set", "run.rows_per_shard_of.nosuch=3"], "nosuch: "),
         (["build", "--out", "OUT", "--set", "gates.min_yield={pears: 0.5}"], "pears: "),
         (["build", "--profile", "laptop", "--out", "OUT"], "profile laptop "),
@@ -153,7 +179,9 @@ def test_wrong_usage_ends_with_two_and_says_why(
     assert not (tmp_path / "OUT").exists()
 
 
-def test_a_damaged_part_is_named_and_made_again(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_part_is_named_and_made_again(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (part,) = (out / "tables" / "neighbours").rglob("*.parquet")
     good = part.read_bytes()
     part.write_bytes(good[:-20] + b"x" + good[-19:])
@@ -165,7 +193,9 @@ def test_a_damaged_part_is_named_and_made_again(out: Path, capsys: pytest.Captur
     assert part.read_bytes() == good
 
 
-def test_a_source_that_gives_no_image_ends_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_that_gives_no_image_ends_with_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jpg").write_text("no image")
     out = tmp_path / "out"
@@ -203,7 +233,9 @@ def test_help_has_a_panel_of_each_kind_with_all_verbs() -> None:
     assert sorted(typer.main.get_group(registered).commands) == sorted(verb.name for verb in VERBS)
 
 
-@pytest.mark.parametrize("verb", [*(verb.name for verb in VERBS), "evaluate captions", "evaluate model"])
+@pytest.mark.parametrize(
+    "verb", [*(verb.name for verb in VERBS), "evaluate captions", "evaluate model"]
+)
 def test_values_are_named_in_words(verb: str) -> None:
     said = CliRunner().invoke(app, [*verb.split(), "--help"])
     assert said.exit_code == 0
@@ -211,7 +243,9 @@ def test_values_are_named_in_words(verb: str) -> None:
     assert verb == "evaluate" or ("-q, --quiet" in said.output and "-v, --verbose" in said.output)
 
 
-@pytest.mark.parametrize("words", ["build --out", "plan --out", "doctor --out", "export demo --to", "status", "report"])
+@pytest.mark.parametrize(
+    "words", ["build --out", "plan --out", "doctor --out", "export demo --to", "status", "report"]
+)
 def test_a_place_without_a_name_is_refused(words: str) -> None:
     done = CliRunner().invoke(app, [*words.split(), ""])
     assert (done.exit_code, "empty" in done.output) == (2, True)
@@ -220,7 +254,11 @@ def test_a_place_without_a_name_is_refused(words: str) -> None:
 @pytest.mark.usefixtures("_levels")
 @pytest.mark.parametrize(
     ("words", "level"),
-    [(["-q", "formats"], logging.WARNING), (["formats", "-q"], logging.WARNING), (["formats", "-v"], logging.DEBUG)],
+    [
+        (["-q", "formats"], logging.WARNING),
+        (["formats", "-q"], logging.WARNING),
+        (["formats", "-v"], logging.DEBUG),
+    ],
 )
 def test_how_much_is_logged_is_said_before_or_after_the_verb(words: list[str], level: int) -> None:
     assert CliRunner().invoke(app, words).exit_code == 0

@@ -48,7 +48,11 @@ def test_a_dataset_says_how_it_stands(two: Path) -> None:
     dataset = pw.open(two)
     status = dataset.status(verify=True)
     assert (status.version, status.owed, list(status.damaged)) == (2, 0, [])
-    for shown in (dataset._repr_html_(), status._repr_html_(), pw.open(two, version=1)._repr_html_()):
+    for shown in (
+        dataset._repr_html_(),
+        status._repr_html_(),
+        pw.open(two, version=1)._repr_html_(),
+    ):
         assert "<td>pairs</td>" in shown
 
 
@@ -66,9 +70,13 @@ def test_what_changes_it_is_seen_at_once(two: Path, tmp_path: Path) -> None:
     assert [one.version for one in dataset.versions()] == [3]
 
 
-def test_building_opens_what_was_built(mined: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_building_opens_what_was_built(
+    mined: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     settings = {"run.workers": 1, "mining.min_similarity": 0.7}
-    dataset = pw.Dataset.build(mined.parent / "in", out=tmp_path / "out", settings=settings, limit=8, until="mining")
+    dataset = pw.Dataset.build(
+        mined.parent / "in", out=tmp_path / "out", settings=settings, limit=8, until="mining"
+    )
     assert dataset.outcome
     assert dataset.outcome.is_complete
     assert dataset.number == 1
@@ -83,7 +91,10 @@ def test_a_pipeline_does_what_a_dataset_owes_of_it(two: Path, tmp_path: Path) ->
     dataset = pw.open(shutil.copytree(two, tmp_path / "demo"))
     pipeline = pw.Pipeline(dataset.profile, until="differences")
     assert pipeline.tables[-1] == "differences"
-    assert pipeline.tables[: len(dataset.tables)] == list(pw.Pipeline("laptop").tables)[: len(dataset.tables)]
+    assert (
+        pipeline.tables[: len(dataset.tables)]
+        == list(pw.Pipeline("laptop").tables)[: len(dataset.tables)]
+    )
     report = pipeline.run(dataset)
     assert (report.is_complete, report.failures) == (True, [])
     assert "differences" not in pw.open(two)
@@ -125,7 +136,9 @@ def test_a_version_of_another_release_is_refused_clearly(two: Path, tmp_path: Pa
 SCRIPT = Path(__file__).parents[2] / "docs/first_script.py"
 
 
-def test_it_opens_shows_exports_and_trains(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_opens_shows_exports_and_trains(
+    rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(rendered, tmp_path / "demo")
     monkeypatch.chdir(tmp_path)
     names = runpy.run_path(str(SCRIPT))
@@ -134,7 +147,9 @@ def test_it_opens_shows_exports_and_trains(rendered: Path, tmp_path: Path, monke
     assert "data:image/jpeg" in names["pairs"]._repr_html_()
     assert names["card"]._repr_html_().startswith("<iframe")
     assert "data:image/png" in (tmp_path / "pair.html").read_text()
-    rows = sum(pq.read_metadata(path).num_rows for path in (tmp_path / "demo-trl").rglob("*.parquet"))
+    rows = sum(
+        pq.read_metadata(path).num_rows for path in (tmp_path / "demo-trl").rglob("*.parquet")
+    )
     assert rows == names["tally"].rows > 0
     (run,) = pw.open("demo").runs()
     assert run.finished

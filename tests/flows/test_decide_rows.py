@@ -6,11 +6,11 @@ from itertools import chain
 import numpy as np
 
 import pairwright as pw
-from pairwright.flows.remove_images import collect_garbage
-from pairwright.flows.version import open_version
+from pairwright.flows.versions.remove_images import collect_garbage
+from pairwright.flows.versions.version import open_version
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TextVectorsConfig
-from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs, freeze_rows
@@ -25,7 +25,10 @@ def preferences(copy) -> list[PreferenceRow]:
 
 
 def write(path, *decisions):
-    lines = [{"key": key, "verdict": verdict, "at": "2026-11-21T11:00:00Z", **more} for key, verdict, more in decisions]
+    lines = [
+        {"key": key, "verdict": verdict, "at": "2026-11-21T11:00:00Z", **more}
+        for key, verdict, more in decisions
+    ]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return path
 
@@ -57,16 +60,27 @@ def test_a_file_is_stored_and_what_it_is_not_about_is_named(copy, tmp_path, caps
     assert "1 edited, 1 rejected" in capsys.readouterr().out
 
 
-def test_a_training_takes_what_people_wrote_and_leaves_out_what_they_rejected(copy, qwen, tmp_path, capsys):
+def test_a_training_takes_what_people_wrote_and_leaves_out_what_they_rejected(
+    copy, qwen, tmp_path, capsys
+):
     rows = [row for row in preferences(copy) if row.split == "train"]
     rejected, edited, accepted = rows[:3]
     texts = {"chosen": "A person sees another thing.", "rejected": "Wrong."}
     file = write(
-        tmp_path / "d.jsonl", (rejected.key, "reject", {}), (edited.key, "edit", texts), (accepted.key, "accept", {})
+        tmp_path / "d.jsonl",
+        (rejected.key, "reject", {}),
+        (edited.key, "edit", texts),
+        (accepted.key, "accept", {}),
     )
     assert len(pw.open(copy).decide(file).known) == 3
     words = ["train", copy, "--objective", "adpo", "--model", qwen, "--name", "said"]
-    assert run(*words, *words_of({"optimiser.max_steps": 1, "data.eval_split": "", "model.lora.rank": 4})) == 0
+    assert (
+        run(
+            *words,
+            *words_of({"optimiser.max_steps": 1, "data.eval_split": "", "model.lora.rank": 4}),
+        )
+        == 0
+    )
     place = copy / "runs/said"
     data = json.loads((place / "data.json").read_text())
     assert data["decided"] == {"accept": 1, "edit": 1, "reject": 1}
@@ -75,7 +89,11 @@ def test_a_training_takes_what_people_wrote_and_leaves_out_what_they_rejected(co
     keys = frozen.keys()
     assert rejected.key not in keys
     (row,) = frozen.edited().values()
-    assert (row.key, row.chosen, row.rejected) == (edited.key, "A person sees another thing.", "Wrong.")
+    assert (row.key, row.chosen, row.rejected) == (
+        edited.key,
+        "A person sees another thing.",
+        "Wrong.",
+    )
     assert (row.negatives[-1].text, row.negatives[-1].maker) == (edited.chosen, "before-edit")
     assert len(frozen.read(keys.index(edited.key)).images) == 2
     # The retriever knows the new text by a vector of its own.
@@ -85,21 +103,30 @@ def test_a_training_takes_what_people_wrote_and_leaves_out_what_they_rejected(co
     number = material.pool.texts.index(entry.chosen)
     assert edited.chosen not in material.pool.texts
     (vector,) = embed_chosen_texts([row], TextVectorsConfig())
-    np.testing.assert_allclose(material.features.words(np.array([number]))[0], vector.vector, atol=1e-3)
+    np.testing.assert_allclose(
+        material.features.words(np.array([number]))[0], vector.vector, atol=1e-3
+    )
 
 
 def test_trainings_may_take_only_what_people_accepted(copy, tmp_path):
     folder, rows = Folder(str(copy)), preferences(copy)
     trained = [row.key for row in rows if row.split == "train"]
     held_out = {row.key for row in rows if row.split != "train"}
-    pw.open(folder.url).decide(write(tmp_path / "d.jsonl", *((key, "accept", {}) for key in trained[:3])))
+    pw.open(folder.url).decide(
+        write(tmp_path / "d.jsonl", *((key, "accept", {}) for key in trained[:3]))
+    )
     with open_version(folder).settled() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
         told = {"needs": Needs(accepted="train"), "splits": ("train", "validation", "test")}
-        refused, _ = freeze_rows(build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told)
+        refused, _ = freeze_rows(
+            build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told
+        )
     assert {one.key for one in refused} == set(trained[3:])
     assert {one.reason for one in refused} == {"not accepted by people"}
-    frozen = [FrozenRows(folder=folder, file=str(tmp_path / "rows.arrow"), split=split) for split in told["splits"]]
+    frozen = [
+        FrozenRows(folder=folder, file=str(tmp_path / "rows.arrow"), split=split)
+        for split in told["splits"]
+    ]
     assert set(chain.from_iterable(map(FrozenRows.keys, frozen))) == held_out | set(trained[:3])
 
 
@@ -107,7 +134,11 @@ def test_clearing_up_forgets_what_was_said_of_a_removed_image(copy, tmp_path):
     folder, rows = Folder(str(copy)), preferences(copy)
     gone = rows[0]
     kept = next(row for row in rows if not set(row.image_keys) & set(gone.image_keys))
-    file = write(tmp_path / "d.jsonl", (gone.key, "edit", {"chosen": "Private words."}), (kept.key, "accept", {}))
+    file = write(
+        tmp_path / "d.jsonl",
+        (gone.key, "edit", {"chosen": "Private words."}),
+        (kept.key, "accept", {}),
+    )
     pw.open(folder.url).decide(file)
     collect_garbage(folder, keep=None, dry_run=False)
     assert len(read_decisions(folder)) == 2

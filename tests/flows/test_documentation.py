@@ -74,11 +74,16 @@ def said(asked: Asked) -> str:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("world")
     weights = root / "weights"
-    encoders = write_clip_folder(weights / "clip", architecture=READING_CLIP), write_dinov2_folder(weights / "dinov2")
+    encoders = (
+        write_clip_folder(weights / "clip", architecture=READING_CLIP),
+        write_dinov2_folder(weights / "dinov2"),
+    )
     model, here = write_qwen2_vl(weights / "model"), root / "here"
     write_files(here)
     own = "--set embedding.clip.checkpoint={} --set embedding.dinov2.model={}".format(*encoders)
-    off = " ".join(f"--set {name}.enabled=false" for name in ("rejections", "controls", "grounding", "judging"))
+    off = " ".join(
+        f"--set {name}.enabled=false" for name in ("rejections", "controls", "grounding", "judging")
+    )
     one = "--set run.workers=1 --set models.chat.model=tiny"
     with chat_server(said) as server:
         stands_for = {
@@ -112,10 +117,16 @@ def write_files(here: Path) -> None:
     """Write what pages build from."""
     write_photographs(here / "PHOTOS", variants=2)
     (here / "clips").mkdir()
-    writer = cv2.VideoWriter(str(here / "clips/walk.mp4"), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*"mp4v"), 4, (96, 64))
+    writer = cv2.VideoWriter(
+        str(here / "clips/walk.mp4"), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*"mp4v"), 4, (96, 64)
+    )
     for number in range(40):
         writer.write(
-            np.roll(np.full((64, 96, 3), 90, np.uint8) + np.arange(96, dtype=np.uint8)[None, :, None], number, 1)
+            np.roll(
+                np.full((64, 96, 3), 90, np.uint8) + np.arange(96, dtype=np.uint8)[None, :, None],
+                number,
+                1,
+            )
         )
     writer.release()
     put_spot_the_diff(here / "spot-the-diff/data")
@@ -125,7 +136,9 @@ def write_files(here: Path) -> None:
         "a cup and a fork on a table",
         "a dog and a cup on a table beside a chair",
     )
-    lines = [{"image": f"PHOTOS/{name}", "caption": captions[n % 3]} for n, name in enumerate(names[:12])]
+    lines = [
+        {"image": f"PHOTOS/{name}", "caption": captions[n % 3]} for n, name in enumerate(names[:12])
+    ]
     (here / "manifest.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (here / "colours.txt").write_text("red green blue")
     pair = {"id": "1", "caption": "the cup is gone"}
@@ -159,7 +172,9 @@ def test_what_a_page_says_ends_well(world: World, tmp_path: Path, page: str) -> 
 def look(desk: Terminal, words: str, log: Path) -> None:
     """Open the address that a server prints, and stop it."""
     process = desk.start(f"{words} --port 0 --no-browser", log)
-    address = wait_for(lambda: re.search(r"http://127\.0\.0\.1:\S+", log.read_text()), process, log)[0]
+    address = wait_for(
+        lambda: re.search(r"http://127\.0\.0\.1:\S+", log.read_text()), process, log
+    )[0]
     with httpx2.Client(follow_redirects=True) as client:
         wait_for(lambda: client.get(address).status_code == 200, process, log)
     process.send_signal(signal.SIGINT)
@@ -168,6 +183,8 @@ def look(desk: Terminal, words: str, log: Path) -> None:
 
 def test_everything_that_is_not_run_is_there() -> None:
     words = [one.words for page in PAGES for one in typed_in(page, sentences=False)]
-    assert not [pattern for pattern in NOT_HERE if not any(re.search(pattern, one) for one in words)]
+    assert not [
+        pattern for pattern in NOT_HERE if not any(re.search(pattern, one) for one in words)
+    ]
     files = re.findall(r"tests/[\w/.]+\.py", " ".join(NOT_HERE.values()))
     assert all((ROOT / name).exists() for name in files)

@@ -10,7 +10,11 @@ from pycocoevalcap.rouge.rouge import Rouge
 from pairwright.tasks.evaluation.ptb_rules import tokenise
 from tests.fixtures import command
 
-PREDICTIONS = {"1": "The red car isn't there.", "2": "Two people have left the parking-lot", "3": ""}
+PREDICTIONS = {
+    "1": "The red car isn't there.",
+    "2": "Two people have left the parking-lot",
+    "3": "",
+}
 REFERENCES = [
     ("1", "The red car is gone"),
     ("1", "the red car has left"),
@@ -30,7 +34,10 @@ def files(tmp_path):
     predictions, references = tmp_path / "predictions.jsonl", tmp_path / "references.json"
     lines = (json.dumps({"id": name, "text": text}) + "\n" for name, text in PREDICTIONS.items())
     predictions.write_text("".join(lines))
-    rows = [{"image_id": name, "id": number, "caption": text} for number, (name, text) in enumerate(REFERENCES)]
+    rows = [
+        {"image_id": name, "id": number, "caption": text}
+        for number, (name, text) in enumerate(REFERENCES)
+    ]
     references.write_text(json.dumps({"annotations": rows, "images": []}))
     return predictions, references
 
@@ -38,7 +45,8 @@ def files(tmp_path):
 def expected():
     texts = [(name, text) for name, text in REFERENCES if text.strip()]
     return reference_scores(
-        PREDICTIONS, {name: [text for other, text in texts if other == name] for name in PREDICTIONS}
+        PREDICTIONS,
+        {name: [text for other, text in texts if other == name] for name in PREDICTIONS},
     )
 
 
@@ -48,15 +56,25 @@ def reference_scores(answers: dict[str, str], references: dict[str, list[str]]) 
     own = {name: [tokenise(answers[name])] for name in references}
     bleus, _ = Bleu().compute_score(theirs, own, verbose=0)
     found = {f"BLEU-{number}": score for number, score in enumerate(bleus, start=1)}
-    return {**found, "ROUGE-L": Rouge().compute_score(theirs, own)[0], "CIDEr-D": Cider().compute_score(theirs, own)[0]}
+    return {
+        **found,
+        "ROUGE-L": Rouge().compute_score(theirs, own)[0],
+        "CIDEr-D": Cider().compute_score(theirs, own)[0],
+    }
 
 
 def test_the_scores_are_the_reference_implementations(files, monkeypatch, capsys):
     assert run(monkeypatch, *files, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert {name: one["score"] for name, one in found["scores"].items()} == pytest.approx(expected(), abs=1e-9)
+    assert {name: one["score"] for name, one in found["scores"].items()} == pytest.approx(
+        expected(), abs=1e-9
+    )
     assert all(one["low"] <= one["score"] <= one["high"] for one in found["scores"].values())
-    assert (found["items"], found["references"], found["predictions"]) == (3, 4, {"empty": 1, "missing": 0})
+    assert (found["items"], found["references"], found["predictions"]) == (
+        3,
+        4,
+        {"empty": 1, "missing": 0},
+    )
     assert found["left_out"] == {"blank_references": 1, "items_without_references": 0}
     assert set(found["skipped"]) == {"meteor", "spice"}
     assert "no Java" in found["skipped"]["meteor"]

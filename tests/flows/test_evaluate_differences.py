@@ -51,7 +51,9 @@ def test_from_the_published_layout_to_published_scores(
     found = {name: value for (of, name), value in scores_of(to).items() if not of}
     assert found == pytest.approx(reference_scores(said, references), abs=1e-4)
     held = json.loads(to.read_text())
-    assert {one["category"]: one["items"] for one in held["scores"] if one["category"]} == GROUPS[kind]
+    assert {one["category"]: one["items"] for one in held["scores"] if one["category"]} == GROUPS[
+        kind
+    ]
     assert any("; blank ones, 1, count. " in note for note in held["notes"])
     assert any("meteor was skipped" in note for note in held["notes"])
     capsys.readouterr()
@@ -62,17 +64,35 @@ def test_from_the_published_layout_to_published_scores(
 
 @pytest.mark.slow
 def test_eight_pairs_that_people_described_train_sft_and_adpo(tmp_path: Path) -> None:
-    lines = [{"image1": f"{n}a.png", "image2": f"{n}b.png", "difference": f"thing {n} is gone"} for n in range(8)]
+    lines = [
+        {"image1": f"{n}a.png", "image2": f"{n}b.png", "difference": f"thing {n} is gone"}
+        for n in range(8)
+    ]
     for number in range(8):
         put_pair(tmp_path, number, f"{number}a.png", f"{number}b.png")
     source, out = put_lines(tmp_path, "pairs.jsonl", *lines), tmp_path / "out"
     assert (
-        run("build", f"jsonl-pairs:{source}", "--out", out, *GIVEN, "--set", "preferences.validation_share=0.01") == 0
+        run(
+            "build",
+            f"jsonl-pairs:{source}",
+            "--out",
+            out,
+            *GIVEN,
+            "--set",
+            "preferences.validation_share=0.01",
+        )
+        == 0
     )
     differences = list(pw.open(out)["differences"].rows())
-    assert {(row.text, row.model) for row in differences} == {(line["difference"], "given") for line in lines}
+    assert {(row.text, row.model) for row in differences} == {
+        (line["difference"], "given") for line in lines
+    }
     for objective, start in (("sft", ()), ("adpo", ("--from", "sft"))):
         assert run("train", out, "--objective", objective, *start, *FAST) == 0
         data = json.loads((out / f"runs/{objective}/data.json").read_text())
-        assert data["rows"]["train"] == sum(row.split == "train" for row in pw.open(out)["preferences"].rows()) > 4
+        assert (
+            data["rows"]["train"]
+            == sum(row.split == "train" for row in pw.open(out)["preferences"].rows())
+            > 4
+        )
         assert not (out / f"runs/{objective}/refused.jsonl").exists()

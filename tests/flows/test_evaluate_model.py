@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
-from pairwright.flows.progress import show_steps
+from pairwright.flows.building.progress import show_steps
+from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.schemas.errors import ServerError
 from pairwright.tasks.evaluation.benchmark import SHORT
 from tests.fixtures.asking import config_of
@@ -23,7 +23,10 @@ PAIRS = 4
 @pytest.fixture
 def cola(tmp_path: Path) -> Path:
     names = [f"{number}{side}.png" for number in range(PAIRS) for side in "ab"]
-    rows = [[f"http://x/{n}a.png", f"red {n}", f"http://x/{n}b.png?big", f"blue {n}"] for n in range(PAIRS)]
+    rows = [
+        [f"http://x/{n}a.png", f"red {n}", f"http://x/{n}b.png?big", f"blue {n}"]
+        for n in range(PAIRS)
+    ]
     return write_folder(tmp_path / "cola", images=names, files={OWN: rows})
 
 
@@ -33,7 +36,13 @@ def test_a_checkpoint_with_adapters_is_asked_once_for_each_question(
     to, adapters = tmp_path / "scores.json", write_adapters(qwen, tmp_path / "adapters")
     words = ("--benchmark", "cola", "--data", cola, "--to", to)
     assert evaluate(adapters, *words, "--limit", 1, "--batch", 3) == 0
-    assert counts_of(to) == {"items": 1, "scored_items": 1, "questions": 2, "answered": 2, "not_read": 2}
+    assert counts_of(to) == {
+        "items": 1,
+        "scored_items": 1,
+        "questions": 2,
+        "answered": 2,
+        "not_read": 2,
+    }
     first, kept = rows_of(to), to.with_suffix(".answers").stat().st_size
     assert evaluate(adapters, *words) == 0
     rows, grown = rows_of(to), to.with_suffix(".answers").stat().st_size
@@ -44,7 +53,9 @@ def test_a_checkpoint_with_adapters_is_asked_once_for_each_question(
     assert scores_of(to) == {("", "image"): 0, ("", "image (exact)"): 0}
     assert "8 answers" in capsys.readouterr().out.replace("\n", " ")
     assert evaluate(qwen, *words, "--limit", 1) == 0
-    assert {name: row["answer"] for name, row in rows_of(to).items()} != {n: row["answer"] for n, row in first.items()}
+    assert {name: row["answer"] for name, row in rows_of(to).items()} != {
+        n: row["answer"] for n, row in first.items()
+    }
 
 
 def write_adapters(model: Path, folder: Path) -> Path:
@@ -61,10 +72,14 @@ def write_adapters(model: Path, folder: Path) -> Path:
     with torch.no_grad():
         for name, parameter in tuned.named_parameters():
             if "lora_" in name:
-                parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name))))
+                parameter.copy_(
+                    torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name)))
+                )
     tuned.save_pretrained(str(folder))
     settings = json.loads((folder / "adapter_config.json").read_text())
-    (folder / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": str(model)}))
+    (folder / "adapter_config.json").write_text(
+        json.dumps(settings | {"base_model_name_or_path": str(model)})
+    )
     return folder
 
 
@@ -88,7 +103,10 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path) -> None:
         words = ("tiny", "--server", server.url, "--benchmark", "cola", "--data", cola, "--to", to)
         assert evaluate(*words) == 0
         asked = len(server.asked)
-        assert scores_of(to) == {("", "image"): 0.75, ("", "image (exact)"): 0}  # "(B)" is read, and is not B
+        assert scores_of(to) == {
+            ("", "image"): 0.75,
+            ("", "image (exact)"): 0,
+        }  # "(B)" is read, and is not B
         assert counts_of(to) == {
             "items": PAIRS, "scored_items": PAIRS, "questions": 8, "answered": 8, "not_read": 2,
         }  # fmt: skip
@@ -102,15 +120,27 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path) -> None:
 def test_what_was_answered_is_not_asked_again(cola: Path, tmp_path: Path) -> None:
     to, answer = tmp_path / "scores.json", answerer(cola)
     with chat_server(lambda asked: Status(503) if asked.number > 5 else answer(asked)) as server:
-        config = config_of(server, structured_output="none", patience_seconds=0.2, max_attempts=2, max_concurrency=1)
+        config = config_of(
+            server,
+            structured_output="none",
+            patience_seconds=0.2,
+            max_attempts=2,
+            max_concurrency=1,
+        )
         wanted = EvaluationConfig(model="tiny", benchmark="cola", data=cola, to=to, server=config)
         with pytest.raises(ServerError):
             evaluate_model(wanted, watch=show_steps)
         assert not to.exists()
         start, server.answer = len(server.asked), answer
-        answered = {(one.text, one.images) for one in server.asked[:5] if one.body["max_tokens"] == SHORT}
+        answered = {
+            (one.text, one.images) for one in server.asked[:5] if one.body["max_tokens"] == SHORT
+        }
         found = evaluate_model(wanted, watch=show_steps)
-        asked = [(one.text, one.images) for one in server.asked[start:] if one.body["max_tokens"] == SHORT]
+        asked = [
+            (one.text, one.images)
+            for one in server.asked[start:]
+            if one.body["max_tokens"] == SHORT
+        ]
     assert len(answered) >= 2
     assert not answered & {*asked}
     assert found.results.counts["answered"] == 2 * PAIRS
@@ -139,7 +169,9 @@ def test_the_benchmarks_are_listed_with_what_they_need(capsys: pytest.CaptureFix
 def test_a_profile_names_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")  # no Java, which would take seconds
     lines = [{"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone."}]
-    folder = write_folder(tmp_path / "data", images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines})
+    folder = write_folder(
+        tmp_path / "data", images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines}
+    )
     to, profile = tmp_path / "scores.json", tmp_path / "judged.yaml"
 
     def judge(asked: Asked) -> str:

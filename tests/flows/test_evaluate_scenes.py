@@ -12,13 +12,28 @@ from tests.fixtures.chat_server import Asked, chat_server
 
 
 def test_a_model_that_says_what_the_graph_says(rendered: Path, tmp_path: Path) -> None:
-    rows = [row for row in pw.open(rendered)["images"].rows() if isinstance(row, ImageRow) and row.graph]
+    rows = [
+        row for row in pw.open(rendered)["images"].rows() if isinstance(row, ImageRow) and row.graph
+    ]
     said = {
-        row.image: ", ".join(f"a {one.colour} {one.shape}" for one in row.graph.objects) for row in rows if row.graph
+        row.image: ", ".join(f"a {one.colour} {one.shape}" for one in row.graph.objects)
+        for row in rows
+        if row.graph
     }
     to = tmp_path / "scores.json"
     with chat_server(lambda asked: said.get(b"".join(asked.images), "a square")) as server:
-        words = ("tiny", "--server", server.url, "-b", "scenes", "--data", rendered, "--to", to, "--version")
+        words = (
+            "tiny",
+            "--server",
+            server.url,
+            "-b",
+            "scenes",
+            "--data",
+            rendered,
+            "--to",
+            to,
+            "--version",
+        )
         assert evaluate(*words, 1) == 0
         assert evaluate(*words, 2) == 2, "there is no such version"
     counts = counts_of(to)
@@ -34,7 +49,9 @@ def test_the_report_shows_what_a_judge_takes_for_true(rendered: Path, tmp_path: 
     """Of three preferences a judge believes both texts, says nothing that can be read, and is right."""
     data = Path(shutil.copytree(rendered, tmp_path / "data"))
     rows = [row for row in pw.open(data)["preferences"].rows() if isinstance(row, PreferenceRow)]
-    first, second, third = sorted((row for row in rows if row.rejected), key=lambda row: row.key)[:3]
+    first, second, third = sorted((row for row in rows if row.rejected), key=lambda row: row.key)[
+        :3
+    ]
     believed = {first.chosen, first.rejected, third.chosen}
 
     def answer(asked: Asked) -> str:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import pairwright as pw
-from pairwright.flows import export_dataset
-from pairwright.flows.export_dataset import ExportConfig
+from pairwright.flows.versions import export_dataset
+from pairwright.flows.versions.export_dataset import ExportConfig
 from pairwright.tasks.export.formats import FORMATS, MARKER, README
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.images import decode_rgb
 from tests.fixtures.command import run
 
 
@@ -41,7 +41,9 @@ def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
     groups: dict[str, str] = {}
     found = pw.open(rendered)["rejections"].rows()
     rejecting = {row.key for row in pw.open(rendered)["preferences"].rows() if row.rejected_images}
-    assert len(rejecting) == sum(bool(row.maker) for row in found) > 0, "the others' removals passed no check"
+    assert len(rejecting) == sum(bool(row.maker) for row in found) > 0, (
+        "the others' removals passed no check"
+    )
     for split, rows in loaded.items():
         for row in rows:
             for shown, key in zip(row["images"], row["image_keys"], strict=True):
@@ -50,7 +52,9 @@ def test_a_rendered_dataset_loads_with_its_images(rendered, tmp_path, offline):
                 assert groups.setdefault(images[key].group, split) == split
             altered = [
                 np.any(np.asarray(a) != np.asarray(b))
-                for a, b in zip(row["images"], row["rejected_images"], strict=row["key"] in rejecting)
+                for a, b in zip(
+                    row["images"], row["rejected_images"], strict=row["key"] in rejecting
+                )
             ]
             assert sorted(altered) == ([False, True] if row["key"] in rejecting else [])
             assert row["chosen"] != row["rejected"]
@@ -74,7 +78,9 @@ def test_formats_are_explained_and_the_help_names_them(capsys):
     assert run("formats") == 0
     said = capsys.readouterr().out
     assert run("export", "--help") == 0
-    helped = "".join(capsys.readouterr().out.replace("│", " ").split())  # lines may break within a name
+    helped = "".join(
+        capsys.readouterr().out.replace("│", " ").split()
+    )  # lines may break within a name
     for form in FORMATS.values():
         assert f"{form.name}\n    {form.about}\n    {form.cannot}" in said
         assert form.name in helped
@@ -93,10 +99,16 @@ def test_every_format_is_written_by_the_command_line(rendered, tmp_path, capsys,
     assert FORMATS[form].cannot in said
     readme = (tmp_path / "out/README.md").read_text()
     assert FORMATS[form].cannot in readme
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {*FORMATS[form].owns, README, MARKER}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *FORMATS[form].owns,
+        README,
+        MARKER,
+    }
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert run("export", rendered, "--format", form, "--to", tmp_path / "out", *more) == 0
-    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()
+    } == before
 
 
 def test_what_was_mined_is_kept_with_its_images_and_decisions(mined, tmp_path, capsys, offline):
@@ -104,18 +116,27 @@ def test_what_was_mined_is_kept_with_its_images_and_decisions(mined, tmp_path, c
     pairs = {row.key: row for row in pw.open(album)["pairs"].rows()}
     images = {row.key: row for row in pw.open(album)["images"].rows()}
     yes, no = sorted(pairs)[:2]
-    decided = [{"key": key, "verdict": v, "at": "2026-01-01T00:00:00Z"} for key, v in ((yes, "accept"), (no, "reject"))]
+    decided = [
+        {"key": key, "verdict": v, "at": "2026-01-01T00:00:00Z"}
+        for key, v in ((yes, "accept"), (no, "reject"))
+    ]
     (tmp_path / "decided.jsonl").write_text("\n".join(map(json.dumps, decided)))
     assert run("decide", album, tmp_path / "decided.jsonl") == 0
     assert run("export", album, "--table", "pairs", "--to", tmp_path / "out", "--verify") == 0
     assert f"{len(pairs) - 1} pairs (train " in capsys.readouterr().out
-    rows = {row["key"]: row for row in datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)["train"]}
+    rows = {
+        row["key"]: row
+        for row in datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)["train"]
+    }
     assert rows.keys() == pairs.keys() - {no}
     assert {key: row["decision"] for key, row in rows.items() if row["decision"]} == {yes: "accept"}
     for key, row in rows.items():
         shown = [images[pairs[key].first], images[pairs[key].second]]
         assert row["names"] == [image.name for image in shown]
-        assert (row["similarity"], tuple(row["similarities"])) == (pairs[key].similarity, pairs[key].similarities)
+        assert (row["similarity"], tuple(row["similarities"])) == (
+            pairs[key].similarity,
+            pairs[key].similarities,
+        )
         for seen, image in zip(row["images"], shown, strict=True):
             assert np.array_equal(np.asarray(seen.convert("RGB")), decode_rgb(image.image))
     assert run("export", album, "--table", "pairs", "--to", tmp_path / "yes", "--accepted") == 0
@@ -125,7 +146,9 @@ def test_what_was_mined_is_kept_with_its_images_and_decisions(mined, tmp_path, c
 
 @pytest.mark.parametrize("table", ["captions", "differences", "comparisons"])
 def test_texts_are_exported_with_the_images_that_they_are_about(rendered, tmp_path, offline, table):
-    tally = pw.open(rendered).export("hf", tmp_path / "out", config=ExportConfig(table=table, verify=True))
+    tally = pw.open(rendered).export(
+        "hf", tmp_path / "out", config=ExportConfig(table=table, verify=True)
+    )
     given = {row.key: row for row in pw.open(rendered)[table].rows()}
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
     splits = {row.subject: row.split for row in pw.open(rendered)["splits"].rows()}
@@ -140,7 +163,11 @@ def test_texts_are_exported_with_the_images_that_they_are_about(rendered, tmp_pa
 def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys):
     shutil.copytree(mined / "tables", tmp_path / "album/tables")
     source = str(json.loads((mined / "build.json").read_text())["profile"]["source"])
-    values = ("mining.min_similarity=0.9999", "mining.max_similarity=0.99999", "matching.enabled=false")
+    values = (
+        "mining.min_similarity=0.9999",
+        "mining.max_similarity=0.99999",
+        "matching.enabled=false",
+    )
     settings = [word for value in values for word in ("--set", value)]
     assert run("build", source, "--out", tmp_path / "album", "--until", "mining", *settings) == 1
     empty = "Empty: similar_pairs (no neighbour as similar as a pair may be (mining.min_similarity=0.9999, "
@@ -182,7 +209,12 @@ def test_verified_by_the_command_line(rendered, tmp_path, capsys, offline):
 
 
 def test_verifying_without_the_packages_that_read_it(rendered, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(export_dataset, "find_spec", lambda name: None if name == "trl" else object())
+    monkeypatch.setattr(
+        export_dataset, "find_spec", lambda name: None if name == "trl" else object()
+    )
     assert run("export", rendered, "--format", "trl", "--to", tmp_path / "out", "--verify") == 2
-    assert "--verify: --format trl is read with trl, not installed here: python" in capsys.readouterr().err
+    assert (
+        "--verify: --format trl is read with trl, not installed here: python"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "out").exists()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.find_models import pin_models
-from pairwright.flows.load_profile import load_profile
+from pairwright.flows.building.find_models import pin_models
+from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.tasks.models import sam as sam_segmenter
 from pairwright.tasks.models import weights as find_weights
 from tests.fixtures.checkpoints import write_dinov2_folder
@@ -26,8 +26,17 @@ mining: {weights: [1]}
 segmentation: {segmenter: sam, model: vit_b}
 """
 SHARDS = {f"model-0000{n}-of-00002.safetensors": random.Random(n).randbytes(5000) for n in (1, 2)}
-INDEX = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})
-SERVED = words_of(["captions.writer=served", "models.chat.launch.enabled=true", "models.chat.model=owner/served"])
+INDEX = json.dumps(
+    {
+        "weight_map": {
+            "a": "model-00001-of-00002.safetensors",
+            "b": "model-00002-of-00002.safetensors",
+        }
+    }
+)
+SERVED = words_of(
+    ["captions.writer=served", "models.chat.launch.enabled=true", "models.chat.model=owner/served"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +50,9 @@ def web(models, tmp_path, monkeypatch):
     dinov2, sam = models
     with serving_files() as running:
         for file in dinov2.iterdir():
-            running.put_on_hub("owner/dinov2", file.name, file.read_bytes(), small=file.suffix == ".json")
+            running.put_on_hub(
+                "owner/dinov2", file.name, file.read_bytes(), small=file.suffix == ".json"
+            )
         running.put("/sam.pth", sam.read_bytes())
         file = replace(
             sam_segmenter.FILES["vit_b"],
@@ -92,7 +103,11 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
     assert str(profile) in out.splitlines()[-1]
     asked = len(web.asked)
     pinned = pin_models(load_profile(str(profile)), "")
-    assert pinned.found["embedding.dinov2.revision"] == pinned.section("embedding").dinov2.revision == COMMIT
+    assert (
+        pinned.found["embedding.dinov2.revision"]
+        == pinned.section("embedding").dinov2.revision
+        == COMMIT
+    )
     assert pinned.embedding.dinov2.revision == "", "what was found is no setting"
     assert pinned.settled.segmentation.revision.startswith("xxh3:")
     assert fetch()[0] == 0
@@ -150,15 +165,26 @@ def test_what_cannot_be_had_does_not_hold_up_the_rest(web, fetch):
 
 
 def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_path):
-    small = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors.index.json": INDEX.encode()}
+    small = {
+        "config.json": b"{}",
+        "tokenizer.json": b"{ }",
+        "model.safetensors.index.json": INDEX.encode(),
+    }
     for name, data in {**SHARDS, **small}.items():
         web.put_on_hub("owner/served", name, data, small=name in small)
-    for name in ("consolidated.safetensors", "pytorch_model.bin", "original/a.safetensors", "README.md"):
+    for name in (
+        "consolidated.safetensors",
+        "pytorch_model.bin",
+        "original/a.safetensors",
+        "README.md",
+    ):
         web.put_on_hub("owner/served", name, b"other")
     words = ["--until", "captioning", *SERVED, "tests"]
     code, out, _ = fetch(*words)
     assert code == 0
-    left_out = r"owner/served, .*\(models\.chat\).*--served, .*--set models\.chat\.launch\.download=true"
+    left_out = (
+        r"owner/served, .*\(models\.chat\).*--served, .*--set models\.chat\.launch\.download=true"
+    )
     assert re.search(left_out, out)
     code, _, err = fetch(*words, "--served", "--check")
     assert code == 1

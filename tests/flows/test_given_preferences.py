@@ -10,7 +10,7 @@ from PIL import Image
 
 import pairwright as pw
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.store.masks import decode_mask
+from pairwright.tasks.images.masks import decode_mask
 from tests.fixtures.builds import ok_rows
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.command import counts_of, run, words_of
@@ -22,7 +22,12 @@ from tests.fixtures.tables import IMAGE, struct, write_table
 from tests.fixtures.tagger import REAL
 
 DATA = [picture(seed, kind="JPEG", size=(96, 64)) for seed in range(3)]
-CHOSEN = ["A dog and a ball. The ball is red.", "A person sits on a lawn.", "A cat with a ball.", "A dog."]
+CHOSEN = [
+    "A dog and a ball. The ball is red.",
+    "A person sits on a lawn.",
+    "A cat with a ball.",
+    "A dog.",
+]
 TAGS = [{"dog", "ball", "person"}, {"dog", "ball", "person"}, {"cat", "ball"}, {"dog"}]
 """What the texts about each one's image name, of the words that the tiny models know."""
 
@@ -44,14 +49,20 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return words of the command line for CLIP, tiny, to choose."""
     clip = write_clip_folder(tmp_path_factory.mktemp("models") / "clip", architecture=READING_CLIP)
-    fields = ["embedding.embedders=[gradients, clip]", f"embedding.clip.checkpoint={clip}", "embedding.batch_size=8"]
+    fields = [
+        "embedding.embedders=[gradients, clip]",
+        f"embedding.clip.checkpoint={clip}",
+        "embedding.batch_size=8",
+    ]
     return words_of([*fields, "rejections.scorer=clip", "run.workers=1"])
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no network."""
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}")
+    )
 
 
 def pixels(data: bytes) -> np.ndarray:
@@ -71,7 +82,11 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         *("detection.box_threshold=0.1", "detection.text_threshold=0.1"),
         *("segmentation.segmenter=sam", f"segmentation.checkpoint={folder / 'sam.pth'}"),
         *("segmentation.max_box_area=1", "elements.max_area=0.99"),
-        *("removals.inpainter=lama", f"removals.lama.checkpoint={folder / 'lama.pt'}", f"removals.lama.sha256={lama}"),
+        *(
+            "removals.inpainter=lama",
+            f"removals.lama.checkpoint={folder / 'lama.pt'}",
+            f"removals.lama.sha256={lama}",
+        ),
         *("removals.dilate_pixels=0", "removals.feather_pixels=0"),
         *("inspection.detector_enabled=false", "inspection.max_rim=100"),
     ]
@@ -80,13 +95,27 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.slow
 def test_images_are_rejected_by_models(
-    source: str, settings: list[str], seeing: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: str,
+    settings: list[str],
+    seeing: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "out"
     words = ["build", source, "--out", out, *settings, *seeing]
     assert run(*words) == 0
     counts = counts_of(out, capsys)
-    names = ["mentions", "tags", "boxes", "masks", "elements", "removals", "inspected", "fitted", "rejections"]
+    names = [
+        "mentions",
+        "tags",
+        "boxes",
+        "masks",
+        "elements",
+        "removals",
+        "inspected",
+        "fitted",
+        "rejections",
+    ]
     filled = [name for name in counts if counts[name]["rows"]]
     assert filled == ["images", "given_preferences", "embeddings", *names, "preferences"]
     assert counts["fitted"]["ok"] == counts["removals"]["ok"] > 3
@@ -97,8 +126,12 @@ def test_images_are_rejected_by_models(
     assert removed
     for row in removed:
         (one,) = (score for score in row["removal_scores"] if score["chosen"])
-        assert {score["tag"] for score in row["removal_scores"]} <= TAGS[CHOSEN.index(row["chosen"])]
-        assert one["clip"] == min(score["clip"] for score in row["removal_scores"] if not score["why"])
+        assert {score["tag"] for score in row["removal_scores"]} <= TAGS[
+            CHOSEN.index(row["chosen"])
+        ]
+        assert one["clip"] == min(
+            score["clip"] for score in row["removal_scores"] if not score["why"]
+        )
         (shown,), (rejected,) = row["images"], row["rejected_images"]
         changed = (pixels(rejected) != pixels(shown)).any(axis=2)
         mask = decode_mask(Mask.model_validate_json(elements[one["removal"]]["mask"]))
@@ -111,4 +144,6 @@ def test_images_are_rejected_by_models(
     assert "the hole filled (LaMa)" in (tmp_path / "hf/README.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
     assert run("resume", out) == 0
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before, "nothing is done twice"
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before, (
+        "nothing is done twice"
+    )

@@ -43,8 +43,12 @@ SMALL = (
     "--set scenes.worlds=3 --set scenes.width=96 --set scenes.height=72 --set scenes.samples_per_pixel=2 "
     "--set run.workers=1"
 )
-WIDE = "--set mining.min_best_similarity=0 --set mining.min_similarity=0 --set mining.max_similarity=1"
-SECTIONS = tuple(f"docs/guides/{name}.md" for name in ("resume", "operations", "prefect", "clusters"))
+WIDE = (
+    "--set mining.min_best_similarity=0 --set mining.min_similarity=0 --set mining.max_similarity=1"
+)
+SECTIONS = tuple(
+    f"docs/guides/{name}.md" for name in ("resume", "operations", "prefect", "clusters")
+)
 NOT_HERE = {
     "--profile gpu": "of `docker compose`: there is no container engine; tests/docker looks at the file",
 }
@@ -84,7 +88,9 @@ class Site:
     def add_photograph(self) -> str:
         """Add a photograph that is like the others; return its name."""
         number, self.taken = self.taken, self.taken + 1
-        image = Image.effect_noise((64, 48), 80).convert("RGB") if number % 4 == 0 else self._first()
+        image = (
+            Image.effect_noise((64, 48), 80).convert("RGB") if number % 4 == 0 else self._first()
+        )
         image.paste((255, 20 * number % 256, 0), (0, 0, 6 + number, 8))
         image.save(self.photographs / f"{number:02d}.png")
         return f"{number:02d}.png"
@@ -109,7 +115,11 @@ class Site:
     def ended(self, run: str) -> str:
         """Return how a run ended; empty: it has not."""
         (found,) = self.server.ask("flow_runs", flow_runs={"id": {"any_": [run]}})
-        return found["state_type"] if found["state_type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED") else ""
+        return (
+            found["state_type"]
+            if found["state_type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+            else ""
+        )
 
     def parts(self, table: str) -> set[Path]:
         return set((self.album / "tables" / table).rglob("part-*.parquet"))
@@ -118,7 +128,11 @@ class Site:
         return [row for row in pw.open(self.album)["pairs"].rows() if isinstance(row, PairRow)]
 
     def images(self) -> dict[str, ImageRow]:
-        return {row.name: row for row in pw.open(self.album)["images"].rows() if isinstance(row, ImageRow)}
+        return {
+            row.name: row
+            for row in pw.open(self.album)["images"].rows()
+            if isinstance(row, ImageRow)
+        }
 
 
 @contextmanager
@@ -166,10 +180,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
         "PREFECT_HOME": str(server.home), "PREFECT_SERVER_API_PORT": str(server.port),
         "PREFECT_RUNNER_POLL_FREQUENCY": "1", "PREFECT_WORKER_QUERY_SECONDS": "1",
     }  # fmt: skip
-    here = Site(Terminal.opened(folder / "desk", **own), ChatServer(lambda asked: answer(here, asked)), server)
+    here = Site(
+        Terminal.opened(folder / "desk", **own),
+        ChatServer(lambda asked: answer(here, asked)),
+        server,
+    )
     here.chat.start()
     encoders = write_clip_folder(folder / "clip"), write_dinov2_folder(folder / "dinov2")
-    own_weights = "--set embedding.clip.checkpoint={} --set embedding.dinov2.model={}".format(*encoders)
+    own_weights = "--set embedding.clip.checkpoint={} --set embedding.dinov2.model={}".format(
+        *encoders
+    )
     here.terminal.stands_for = {
         "http://127.0.0.1:8000/v1": here.chat.url,
         "http://127.0.0.1:4200": f"http://127.0.0.1:{server.port}",
@@ -200,7 +220,11 @@ def answer(site: Site, asked: Asked) -> str | Hang:
     kind = kind_of(asked)
     if kind in site.hangs:
         return Hang()
-    return sound(asked) if asked.images or kind != "difference" else "A server that is held to no grammar."
+    return (
+        sound(asked)
+        if asked.images or kind != "difference"
+        else "A server that is held to no grammar."
+    )
 
 
 def begin(site: Site) -> None:
@@ -211,12 +235,22 @@ def begin(site: Site) -> None:
     (site.photographs / "empty.jpg").touch()
     profile: dict[str, Any] = {
         "embedding": {"embedders": ["colour-layout", "gradients"]},
-        "mining": {"weights": [0.4, 0.6], "min_best_similarity": 0, "min_similarity": 0, "max_similarity": 1},
+        "mining": {
+            "weights": [0.4, 0.6],
+            "min_best_similarity": 0,
+            "min_similarity": 0,
+            "max_similarity": 1,
+        },
         "captions": {"writer": "served"},
         "differences": {"writer": "served"},
         "rejections": {"enabled": False},
         "models": {
-            "chat": {"endpoint": site.chat.url, "model": "tiny", "structured_output": "none", "max_attempts": 2}
+            "chat": {
+                "endpoint": site.chat.url,
+                "model": "tiny",
+                "structured_output": "none",
+                "max_attempts": 2,
+            }
         },
         "run": {"workers": 1},
     }
@@ -297,13 +331,17 @@ def _(site: Site, words: str) -> None:
     before = len(site.chat.asked)
     said = site.terminal.run(words, code=1)
     assert [kind_of(one) for one in site.chat.asked[before:]] == ["captions"]
-    assert "pairwright resume album --stage captions" not in said, "what is owed now is what comes after it"
+    assert "pairwright resume album --stage captions" not in said, (
+        "what is owed now is what comes after it"
+    )
     site.terminal.run("pairwright resume album")
 
 
 @follows(OPERATIONS, "pairwright doctor --profile laptop")
 def _(site: Site, words: str) -> None:
-    assert "-> pairwright fetch --profile laptop" in site.terminal.run(words, code=1, but=("--profile laptop",))
+    assert "-> pairwright fetch --profile laptop" in site.terminal.run(
+        words, code=1, but=("--profile laptop",)
+    )
     mended = site.terminal.run(f"{words} --set models.chat.endpoint=http://127.0.0.1:8000/v1")
     assert "laptop: can build here." in mended
 
@@ -378,7 +416,9 @@ def _(site: Site, words: str) -> None:
     site.add_photograph()
     site.terminal.run(f"pairwright resume album {words}")
     assert site.version == before + 1
-    assert json.loads((site.album / "build.json").read_text())["profile"]["gates"]["min_yield"] == {"pairs": 0.2}
+    assert json.loads((site.album / "build.json").read_text())["profile"]["gates"]["min_yield"] == {
+        "pairs": 0.2
+    }
 
 
 @follows(OPERATIONS, "pairwright resume album --set run.budget.max_calls=20000")
@@ -414,7 +454,9 @@ def _(site: Site, words: str) -> None:
     assert site.terminal.environment.get("DO_NOT_TRACK") == "1", "it would tell of its use"
     process = site.terminal.start(words, site.log("server"))
     wait_for(site.server.is_healthy, process, site.log("server"))
-    settings = httpx.get(f"{site.server.environment['PREFECT_API_URL']}/admin/settings", timeout=30).json()
+    settings = httpx.get(
+        f"{site.server.environment['PREFECT_API_URL']}/admin/settings", timeout=30
+    ).json()
     assert settings["server"]["analytics_enabled"] is False
     listening_at = Path(f"/proc/{process.pid}/net/tcp").read_text()
     assert f" 0100007F:{site.server.port:04X} " in listening_at
@@ -486,7 +528,11 @@ def _(site: Site, words: str) -> None:
 
 @follows(PREFECT, "prefect automation create --from-file notify.yaml")
 def _(site: Site, words: str) -> None:
-    head = [line[2:].strip() for line in (ROOT / "docker" / "notify.yaml").read_text().splitlines() if line[0] == "#"]
+    head = [
+        line[2:].strip()
+        for line in (ROOT / "docker" / "notify.yaml").read_text().splitlines()
+        if line[0] == "#"
+    ]
     make, fill, create = (line for line in head if line.startswith(("block=", "sed ", "prefect ")))
     assert create == words
     with listening() as (address, told):
@@ -511,13 +557,21 @@ def _(site: Site, words: str) -> None:
 @follows(MACHINES, "dask scheduler")
 def _(site: Site, words: str) -> None:
     process = site.terminal.start(words, site.log("scheduler"))
-    wait_for(lambda: "Scheduler at" in site.log("scheduler").read_text(), process, site.log("scheduler"))
+    wait_for(
+        lambda: "Scheduler at" in site.log("scheduler").read_text(), process, site.log("scheduler")
+    )
 
 
-@follows(MACHINES, "CUDA_VISIBLE_DEVICES=0 dask worker tcp://HOST:8786 --nthreads 1 --resources GPU=1")
+@follows(
+    MACHINES, "CUDA_VISIBLE_DEVICES=0 dask worker tcp://HOST:8786 --nthreads 1 --resources GPU=1"
+)
 def _(site: Site, words: str) -> None:
     process = site.terminal.start(words, site.log("dask-worker"))
-    wait_for(lambda: "Registered to" in site.log("dask-worker").read_text(), process, site.log("dask-worker"))
+    wait_for(
+        lambda: "Registered to" in site.log("dask-worker").read_text(),
+        process,
+        site.log("dask-worker"),
+    )
 
 
 @follows(
@@ -532,8 +586,14 @@ def _(site: Site, words: str) -> None:
     site.terminal.run(words)
     photographs = [path for path in site.photographs.iterdir() if path.stat().st_size]
     images = list(pw.open("s3://bucket/album")["images"].rows())
-    assert {row.name for row in images if isinstance(row, ImageRow)} == {path.name for path in photographs}
+    assert {row.name for row in images if isinstance(row, ImageRow)} == {
+        path.name for path in photographs
+    }
     assert list(pw.open("s3://bucket/album")["splits"].rows())
     with Client(site.terminal.read("tcp://HOST:8786"), set_as_default=False) as client:
-        done: Any = client.run_on_scheduler(lambda dask_scheduler: [log[0] for log in dask_scheduler.transition_log])
-    assert {"images", "embeddings", "captions", "splits"} <= {name.partition("-")[0] for name in done}
+        done: Any = client.run_on_scheduler(
+            lambda dask_scheduler: [log[0] for log in dask_scheduler.transition_log]
+        )
+    assert {"images", "embeddings", "captions", "splits"} <= {
+        name.partition("-")[0] for name in done
+    }

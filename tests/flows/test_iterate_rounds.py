@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pairwright as pw
-from pairwright.flows import iterate_rounds
+from pairwright.flows.training import iterate_rounds
 from pairwright.tasks.training.report.write_rounds_page import keep_rounds
 from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
 from tests.fixtures import forward_chat, serve_checkpoint
@@ -56,8 +56,18 @@ class Iterated:
         self.out, self.model, self.capsys = out, model, capsys
 
     def __call__(self, *words: object) -> tuple[int, str, str]:
-        trained = [word for name, value in TRAINED.items() for word in ("--train-set", f"{name}={value}")]
-        given = ["--profile", "scenes", "--model", self.model, *words_of(SETTINGS), *words_of(SMALL[1:]), *trained]
+        trained = [
+            word for name, value in TRAINED.items() for word in ("--train-set", f"{name}={value}")
+        ]
+        given = [
+            "--profile",
+            "scenes",
+            "--model",
+            self.model,
+            *words_of(SETTINGS),
+            *words_of(SMALL[1:]),
+            *trained,
+        ]
         self.capsys.readouterr()
         code = run("iterate", self.out, *given, *words)
         out, err = self.capsys.readouterr()
@@ -77,7 +87,9 @@ def iterate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterated:
 
 
 @pytest.mark.slow
-def test_rounds_from_nothing_to_the_page_and_once_only(iterate: Iterated, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_from_nothing_to_the_page_and_once_only(
+    iterate: Iterated, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Stopped between training and evaluation of the first round, it goes on there, and makes the second."""
     evaluate = iterate_rounds.evaluate_model
 
@@ -108,9 +120,14 @@ def test_rounds_from_nothing_to_the_page_and_once_only(iterate: Iterated, monkey
     policies = [pw.open(iterate.out, version).profile.models.get("policy") for version in (1, 2, 3)]
     assert [one and one.model for one in policies] == [None, str(runs[0].model), str(runs[1].model)]
     assert [one and one.max_pixels for one in policies[1:]] == [448 * 448] * 2
-    scores = {one["name"]: one for one in json.loads((runs[2].folder / "truth.json").read_text())["scores"]}
+    scores = {
+        one["name"]: one
+        for one in json.loads((runs[2].folder / "truth.json").read_text())["scores"]
+    }
     page = (iterate.out / "runs/iterate/index.html").read_text()
-    assert set(re.findall(r'href="\.\./([^/]+)/report/index.html"', page)) == {one.folder.name for one in runs}
+    assert set(re.findall(r'href="\.\./([^/]+)/report/index.html"', page)) == {
+        one.folder.name for one in runs
+    }
     for shown in (out, page):
         assert f"{scores['true']['value']:.1%}" in shown
         assert "no sample is in the template" in " ".join(shown.split())
@@ -131,7 +148,9 @@ def write(asked: Asked) -> str:
         return COMPARISON
     if len(asked.images) < 2:  # the probe of a model's eyes
         return "A brown square."
-    first, second = (f"the ball number {int(hashlib.sha256(one).hexdigest()[:6], 16)}" for one in asked.images)
+    first, second = (
+        f"the ball number {int(hashlib.sha256(one).hexdigest()[:6], 16)}" for one in asked.images
+    )
     return (
         f"The difference between the two images is that the first image shows {first}, while the second image shows "
         f"{second}."
@@ -161,12 +180,23 @@ def test_photographs_are_judged_by_the_loss_of_held_out_texts(
             f"{writes}.writer": "served",
             **{f"models.chat.{name}": value for name, value in chat.items()},
         }
-        own["models.policy.launch.command"] = json.dumps([sys.executable, forward_chat.__file__, server.url])
-        given = ["--source", str(tmp_path / "in"), "--writes", writes, *words, *words_of({**own, **settings})]
+        own["models.policy.launch.command"] = json.dumps(
+            [sys.executable, forward_chat.__file__, server.url]
+        )
+        given = [
+            "--source",
+            str(tmp_path / "in"),
+            "--writes",
+            writes,
+            *words,
+            *words_of({**own, **settings}),
+        ]
         code, out, err = iterate(*given, "--rounds", 1)
         assert code == 0, err
         asked = {one.body.get("user", "") for one in server.asked}
-    assert asked == {"", str(iterate.run(0).model)}, "the model that was trained wrote the round's texts"
+    assert asked == {"", str(iterate.run(0).model)}, (
+        "the model that was trained wrote the round's texts"
+    )
     loss = MetricsFile(iterate.run(1).metrics).resume().last(HELD_OUT)["nll"]
     page = (iterate.out / "runs/iterate/index.html").read_text()
     assert f"{loss:.3g}" in out
@@ -177,7 +207,10 @@ def test_what_would_fail_in_hours_is_refused_at_once(iterate: Iterated, tmp_path
     missing = str(tmp_path / "no-vllm")
     for words, said in (
         (["--rounds", 0], "--rounds"),
-        (["--writes", "captions"], "--writes captions: must be one of sampled_texts, comparisons, differences"),
+        (
+            ["--writes", "captions"],
+            "--writes captions: must be one of sampled_texts, comparisons, differences",
+        ),
         (["--set", f"models.policy.launch.command={missing}"], "models.policy.launch.command"),
         (["--set", "sampled_texts.sample=2"], "sampled_texts.sample: no such field"),
         (["--train-set", "optimiser.rate=2"], "optimiser.rate"),

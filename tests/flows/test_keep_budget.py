@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.run_build import Report, resume_request
+from pairwright.flows.building.run_build import Report, resume_request
 from pairwright.tasks.store import files
 from pairwright.tasks.store.budget import count_asked
-from pairwright.tasks.store.dataset import read_record
+from pairwright.tasks.store.build import read_record
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import build_here, run_request
 from tests.fixtures.chat_server import ChatServer, chat_server
@@ -23,7 +23,11 @@ from tests.flows.test_report_served import kind_of
 
 SERVED = [
     *(*SMALL, *WIDE, "run.rows_per_shard=3", "captions.writer=served", "captions.max_tokens=40"),
-    *("models.chat.model=tiny", 'models.chat.structured_output="none"', "models.chat.max_pixels=784"),
+    *(
+        "models.chat.model=tiny",
+        'models.chat.structured_output="none"',
+        "models.chat.max_pixels=784",
+    ),
 ]
 STOPPED = "Stopped by run.budget."
 
@@ -95,14 +99,36 @@ def test_calls_are_counted_between_rounds_and_none_is_asked_twice(out: Path, who
         assert more.is_complete, more.stopped
         assert len(questions(server)) == len(set(questions(server))) == whole
     assert asked_of(out) == (whole, 10 * whole)
-    assert read_record(Folder(str(out))).profile.run.budget.max_calls == whole + 1, "the raised budget stands"
+    assert read_record(Folder(str(out))).profile.run.budget.max_calls == whole + 1, (
+        "the raised budget stands"
+    )
 
 
-def test_time_stops_a_build_between_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_time_stops_a_build_between_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     write_pictures(tmp_path / "in", "abcde")
-    words = ["--until", "sources", "--set", "run.workers=1", "--set", "run.rows_per_shard_of={images: 1}"]
-    assert run("build", tmp_path / "in", "--out", out, *words, "--set", "run.budget.max_hours=0.000000001") == 1
+    words = [
+        "--until",
+        "sources",
+        "--set",
+        "run.workers=1",
+        "--set",
+        "run.rows_per_shard_of={images: 1}",
+    ]
+    assert (
+        run(
+            "build",
+            tmp_path / "in",
+            "--out",
+            out,
+            *words,
+            "--set",
+            "run.budget.max_hours=0.000000001",
+        )
+        == 1
+    )
     said = capsys.readouterr().err
     assert re.search(rf"{STOPPED}max_hours: .* of 1e-09\b", said)
     assert f"pairwright resume {out}\n" in said
@@ -126,7 +152,19 @@ def test_a_full_disk_says_to_free_space_and_offers_neither_gates_nor_publishing(
     written = files._write_local  # pyright: ignore[reportPrivateUsage]  (the one seam of every write)
     with monkeypatch.context() as patch:
         patch.setattr(files, "_write_local", write)
-        assert run("build", tmp_path / "in", "--out", out, "--until", "sources", "--set", "run.workers=1") == 1
+        assert (
+            run(
+                "build",
+                tmp_path / "in",
+                "--out",
+                out,
+                "--until",
+                "sources",
+                "--set",
+                "run.workers=1",
+            )
+            == 1
+        )
     for verb in ((), ("status", out)):
         if verb:
             assert run(*verb) == 0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pairwright.flows.list_settings import list_profiles, list_settings
-from pairwright.flows.load_profile import load_profile, profile_names
+from pairwright.flows.pipeline.list_settings import list_profiles, list_settings
+from pairwright.flows.pipeline.load_profile import load_profile, profile_names
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import Section
@@ -20,7 +20,9 @@ from pairwright.schemas.training import TrainConfig
 def leaves(schema: dict[str, Any], root: dict[str, Any], place: str = "") -> Iterator[str]:
     """Yield the names of the values that a JSON schema has places for, by another way than the list's own."""
     for name, field in schema["properties"].items():
-        described = field.get("additionalProperties", next(iter(field.get("patternProperties", {}).values()), {}))
+        described = field.get(
+            "additionalProperties", next(iter(field.get("patternProperties", {}).values()), {})
+        )
         if "$ref" in described:  # several by name, of which the list has one at least
             field, name = described, f"{name}.chat"
         inner = [one for one in (field, *field.get("anyOf", [])) if "$ref" in one]
@@ -46,7 +48,10 @@ def test_every_field_of_the_models_is_listed_once(kind: type[Section], command: 
 def test_a_listed_value_can_be_set() -> None:
     for one in list_settings(profile="laptop"):
         if one.command == "build":
-            load_profile("laptop", [f"{one.name}={yaml.safe_dump(one.value, default_flow_style=True).strip()}"])
+            load_profile(
+                "laptop",
+                [f"{one.name}={yaml.safe_dump(one.value, default_flow_style=True).strip()}"],
+            )
 
 
 def test_the_list_says_what_the_models_hold() -> None:
@@ -67,12 +72,18 @@ def test_the_list_says_what_the_models_hold() -> None:
 def test_the_pages_of_the_documentation_are_what_the_source_gives(script: str) -> None:
     docs = Path(__file__).parents[2] / "docs"
     for name, write in runpy.run_path(str(docs / script))["PAGES"].items():
-        assert (docs / "reference" / name).read_text(encoding="utf-8") == write(), "write them again with: make docs"
+        assert (docs / "reference" / name).read_text(encoding="utf-8") == write(), (
+            "write them again with: make docs"
+        )
 
 
 @pytest.mark.parametrize(
     ("asked", "near"),
-    [("minning", "mining"), ("train.optimizer", "train.optimiser"), ("max_similarity", "mining.max_similarity")],
+    [
+        ("minning", "mining"),
+        ("train.optimizer", "train.optimiser"),
+        ("max_similarity", "mining.max_similarity"),
+    ],
 )
 def test_an_unknown_section_gives_the_nearest_names(asked: str, near: str) -> None:
     with pytest.raises(ConfigError, match=rf"\b{re.escape(near)}\b"):

@@ -32,17 +32,27 @@ def built(tmp_path_factory, vllm_servers):
     return out, build_here(out, settings=settings), settings
 
 
-def test_every_row_is_accounted_for_and_keeps_what_was_asked(built, qwen_server, mixtral_server) -> None:
+def test_every_row_is_accounted_for_and_keeps_what_was_asked(
+    built, qwen_server, mixtral_server
+) -> None:
     out, report, _ = built
     counts = {count.stage: count for count in report.counts}
     assert report.is_complete
     assert all(count.of == count.ok + count.dropped for count in report.counts)
     assert counts["preferences"].ok > 0
-    assert {name: sum(1 for _ in pw.open(out)[name].rows()) > 0 for name in TABLES} == dict.fromkeys(TABLES, True)
+    assert {
+        name: sum(1 for _ in pw.open(out)[name].rows()) > 0 for name in TABLES
+    } == dict.fromkeys(TABLES, True)
     out, *_ = built
-    for table, server in (("captions", qwen_server), ("differences", qwen_server), ("comparisons", mixtral_server)):
+    for table, server in (
+        ("captions", qwen_server),
+        ("differences", qwen_server),
+        ("comparisons", mixtral_server),
+    ):
         for row in pw.open(out)[table].rows():
             assert row.model == server.model
             assert {asked.model for asked in row.served} == {server.model}
             assert row.served[-1].finish_reason == "stop"
-            assert all(asked.prompt_tokens > 0 and asked.completion_tokens > 0 for asked in row.served)
+            assert all(
+                asked.prompt_tokens > 0 and asked.completion_tokens > 0 for asked in row.served
+            )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.prepare_training import make_table
-from pairwright.flows.version import open_present, open_version
+from pairwright.flows.training.prepare_training import make_table
+from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow
 from pairwright.schemas.training import TextVectorsConfig
@@ -23,7 +23,10 @@ def folder(copy: Path) -> Folder:
 
 
 def parts(folder: Folder, table: str) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in Path(folder.path(table)).glob("part-*.parquet")}
+    return {
+        path.name: path.stat().st_mtime_ns
+        for path in Path(folder.path(table)).glob("part-*.parquet")
+    }
 
 
 def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:

@@ -25,18 +25,30 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Have an empty cache and no network."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))  # for workers
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}")
+    )
 
 
 @pytest.mark.parametrize(
     ("profile", "command"),
     [
-        ("laptop", "hf download timm/vit_base_patch32_clip_224.openai open_clip_model.safetensors --revision a6f597a3"),
-        ("gpu", "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d05354"),
+        (
+            "laptop",
+            "hf download timm/vit_base_patch32_clip_224.openai open_clip_model.safetensors --revision a6f597a3",
+        ),
+        (
+            "gpu",
+            "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d05354",
+        ),
     ],
 )
 def test_missing_weights_end_with_two_before_anything_is_done(
-    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str, command: str
+    photographs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    profile: str,
+    command: str,
 ) -> None:
     out = tmp_path / "out"
     assert run("build", photographs, "--profile", profile, "--out", out, "--until", "mining") == 2
@@ -54,7 +66,9 @@ def test_a_missing_server_ends_with_two_before_anything_is_done(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str, words: str
 ) -> None:
     settings = ["--set", "models.chat.launch.command=no-such-vllm"]
-    assert run("build", photographs, "--profile", profile, *settings, "--out", tmp_path / "out") == 2
+    assert (
+        run("build", photographs, "--profile", profile, *settings, "--out", tmp_path / "out") == 2
+    )
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -63,9 +77,25 @@ def test_weights_that_changed_are_not_mixed_with_the_old_ones(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_dinov2_folder(tmp_path / "dinov2")
-    fields = ("embedding.embedders=[dinov2]", f"embedding.dinov2.model={tmp_path / 'dinov2'}", "mining.weights=[1]")
-    settings = words_of([*fields, "rejections.enabled=false", "grounding.enabled=false", "run.workers=1"])
-    words = ["build", photographs, "--profile", "laptop", "--out", tmp_path / "out", "--until", "embeddings", *settings]
+    fields = (
+        "embedding.embedders=[dinov2]",
+        f"embedding.dinov2.model={tmp_path / 'dinov2'}",
+        "mining.weights=[1]",
+    )
+    settings = words_of(
+        [*fields, "rejections.enabled=false", "grounding.enabled=false", "run.workers=1"]
+    )
+    words = [
+        "build",
+        photographs,
+        "--profile",
+        "laptop",
+        "--out",
+        tmp_path / "out",
+        "--until",
+        "embeddings",
+        *settings,
+    ]
     assert run(*words) == 0
     write_dinov2_folder(tmp_path / "dinov2", seed=1)
     capsys.readouterr()

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from pairwright.flows import pipeline
-from pairwright.flows.load_profile import load_profile, profile_names
-from pairwright.flows.pipeline import Pipeline
-from pairwright.flows.stages import GROUPS, STAGES, TABLES
+from pairwright.flows.pipeline import pipeline
+from pairwright.flows.pipeline.load_profile import load_profile, profile_names
+from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.pipeline.stages import GROUPS, STAGES, TABLES
 from pairwright.schemas.config import ExcludeConfig, Profile, RejectionsConfig, TaggingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PairRow, Row
@@ -16,7 +16,9 @@ from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.stage import Stage
 
 PHOTOGRAPHS = Profile(source="folder:/photographs")
-EXCLUDING = PHOTOGRAPHS.model_copy(update={"exclude": ExcludeConfig(sources=("folder:/benchmark",), marks=("a",))})
+EXCLUDING = PHOTOGRAPHS.model_copy(
+    update={"exclude": ExcludeConfig(sources=("folder:/benchmark",), marks=("a",))}
+)
 VECTORS = ["embeddings", "admitted", "neighbours", "similar_pairs"]
 STEPS = ["targets", "tags", "boxes", "masks", "elements", "removals", "inspected"]
 CAPTIONING = ["captions", "described", "differences", "comparisons"]
@@ -47,7 +49,9 @@ def test_every_table_has_one_name_and_one_writer_and_travels() -> None:
     for stage in STAGES:
         assert stage.tables <= known, "what a stage reads is written before it"
         known.add(stage.name)
-    assert [stage.group for stage in STAGES] == sorted((stage.group for stage in STAGES), key=GROUPS.index)
+    assert [stage.group for stage in STAGES] == sorted(
+        (stage.group for stage in STAGES), key=GROUPS.index
+    )
     planned = Pipeline(SERVED).plan()
     assert [stage.fingerprint for stage in pickle.loads(pickle.dumps(planned))] == [
         stage.fingerprint for stage in planned
@@ -74,7 +78,9 @@ def test_brought_pairs_are_not_mined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("enabled", [False, True])
 def test_brought_preferences_need_nothing_but_images(enabled: bool) -> None:
-    profile = Profile.model_validate({"source": "rlaif-v:/preferences", "rejections": {"enabled": enabled}})
+    profile = Profile.model_validate(
+        {"source": "rlaif-v:/preferences", "rejections": {"enabled": enabled}}
+    )
     assert reads(profile) == {
         "images": ["items"],
         "given_preferences": ["items"],
@@ -86,7 +92,9 @@ def test_brought_preferences_need_nothing_but_images(enabled: bool) -> None:
 def test_excluded_images_leave_before_the_search() -> None:
     found = on(EXCLUDING)
     assert list(found["neighbours"].reads) == ["admitted"]
-    assert [use.only_in for use in found["neighbours"].uses if use.kind == "vectors"] == ["admitted"]
+    assert [use.only_in for use in found["neighbours"].uses if use.kind == "vectors"] == [
+        "admitted"
+    ]
     own, excluding = fingerprints(PHOTOGRAPHS), fingerprints(EXCLUDING)
     assert own["embeddings"] == excluding["embeddings"]  # nothing is embedded again
     assert own["neighbours"] != excluding["neighbours"]
@@ -95,15 +103,24 @@ def test_excluded_images_leave_before_the_search() -> None:
 def test_pairs_by_nouns_need_no_vectors_and_nouns_of_texts_come_first() -> None:
     nouns = reads(PHOTOGRAPHS.model_copy(update={"pairing": "nouns"}))
     assert nouns.keys() == {*USUAL, "nouns", "noun_pairs"} - set(VECTORS)
-    assert (nouns["nouns"], nouns["noun_pairs"], nouns["pairs"]) == (["images"], ["nouns"], ["noun_pairs"])
+    assert (nouns["nouns"], nouns["noun_pairs"], nouns["pairs"]) == (
+        ["images"],
+        ["nouns"],
+        ["noun_pairs"],
+    )
     both = TaggingConfig(taggers=("scene-graph", "nouns"))
-    of_pairs, of_preferences = (PHOTOGRAPHS, "differences", ["targets"]), (GIVEN, "given_preferences", [])
+    of_pairs, of_preferences = (
+        (PHOTOGRAPHS, "differences", ["targets"]),
+        (GIVEN, "given_preferences", []),
+    )
     for profile, texts, targets in (of_pairs, of_preferences):
         found = on(profile.model_copy(update={"tagging": both}))
         assert list(found["mentions"].reads) == [texts]
         assert [use.table for use in found["tags"].uses] == ["mentions", *targets]
         assert "mentions" not in on(profile)
-    off = PHOTOGRAPHS.model_copy(update={"tagging": both, "rejections": RejectionsConfig(enabled=False)})
+    off = PHOTOGRAPHS.model_copy(
+        update={"tagging": both, "rejections": RejectionsConfig(enabled=False)}
+    )
     assert {"mentions", "tags"}.isdisjoint(on(off))
 
 
@@ -122,7 +139,9 @@ CHOOSING = Profile.model_validate({"source": "folder:/photographs", **CLIP})
 GIVEN = CHOOSING.model_copy(update={"source": "rlaif-v:/preferences"})
 
 
-def test_where_clip_chooses_images_without_an_element_are_embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_clip_chooses_images_without_an_element_are_embedded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = on(CHOOSING)
     assert [name for name in found if name not in USUAL] == ["fitted"]
     used = {use.argument: use.table for use in found["rejections"].uses if use.kind == "vectors"}
@@ -145,18 +164,24 @@ def test_brought_preferences_get_rejected_images_where_clip_chooses() -> None:
         "preferences",
     ]
     assert found["tags"].only_in == ("given_preferences",)
-    assert list(found["rejections"].reads) == list(found["preferences"].reads) == ["given_preferences"]
+    assert (
+        list(found["rejections"].reads) == list(found["preferences"].reads) == ["given_preferences"]
+    )
     assert {use.table for use in found["preferences"].uses} == {"images", "rejections", "removals"}
 
 
-@pytest.mark.parametrize("model", [{"endpoint": "http://127.0.0.1:8000/v1"}, {"launch": {"enabled": True}}])
+@pytest.mark.parametrize(
+    "model", [{"endpoint": "http://127.0.0.1:8000/v1"}, {"launch": {"enabled": True}}]
+)
 def test_texts_are_split_by_a_served_model_where_there_is_one(model) -> None:
     chat = {"models": {"chat": model}}
     served = Profile.model_validate({"source": "rlaif-v:/preferences", **CLIP, **chat})
     found = on(served)
     assert [name for name in found if name not in on(GIVEN)] == ["statements"]
     assert "statements" in {use.table for use in found["rejections"].uses}
-    rules = Profile.model_validate({"source": "rlaif-v:/here", **CLIP, **chat, "statements": {"split": "rules"}})
+    rules = Profile.model_validate(
+        {"source": "rlaif-v:/here", **CLIP, **chat, "statements": {"split": "rules"}}
+    )
     assert list(on(rules)) == list(on(GIVEN))
     assert "statements" not in on(Profile.model_validate({"source": "folder:/photographs", **chat}))
 
@@ -168,7 +193,11 @@ def test_a_table_is_the_same_however_far_a_build_goes(source: str) -> None:
         whole, running = fingerprints(chosen), set(on(chosen))
         for until in (*GROUPS, "embeddings", "described", "boxes"):
             found = Pipeline(chosen, until).plan()
-            assert all(one.fingerprint == whole[one.stage.name] for one in found if one.stage.name in running)
+            assert all(
+                one.fingerprint == whole[one.stage.name]
+                for one in found
+                if one.stage.name in running
+            )
 
 
 SERVED = Profile.model_validate(
@@ -188,10 +217,22 @@ SERVED = Profile.model_validate(
 
 def test_served_models_have_their_stages() -> None:
     stages = on(SERVED)
-    captioning = ["captions", "described", "controlled", "judged", "differences", "comparisons", "questions"]
+    captioning = [
+        "captions",
+        "described",
+        "controlled",
+        "judged",
+        "differences",
+        "comparisons",
+        "questions",
+    ]
     assert [name for name, stage in stages.items() if stage.group == "captioning"] == captioning
     made = [*TEXTS, "counterfactual", "sampled", "judged_rejected", *STEPS, "rejections"]
     assert [name for name, stage in stages.items() if stage.group == "rejected"] == made
     assert stages["described"].writes is stages["differences"].writes
-    assert {use.table for use in stages["differences"].uses} == {"described", "controlled", "judged"}
+    assert {use.table for use in stages["differences"].uses} == {
+        "described",
+        "controlled",
+        "judged",
+    }
     assert {"counterfactual", "sampled"} <= {use.table for use in stages["preferences"].uses}

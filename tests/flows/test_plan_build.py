@@ -8,12 +8,21 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import Pipeline
-from pairwright.flows.stages import TABLES
+from pairwright.flows.pipeline.load_profile import load_profile
+from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.pipeline.stages import TABLES
 from tests.fixtures.command import run
 
-FIRST = ("images", "embeddings", "admitted", "neighbours", "keypoints", "similar_pairs", "matched_pairs", "pairs")
+FIRST = (
+    "images",
+    "embeddings",
+    "admitted",
+    "neighbours",
+    "keypoints",
+    "similar_pairs",
+    "matched_pairs",
+    "pairs",
+)
 """Those that are on up to mining."""
 MINED = ("--until", "mining", "--set", "run.workers=1")
 
@@ -32,14 +41,19 @@ def pictures(tmp_path: Path) -> Path:
     """Write twelve pictures, each in three sizes of a stripe, so that some are alike."""
     (tmp_path / "in").mkdir()
     for number in range(12):
-        picture = Image.effect_noise((64, 48), 100).convert("RGB") if number % 3 == 0 else picture.copy()  # noqa: F821
+        picture = (
+            Image.effect_noise((64, 48), 100).convert("RGB") if number % 3 == 0 else picture.copy()
+        )  # noqa: F821
         picture.paste((255, 0, 0), (0, 0, 8 + number % 3, 8))
         picture.save(tmp_path / "in" / f"{number:02d}.png")
     return tmp_path / "in"
 
 
 def test_a_trial_foresees_the_build_of_all_and_leaves_nothing(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    pictures: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
@@ -53,7 +67,9 @@ def test_a_trial_foresees_the_build_of_all_and_leaves_nothing(
     assert found["embeddings"]["rows"] == 36, "two descriptors and a hash for each image"
     assert all(found[name]["seconds"] > 0 for name in ("images", "embeddings", "neighbours"))
     assert plan["total"]["calls"] == 0
-    assert plan["total"]["seconds"] == pytest.approx(sum(stage["seconds"] for stage in found.values()))
+    assert plan["total"]["seconds"] == pytest.approx(
+        sum(stage["seconds"] for stage in found.values())
+    )
     out = tmp_path / "out"
     assert run("build", pictures, "--out", out, *MINED) == 0
     capsys.readouterr()
@@ -62,7 +78,10 @@ def test_a_trial_foresees_the_build_of_all_and_leaves_nothing(
 
 
 def test_of_a_dataset_only_what_is_owed_is_planned(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    pictures: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
     assert run("build", pictures, "--out", out, *MINED) == 0
@@ -82,17 +101,26 @@ def test_of_a_dataset_only_what_is_owed_is_planned(
     images = stages(more)["images"]
     assert (images["inputs"], images["rows"], images["seconds"]) == (1, None, None)
     assert more["total"]["seconds"] is None
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.*")} == files, "a plan writes nothing"
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.*")} == files, (
+        "a plan writes nothing"
+    )
 
 
-def test_what_nobody_has_measured_is_said(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_nobody_has_measured_is_said(
+    pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     served = "models.chat.endpoint=http://127.0.0.1:9/v1"
     assert run("plan", pictures, "--profile", "laptop", "--set", served) == 0
     printed = capsys.readouterr().out
     assert "12 items" in printed
-    on = [stage.name for stage in Pipeline(load_profile("laptop", [f"source=folder:{pictures}", served])).running]
+    on = [
+        stage.name
+        for stage in Pipeline(load_profile("laptop", [f"source=folder:{pictures}", served])).running
+    ]
     table = [line.split()[0] for line in printed.splitlines() if line]
-    assert list(takewhile("Note:".__ne__, table[table.index("stage") + 1 :])) == [*on, "total"], "none that is off"
+    assert list(takewhile("Note:".__ne__, table[table.index("stage") + 1 :])) == [*on, "total"], (
+        "none that is off"
+    )
     usual = [name for name in FIRST if name not in ("keypoints", "matched_pairs")]
     assert f"{', '.join(usual)} and {len(on) - 6} more" in printed
     assert "`--trial 50`" in printed

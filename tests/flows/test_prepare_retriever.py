@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.prepare_training import choose_text_vectors, prepare_retriever
-from pairwright.flows.version import open_present, open_version
+from pairwright.flows.training.prepare_training import choose_text_vectors, prepare_retriever
+from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.config import EmbeddingConfig
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import DifferenceRow, PreferenceRow
 from pairwright.schemas.training import TrainConfig
@@ -18,7 +18,10 @@ from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.retriever.material import open_material
 
 CONFIG = TrainConfig.model_validate(
-    {"objective": "adpo", "adpo": {"projection_dim": 16, "candidates": 8, "samples": 2, "warmup_steps": 20}}
+    {
+        "objective": "adpo",
+        "adpo": {"projection_dim": 16, "candidates": 8, "samples": 2, "warmup_steps": 20},
+    }
 )
 
 
@@ -64,5 +67,7 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
 
 def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:
     assert choose_text_vectors(EmbeddingConfig()).encoder == "words"
-    chosen = choose_text_vectors(EmbeddingConfig(embedders=("dinov2", "clip"), clip=ClipConfig(checkpoint="x")))
+    chosen = choose_text_vectors(
+        EmbeddingConfig(embedders=("dinov2", "clip"), clip=ClipConfig(checkpoint="x"))
+    )
     assert (chosen.encoder, chosen.clip.checkpoint) == ("clip", "x")

@@ -47,15 +47,23 @@ def push(rendered, tmp_path, capsys):
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def once(files: dict[str, bytes]) -> Counter[str]:
     """Return how often each large object of a folder comes when each file is sent once."""
-    return Counter(hashlib.sha256(data).hexdigest() for name, data in files.items() if name.endswith(LARGE))
+    return Counter(
+        hashlib.sha256(data).hexdigest() for name, data in files.items() if name.endswith(LARGE)
+    )
 
 
-def test_the_folder_arrives_byte_for_byte_in_one_commit_and_reads_back(hub, push, tmp_path, monkeypatch):
+def test_the_folder_arrives_byte_for_byte_in_one_commit_and_reads_back(
+    hub, push, tmp_path, monkeypatch
+):
     code, said = push("--private")
     files = files_of(tmp_path / "out")
     assert code == 0
@@ -115,9 +123,14 @@ def test_a_branch_of_its_own(hub, push, tmp_path):
     assert code == 0
     assert f"/datasets/{NAME}/tree/v2/a (public)" in said
     assert hub.repositories[NAME].files == {}
-    assert hub.repositories[NAME].branches["v2/a"].keys() == {*files_of(tmp_path / "out"), ".gitattributes"}
+    assert hub.repositories[NAME].branches["v2/a"].keys() == {
+        *files_of(tmp_path / "out"),
+        ".gitattributes",
+    }
     before = hub.received.total()
-    assert (push("--revision", "v2/a")[0], hub.received.total()) == (0, before), "nothing was sent again"
+    assert (push("--revision", "v2/a")[0], hub.received.total()) == (0, before), (
+        "nothing was sent again"
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +148,10 @@ def test_a_branch_of_its_own(hub, push, tmp_path):
 )
 def test_what_is_refused_says_what_to_do(hub, push, monkeypatch, token, name, words, message):
     files = {".gitattributes": b"", "a.txt": b"a", "b.txt": b"b"}
-    hub.repositories = {"owner/photographs": Repository(branches={"main": dict(files)}), "owner/open": Repository()}
+    hub.repositories = {
+        "owner/photographs": Repository(branches={"main": dict(files)}),
+        "owner/open": Repository(),
+    }
     monkeypatch.setenv("HF_TOKEN", token)
     code, said = push(*words, name=name)
     assert code == 2
@@ -148,12 +164,29 @@ def test_what_is_refused_says_what_to_do(hub, push, monkeypatch, token, name, wo
 def test_a_finished_model_is_pushed_and_pushed_again(hub, rendered, tmp_path, capsys):
     """Of an earlier model what is no longer there goes; what people have added stays."""
     dataset = shutil.copytree(rendered, tmp_path / "data")
-    train = ["train", dataset, "--objective", "namc", "--push-to-hub", "owner/captioner", *words_of(NAMC)]
+    train = [
+        "train",
+        dataset,
+        "--objective",
+        "namc",
+        "--push-to-hub",
+        "owner/captioner",
+        *words_of(NAMC),
+    ]
     assert run(*train, "--private") == 0
-    files, repository = files_of(dataset / "runs/namc/checkpoint"), hub.repositories["owner/captioner"]
+    files, repository = (
+        files_of(dataset / "runs/namc/checkpoint"),
+        hub.repositories["owner/captioner"],
+    )
     assert repository.files == files
     assert repository.private
-    assert {"README.md", "manifest.json", "model.safetensors", "namc.json", "words.json"} == files.keys()
+    assert {
+        "README.md",
+        "manifest.json",
+        "model.safetensors",
+        "namc.json",
+        "words.json",
+    } == files.keys()
     assert f"{hub.address}/owner/captioner (private)" in capsys.readouterr().out
     manifest = json.loads(files["manifest.json"])
     manifest["files"]["old.json"] = manifest["files"]["namc.json"]

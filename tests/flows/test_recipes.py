@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from pairwright.flows.load_profile import RECIPES, choose_objective, load_recipe, profile_names
-from pairwright.flows.make_train_config import list_recipes, make_config
+from pairwright.flows.pipeline.load_profile import (
+    RECIPES,
+    choose_objective,
+    load_recipe,
+    profile_names,
+)
+from pairwright.flows.training.make_train_config import list_recipes, make_config
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.training import train_model as training
-from pairwright.tasks.training.memory import Sizes, demand_of
+from pairwright.tasks.training.estimate_memory import Sizes, demand_of
 from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.command import run
 from tests.fixtures.families_of_models import PACKED
@@ -31,7 +36,11 @@ def test_recipes_fit_what_they_are_for() -> None:
     found = list_recipes()
     assert [one["name"] for one in found] == NAMES
     for one in found:
-        assert one["needs_gb"] is None if one["name"] == "namc" else 5 < (one["needs_gb"] or 0) <= one["memory_gb"]
+        assert (
+            one["needs_gb"] is None
+            if one["name"] == "namc"
+            else 5 < (one["needs_gb"] or 0) <= one["memory_gb"]
+        )
         if one["name"] in PAPERS:
             continue
         for objective in ("sft", "dpo", "mdpo", "adavip", "adpo"):
@@ -45,12 +54,18 @@ def test_what_is_named_after_a_paper_has_its_settings() -> None:
     config = {name: make_config(choose_objective("", name), [], recipe=name) for name in PAPERS}
     assert {one.sft_weight for one in config.values()} == {0}
     adpo, first, m3diff = config["adpo"], config["adpo-sft"], config["m3diff"]
-    assert (adpo.optimiser.learning_rate, adpo.adpo.candidates, adpo.adpo.temperature) == (3e-6, 128, 2)
+    assert (adpo.optimiser.learning_rate, adpo.adpo.candidates, adpo.adpo.temperature) == (
+        3e-6,
+        128,
+        2,
+    )
     assert (first.optimiser.learning_rate, first.optimiser.precision) == (5e-7, "fp32")
     assert (config["adavip"].optimiser.max_steps, config["adavip"].adavip.beta) == (5000, 0.1)
-    assert (m3diff.model.lora.rank, m3diff.optimiser.learning_rate, m3diff.optimiser.vision_learning_rate) == (
-        *(128, 1e-5, 2e-6),
-    )
+    assert (
+        m3diff.model.lora.rank,
+        m3diff.optimiser.learning_rate,
+        m3diff.optimiser.vision_learning_rate,
+    ) == (*(128, 1e-5, 2e-6),)
     assert (config["namc"].namc.size, config["namc"].optimiser.learning_rate) == ("paper", 3e-4)
 
 
@@ -66,27 +81,55 @@ def test_published_numbers_are_those_of_the_libraries_models(name: str) -> None:
     }  # fmt: skip
     tied = {"tie_word_embeddings": bool(own.tied)}
     if name.startswith("llava"):
-        seen = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 26, "num_attention_heads": 16}
-        seen |= {"model_type": "siglip_vision_model", "image_size": 384, "patch_size": 14, "vision_use_head": False}
-        config = hf.LlavaOnevisionConfig(text_config={**text, "model_type": "qwen2"}, vision_config=seen, **tied)
+        seen = {
+            "hidden_size": 1152,
+            "intermediate_size": 4304,
+            "num_hidden_layers": 26,
+            "num_attention_heads": 16,
+        }
+        seen |= {
+            "model_type": "siglip_vision_model",
+            "image_size": 384,
+            "patch_size": 14,
+            "vision_use_head": False,
+        }
+        config = hf.LlavaOnevisionConfig(
+            text_config={**text, "model_type": "qwen2"}, vision_config=seen, **tied
+        )
     elif name.startswith("qwen2.5"):
         seen = {"hidden_size": 1280, "intermediate_size": 3420, "out_hidden_size": own.hidden}
         config = hf.Qwen2_5_VLConfig(text_config={**text, **tied}, vision_config=seen, **tied)
     else:
-        config = hf.Qwen2VLConfig(text_config={**text, **tied}, vision_config={"hidden_size": own.hidden}, **tied)
+        config = hf.Qwen2VLConfig(
+            text_config={**text, **tied}, vision_config={"hidden_size": own.hidden}, **tied
+        )
     with torch.device("meta"):
         model: Any = hf.AutoModelForImageTextToText.from_config(config)
     assert sum(weight.numel() for weight in model.parameters()) == own.whole
 
 
 @pytest.mark.filterwarnings("ignore:Paged optimizers are not supported on CPU")
-@pytest.mark.parametrize("name", ["adavip", "m3diff", *(name for name in NAMES if name.endswith("24gb"))])
-def test_a_recipe_trains_a_tiny_model_of_its_family(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "sample_answers", lambda trainer, folder: None)  # half of the time
+@pytest.mark.parametrize(
+    "name", ["adavip", "m3diff", *(name for name in NAMES if name.endswith("24gb"))]
+)
+def test_a_recipe_trains_a_tiny_model_of_its_family(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        training, "sample_answers", lambda trainer, folder: None
+    )  # half of the time
     monkeypatch.setattr(training, "measure_unreadable", lambda trainer: {})
     model = PACKED[family(name)](tmp_path / "model")
-    few = ["optimiser.max_steps=2", "optimiser.per_device_train_batch_size=2", "optimiser.precision=fp32"]
-    few += ["optimiser.gradient_accumulation_steps=1", "output.merge_adapters=false", "output.write_answers=false"]
+    few = [
+        "optimiser.max_steps=2",
+        "optimiser.per_device_train_batch_size=2",
+        "optimiser.precision=fp32",
+    ]
+    few += [
+        "optimiser.gradient_accumulation_steps=1",
+        "output.merge_adapters=false",
+        "output.write_answers=false",
+    ]
     config = make_config(choose_objective("", name), few, model=str(model), recipe=name)
     assert train_model(write_run(tmp_path, config)).step == 2
 
@@ -102,7 +145,10 @@ def test_a_recipe_gives_way_to_what_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--objective is missing"):
         choose_objective("", "")
     mine.write_text("{extends: adpo, adpo: {temprature: 1}}")
-    with pytest.raises(ConfigError, match=r"mine\.yaml.*adpo\.temprature: no such field\. Did you mean temperature\?"):
+    with pytest.raises(
+        ConfigError,
+        match=r"mine\.yaml.*adpo\.temprature: no such field\. Did you mean temperature\?",
+    ):
         make_config("adpo", [], recipe=str(mine))
 
 

@@ -7,13 +7,17 @@ import pytest
 from typer.testing import CliRunner
 
 import pairwright as pw
+from pairwright.flows.building.progress import LineWatcher
+from pairwright.flows.building.run_build import Request, Work
 from pairwright.flows.cli import app
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.refilter_dataset import Refiltered, refilter_dataset, refilter_request
-from pairwright.flows.run_build import Request, Work
-from pairwright.flows.version import open_present
+from pairwright.flows.versions.refilter_dataset import (
+    Refiltered,
+    refilter_dataset,
+    refilter_request,
+)
+from pairwright.flows.versions.version import open_present
 from pairwright.schemas.rows import ImageRow
-from pairwright.tasks.store.dataset import read_record
+from pairwright.tasks.store.build import read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
@@ -32,25 +36,42 @@ def dataset(mined: Path, tmp_path: Path) -> Folder:
 def refilter(folder: Folder, settings: list[str], *, keep: bool = False) -> Refiltered:
     with Workers(1) as workers:
         request = refilter_request(folder, settings)
-        return refilter_dataset(request, Work(run_shards=workers.run, watcher=LineWatcher()), keep=keep)
+        return refilter_dataset(
+            request, Work(run_shards=workers.run, watcher=LineWatcher()), keep=keep
+        )
 
 
 def pairs_of(folder: Folder) -> set[str]:
     with open_present(folder).settled() as (opened, stages):
         pairs = next(planned for planned, _ in stages if planned.stage.name == "pairs")
-        return {key for table in stream_live(opened, pairs, ["key"]) for key in table.column("key").to_pylist()}
+        return {
+            key
+            for table in stream_live(opened, pairs, ["key"])
+            for key in table.column("key").to_pylist()
+        }
 
 
 def by_name(counts: list[Counts]) -> dict[str, Counts]:
     return {count.stage: count for count in counts}
 
 
-def test_pairs_are_those_of_a_build_with_the_new_thresholds(dataset: Folder, mined: Path, tmp_path: Path) -> None:
+def test_pairs_are_those_of_a_build_with_the_new_thresholds(
+    dataset: Folder, mined: Path, tmp_path: Path
+) -> None:
     old = pairs_of(dataset)
     found = refilter(dataset, TIGHTER)
-    other = build(tmp_path / "other", str(mined.parent / "in"), until="mining", settings=["run.workers=1", *TIGHTER])
+    other = build(
+        tmp_path / "other",
+        str(mined.parent / "in"),
+        until="mining",
+        settings=["run.workers=1", *TIGHTER],
+    )
     new = pairs_of(Folder(str(other)))
-    assert (found.kept, found.gained, found.lost) == (len(old & new), len(new - old), len(old - new))
+    assert (found.kept, found.gained, found.lost) == (
+        len(old & new),
+        len(new - old),
+        len(old - new),
+    )
     assert found.lost > 0
     assert found.after[-1] == by_name(open_present(Folder(str(other))).counts())["pairs"]
     assert found.before[-1] == by_name(open_present(dataset).counts())["pairs"]
@@ -59,7 +80,11 @@ def test_pairs_are_those_of_a_build_with_the_new_thresholds(dataset: Folder, min
 def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder) -> None:
     request, version, pairs = read_record(dataset), latest_snapshot(dataset), pairs_of(dataset)
     found = refilter(dataset, TIGHTER)
-    assert (read_record(dataset), latest_snapshot(dataset), pairs_of(dataset)) == (request, version, pairs)
+    assert (read_record(dataset), latest_snapshot(dataset), pairs_of(dataset)) == (
+        request,
+        version,
+        pairs,
+    )
     assert len(dataset.folders("tables/pairs")) == 2
     for name in ("images", "embeddings", "neighbours"):
         assert len(dataset.folders(f"tables/{name}")) == 1
@@ -87,7 +112,14 @@ def test_pairs_that_come_are_named(dataset: Folder) -> None:
     names = {row.name for row in pw.open(dataset.url)["images"].rows() if isinstance(row, ImageRow)}
     assert len(found.gained_names) == min(3, found.gained)
     assert {name for pair in found.gained_names for name in pair.split(" with ")} <= names
-    words = ["refilter", dataset.url, "--set", "mining.min_similarity=0", "--set", "mining.min_best_similarity=0"]
+    words = [
+        "refilter",
+        dataset.url,
+        "--set",
+        "mining.min_similarity=0",
+        "--set",
+        "mining.min_best_similarity=0",
+    ]
     said = CliRunner().invoke(app, words).output
     assert "Stricter thresholds can also add pairs" in said
     assert found.gained_names[0] in said

@@ -29,7 +29,17 @@ from tests.flows.conftest import WIDE
 from tests.flows.test_report_served import answer as of_others
 from tests.flows.test_report_served import kind_of
 
-STEPS = ("mentions", "tags", "boxes", "masks", "elements", "removals", "inspected", "fitted", "rejections")
+STEPS = (
+    "mentions",
+    "tags",
+    "boxes",
+    "masks",
+    "elements",
+    "removals",
+    "inspected",
+    "fitted",
+    "rejections",
+)
 THINGS = ("dog", "cat", "ball", "person")
 CAPTION = ("There is a {} in front of a plain wall.", "Beside the {} lies a red ball in the grass.")
 SPLIT = "Rewrite it as a list of statements"
@@ -37,15 +47,30 @@ PHOTOGRAPHS = 6
 SETTINGS = [
     *WIDE,
     "run.rows_per_shard=2",
-    *("models.chat.launch.enabled=false", "models.chat.model=tiny", 'models.chat.structured_output="none"'),
-    *("models.language.launch.enabled=false", "models.language.model=tiny", 'models.language.structured_output="none"'),
+    *(
+        "models.chat.launch.enabled=false",
+        "models.chat.model=tiny",
+        'models.chat.structured_output="none"',
+    ),
+    *(
+        "models.language.launch.enabled=false",
+        "models.language.model=tiny",
+        'models.language.structured_output="none"',
+    ),
     *("questions.enabled=false", "counterfactuals.enabled=false", "sampled_texts.enabled=false"),
     *("controls.enabled=false", "grounding.enabled=false"),  # which answers of a script do not pass
-    *(f"{section}.batch_size=1" for section in ("embedding", "tagging", "detection", "removals", "inspection")),
+    *(
+        f"{section}.batch_size=1"
+        for section in ("embedding", "tagging", "detection", "removals", "inspection")
+    ),
     # Masks of random weights are noise all over the image: not dilated, they leave something to fill holes from.
     *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.max_box_area=1"),
     *("removals.dilate_pixels=0", "removals.feather_pixels=0"),
-    *("inspection.min_remaining_score=1", "inspection.min_grown_score=1", "inspection.max_rim=1000"),
+    *(
+        "inspection.min_remaining_score=1",
+        "inspection.min_grown_score=1",
+        "inspection.max_rim=1000",
+    ),
     "rejections.fallback=crop",
 ]
 
@@ -79,7 +104,10 @@ def models(tmp_path_factory) -> list[str]:
     return [
         f"embedding.clip.checkpoint={clip}",
         f"embedding.dinov2.model={write_dinov2_folder(folder / 'dinov2')}",
-        *(f"tagging.ram.{name}={getattr(ram, name)}" for name in ("checkpoint", "tags", "thresholds")),
+        *(
+            f"tagging.ram.{name}={getattr(ram, name)}"
+            for name in ("checkpoint", "tags", "thresholds")
+        ),
         f"detection.model={write_grounding_folder(folder / 'dino')}",
         f"segmentation.checkpoint={write_sam(folder / 'sam.pth')}",
         f"removals.lama.checkpoint={folder / 'lama.pt'}",
@@ -107,7 +135,12 @@ def server():
 
 @pytest.fixture(scope="module")
 def words(models, server) -> list[str]:
-    return [*SETTINGS, *models, f"models.chat.endpoint={server.url}", f"models.language.endpoint={server.url}"]
+    return [
+        *SETTINGS,
+        *models,
+        f"models.chat.endpoint={server.url}",
+        f"models.language.endpoint={server.url}",
+    ]
 
 
 def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:
@@ -119,7 +152,9 @@ def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:
     recorder = Recorder()
     settings = [*words, "run.workers=1"]
     try:
-        report = build_here(out, source, profile="gpu", settings=settings, until="rejected", watcher=recorder)
+        report = build_here(
+            out, source, profile="gpu", settings=settings, until="rejected", watcher=recorder
+        )
         return report, recorder.ran
     finally:
         torch.set_num_threads(threads)
@@ -167,7 +202,14 @@ def test_its_report_shows_boxes_candidates_and_the_one_that_was_taken(built) -> 
     folder = built[0] / "report"
     pages = "".join(page.read_text() for page in folder.glob("pairs-*.html"))
     text = " ".join(re.sub(r"<[^>]+>", " ", pages).split())
-    for said in ("Found elements", "tags: ", "Candidates", "taken", "its sum of cosines (Eq. 9)", "Filled by LaMa"):
+    for said in (
+        "Found elements",
+        "tags: ",
+        "Candidates",
+        "taken",
+        "its sum of cosines (Eq. 9)",
+        "Filled by LaMa",
+    ):
         assert said in text, said
     index = " ".join(re.sub(r"<[^>]+>", " ", (folder / "index.html").read_text()).split())
     assert "Removals that were checked" in index

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pairwright as pw
-from pairwright.flows.report_dataset import _upload
+from pairwright.flows.versions.report_dataset import _upload
 from pairwright.tasks.store.files import Folder
 
 
@@ -14,12 +14,27 @@ def text_of(path: Path) -> str:
 
 def test_reports_of_scenes_and_of_photographs(rendered, mined):
     pages = pw.open(rendered).report(pairs=20)
-    index, pairs = text_of(rendered / "report/index.html"), text_of(rendered / "report/pairs-1.html")
+    index, pairs = (
+        text_of(rendered / "report/index.html"),
+        text_of(rendered / "report/pairs-1.html"),
+    )
     assert pages.page == str(rendered / "report/index.html")
-    for words in ("demo", "Version 1", "Mining against the truth", "Recall of images", "Rejected images"):
+    for words in (
+        "demo",
+        "Version 1",
+        "Mining against the truth",
+        "Recall of images",
+        "Rejected images",
+    ):
         assert words in index
     assert "9 images belong to 3 known groups" in index
-    for words in ("Chosen scene-graph", "Rejected", "Commonalities and differences", "Conversation", "taken"):
+    for words in (
+        "Chosen scene-graph",
+        "Rejected",
+        "Commonalities and differences",
+        "Conversation",
+        "taken",
+    ):
         assert words in pairs
     pages = pw.open(mined).report(pairs=12)
     assert pages.pairs == 12
@@ -41,7 +56,11 @@ def test_on_an_object_store_the_first_page_comes_last_and_old_files_go(tmp_path,
         (tmp_path / name).write_text(name)
     written = []
     monkeypatch.setattr(
-        Folder, "write", lambda self, name, data, write=Folder.write: written.append(name) or write(self, name, data)
+        Folder,
+        "write",
+        lambda self, name, data, write=Folder.write: (
+            written.append(name) or write(self, name, data)
+        ),
     )
     _upload(tmp_path, folder)
     assert written[-1] == "report/index.html"

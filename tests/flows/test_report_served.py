@@ -46,7 +46,10 @@ def answer(asked) -> str:
     if kind == "probe":
         return "A brown square."
     if kind == "captions":
-        return f"A wooden table in front of a pale wall carries {thing(asked.images[0])} and nothing else. " * 2
+        return (
+            f"A wooden table in front of a pale wall carries {thing(asked.images[0])} and nothing else. "
+            * 2
+        )
     if kind == "judged":
         return "1" if asked.seed % 3 == 0 else "5"
     if kind == "comparisons":
@@ -62,7 +65,11 @@ def served(rendered, tmp_path_factory):
     """Return the dataset and how often each kind of thing was asked."""
     folder = with_images_of(rendered, tmp_path_factory.mktemp("served") / "demo")
     with chat_server(answer) as server:
-        chat = [f"models.chat.endpoint={server.url}", "models.chat.model=tiny", 'models.chat.structured_output="none"']
+        chat = [
+            f"models.chat.endpoint={server.url}",
+            "models.chat.model=tiny",
+            'models.chat.structured_output="none"',
+        ]
         assert build_here(folder, settings=[*SMALL, *WIDE, *SERVED, *chat]).is_complete
         asked = Counter(map(kind_of, server.asked))
     pw.open(folder).report(pairs=30)
@@ -71,8 +78,16 @@ def served(rendered, tmp_path_factory):
 
 def table_of(folder, label):
     """Return the cells of a table of the first page by their row."""
-    text = (folder / "report/index.html").read_text().split(f'aria-label="{label}"')[1].split("</table>")[0]
-    lines = [[words_in(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in text.split("<tr>")]
+    text = (
+        (folder / "report/index.html")
+        .read_text()
+        .split(f'aria-label="{label}"')[1]
+        .split("</table>")[0]
+    )
+    lines = [
+        [words_in(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        for row in text.split("<tr>")
+    ]
     return {line[0]: dict(zip(lines[1], line, strict=True)) for line in lines[2:]}
 
 
@@ -86,7 +101,10 @@ def test_what_was_asked_is_what_the_server_saw(served):
     stages = table_of(folder, "Stages")
     for stage in ("captions", "comparisons"):
         assert int(uses[stage]["requests"]) == asked[stage], stage
-    assert sum(int(uses[stage]["requests"]) for stage in ("judged", "judged_rejected")) == asked["judged"]
+    assert (
+        sum(int(uses[stage]["requests"]) for stage in ("judged", "judged_rejected"))
+        == asked["judged"]
+    )
     # A pair whose every answer was cut off has no row that could say what was asked: three times each.
     lost = int(stages["described"]["dropped"])
     in_rows = int(uses["described"]["requests"]) + int(uses["controlled"]["requests"])

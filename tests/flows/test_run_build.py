@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows import run_build
-from pairwright.flows.remove_images import collect_garbage
+from pairwright.flows.building import run_build
+from pairwright.flows.versions.remove_images import collect_garbage
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
@@ -26,6 +26,8 @@ def test_nothing_is_cleared_up_from_the_listing_of_the_source_on(
         tries.append(str(refused.value))
 
     monkeypatch.setattr(run_build, "write_record", clear_up)
-    assert build_here(tmp_path / "out", tmp_path / "in", until="sources", settings=["run.workers=1"]).is_complete
+    assert build_here(
+        tmp_path / "out", tmp_path / "in", until="sources", settings=["run.workers=1"]
+    ).is_complete
     assert tries
     collect_garbage(Folder(str(tmp_path / "out")), keep=None, dry_run=False)

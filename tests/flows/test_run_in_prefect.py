@@ -14,18 +14,20 @@ from tests.flows.test_train_model import FAST, write_dataset
 
 MODEL = """
 import sys
-from pairwright.flows.run_in_prefect import evaluate_model
+from pairwright.flows.prefect.run_in_prefect import evaluate_model
 evaluate_model("tiny", "nlvr2", data=sys.argv[1], to=sys.argv[2], server=sys.argv[3])
 """
 EXPORT = """
 import sys
-from pairwright.flows.run_in_prefect import export_dataset
+from pairwright.flows.prefect.run_in_prefect import export_dataset
 export_dataset(sys.argv[1], sys.argv[2], form="trl")
 """
 
 
 @pytest.mark.slow
-def test_an_export_shows_up_in_prefect(prefect: PrefectServer, rendered: Path, tmp_path: Path) -> None:
+def test_an_export_shows_up_in_prefect(
+    prefect: PrefectServer, rendered: Path, tmp_path: Path
+) -> None:
     done = prefect.run("python", "-c", EXPORT, rendered, tmp_path / "export")
     assert done.returncode == 0, done.stderr
     (run,) = prefect.flow_runs(f"export-{rendered}")
@@ -44,7 +46,9 @@ def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_pa
         }
         for n, answer in enumerate(["True", "False"])
     ]
-    folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
+    folder = write_folder(
+        tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines}
+    )
     with chat_server(lambda _: "True") as server:
         done = prefect.run("python", "-c", MODEL, folder, tmp_path / "scores.json", server.url)
     assert done.returncode == 0, done.stderr

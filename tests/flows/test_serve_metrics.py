@@ -15,14 +15,21 @@ from tests.flows.conftest import SMALL, WIDE
 from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
 
-SERVED = ["captions.writer=served", "models.chat.model=tiny", "models.chat.structured_output=none", "run.workers=1"]
+SERVED = [
+    "captions.writer=served",
+    "models.chat.model=tiny",
+    "models.chat.structured_output=none",
+    "run.workers=1",
+]
 
 
 def scrape(port: int) -> dict[tuple[str, ...], float]:
     """Return the values by name and labels: ("rows", "ok", "images")."""
     text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
     found: dict[tuple[str, ...], float] = {}
-    for one in (sample for family in text_string_to_metric_families(text) for sample in family.samples):
+    for one in (
+        sample for family in text_string_to_metric_families(text) for sample in family.samples
+    ):
         name = one.name.removeprefix("pairwright_").removesuffix("_total")
         found[name, *(one.labels[label] for label in sorted(one.labels))] = one.value
     return found
@@ -60,11 +67,16 @@ def test_rows_tokens_and_seconds_are_scraped_while_a_build_runs(
         scrape(port)
 
 
-def test_a_build_goes_on_where_the_port_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_build_goes_on_where_the_port_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         own = [*SMALL, "run.workers=1", f"run.metrics_port={port}"]
         assert run("build", "--out", tmp_path / "out", "--until", "images", *words_of(own)) == 0
-    assert f"run.metrics_port {port}: no metrics are served: Address already in use" in capsys.readouterr().err
+    assert (
+        f"run.metrics_port {port}: no metrics are served: Address already in use"
+        in capsys.readouterr().err
+    )
     record = json.loads((tmp_path / "out" / "build.json").read_text())
     assert record["profile"]["run"]["metrics_port"] == port

@@ -15,12 +15,36 @@ from tests.flows.test_report_served import answer as sound
 from tests.flows.test_report_served import kind_of
 
 SETTINGS = [
-    *("scenes.worlds=3", "scenes.width=64", "scenes.height=64", "scenes.samples_per_pixel=1", "run.workers=1", *WIDE),
+    *(
+        "scenes.worlds=3",
+        "scenes.width=64",
+        "scenes.height=64",
+        "scenes.samples_per_pixel=1",
+        "run.workers=1",
+        *WIDE,
+    ),
     *("captions.writer=served", "differences.writer=served", "differences.candidates=2"),
-    *("controls.enabled=true", "controls.kinds=[same]", "judging.enabled=true", "comparisons.writer=served"),
-    *("models.chat.model=tiny", 'models.chat.structured_output="none"', "models.chat.timeout_seconds=2"),
+    *(
+        "controls.enabled=true",
+        "controls.kinds=[same]",
+        "judging.enabled=true",
+        "comparisons.writer=served",
+    ),
+    *(
+        "models.chat.model=tiny",
+        'models.chat.structured_output="none"',
+        "models.chat.timeout_seconds=2",
+    ),
 ]
-TABLES = ("captions", "described", "controlled", "judged", "differences", "comparisons", "preferences")
+TABLES = (
+    "captions",
+    "described",
+    "controlled",
+    "judged",
+    "differences",
+    "comparisons",
+    "preferences",
+)
 FAULTS = (
     Status(500),
     Status(429, headers={"Retry-After": "0"}),
@@ -51,7 +75,10 @@ def rows_of(out) -> dict[str, list[tuple[str, str]]]:
     """Return key and words of all rows, by table."""
     words = {"captions": "text", "controlled": "check", "judged": "check", "preferences": "chosen"}
     return {
-        table: sorted((row.key, str(getattr(row, words.get(table, "text")))) for row in pw.open(out)[table].rows())
+        table: sorted(
+            (row.key, str(getattr(row, words.get(table, "text"))))
+            for row in pw.open(out)[table].rows()
+        )
         for table in TABLES
     }
 
@@ -60,7 +87,9 @@ def rows_of(out) -> dict[str, list[tuple[str, str]]]:
 def unwritten(tmp_path_factory):
     """Return a dataset of which nobody has asked anything yet."""
     out = tmp_path_factory.mktemp("unwritten") / "out"
-    assert build_here(out, settings=[*SETTINGS, "models.chat.endpoint=http://127.0.0.1:9"], until="mining").is_complete
+    assert build_here(
+        out, settings=[*SETTINGS, "models.chat.endpoint=http://127.0.0.1:9"], until="mining"
+    ).is_complete
     return out
 
 
@@ -113,8 +142,13 @@ def test_rows_that_fail_are_owed_and_made_at_the_next_run(out, clean) -> None:
 
     with chat_server(answer) as server:
         report = build(out, server, "models.chat.max_attempts=1")
-        assert {"server error"} <= {reason for count in report.counts for reason in count.reasons if count.failed}
-        assert all(count.of == count.ok + count.dropped + count.failed + count.pending for count in report.counts)
+        assert {"server error"} <= {
+            reason for count in report.counts for reason in count.reasons if count.failed
+        }
+        assert all(
+            count.of == count.ok + count.dropped + count.failed + count.pending
+            for count in report.counts
+        )
         down[0] = False
         report = build(out, server, "models.chat.max_attempts=1")
     assert report.is_complete

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.show_status import list_refused
+from pairwright.flows.versions.show_status import list_refused
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import ok_rows
 from tests.flows.conftest import SMALL, WIDE, build, with_images_of
@@ -31,17 +31,26 @@ def listed(out: Path, table: str) -> list[tuple[str, str, str]]:
 def test_what_was_refused_is_named(strict: Path, names: dict[str, str]) -> None:
     tagged = {row["subject"] for row in ok_rows(strict, "tags")}
     expected = {
-        ("dropped", "no chosen text needs an element of it removed", names[key]) for key in names.keys() - tagged
+        ("dropped", "no chosen text needs an element of it removed", names[key])
+        for key in names.keys() - tagged
     }
     assert expected
     assert set(listed(strict, "tags")) == expected
     elements = {row["key"]: row for row in ok_rows(strict, "elements")}
     failed = [row for row in ok_rows(strict, "inspected") if not row["passed"]]
     assert failed
-    expected = {("kept", row["why"], f"{names[row['subject']]}: {elements[row['element']]['tag']}") for row in failed}
+    expected = {
+        ("kept", row["why"], f"{names[row['subject']]}: {elements[row['element']]['tag']}")
+        for row in failed
+    }
     assert set(listed(strict, "inspected")) == expected
-    pairs = {row["key"]: f"{names[row['first']]} | {names[row['second']]}" for row in ok_rows(strict, "pairs")}
-    said = [(row["why"], pairs[row["subject"]]) for row in ok_rows(strict, "rejections") if row["why"]]
+    pairs = {
+        row["key"]: f"{names[row['first']]} | {names[row['second']]}"
+        for row in ok_rows(strict, "pairs")
+    }
+    said = [
+        (row["why"], pairs[row["subject"]]) for row in ok_rows(strict, "rejections") if row["why"]
+    ]
     assert said
     assert Counter(listed(strict, "rejections")) == Counter(("kept", *one) for one in said)
     assert listed(strict, "masks") == []

@@ -6,9 +6,15 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from pairwright.flows.show_training import TrainingBar, TrainingLines
+from pairwright.flows.training.show_training import TrainingBar, TrainingLines
 
-VALUES = {"loss": 0.69314, "margin": -0.01, "accuracy": 0.5, "rows per second": 19.649, "learning_rate": 1e-4}
+VALUES = {
+    "loss": 0.69314,
+    "margin": -0.01,
+    "accuracy": 0.5,
+    "rows per second": 19.649,
+    "learning_rate": 1e-4,
+}
 
 
 def test_lines(caplog: pytest.LogCaptureFixture) -> None:

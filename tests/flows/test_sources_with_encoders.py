@@ -26,10 +26,14 @@ def encoders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no network."""
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}"))
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *words, **_: pytest.fail(f"goes to the network: {words}")
+    )
 
 
-def test_brought_pairs_are_taken_and_benchmark_images_leave(tmp_path: Path, encoders: list[str]) -> None:
+def test_brought_pairs_are_taken_and_benchmark_images_leave(
+    tmp_path: Path, encoders: list[str]
+) -> None:
     write_clevr_change(tmp_path / "in")
     source, leaving = f"clevr-change:{tmp_path / 'in'}", 2
     image = (tmp_path / "in/images/CLEVR_default_000001.png").read_bytes()
@@ -41,10 +45,14 @@ def test_brought_pairs_are_taken_and_benchmark_images_leave(tmp_path: Path, enco
     (tmp_path / "benchmark" / "test.png").write_bytes(image)
     # Untrained encoders find all images alike: only the hash tells them apart.
     excluding = [f"exclude.sources=['{tmp_path / 'benchmark'}']", "exclude.min_similarity=1"]
-    counts = build_through_mining(tmp_path / "out", source, *encoders, *excluding, "exclude.max_hash_distance=0")
+    counts = build_through_mining(
+        tmp_path / "out", source, *encoders, *excluding, "exclude.max_hash_distance=0"
+    )
     assert counts["embeddings"]["ok"] == counts["images"]["rows"]
     assert counts["pairs"]["rows"] == brought - leaving
-    assert counts["pairs"]["reasons"] == {"an image of the pair is excluded or has no vector": leaving}
+    assert counts["pairs"]["reasons"] == {
+        "an image of the pair is excluded or has no vector": leaving
+    }
     admitted = counts["admitted"]
     images = counts["images"]["rows"]
     assert [admitted[name] for name in ("in", "ok", "dropped")] == [images, images - 1, 1]

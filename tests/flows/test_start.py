@@ -50,14 +50,21 @@ def test_what_is_refused_or_explained_loads_no_store(words: list[str], code: int
 
 @pytest.mark.parametrize("options", [["--json"], ["--verify"]], ids=" ".join)
 def test_status_loads_nothing_heavy(mined: Path, options: list[str]) -> None:
-    heavy = HEAVY.removeprefix("pandas ") if "--verify" in options else HEAVY  # DuckDB 1.5 loads it to read Arrow
+    heavy = (
+        HEAVY.removeprefix("pandas ") if "--verify" in options else HEAVY
+    )  # DuckDB 1.5 loads it to read Arrow
     assert loaded_by(RUN.format(words=["status", str(mined), *options], names=heavy))[-1] == ""
 
 
-@pytest.mark.parametrize("words", [["status"], ["build", "--out", "demo", "--set", "mining.nope=1"]])
+@pytest.mark.parametrize(
+    "words", [["status"], ["build", "--out", "demo", "--set", "mining.nope=1"]]
+)
 def test_plugins_are_not_looked_for_before_one_is_named(words: list[str], mined: Path) -> None:
     refuse = "import importlib.metadata as m\nm.entry_points = lambda group: [] if group == 'pydantic' else 1 / 0\n"
-    said = loaded_by(refuse + RUN.format(words=[*words, *([str(mined)] if words == ["status"] else [])], names=""))
+    said = loaded_by(
+        refuse
+        + RUN.format(words=[*words, *([str(mined)] if words == ["status"] else [])], names="")
+    )
     assert said[0] == ("2" if "--set" in words else "0")
 
 
@@ -103,24 +110,42 @@ def hears_interrupts() -> Iterator[None]:
 @pytest.mark.usefixtures("hears_interrupts")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc for when signals are heard")
 @pytest.mark.parametrize(
-    ("number", "words"), [(signal.SIGINT, ["status", "DIR"]), (signal.SIGTERM, ["plan", "--profile", "laptop"])]
+    ("number", "words"),
+    [(signal.SIGINT, ["status", "DIR"]), (signal.SIGTERM, ["plan", "--profile", "laptop"])],
 )
-def test_a_signal_while_starting_ends_with_one_line(number: signal.Signals, words: list[str], tmp_path: Path) -> None:
+def test_a_signal_while_starting_ends_with_one_line(
+    number: signal.Signals, words: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "build.json").write_bytes(b"{}")
-    command = [sys.executable, "-m", "pairwright", *(str(tmp_path) if word == "DIR" else word for word in words)]
+    command = [
+        sys.executable,
+        "-m",
+        "pairwright",
+        *(str(tmp_path) if word == "DIR" else word for word in words),
+    ]
     ended = 0
     for after_s in (0, 0.1, 0.4):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         caught = Path(f"/proc/{process.pid}/status")
-        while not int(caught.read_text().partition("SigCgt:")[2].split()[0], 16) & 1 << signal.SIGTERM - 1:
+        while (
+            not int(caught.read_text().partition("SigCgt:")[2].split()[0], 16)
+            & 1 << signal.SIGTERM - 1
+        ):
             time.sleep(0.001)
         time.sleep(after_s)
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
-        if process.returncode in (130, -signal.SIGINT):  # Python may end so where exec was interrupted; shells say 130
+        if process.returncode in (
+            130,
+            -signal.SIGINT,
+        ):  # Python may end so where exec was interrupted; shells say 130
             ended += 1
             assert said.startswith("Stopped.")
             assert said.count("\n") == 1
         else:
-            assert process.returncode in (0, 1, 2, -signal.SIGTERM), said  # quicker, or at its very end
+            assert process.returncode in (0, 1, 2, -signal.SIGTERM), (
+                said
+            )  # quicker, or at its very end
     assert ended

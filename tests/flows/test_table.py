@@ -20,14 +20,22 @@ def test_rows_are_those_that_count(mined: Path, tmp_path: Path) -> None:
     dataset = pw.open(out)
     counts = {count.stage: count for count in dataset.status().counts}
     images = list(dataset["images"].rows())
-    assert len(images) == len({row.key for row in images}) == counts["images"].rows == len(dataset["images"]) == 103
+    assert (
+        len(images)
+        == len({row.key for row in images})
+        == counts["images"].rows
+        == len(dataset["images"])
+        == 103
+    )
     names = {row.name for row in images}
     assert "renamed.jpg" in names
     assert not names & {"coffee-0.jpg", "moon-0.jpg"}
     assert all(row.image for row in images)
     pairs = list(dataset["pairs"])
     assert len(pairs) == len({row.key for row in pairs}) == counts["pairs"].rows > 0
-    assert {image for pair in pairs for image in (pair.first, pair.second)} <= {row.key for row in images}
+    assert {image for pair in pairs for image in (pair.first, pair.second)} <= {
+        row.key for row in images
+    }
     for one in ("images", "neighbours", "pairs"):
         with dataset.version.settled() as (opened, _):
             live = {key for (key,) in opened.ledger.run(f"SELECT key FROM live_{one}")}
@@ -55,7 +63,10 @@ def test_a_table_is_an_arrow_table_a_frame_and_a_dataset(rendered: Path) -> None
     assert list(pairs[2:5]) == rows[2:5]
     near = pairs.where("similarity > 0.9")
     assert list(near) == [row for row in rows if row.similarity > 0.9] != []
-    assert list(near.where("similarity < 0.95")[:1]) == [row for row in rows if 0.9 < row.similarity < 0.95][:1]
+    assert (
+        list(near.where("similarity < 0.95")[:1])
+        == [row for row in rows if 0.9 < row.similarity < 0.95][:1]
+    )
     assert len(pairs.where("origin = 'no such'")) == 0
     assert len(pairs.where("origin = 'no such'").to_arrow()) == 0
 
@@ -73,7 +84,11 @@ def test_what_is_asked_wrongly_is_refused(rendered: Path, mined: Path) -> None:
     pairs = pw.open(rendered)["pairs"]
     with pytest.raises(pw.ConfigError, match="colour"):
         pairs.to_arrow(["colour"])
-    for condition in ("similarity >", "colour > 3", "key IN (SELECT content FROM read_text('/etc/hostname'))"):
+    for condition in (
+        "similarity >",
+        "colour > 3",
+        "key IN (SELECT content FROM read_text('/etc/hostname'))",
+    ):
         with pytest.raises(pw.ConfigError):
             pairs.where(condition)
     with pytest.raises(IndexError):
@@ -94,7 +109,7 @@ def test_a_notebook_shows_small_pictures_and_escaped_texts(rendered: Path, tmp_p
     assert dataset["pairs"][0].first not in shown, "the beginning of a key will do"
     hostile = dataset["pairs"][0].row
     object.__setattr__(hostile, "instruction", "<script>alert(1)</script>")
-    from pairwright.flows.show_rows import show_rows
+    from pairwright.flows.versions.show_rows import show_rows
 
     text = show_rows(dataset.version, "pairs", [hostile], total=1)
     assert "&lt;script&gt;" in text

@@ -29,7 +29,9 @@ def dataset(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_trained_looked_at_scored_and_tuned(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["train", dataset, *DIFFERENTIAL, *words_of(FAST)]
     assert run(*words) == 0
     answers = [f"{dataset}/runs/sft/answers/{name}.jsonl" for name in ("predictions", "references")]

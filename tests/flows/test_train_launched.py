@@ -18,7 +18,15 @@ pytestmark = pytest.mark.slow
 BIN = Path(sys.executable).parent
 LAUNCHERS = {
     "torchrun": ["torchrun", "--nproc-per-node", "2", "-m", "pairwright"],
-    "accelerate": ["accelerate", "launch", "--multi_gpu", "--num_processes", "2", "-m", "pairwright"],
+    "accelerate": [
+        "accelerate",
+        "launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+        "-m",
+        "pairwright",
+    ],
 }
 SETTINGS = {**FAST, "data.max_train_rows": 11, "optimiser.max_steps": 4}
 """Of 11 rows four by four, the third step has three rows: two and one."""
@@ -30,14 +38,32 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(
-    dataset: Path, model: Path, name: str, *, batch: int, by: str = "", settings: Mapping[str, object] = SETTINGS
+    dataset: Path,
+    model: Path,
+    name: str,
+    *,
+    batch: int,
+    by: str = "",
+    settings: Mapping[str, object] = SETTINGS,
 ) -> subprocess.CompletedProcess[str]:
     launcher = LAUNCHERS.get(by or name, ["pairwright"])
     settings = {**settings, "optimiser.per_device_train_batch_size": batch}
-    words = ["train", str(dataset), "--objective", "dpo", "--name", name, "--model", str(model), *words_of(settings)]
+    words = [
+        "train",
+        str(dataset),
+        "--objective",
+        "dpo",
+        "--name",
+        name,
+        "--model",
+        str(model),
+        *words_of(settings),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     command = [str(BIN / launcher[0]), *launcher[1:], *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +106,12 @@ def test_bad_rows_leave_no_rank_waiting(qwen: Path, tmp_path: Path) -> None:
     """With one row per rank and step, a rank whose row is refused has nothing to do: the other's counts alone."""
     chosen = [f"A dog and {n} balls. " * (40 if n in (3, 17) else 1) for n in range(ROWS)]
     bad = write_dataset(tmp_path / "bad", chosen=chosen)
-    settings = {**FAST, "data.max_train_rows": 0, "optimiser.max_steps": 24, "model.max_length": 300}
+    settings = {
+        **FAST,
+        "data.max_train_rows": 0,
+        "optimiser.max_steps": 24,
+        "model.max_length": 300,
+    }
     settings["data.eval_split"] = ""
     runs: list[Run] = []
     for name, batch in (("torchrun", 1), ("alone", 2)):

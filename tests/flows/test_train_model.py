@@ -16,10 +16,9 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from pairwright.flows import train_model
-from pairwright.flows.make_train_config import make_config
-from pairwright.flows.train_model import train
-from pairwright.tasks.serving import memory
+from pairwright.flows.training import train_model
+from pairwright.flows.training.make_train_config import make_config
+from pairwright.flows.training.train_model import train
 from pairwright.tasks.training import load_model
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
@@ -55,7 +54,9 @@ def write_dataset(out: Path, **columns: Any) -> Path:
     """Build preferences that were given, with one image each."""
     source = out.parent / f"{out.name}-source"
     source.mkdir()
-    write_table(source / "RLAIF-V-Dataset_000.parquet", {**COLUMNS, **columns}, types={"image": IMAGE})
+    write_table(
+        source / "RLAIF-V-Dataset_000.parquet", {**COLUMNS, **columns}, types={"image": IMAGE}
+    )
     assert run("build", f"rlaif-v:{source}", "--out", out, "--set", "run.workers=1") == 0
     return out
 
@@ -68,13 +69,24 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Trainer:
     """Train under names of their own."""
 
-    def __init__(self, dataset: Path, model: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, dataset: Path, model: Path, name: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         self.dataset, self.model, self.name, self.capsys = dataset, model, name, capsys
         self.run = Run(dataset / "runs" / name)
 
     def words(self, objective: str = "dpo", **settings: Any) -> list[str]:
         named = {name.replace("__", "."): value for name, value in settings.items()}
-        start = ["train", str(self.dataset), "--objective", objective, "--name", self.name, "--model", str(self.model)]
+        start = [
+            "train",
+            str(self.dataset),
+            "--objective",
+            objective,
+            "--name",
+            self.name,
+            "--model",
+            str(self.model),
+        ]
         return [*start, *words_of(FAST | named)]
 
     def __call__(self, objective: str = "dpo", **settings: Any) -> tuple[int, str, str]:
@@ -84,7 +96,9 @@ class Trainer:
 
 
 @pytest.fixture
-def trainer(dataset: Path, qwen: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Trainer:
+def trainer(
+    dataset: Path, qwen: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Trainer:
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:80]
     return Trainer(dataset, qwen, name, capsys)
 
@@ -99,17 +113,23 @@ def test_a_run_from_the_verb_to_the_finished_model(trainer: Trainer) -> None:
     data = trainer.run.data()
     assert (data["snapshot"], data["processes"], data["refused"]) == (1, 1, {})
     assert data["rows"] == {"train": ROWS}
-    before = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
+    before = {
+        path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()
+    }
 
     held_out = out[out.index("Held out") :].splitlines()[0]
     code, out, _ = trainer(output__keep_checkpoints="false")
     assert code == 0
     assert held_out in out
-    after = {path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()}
+    after = {
+        path: path.stat().st_mtime_ns for path in trainer.run.folder.rglob("*") if path.is_file()
+    }
     assert {path.name for path in after if after[path] != before.get(path)} <= {".lock"}
 
     assert run("runs", trainer.dataset, "--json") == 0
-    (one,) = (one for one in json.loads(trainer.capsys.readouterr().out) if one["name"] == trainer.name)
+    (one,) = (
+        one for one in json.loads(trainer.capsys.readouterr().out) if one["name"] == trainer.name
+    )
     assert (one["objective"], one["step"], one["finished"], one["problem"]) == ("dpo", 4, True, "")
     assert one["loss"] > 0
     assert run("runs", trainer.dataset) == 0
@@ -128,9 +148,20 @@ def test_the_card_of_a_finished_model(trainer: Trainer, qwen: Path, tmp_path: Pa
     assert trainer()[0] == 0
     card = ModelCard.load(trainer.run.model / "README.md")
     told = card.data.to_dict()
-    assert (told["license"], told["pipeline_tag"], told["library_name"]) == ("apache-2.0", "image-text-to-text", "peft")
+    assert (told["license"], told["pipeline_tag"], told["library_name"]) == (
+        "apache-2.0",
+        "image-text-to-text",
+        "peft",
+    )
     assert "base_model" not in told, "a folder is no name on the Hub"
-    for words in ("their-model", "objective `dpo`", f"{ROWS} rows", "`train`", "`dogs`, version 1", f"({ROWS})"):
+    for words in (
+        "their-model",
+        "objective `dpo`",
+        f"{ROWS} rows",
+        "`train`",
+        "`dogs`, version 1",
+        f"({ROWS})",
+    ):
         assert words in card.text, words
     page = (trainer.run.folder / "report/index.html").read_text()
     (accuracy,) = re.findall(r"held-out accuracy \| (.* of 2 \(.*\)) \|", card.text)
@@ -151,7 +182,12 @@ def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer, tmp_path: 
     """A checkpoint that is gone on from, the finished model that a run starts from or that is asked; and by status."""
     settings: dict[str, Any] = {"output__save_steps": 1}
     with pytest.raises(KeyboardInterrupt):
-        train(str(trainer.dataset), _config(trainer.words(**settings)), name=trainer.name, watcher=interrupt(3))
+        train(
+            str(trainer.dataset),
+            _config(trainer.words(**settings)),
+            name=trainer.name,
+            watcher=interrupt(3),
+        )
     assert trainer.run.steps() == [1, 2]
     damaged = trainer.run.checkpoint(2) / "optimizer.pt"
     flip(damaged)
@@ -160,14 +196,37 @@ def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer, tmp_path: 
     assert trainer.run.steps() == [1, 2]
     shutil.rmtree(damaged.parent)
     assert trainer(**settings)[0] == 0
-    assert run("status", trainer.dataset, "--verify") == run("status", trainer.run.folder, "--verify") == 0
+    assert (
+        run("status", trainer.dataset, "--verify")
+        == run("status", trainer.run.folder, "--verify")
+        == 0
+    )
 
     assert ask_about_a_pair(trainer.run.folder, tmp_path)["state"] == "answered"
     weights = trainer.run.model / "adapter_model.safetensors"
     flip(weights)
     for code, *words in (
-        [2, "train", trainer.dataset, "--objective", "dpo", "--from", trainer.name, "--name", "next"],
-        [2, "evaluate", "model", trainer.run.folder, "--benchmark", "nlvr2", "--data", tmp_path / "nlvr2"],
+        [
+            2,
+            "train",
+            trainer.dataset,
+            "--objective",
+            "dpo",
+            "--from",
+            trainer.name,
+            "--name",
+            "next",
+        ],
+        [
+            2,
+            "evaluate",
+            "model",
+            trainer.run.folder,
+            "--benchmark",
+            "nlvr2",
+            "--data",
+            tmp_path / "nlvr2",
+        ],
         [1, "status", trainer.dataset, "--verify"],
         [1, "status", trainer.run.folder, "--verify"],
     ):
@@ -177,7 +236,9 @@ def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer, tmp_path: 
     shutil.rmtree(trainer.run.folder)  # the dataset is the other tests', too
 
 
-def test_a_run_goes_on_with_the_version_that_it_began_with(trainer: Trainer, qwen: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_version_that_it_began_with(
+    trainer: Trainer, qwen: Path, tmp_path: Path
+) -> None:
     """The dataset is built on meanwhile, with fewer rows."""
     out = write_dataset(tmp_path / "grown")
     grown = Trainer(out, qwen, "one", trainer.capsys)
@@ -214,7 +275,12 @@ def interrupt(step: int) -> At:
 
 def test_a_run_without_a_checkpoint_begins_anew(trainer: Trainer) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train(str(trainer.dataset), _config(trainer.words(dpo__beta=0.9)), name=trainer.name, watcher=interrupt(1))
+        train(
+            str(trainer.dataset),
+            _config(trainer.words(dpo__beta=0.9)),
+            name=trainer.name,
+            watcher=interrupt(1),
+        )
     assert trainer.run.config() is not None
     assert trainer.run.steps() == []
     assert trainer()[0] == 0
@@ -234,7 +300,11 @@ def test_a_run_without_a_checkpoint_begins_anew(trainer: Trainer) -> None:
     ],
 )
 def test_wrong_settings(
-    settings: dict[str, Any], message: str, trainer: Trainer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    settings: dict[str, Any],
+    message: str,
+    trainer: Trainer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     settings = dict(settings)
@@ -272,7 +342,10 @@ def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.Monk
     code, _, err = trainer("sft")
     assert code == 1
     assert "out of memory" in err
-    assert "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=2" in err
+    assert (
+        "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=2"
+        in err
+    )
     assert "--name" in err
     assert trainer.run.steps() == [2]
     assert trainer.run.metrics.exists(), "the page shows how it came to that"
@@ -297,11 +370,27 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
     assert "and the smallest has 1.1. Try --set optimiser.per_device_train_batch_size=" in err
 
 
-def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_namc_cannot_learn_from(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are about one image each: it says so before models look at the images, and leaves no run."""
-    monkeypatch.setattr("pairwright.flows.prepare_training.pin_models", lambda config, *_, **__: config)
+    monkeypatch.setattr(
+        "pairwright.flows.training.prepare_training.pin_models", lambda config, *_, **__: config
+    )
     for size in ("small", "paper"):
-        assert run("train", trainer.dataset, "--objective", "namc", "--size", size, "--name", trainer.name) == 2
+        assert (
+            run(
+                "train",
+                trainer.dataset,
+                "--objective",
+                "namc",
+                "--size",
+                size,
+                "--name",
+                trainer.name,
+            )
+            == 2
+        )
         said = f"not about two images ({ROWS})"
         assert said in trainer.capsys.readouterr().err
         assert not (trainer.run.folder / "config.yaml").exists()
@@ -309,11 +398,17 @@ def test_rows_that_namc_cannot_learn_from(trainer: Trainer, monkeypatch: pytest.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(number: int, trainer: Trainer) -> None:
+def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(
+    number: int, trainer: Trainer
+) -> None:
     words = trainer.words(optimiser__max_steps=400, data__max_train_rows=0, output__save_steps=1000)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [BIN / "pairwright", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [BIN / "pairwright", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     assert process.stderr is not None
     for line in process.stderr:

@@ -24,10 +24,14 @@ def dataset(rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Path(shutil.copytree(rendered, tmp_path / "data"))
 
 
-def test_it_is_trained_looked_at_scored_and_tuned(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_trained_looked_at_scored_and_tuned(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
     assert run(*words, "--size", "small") == 0
-    answers = [f"{dataset}/runs/namc/answers/{name}.jsonl" for name in ("predictions", "references")]
+    answers = [
+        f"{dataset}/runs/namc/answers/{name}.jsonl" for name in ("predictions", "references")
+    ]
     assert f"pairwright evaluate captions {' '.join(answers)}" in capsys.readouterr().out
     page = (dataset / "runs/namc/report/index.html").read_text()
     sample = json.loads((dataset / "runs/namc/samples/samples.jsonl").read_text().splitlines()[0])

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from pairwright.flows.make_train_config import make_config
-from pairwright.flows.train_model import prepare
-from pairwright.flows.version import open_version
+from pairwright.flows.training.make_train_config import make_config
+from pairwright.flows.training.train_model import prepare
+from pairwright.flows.versions.version import open_version
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import VqganConfig
+from pairwright.schemas.namc_config import VqganConfig
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.namc_places import CROP, load_codes, load_grids
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.namc.tables import CODES
+from pairwright.tasks.training.namc.feature_tables import CODES
 from pairwright.tasks.training.namc.train_namc import open_batches, open_captioner
 from pairwright.tasks.training.runs import PLACES, Run
 from pairwright.tasks.training.train_model import Job
@@ -66,7 +66,9 @@ def prepared(dataset: Path, config: TrainConfig, name: str) -> Job:
     return Job(run=place, config=ready.config, dataset=folder, start=ready.start)
 
 
-def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[str], tmp_path: Path) -> None:
+def test_what_is_learnt_from_is_what_the_models_say(
+    dataset: Path, models: list[str], tmp_path: Path
+) -> None:
     """Of rows in any order: features, codes, pixels."""
     job = prepared(dataset, make_config("namc", settings(models)), "looked")
     captioner = open_captioner(job)
@@ -87,11 +89,17 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset: Path, models: list[
     mean, std = (torch.tensor(noise.clip.visual.preprocess_cfg[name]) for name in ("mean", "std"))
     pixels = ((numbers - mean) / std).permute(0, 3, 1, 2)
     assert torch.allclose(batch.pixels.flatten(0, 1), pixels, atol=1e-5)
-    assert sorted(path.name for path in (job.run.folder / PLACES).iterdir()) == ["about.json", "codes.npy", "grids.npy"]
+    assert sorted(path.name for path in (job.run.folder / PLACES).iterdir()) == [
+        "about.json",
+        "codes.npy",
+        "grids.npy",
+    ]
     tables = made(dataset)
     assert {name: len(marks) for name, marks in tables.items()} == {"grids": 1, "codes": 1}
     (tmp_path / "other.ckpt").write_bytes(b"another")
-    planned = open_version(job.dataset).plan(CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt")))
+    planned = open_version(job.dataset).plan(
+        CODES, VqganConfig(checkpoint=str(tmp_path / "other.ckpt"))
+    )
     assert Path(planned.table).name not in tables["codes"]
 
 
@@ -122,15 +130,33 @@ def test_it_is_trained_gone_on_with_scored_and_tuned(
     assert run(*words) == 0
     assert "finished" in capsys.readouterr().out
     assert ask_about_a_pair(place, tmp_path)["state"] == "answered"
-    tuned = ["train", dataset, "--objective", "namc", "--size", "paper", "--from", "namc", "--name", "tuned"]
-    moved = shutil.copy(next(one for one in models if "resnet18.pth" in one).partition("=")[2], tmp_path / "moved.pth")
+    tuned = [
+        "train",
+        dataset,
+        "--objective",
+        "namc",
+        "--size",
+        "paper",
+        "--from",
+        "namc",
+        "--name",
+        "tuned",
+    ]
+    moved = shutil.copy(
+        next(one for one in models if "resnet18.pth" in one).partition("=")[2],
+        tmp_path / "moved.pth",
+    )
     own = {"namc.cnn.model": "resnet18", "namc.cnn.checkpoint": moved}
     assert run(*tuned, *words_of(FAST | own)) == 0
     about = json.loads((dataset / "runs/tuned/checkpoint/namc.json").read_text())
-    assert about["cnn"]["checkpoint"] == str(moved), "what it was tuned with, not what it began with"
+    assert about["cnn"]["checkpoint"] == str(moved), (
+        "what it was tuned with, not what it began with"
+    )
 
 
-def test_a_missing_model_is_named(dataset: Path, models: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_model_is_named(
+    dataset: Path, models: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With its file, and what fetches it; nothing is fetched, and the run has not begun."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for lacks, said in (
@@ -141,6 +167,8 @@ def test_a_missing_model_is_named(dataset: Path, models: list[str], monkeypatch:
     ):
         with pytest.raises(ModelError, match=said):
             prepared(dataset, make_config("namc", [*settings(models), lacks]), "lacking")
-    with pytest.raises(ModelError, match=r"hf download timm/resnet101\.tv_in1k model\.safetensors$"):
+    with pytest.raises(
+        ModelError, match=r"hf download timm/resnet101\.tv_in1k model\.safetensors$"
+    ):
         prepared(dataset, make_config("namc", ["namc.size=paper"]), "lacking")
     assert not (dataset / "runs/lacking").exists()

@@ -40,7 +40,12 @@ def start(dataset: Path, model: Path, name: str, *, ranks: int, **more: Any) -> 
     objective = more.pop("objective", "dpo")
     words = ["train", str(dataset), "--objective", objective, "--name", name, "--model", str(model)]
     launcher = [str(BIN / "torchrun"), "--standalone", "--nproc-per-node", "2", str(STARTER)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", **(FSDP if ranks > 1 else {})}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true",
+        **(FSDP if ranks > 1 else {}),
+    }
     done = subprocess.run(
         [*(launcher if ranks > 1 else [str(BIN / "pairwright")]), *words, *words_of(settings)],
         env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more},
@@ -65,18 +70,31 @@ def go_on_from_the_second_step(dataset: Path, run: Run) -> str:
 def test_adapters(dataset: Path, qwen: Path) -> None:
     sharded = start(dataset, qwen, "lora", ranks=2)
     listed = read_manifest(sharded.checkpoint(4) / MANIFEST).keys()
-    parts = [f"{kind}_0/__{rank}_0.distcp" for kind in ("pytorch_model_fsdp", "optimizer") for rank in (0, 1)]
-    assert {*parts, "rng_state_0.pth", "rng_state_1.pth"} <= listed, "the weights are in parts, of both processes"
+    parts = [
+        f"{kind}_0/__{rank}_0.distcp"
+        for kind in ("pytorch_model_fsdp", "optimizer")
+        for rank in (0, 1)
+    ]
+    assert {*parts, "rng_state_0.pth", "rng_state_1.pth"} <= listed, (
+        "the weights are in parts, of both processes"
+    )
     compare(sharded, start(dataset, qwen, "lora-alone", ranks=1))
     found = load_file(sharded.model / "adapter_model.safetensors")
-    assert found.keys() == load_file(dataset / "runs/lora-alone/checkpoint/adapter_model.safetensors").keys()
+    assert (
+        found.keys()
+        == load_file(dataset / "runs/lora-alone/checkpoint/adapter_model.safetensors").keys()
+    )
 
 
 def test_a_stopped_run_ends_with_the_same_bytes(dataset: Path, qwen: Path) -> None:
     sharded = start(dataset, qwen, "full-once", ranks=2, settings=FULL)
-    stopped = start(dataset, qwen, go_on_from_the_second_step(dataset, sharded), ranks=2, settings=FULL)
+    stopped = start(
+        dataset, qwen, go_on_from_the_second_step(dataset, sharded), ranks=2, settings=FULL
+    )
     assert curve(stopped) == curve(sharded)
-    assert (stopped.model / "model.safetensors").read_bytes() == (sharded.model / "model.safetensors").read_bytes()
+    assert (stopped.model / "model.safetensors").read_bytes() == (
+        sharded.model / "model.safetensors"
+    ).read_bytes()
 
 
 def test_all_weights(dataset: Path, qwen: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import pairwright as pw
-from pairwright.flows.make_train_config import make_config
-from pairwright.flows.train_model import prepare, train
+from pairwright.flows.training.make_train_config import make_config
+from pairwright.flows.training.train_model import prepare, train
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.runs import Run
@@ -40,7 +40,10 @@ def freeze(qwen: Path, tmp_path: Path) -> Freeze:
         with started.locked():
             prepare(Folder(str(dataset)), make_config("sft", settings, model=str(qwen)), started)
         splits = ("train", "validation", "test")
-        return {split: FrozenRows(folder=Folder(str(dataset)), file=str(started.rows), split=split) for split in splits}
+        return {
+            split: FrozenRows(folder=Folder(str(dataset)), file=str(started.rows), split=split)
+            for split in splits
+        }
 
     return begin
 
@@ -50,7 +53,9 @@ def read(frozen: dict[str, FrozenRows]) -> list[Any]:
 
 
 @pytest.mark.parametrize("table", ["comparisons", "captions", "differences"])
-def test_rows_of_a_table_have_the_splits_and_the_images_of_their_pairs(copy: Path, freeze: Freeze, table: str) -> None:
+def test_rows_of_a_table_have_the_splits_and_the_images_of_their_pairs(
+    copy: Path, freeze: Freeze, table: str
+) -> None:
     opened = pw.open(copy)
     pairs = {pair.key: (pair.first, pair.second) for pair in opened["pairs"]}
     splits = {split.subject: split.split for split in opened["splits"]}
@@ -58,7 +63,9 @@ def test_rows_of_a_table_have_the_splits_and_the_images_of_their_pairs(copy: Pat
     of_image = {key: splits[pair] for pair, shown in pairs.items() for key in shown}
     rows = {row.key: row for row in opened[table]}
     found = read(freeze(copy, f"data.table={table}", "data.eval_split=test", "data.split=train"))
-    wanted = {key for key, row in rows.items() if {**splits, **of_image}[row.subject] in ("train", "test")}
+    wanted = {
+        key for key, row in rows.items() if {**splits, **of_image}[row.subject] in ("train", "test")
+    }
     assert {row.key for row in found} == wanted
     assert len(found) == len(wanted) > 3
     for row in found:
@@ -66,24 +73,45 @@ def test_rows_of_a_table_have_the_splits_and_the_images_of_their_pairs(copy: Pat
         assert row.image_keys == shown
         assert row.images == tuple(images[key] for key in shown)
         assert row.split == {**splits, **of_image}[row.subject]
-        assert row.chosen == (rows[row.key].conversation[-1] if table == "comparisons" else rows[row.key]).text
+        assert (
+            row.chosen
+            == (rows[row.key].conversation[-1] if table == "comparisons" else rows[row.key]).text
+        )
 
 
-def test_another_dataset_is_mixed_in_without_what_is_held_out(copy: Path, rendered: Path, freeze: Freeze) -> None:
+def test_another_dataset_is_mixed_in_without_what_is_held_out(
+    copy: Path, rendered: Path, freeze: Freeze
+) -> None:
     """The other one has the same images: its rows are those of this one's training split again."""
-    found = freeze(copy, "data.table=comparisons", f"data.mix=['{rendered}:0.5']", "data.eval_split=test")
-    keys, held_out = found["train"].keys(), {key for row in read({"test": found["test"]}) for key in row.image_keys}
+    found = freeze(
+        copy, "data.table=comparisons", f"data.mix=['{rendered}:0.5']", "data.eval_split=test"
+    )
+    keys, held_out = (
+        found["train"].keys(),
+        {key for row in read({"test": found["test"]}) for key in row.image_keys},
+    )
     count = len(keys) // 2
     assert set(keys[:count]) == set(keys[count:])
-    assert held_out.isdisjoint(key for row in read({"train": found["train"]}) for key in row.image_keys)
+    assert held_out.isdisjoint(
+        key for row in read({"train": found["train"]}) for key in row.image_keys
+    )
     (taken,) = Run(copy / "runs/run").data()["mix"]
-    assert taken == {"source": str(rendered), "share": 0.5, "rows": count, "different": count, "version": 1}
+    assert taken == {
+        "source": str(rendered),
+        "share": 0.5,
+        "rows": count,
+        "different": count,
+        "version": 1,
+    }
 
 
 def write_llava(folder: Path, *, answer: str = "It is blue.") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "1.png").write_bytes(picture(1, size=(48, 40)))
-    asked, gone = {"from": "human", "value": "<image>\nWhat is it?"}, {"from": "human", "value": "Sure?"}
+    asked, gone = (
+        {"from": "human", "value": "<image>\nWhat is it?"},
+        {"from": "human", "value": "Sure?"},
+    )
     said = [asked, {"from": "gpt", "value": answer}, gone, {"from": "gpt", "value": "Yes."}]
     records = [
         *({"image": "1.png", "conversations": said} for _ in range(4)),
@@ -95,9 +123,15 @@ def write_llava(folder: Path, *, answer: str = "It is blue.") -> Path:
 
 
 def test_a_stopped_run_goes_on_with_the_same_rows_in_the_same_order(
-    copy: Path, qwen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    copy: Path,
+    qwen: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pairwright.tasks.training.train_model.sample_answers", lambda trainer, folder: None)
+    monkeypatch.setattr(
+        "pairwright.tasks.training.train_model.sample_answers", lambda trainer, folder: None
+    )
     mixed = write_llava(tmp_path / "llava")
     settings = [f"{name}={value}" for name, value in FAST.items()]
     settings += ["data.table=comparisons", f"data.mix=['{mixed}:0.6']"]
@@ -110,22 +144,41 @@ def test_a_stopped_run_goes_on_with_the_same_rows_in_the_same_order(
     assert stopped.steps() == [2]
 
     monkeypatch.chdir(tmp_path)
-    words = ["train", copy, "--objective", "sft", "--model", qwen, "--name", "stopped", "--table", "comparisons"]
+    words = [
+        "train",
+        copy,
+        "--objective",
+        "sft",
+        "--model",
+        qwen,
+        "--name",
+        "stopped",
+        "--table",
+        "comparisons",
+    ]
     words += ["--mix", "llava/mix.json:0.6", *words_of(FAST)]
     write_llava(tmp_path / "llava", answer="It is red.")
     assert run(*words) == 2
     assert "mix.json: has changed" in capsys.readouterr().err
     write_llava(tmp_path / "llava")
     assert run(*words) == 0
-    keys = [FrozenRows(folder=Folder(""), file=str(one.rows), split="train").keys() for one in (stopped, whole)]
+    keys = [
+        FrozenRows(folder=Folder(""), file=str(one.rows), split="train").keys()
+        for one in (stopped, whole)
+    ]
     assert keys[0] == keys[1]
     assert logged(stopped) == logged(whole)
 
-    data, refused = stopped.data(), [json.loads(line) for line in stopped.refused.read_text().splitlines()]
+    data, refused = (
+        stopped.data(),
+        [json.loads(line) for line in stopped.refused.read_text().splitlines()],
+    )
     own = data["rows"]["train"] - data["mix"][0]["rows"]
     assert data["mix"][0]["rows"] == round(own / 0.4 * 0.6)
     assert data["mix"][0]["different"] == 5
-    assert refused == [{"key": "mix.json#5", "reason": "path leaves the folder", "detail": "../1.png"}]
+    assert refused == [
+        {"key": "mix.json#5", "reason": "path leaves the folder", "detail": "../1.png"}
+    ]
     assert not (stopped.folder / "mixed").exists()
 
 
@@ -147,7 +200,13 @@ def test_a_stopped_run_goes_on_with_the_same_rows_in_the_same_order(
     ],
 )
 def test_wrong_input_is_told_and_leaves_no_run(
-    words: list[str], message: str, dataset: Path, qwen: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+    words: list[str],
+    message: str,
+    dataset: Path,
+    qwen: Path,
+    tmp_path: Path,
+    monkeypatch: Any,
+    capsys: Any,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, text in {"empty": "[]", "bad": "[7]", "worse": "["}.items():

@@ -21,7 +21,15 @@ def test_a_build_that_yields_too_little_publishes_no_version(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photographs, out = write_pictures(tmp_path / "in", ["a", "b", "c"]), tmp_path / "out"
-    words = ("build", photographs, "--out", out, *UNTIL, "--set", "gates.min_yield={images: 0.7, pairs: 0}")
+    words = (
+        "build",
+        photographs,
+        "--out",
+        out,
+        *UNTIL,
+        "--set",
+        "gates.min_yield={images: 0.7, pairs: 0}",
+    )
     assert run(*words) == 0
     assert versions(out) == ["000001.json"]
     (photographs / "empty.png").write_bytes(b"")
@@ -55,7 +63,9 @@ def test_a_build_that_yields_too_little_publishes_no_version(
     assert json.loads(capsys.readouterr().out)["held"] == []
 
 
-def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_first_build_that_is_held_back_leaves_no_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     photographs, out = write_pictures(tmp_path / "in", ["a", "b"]), tmp_path / "out"
     words = ("build", photographs, "--out", out, *UNTIL)
     assert run(*words, "--set", "gates.min_yield={pairs: 1}") == 1
@@ -63,5 +73,7 @@ def test_a_first_build_that_is_held_back_leaves_no_version(tmp_path: Path, capsy
     assert versions(out) == []
     assert run("resume", out, "--set", "mining.min_similarity=0") == 2, "that would change rows"
     assert "--set mining.min_similarity=0: " in capsys.readouterr().err
-    assert run("resume", out, "--set", "gates.min_yield={pairs: 0}") == 0, "another bound lets it pass"
+    assert run("resume", out, "--set", "gates.min_yield={pairs: 0}") == 0, (
+        "another bound lets it pass"
+    )
     assert versions(out) == ["000001.json"]

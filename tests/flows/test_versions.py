@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pairwright as pw
-from pairwright.flows.version import open_present, open_version
+from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import Folder
@@ -47,9 +47,22 @@ def test_versions_are_listed_with_what_was_asked_for_otherwise(copy: Path, call:
     build(copy, None, until="mining", settings=[*SMALL, *WIDE, "mining.max_similarity=0.9"])
     next(copy.glob("tables/preferences/*/part-*")).unlink()
     first, second = json.loads(call("versions", copy, "--json"))
-    assert (first["version"], first["parent"], first["newest"], first["missing"]) == (1, None, False, 1)
-    assert (second["version"], second["parent"], second["newest"], second["missing"]) == (2, 1, True, 0)
-    assert second["changed"] == ["mining.max_similarity was 1.0, is 0.9", "until was none, is mining"]
+    assert (first["version"], first["parent"], first["newest"], first["missing"]) == (
+        1,
+        None,
+        False,
+        1,
+    )
+    assert (second["version"], second["parent"], second["newest"], second["missing"]) == (
+        2,
+        1,
+        True,
+        0,
+    )
+    assert second["changed"] == [
+        "mining.max_similarity was 1.0, is 0.9",
+        "until was none, is mining",
+    ]
     assert first["rows"]["images"] == second["rows"]["images"] == 9
     said = call("versions", copy)
     assert re.search(r"\b1 of .*files", said)
@@ -59,7 +72,12 @@ def test_versions_are_listed_with_what_was_asked_for_otherwise(copy: Path, call:
 def test_two_versions_are_compared_by_key(copy: Path, call: Call) -> None:
     pairs = pairs_of(copy)
     limit = sorted(pair.similarity for pair in pairs)[-2]  # so that at least one goes
-    build(copy, None, until="mining", settings=[*SMALL, *WIDE, f"mining.max_similarity={limit - 1e-6}"])
+    build(
+        copy,
+        None,
+        until="mining",
+        settings=[*SMALL, *WIDE, f"mining.max_similarity={limit - 1e-6}"],
+    )
     left = pairs_of(copy)
     found = json.loads(call("diff", copy, 1, 2, "--json", "--stage", "mining"))
     by_stage = {stage["stage"]: stage for stage in found["stages"]}
@@ -75,7 +93,9 @@ def test_two_versions_are_compared_by_key(copy: Path, call: Call) -> None:
 
 
 def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
-    preference = next(row for row in pw.open(copy)["preferences"].rows() if isinstance(row, PreferenceRow))
+    preference = next(
+        row for row in pw.open(copy)["preferences"].rows() if isinstance(row, PreferenceRow)
+    )
     first, second = preference.image_keys
     up = json.loads(call("lineage", copy, preference.key[:12], "--json"))
     assert up["row"]["table"] == "preferences"
@@ -85,7 +105,9 @@ def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
     assert up["made_of_it"] == []
     assert {"preferences", "pairs", "images"} <= up["fingerprints"].keys()
     down = json.loads(call("lineage", copy, first, "--json"))
-    assert ("preferences", preference.key) in {(row["table"], row["key"]) for row in down["made_of_it"]}
+    assert ("preferences", preference.key) in {
+        (row["table"], row["key"]) for row in down["made_of_it"]
+    }
     mine = {pair.key for pair in pairs_of(copy) if first in (pair.first, pair.second)}
     assert {row["key"] for row in down["made_of_it"] if row["table"] == "pairs"} == mine
     assert [row["table"] for row in down["made_from"]] == ["items"]
@@ -123,18 +145,26 @@ def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call
     pw.open(copy).report(pairs=30)
     assert left_of(copy, victim, {row["key"] for row in down}) == set()
     assert set(images_of(copy)) == set(before) - {victim.key}
-    assert not any(count.failed or count.pending for count in open_present(Folder(str(copy))).counts())
+    assert not any(
+        count.failed or count.pending for count in open_present(Folder(str(copy))).counts()
+    )
     assert "0 files" in call("gc", copy, "--dry-run")
     call("status", copy, "--verify")
 
 
 def left_of(dataset: Path, victim: ImageRow, made: set[str]) -> set[str]:
     """Return the files that hold the image's bytes, or its key, or a row made of it; the list of removals left out."""
-    live = {row.key for table in ("neighbours", "splits", "preferences") for row in pw.open(dataset)[table].rows()}
+    live = {
+        row.key
+        for table in ("neighbours", "splits", "preferences")
+        for row in pw.open(dataset)[table].rows()
+    }
     return {
         str(path.relative_to(dataset))
         for path in dataset.rglob("*")
-        if path.is_file() and path.parent.name != "takedowns" and _holds(dataset, path, victim, made - live)
+        if path.is_file()
+        and path.parent.name != "takedowns"
+        and _holds(dataset, path, victim, made - live)
     }
 
 

@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 import pairwright as pw
-from pairwright.flows.export_dataset import ExportConfig
+from pairwright.flows.versions.export_dataset import ExportConfig
 from pairwright.schemas.rows import CaptionRow, PairRow, PreferenceRow
 from pairwright.tasks.export.tally_rows import Selection
-from pairwright.tasks.store.decisions import read_decisions
+from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.files import Folder
 from tests.fixtures.command import run
 from tests.tasks.report.pages import Reader
@@ -50,7 +50,11 @@ class Served:
         return Page(answer.status_code, answer.text)
 
     def post(self, decisions, **headers):
-        own = {"Origin": self.home, "X-Pairwright-Token": self.page(size=1).token, "Content-Type": "application/json"}
+        own = {
+            "Origin": self.home,
+            "X-Pairwright-Token": self.page(size=1).token,
+            "Content-Type": "application/json",
+        }
         body = decisions if isinstance(decisions, bytes) else json.dumps(decisions).encode()
         told = {name: value for name, value in {**own, **headers}.items() if value}
         return self.client.post("/decisions", content=body, headers=told)
@@ -69,7 +73,10 @@ class Page:
         self.verdicts = {card["data-key"]: card.get("data-verdict", "") for card in cards}
         self.keys = [card["data-key"] for card in cards]
         links = [given for tag, given in self.read.tags if tag == "a" and "rel" in given]
-        self.links = {link["rel"]: dict(urllib.parse.parse_qsl(link["href"].partition("?")[2])) for link in links}
+        self.links = {
+            link["rel"]: dict(urllib.parse.parse_qsl(link["href"].partition("?")[2]))
+            for link in links
+        }
         self.token = next(given["data-token"] for tag, given in self.read.tags if tag == "body")
         self.total = int(re.search(r"<small>([\d,]+)", text)[1].replace(",", ""))
 
@@ -93,7 +100,11 @@ def preferences(dataset):
 def words_of(dataset, preferences):
     """Return all texts of each card, by the key that is decided about."""
     pairs = {row.key: row for row in pw.open(dataset)["pairs"].rows() if isinstance(row, PairRow)}
-    said = {row.subject: row.text for row in pw.open(dataset)["captions"].rows() if isinstance(row, CaptionRow)}
+    said = {
+        row.subject: row.text
+        for row in pw.open(dataset)["captions"].rows()
+        if isinstance(row, CaptionRow)
+    }
     names = dict(pw.open(dataset)["images"].to_pandas(["key", "name"]).itertuples(index=False))
     differences = {row.subject: row.text for row in pw.open(dataset)["differences"].rows()}
     own = {row.subject: row for row in preferences.values()}
@@ -101,8 +112,14 @@ def words_of(dataset, preferences):
     for key, pair in pairs.items():
         row = own.get(key)
         found = [row.chosen, row.rejected, *(one.text for one in row.negatives)] if row else []
-        both = [text for image in (pair.first, pair.second) for text in (said.get(image, ""), names[image])]
-        texts[row.key if row else key] = "\n".join([*found, differences.get(key, ""), *both]).lower()
+        both = [
+            text
+            for image in (pair.first, pair.second)
+            for text in (said.get(image, ""), names[image])
+        ]
+        texts[row.key if row else key] = "\n".join(
+            [*found, differences.get(key, ""), *both]
+        ).lower()
     return texts
 
 
@@ -141,10 +158,14 @@ def test_only_this_machine_is_served_under_its_own_name(served):
     own = {"Host": f"localhost:{served.port}", "Cookie": cookie}
     assert served.client.get("/report.css", headers=own).status_code == 200
     for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1", "127.0.0.1:1", ""):
-        assert served.client.get("/report.css", headers={"Host": host, "Cookie": cookie}).status_code in (400, 421)
+        assert served.client.get(
+            "/report.css", headers={"Host": host, "Cookie": cookie}
+        ).status_code in (400, 421)
     ports = Path(f"/proc/{served.process.pid}/net/tcp")
     if ports.exists():
-        listens = [line.split()[1] for line in ports.read_text().splitlines() if line.split()[3] == "0A"]
+        listens = [
+            line.split()[1] for line in ports.read_text().splitlines() if line.split()[3] == "0A"
+        ]
         assert f"0100007F:{served.port:04X}" in listens
         assert f"00000000:{served.port:04X}" not in listens
 
@@ -170,7 +191,11 @@ def test_no_address_leads_to_a_file(served, dataset):
 
 
 def test_pages_show_each_card_once_in_every_order(served, words_of, dataset):
-    similar = {row.key: row.similarity for row in pw.open(dataset)["pairs"].rows() if isinstance(row, PairRow)}
+    similar = {
+        row.key: row.similarity
+        for row in pw.open(dataset)["pairs"].rows()
+        if isinstance(row, PairRow)
+    }
     for order in ("key", "gap"):
         page, seen = served.page(order=order, size=4), []
         while True:
@@ -196,7 +221,9 @@ def test_pages_show_each_card_once_in_every_order(served, words_of, dataset):
 def test_a_search_finds_what_holds_all_words(served, words_of, query):
     terms = [a or b for a, b in re.findall(r'"([^"]+)"|(\S+)', query.lower())]
     wanted = {key for key, text in words_of.items() if all(term in text for term in terms)}
-    page = served.page(q=query, size=50, least="", score_most="")  # as a form sends what was not filled in
+    page = served.page(
+        q=query, size=50, least="", score_most=""
+    )  # as a form sends what was not filled in
     assert (page.status, page.total) == (200, len(wanted))
     assert set(page.keys) <= wanted
     assert len(page.keys) == min(50, len(wanted))
@@ -218,7 +245,9 @@ def test_a_search_that_cannot_be_says_so_and_shows_all(served, words_of, query):
 def test_filters_narrow(served, preferences, words_of):
     makers = {row.rejected_maker for row in preferences.values()}
     for maker in makers:
-        assert served.page(kind=maker).total == sum(row.rejected_maker == maker for row in preferences.values())
+        assert served.page(kind=maker).total == sum(
+            row.rejected_maker == maker for row in preferences.values()
+        )
     for split in {row.split for row in preferences.values()}:
         assert split in served.page(split=split, size=5).text
     assert served.page(kind="none").total == len(words_of) - len(preferences)
@@ -251,8 +280,12 @@ def test_decisions_are_stored_and_exports_follow(served, preferences, dataset, t
     assert tally.rows == sum(bool(row.rejected) for row in preferences.values()) - 1
     assert (tally.decided["accept"], tally.decided["edit"], tally.decided["reject"]) == (1, 1, 1)
     wanted = ExportConfig(selection=Selection(accepted=True))
-    assert pw.open(folder.url).export("llamafactory", str(tmp_path / "taken"), config=wanted).rows == 2
+    assert (
+        pw.open(folder.url).export("llamafactory", str(tmp_path / "taken"), config=wanted).rows == 2
+    )
     written = "".join(path.read_text() for path in (tmp_path / "taken").rglob("*.json*"))
     assert "Nothing <b>differs</b>." in written
-    assert preferences[rejected].chosen not in written or preferences[rejected].chosen in {preferences[accepted].chosen}
+    assert preferences[rejected].chosen not in written or preferences[rejected].chosen in {
+        preferences[accepted].chosen
+    }
     assert "1 accepted as they are, 1 edited" in (tmp_path / "taken/README.md").read_text()

@@ -34,7 +34,11 @@ LINES = pytest.StashKey[dict[str, Line]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--dry-run", action="store_true", help="tests of a GPU: try them on the CPU, against the CPU")
+    parser.addoption(
+        "--dry-run",
+        action="store_true",
+        help="tests of a GPU: try them on the CPU, against the CPU",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,7 +8,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "open_clip_torch", "faiss-gpu", "faiss-cpu")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "peft",
+    "trl",
+    "open_clip_torch",
+    "faiss-gpu",
+    "faiss-cpu",
+)
 
 
 def find_vllm() -> str:
@@ -33,8 +42,12 @@ def _gpus() -> str:
 
     if not torch.cuda.is_available():
         return f"no GPU, {os.cpu_count()} CPU cores"
-    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
-    cards = ", ".join(f"{one.name} ({one.total_memory / 2**30:.0f} GiB, {one.major}.{one.minor})" for one in found)
+    found = [
+        torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())
+    ]
+    cards = ", ".join(
+        f"{one.name} ({one.total_memory / 2**30:.0f} GiB, {one.major}.{one.minor})" for one in found
+    )
     driver = _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     return f"{cards}, driver {driver}, CUDA {torch.version.cuda or torch.version.hip}"
 

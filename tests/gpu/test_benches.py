@@ -17,14 +17,18 @@ ARGUMENTS = {
     "namc": ((), ("--pairs", "1", "--tokens", "4", "--turns", "1")),
 }
 """Of each bench, on a GPU and in a dry run."""
-SIDE = re.compile(r"^ {2,}(?P<side>\S.*?) {2,}(?P<number>[\d,.]+)(?P<unit> \S+/s)?(?:.*? (?P<ratio>[\d.]+x))?")
+SIDE = re.compile(
+    r"^ {2,}(?P<side>\S.*?) {2,}(?P<number>[\d,.]+)(?P<unit> \S+/s)?(?:.*? (?P<ratio>[\d.]+x))?"
+)
 """A line that a bench prints of a side or a step: its name, a number, and perhaps how it is to another side's."""
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_bench(name: str, dry: bool, figure: Any):
     command = [sys.executable, "-m", f"tests.bench.bench_{name}", *ARGUMENTS[name][dry]]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=3000, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     print(done.stdout)
     for line in done.stdout.splitlines():

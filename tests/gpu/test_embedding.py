@@ -32,7 +32,10 @@ BATCH, ROOM = 256, 120 << 20
 
 def write_clip(folder: Path, **vision: Any) -> ClipConfig:
     sizes = {**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], **vision}}
-    return pin_clip(ClipConfig(checkpoint=str(write_clip_folder(folder / "clip", architecture=sizes))), download=False)
+    return pin_clip(
+        ClipConfig(checkpoint=str(write_clip_folder(folder / "clip", architecture=sizes))),
+        download=False,
+    )
 
 
 def make_clip(folder: Path) -> Embedder:
@@ -45,7 +48,9 @@ def make_dinov2(folder: Path) -> Embedder:
 
 
 @pytest.mark.parametrize("make", [make_clip, make_dinov2])
-def test_bf16_is_float32_but_for_its_rounding(make: Any, dry: bool, on_cpu: OnCpu, tmp_path: Path, figure: Any):
+def test_bf16_is_float32_but_for_its_rounding(
+    make: Any, dry: bool, on_cpu: OnCpu, tmp_path: Path, figure: Any
+):
     embedder = make(tmp_path)
     prepared = [embedder.prepare(image) for image in photographs().values()]
     with on_cpu():
@@ -71,7 +76,9 @@ def room_for(size_bytes: int, dry: bool) -> Iterator[None]:
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         before = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + size_bytes, before[1]))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (pages * resource.getpagesize() + size_bytes, before[1])
+        )
         try:
             yield
         finally:
@@ -81,7 +88,9 @@ def room_for(size_bytes: int, dry: bool) -> Iterator[None]:
 
     torch.cuda.empty_cache()
     whole = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved(0) + size_bytes) / whole, 0)
+    torch.cuda.set_per_process_memory_fraction(
+        (torch.cuda.memory_reserved(0) + size_bytes) / whole, 0
+    )
     try:
         yield
     finally:

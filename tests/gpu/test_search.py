@@ -29,7 +29,10 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Any:
     rng = np.random.default_rng(0)
     weights = np.arange(1, WIDTH + 1) ** -0.5
     centres = rng.normal(size=(COUNT // 20, WIDTH)) * weights
-    made = centres[rng.integers(0, len(centres), COUNT)] + 0.5 * rng.normal(size=(COUNT, WIDTH)) * weights
+    made = (
+        centres[rng.integers(0, len(centres), COUNT)]
+        + 0.5 * rng.normal(size=(COUNT, WIDTH)) * weights
+    )
     made[rng.integers(0, COUNT, 200)] = made[7]
     path = tmp_path_factory.mktemp("vectors") / "matrix.npy"
     np.save(path, (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float16))
@@ -72,7 +75,9 @@ def test_the_index(held: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
 
 def test_a_score_is_off_by_less_than_its_bound(matrix: Any, figure: Any):
     queries = np.arange(200)
-    found, scores = search_index._compare(matrix[queries].astype(np.float32), matrix, reach=K, step=4096)
+    found, scores = search_index._compare(
+        matrix[queries].astype(np.float32), matrix, reach=K, step=4096
+    )
     wide = matrix.astype(np.float64)
     exact = np.einsum("qkw,qw->qk", wide[found], wide[queries], optimize=True)
     error, bound = np.abs(scores - exact).max(), search_index.rounding(WIDTH)

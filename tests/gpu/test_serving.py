@@ -38,9 +38,15 @@ def free_bytes(dry: bool) -> int:
 
 def test_a_launched_vllm(dry: bool, tmp_path: Path, figure: Any):
     if not (command := find_vllm()):
-        pytest.skip("no vllm on the PATH (docs/reference/memory.md); PAIRWRIGHT_VLLM=/.../bin/vllm names one")
+        pytest.skip(
+            "no vllm on the PATH (docs/reference/memory.md); PAIRWRIGHT_VLLM=/.../bin/vllm names one"
+        )
     launch = LaunchConfig(
-        enabled=True, command=(command,), max_model_len=4096, gpu_memory_utilization=SHARE, start_timeout_seconds=900
+        enabled=True,
+        command=(command,),
+        max_model_len=4096,
+        gpu_memory_utilization=SHARE,
+        start_timeout_seconds=900,
     )
     asked = ChatConfig(model=str(write_qwen2_vl(tmp_path / "qwen2-vl")), launch=launch)
     images = [photograph(pixels) for pixels in list(photographs().values())[:6]]

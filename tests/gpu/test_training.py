@@ -46,15 +46,25 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trained]:
 
     @cache
     def run(
-        objective: str, precision: str, batch: int = BATCH, launcher: Sequence[str] = ALONE, more: str = "{}"
+        objective: str,
+        precision: str,
+        batch: int = BATCH,
+        launcher: Sequence[str] = ALONE,
+        more: str = "{}",
     ) -> Trained:
         folder = tmp_path_factory.mktemp(f"{objective}-{precision}")
-        optimiser = {"max_steps": STEPS, "per_device_train_batch_size": batch, "precision": precision}
+        optimiser = {
+            "max_steps": STEPS,
+            "per_device_train_batch_size": batch,
+            "precision": precision,
+        }
         own = {"adpo": LIVELY} if objective == "adpo" else {}
         quiet = {"data": {"eval_split": ""}, "output": {"save_steps": 100}}
         write = write_adpo_run if objective == "adpo" else write_run
         job = write(folder, settings(objective, start, optimiser=optimiser, **own, **quiet))
-        return Trained(job.run, start_process([*launcher, str(SCRIPT), str(folder)], json.loads(more)))
+        return Trained(
+            job.run, start_process([*launcher, str(SCRIPT), str(folder)], json.loads(more))
+        )
 
     return run
 
@@ -63,7 +73,13 @@ def start_process(words: Sequence[str], environment: dict[str, str]) -> dict[str
     """Return what the first process prints at its end."""
     own = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=own, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, *words],
+        cwd=ROOT,
+        env=own,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -71,23 +87,33 @@ def start_process(words: Sequence[str], environment: dict[str, str]) -> dict[str
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("objective", ["sft", "adpo"])
-def test_losses_are_those_of_the_cpu(objective: str, precision: str, train: Any, dry: bool, figure: Any):
+def test_losses_are_those_of_the_cpu(
+    objective: str, precision: str, train: Any, dry: bool, figure: Any
+):
     wanted, found = train(objective, "fp32", more=json.dumps(NO_GPU)), train(objective, precision)
     assert len(found.losses) == len(wanted.losses) == STEPS
     away = np.abs(found.losses / wanted.losses - 1)
-    figure(f"losses of {STEPS} steps differ by {away.max():.2g} of their values at the most ({MOST_AWAY[precision]:g})")
-    figure(f"{found.speed:.1f} rows/s, on the CPU {wanted.speed:.1f}; {found.said['memory']:.0f} MiB")
+    figure(
+        f"losses of {STEPS} steps differ by {away.max():.2g} of their values at the most ({MOST_AWAY[precision]:g})"
+    )
+    figure(
+        f"{found.speed:.1f} rows/s, on the CPU {wanted.speed:.1f}; {found.said['memory']:.0f} MiB"
+    )
     assert found.said["finished"]
     assert dry or found.said["memory"] > 0
     assert np.sort(away)[-1 - REDRAWN[objective]] <= MOST_AWAY[precision]
 
 
 @pytest.mark.parametrize("weights", ["on each", "spread by FSDP"])
-def test_two_processes_are_one_with_larger_batches(weights: str, train: Any, gpus: int, dry: bool, figure: Any):
+def test_two_processes_are_one_with_larger_batches(
+    weights: str, train: Any, gpus: int, dry: bool, figure: Any
+):
     if gpus < 2:
         pytest.skip("one GPU: NCCL wants one for each process")
     if dry and weights != "on each":
-        pytest.skip("accelerate spreads weights over GPUs alone (tests/flows/test_train_sharded.py does so on CPUs)")
+        pytest.skip(
+            "accelerate spreads weights over GPUs alone (tests/flows/test_train_sharded.py does so on CPUs)"
+        )
     more = {} if weights == "on each" else FSDP
     alone, both = train("sft", "fp32"), train("sft", "fp32", BATCH // 2, TWO, json.dumps(more))
     figure(f"{both.said['backend']}; {both.speed:.1f} rows/s, {alone.speed:.1f} in one process")

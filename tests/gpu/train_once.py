@@ -21,7 +21,9 @@ def main(folder: str) -> None:
     run = Run(Path(folder) / "runs/run")
     config = run.config()
     assert config is not None
-    ended = train_model(Job(run=run, config=config, dataset=Folder(folder), start=Path(config.model.name)))
+    ended = train_model(
+        Job(run=run, config=config, dataset=Folder(folder), start=Path(config.model.name))
+    )
     gpu = torch.cuda.is_available()
     found = {
         "finished": ended.finished,

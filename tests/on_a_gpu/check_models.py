@@ -25,7 +25,7 @@ from pairwright.tasks.models import (
     text_scorer,
     weights,
 )
-from pairwright.tasks.models.batches import MOST, AdaptiveBatches
+from pairwright.tasks.models.adaptive_batches import MOST, AdaptiveBatches
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from tests.fixtures import published_files as published
 from tests.fixtures.big_lama import BigLama
@@ -84,7 +84,9 @@ def tag(folder):
 
 
 def detect(folder):
-    made = grounding_dino.GroundingDino(config=published.put_grounding_dino(folder, "grounding-dino-base"))
+    made = grounding_dino.GroundingDino(
+        config=published.put_grounding_dino(folder, "grounding-dino-base")
+    )
     prepared = [made.prepare(DecodedImage(PHOTOGRAPH))]
     grounding_dino._load(made.config.model, made.config.revision)
     return lambda: made.detect(prepared, [TAGS])
@@ -100,9 +102,14 @@ def fill(_):
     """Fill holes by the program's network: TorchScript takes no tensors but real ones."""
     with published.nothing_drawn():
         network = BigLama().eval().requires_grad_(requires_grad=False).to("cuda")
-    made, batches = lama.LamaInpainter(config=RemovalsConfig(inpainter="lama")), AdaptiveBatches(most=lama.MAX_CROPS)
+    made, batches = (
+        lama.LamaInpainter(config=RemovalsConfig(inpainter="lama")),
+        AdaptiveBatches(most=lama.MAX_CROPS),
+    )
     window = (50, 50, 1850, 1050)
-    prepared = [made.prepare(PHOTOGRAPH, np.ones((1000, 1800), dtype=bool), window)] * lama.MAX_CROPS
+    prepared = [
+        made.prepare(PHOTOGRAPH, np.ones((1000, 1800), dtype=bool), window)
+    ] * lama.MAX_CROPS
 
     def work():
         with pytest.MonkeyPatch.context() as patched:
@@ -124,7 +131,9 @@ def fill(_):
         (fill, lama.MAX_CROPS, SINGLE),  # cuFFT takes no bfloat16
     ],
 )
-def test_a_model_s_whole_work_is_on_the_gpu(work, results, products, tmp_path: Path, fake_gpu: FakeGpu) -> None:
+def test_a_model_s_whole_work_is_on_the_gpu(
+    work, results, products, tmp_path: Path, fake_gpu: FakeGpu
+) -> None:
     run = work(tmp_path)
     with fake_gpu.computing():
         assert len(run()) == results
@@ -133,11 +142,21 @@ def test_a_model_s_whole_work_is_on_the_gpu(work, results, products, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["grids", "codes"])
-def test_what_namc_knows_of_places_comes_from_the_gpu_in_float32(kind, tmp_path: Path, fake_gpu: FakeGpu) -> None:
+def test_what_namc_knows_of_places_comes_from_the_gpu_in_float32(
+    kind, tmp_path: Path, fake_gpu: FakeGpu
+) -> None:
     if kind == "grids":
-        path, load, more = write_cnn(tmp_path / "resnet18.pth"), namc_places.load_grids, {"model": "resnet18"}
+        path, load, more = (
+            write_cnn(tmp_path / "resnet18.pth"),
+            namc_places.load_grids,
+            {"model": "resnet18"},
+        )
     else:
-        path, load, more = write_vqgan(tmp_path / "vqgan.ckpt", make_vqgan()), namc_places.load_codes, {}
+        path, load, more = (
+            write_vqgan(tmp_path / "vqgan.ckpt", make_vqgan()),
+            namc_places.load_codes,
+            {},
+        )
     encoder = load(json.dumps({"checkpoint": str(path), **more}))
     crops = [np.zeros((224, 224, 3), dtype=np.uint8)] * 3
     with fake_gpu.computing():

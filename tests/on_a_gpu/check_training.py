@@ -45,13 +45,15 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("objective", ["sft", "dpo", "mdpo", "adavip"])
-def test_rows_are_packed_scored_and_lost_on_the_gpu(objective: str, qwen: Path, fake_gpu: FakeGpu) -> None:
+def test_rows_are_packed_scored_and_lost_on_the_gpu(
+    objective: str, qwen: Path, fake_gpu: FakeGpu
+) -> None:
     config = TrainConfig.model_validate({"objective": objective})
     needs = measures_of(config)
     model = load_model(qwen, ModelConfig(), dtype=torch.bfloat16).to("cuda")
-    batch = Collator(load_processor(qwen), 512)([load_example(make_example(row, needs), 200_000) for row in ROWS])[
-        "batch"
-    ]
+    batch = Collator(load_processor(qwen), 512)(
+        [load_example(make_example(row, needs), 200_000) for row in ROWS]
+    )["batch"]
     with torch.no_grad(), fake_gpu.computing(), computing(model.device, torch.bfloat16):
         packed = pack_answers(batch, model, width=TEXTS + needs.texts, dtype=torch.bfloat16)
         keep = packed.inputs["logits_to_keep"]
@@ -59,7 +61,9 @@ def test_rows_are_packed_scored_and_lost_on_the_gpu(objective: str, qwen: Path, 
         scored = score_answers(lambda **_: SimpleNamespace(logits=shown), packed)
         loss = compute_loss(scored, None if objective == "sft" else scored, config)
     on_gpu = [one for one in packed.inputs.values() if isinstance(one, torch.Tensor)]
-    assert {one.device.type for one in (*on_gpu, scored.logps, loss.value, *loss.metrics.values())} == {"cuda"}
+    assert {
+        one.device.type for one in (*on_gpu, scored.logps, loss.value, *loss.metrics.values())
+    } == {"cuda"}
     assert scored.logps.dtype == loss.value.dtype == torch.float32
     assert torch.float64 not in fake_gpu.kinds
 
@@ -67,7 +71,9 @@ def test_rows_are_packed_scored_and_lost_on_the_gpu(objective: str, qwen: Path, 
 def test_the_way_back_of_log_probabilities_is_on_the_gpu(fake_gpu: FakeGpu) -> None:
     """The only one that is ours; it keeps bfloat16 logits, and computes in float32."""
     with fake_gpu.computing():
-        logits = torch.empty((30_000, VOCABULARY * 10), dtype=torch.bfloat16, device="cuda")  # two chunks
+        logits = torch.empty(
+            (30_000, VOCABULARY * 10), dtype=torch.bfloat16, device="cuda"
+        )  # two chunks
         places, targets = (torch.zeros(7, dtype=torch.long, device="cuda") for _ in range(2))
         total, grad = torch.empty(30_000, device="cuda"), torch.empty(7, device="cuda")
         kept = SimpleNamespace(saved_tensors=(logits, total, places, targets))
@@ -77,13 +83,17 @@ def test_the_way_back_of_log_probabilities_is_on_the_gpu(fake_gpu: FakeGpu) -> N
     assert torch.float64 not in fake_gpu.kinds
 
 
-def test_the_retriever_that_sees_images_encodes_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None:
+def test_the_retriever_that_sees_images_encodes_on_the_gpu(
+    tmp_path: Path, fake_gpu: FakeGpu
+) -> None:
     """The other one, which has vectors, is part of a step of ADPO."""
     folder = write_clip_folder(tmp_path / "clip", architecture=READING_CLIP)
     config = pin_clip(ClipConfig(checkpoint=str(folder)), download=False)
     shown, device = list(photographs().values())[:2], torch.device("cuda")
     with fake_gpu.computing(), computing(device, torch.bfloat16):
-        encoder = Clip4IdcEncoder(config, ("a dog", "two cats"), lambda _: shown, seed=0, device=device)
+        encoder = Clip4IdcEncoder(
+            config, ("a dog", "two cats"), lambda _: shown, seed=0, device=device
+        )
         found = encoder.pairs(np.arange(3)), encoder.texts(np.arange(2))
     assert [(one.device.type, len(one)) for one in found] == [("cuda", 3), ("cuda", 2)]
     assert torch.bfloat16 in fake_gpu.products
@@ -98,7 +108,13 @@ def test_a_step_of_namc_is_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None
         measured = training.learner.step(batches, number=0, rows=4)
         held_out = training.learner.measure(training.held_out)
         said = training.learner.describe(training.held_out)
-    assert {"loss", "loss/alignment", "loss/reconstruction", "grad_norm", "grad_norm/noise"} <= measured.keys()
+    assert {
+        "loss",
+        "loss/alignment",
+        "loss/reconstruction",
+        "grad_norm",
+        "grad_norm/noise",
+    } <= measured.keys()
     assert list(held_out) == ["loss/description"]
     assert len(said) == len(training.held_out)
     assert torch.bfloat16 in fake_gpu.products
@@ -107,7 +123,9 @@ def test_a_step_of_namc_is_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None
 
 def test_differences_are_perceived_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None:
     """By the hooks of a whole tower; Qwen's reads the sizes of its images from the device."""
-    model = load_model(write_llava_onevision(tmp_path / "onevision"), ModelConfig(), dtype=torch.bfloat16)
+    model = load_model(
+        write_llava_onevision(tmp_path / "onevision"), ModelConfig(), dtype=torch.bfloat16
+    )
     module = attach(model)
     tower = find_tower(model.to("cuda"))
     with fake_gpu.computing(), computing(model.device, torch.bfloat16):
@@ -122,10 +140,14 @@ def test_differences_are_perceived_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu)
 
 
 @pytest.mark.parametrize("objective", ["sft", "adpo"])
-def test_the_trainer_s_step_is_on_the_gpu(objective: str, qwen: Path, tmp_path: Path, fake_gpu: FakeGpu) -> None:
+def test_the_trainer_s_step_is_on_the_gpu(
+    objective: str, qwen: Path, tmp_path: Path, fake_gpu: FakeGpu
+) -> None:
     """A whole step but for the model's own forward pass: it packs, scores policy and reference, measures, steps."""
     adpo = {"adpo": LIVELY} if objective == "adpo" else {}
-    config = settings(objective, qwen, **adpo, model={"shared_prompt": "never"}, optimiser={"precision": "bf16"})
+    config = settings(
+        objective, qwen, **adpo, model={"shared_prompt": "never"}, optimiser={"precision": "bf16"}
+    )
     trainer = make_trainer((write_adpo_run if objective == "adpo" else write_run)(tmp_path, config))
     trainer.create_optimizer()
     model = trainer.model
@@ -135,7 +157,9 @@ def test_the_trainer_s_step_is_on_the_gpu(objective: str, qwen: Path, tmp_path: 
 
     def show(**inputs: Any) -> SimpleNamespace:
         kept = inputs["logits_to_keep"].numel()
-        return SimpleNamespace(logits=weight.sum() + torch.empty((kept, VOCABULARY), device=weight.device))
+        return SimpleNamespace(
+            logits=weight.sum() + torch.empty((kept, VOCABULARY), device=weight.device)
+        )
 
     model.forward = show
     with fake_gpu.computing():

@@ -51,10 +51,15 @@ class FakeGpu(FakeTensorMode):
 
     def dispatch(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if not _is_cuda(args, kwargs) and not any(isinstance(one, FakeTensor) for one in tree_leaves((args, kwargs))):
+        if not _is_cuda(args, kwargs) and not any(
+            isinstance(one, FakeTensor) for one in tree_leaves((args, kwargs))
+        ):
             with _disable_current_modes():
                 return func(*args, **kwargs)  # what is on the CPU is real
-        inner, self.inner = self.inner, True  # what fake tensors take an operation apart into is no work of the device
+        inner, self.inner = (
+            self.inner,
+            True,
+        )  # what fake tensors take an operation apart into is no work of the device
         try:
             found = self._compute(func, types, args, kwargs)
         finally:
@@ -70,10 +75,14 @@ class FakeGpu(FakeTensorMode):
     def _compute(self, func, types, args, kwargs):
         if func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default):
             return real(args[0]).item()
-        if func._schema.name in ("aten::_to_copy", "aten::to") and _is_cuda(args, kwargs):  # of what may be a constant
+        if func._schema.name in ("aten::_to_copy", "aten::to") and _is_cuda(
+            args, kwargs
+        ):  # of what may be a constant
             kinds = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype)]
             with self:
-                return torch.empty(tuple(args[0].shape), dtype=[*kinds, args[0].dtype][0], device="cuda")
+                return torch.empty(
+                    tuple(args[0].shape), dtype=[*kinds, args[0].dtype][0], device="cuda"
+                )
         return super().dispatch(func, types, args, kwargs)
 
     def take(self, module, *args, **kwargs):
@@ -115,7 +124,9 @@ class FakeGpu(FakeTensorMode):
 
 
 def _is_cuda(args, kwargs):
-    return any(isinstance(one, torch.device) and one.type == "cuda" for one in (*args, *kwargs.values()))
+    return any(
+        isinstance(one, torch.device) and one.type == "cuda" for one in (*args, *kwargs.values())
+    )
 
 
 def pick(tensor, index):
@@ -136,7 +147,9 @@ def pick(tensor, index):
             tensor = torch.ops.aten.slice(tensor, place, part.start, part.stop, part.step or 1)
             place += 1
         else:
-            tensors[place] = part if isinstance(part, torch.Tensor) else torch.tensor(part, device=tensor.device)
+            tensors[place] = (
+                part if isinstance(part, torch.Tensor) else torch.tensor(part, device=tensor.device)
+            )
             place += 1
     if not tensors:
         return tensor
@@ -150,7 +163,10 @@ def _takes(part):
 def put(tensor, index, value):
     """Assign to a part of a tensor."""
     value = value if isinstance(value, torch.Tensor) else torch.tensor(value, device=tensor.device)
-    if any(isinstance(part, torch.Tensor | list) for part in (index if isinstance(index, tuple) else (index,))):
+    if any(
+        isinstance(part, torch.Tensor | list)
+        for part in (index if isinstance(index, tuple) else (index,))
+    ):
         return
     torch.ops.aten.copy_(pick(tensor, index), value)
 
@@ -186,14 +202,22 @@ def plug_in(monkeypatch) -> FakeGpu:
     monkeypatch.setattr(devices, "DRIVERS", ("/dev/null",))
     for name, value in CUDA.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value, **__: value)
-    monkeypatch.setattr(torch.nn.Module, "to", lambda module, *args, **kwargs: gpu.take(module, *args, **kwargs))
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *args, **kwargs: gpu.take_tensor(tensor, *args, **kwargs))
+    monkeypatch.setattr(
+        torch.nn.Module, "to", lambda module, *args, **kwargs: gpu.take(module, *args, **kwargs)
+    )
+    monkeypatch.setattr(
+        torch.Tensor, "to", lambda tensor, *args, **kwargs: gpu.take_tensor(tensor, *args, **kwargs)
+    )
     for name in ("tensor", "as_tensor"):  # which ask the driver before they ask the mode
         make = getattr(torch, name)
-        monkeypatch.setattr(torch, name, lambda *args, device=None, make=make, **how: make(*args, **how).to(device))
+        monkeypatch.setattr(
+            torch, name, lambda *args, device=None, make=make, **how: make(*args, **how).to(device)
+        )
     reading = {
         "cpu": real,
-        "numpy": lambda tensor: np.ones(tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch.")),
+        "numpy": lambda tensor: np.ones(
+            tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch.")
+        ),
         "__float__": lambda _: 1.0,
         "backward": gpu.backward,
         "isinf": lambda tensor: torch.zeros(tuple(tensor.shape), dtype=torch.bool),
@@ -201,11 +225,18 @@ def plug_in(monkeypatch) -> FakeGpu:
     }
     monkeypatch.setattr(FakeTensor, "__getitem__", pick, raising=False)
     monkeypatch.setattr(FakeTensor, "__setitem__", put, raising=False)
-    monkeypatch.setattr(FakeTensor, "__invert__", lambda one: torch.ops.aten.bitwise_not(one), raising=False)
+    monkeypatch.setattr(
+        FakeTensor, "__invert__", lambda one: torch.ops.aten.bitwise_not(one), raising=False
+    )
     contiguous = torch.contiguous_format
     monkeypatch.setattr(
-        FakeTensor, "contiguous", lambda one, **_: torch.ops.aten.clone(one, memory_format=contiguous), raising=False
+        FakeTensor,
+        "contiguous",
+        lambda one, **_: torch.ops.aten.clone(one, memory_format=contiguous),
+        raising=False,
     )
     for name, read in reading.items():
-        monkeypatch.setattr(FakeTensor, name, lambda tensor, *_, read=read, **__: read(tensor), raising=False)
+        monkeypatch.setattr(
+            FakeTensor, name, lambda tensor, *_, read=read, **__: read(tensor), raising=False
+        )
     return gpu

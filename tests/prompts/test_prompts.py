@@ -24,7 +24,9 @@ AXES = (
 
 def filled_template():
     slots = dict.fromkeys(("first_verb", "second_verb"), "{descriptive verb}")
-    return load("difference_template").render(**slots, first="[object description]", second="[object description]")
+    return load("difference_template").render(
+        **slots, first="[object description]", second="[object description]"
+    )
 
 
 def test_the_template_is_the_papers():
@@ -33,15 +35,21 @@ def test_the_template_is_the_papers():
 
 def test_the_comparison_prompts_are_the_papers():
     first = load("compare_captions").render(first_caption="A", second_caption="B")
-    assert first.startswith("Image 1: A\n\nImage 2: B\n\nSummarize the commonalities and differences about the visual")
+    assert first.startswith(
+        "Image 1: A\n\nImage 2: B\n\nSummarize the commonalities and differences about the visual"
+    )
     assert "object action(s)" in first
     turn = load("compare_images").render()
-    assert turn.startswith("Image 1: <image>\nImage 2: <image>\nSummarize the commonalities and differences about")
+    assert turn.startswith(
+        "Image 1: <image>\nImage 2: <image>\nSummarize the commonalities and differences about"
+    )
     assert turn.endswith(AXES)
 
 
 def test_the_examples_of_questions_are_json_of_two_rounds():
-    text = load("ask_questions").render(first_caption="A", second_caption="B", summary="C", rounds=3)
+    text = load("ask_questions").render(
+        first_caption="A", second_caption="B", summary="C", rounds=3
+    )
     rounds = json.loads(text.splitlines()[-1])["rounds"]
     assert [one["about"] for one in rounds] == ["both", "first"]
     assert "\nImage 1: A\n\nImage 2: B\n\nSummary:\nC\n\nWrite a conversation of 3 rounds." in text

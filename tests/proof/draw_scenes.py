@@ -64,7 +64,9 @@ class Drawn:
 
     def without(self) -> tuple[bytes, ...]:
         """Return both images without what differs."""
-        return tuple(_encode(paint(_without_change(graph, self.graphs), self.rng)) for graph in self.graphs)
+        return tuple(
+            _encode(paint(_without_change(graph, self.graphs), self.rng)) for graph in self.graphs
+        )
 
 
 def draw_pairs(number: int, *, seed: int = 0, split: str = "train") -> Iterator[Drawn]:
@@ -96,7 +98,9 @@ def say_something_false(pair: Graphs, rng: Random) -> str:
         side = rng.randrange(2)
         thing = rng.choice([*_changed(pair), *_changed(pair), *graphs[side].objects])
         name, words = rng.choice((("colour", NAMED), ("shape", SHAPES)))
-        other = thing.model_copy(update={name: rng.choice([word for word in words if word != getattr(thing, name)])})
+        other = thing.model_copy(
+            update={name: rng.choice([word for word in words if word != getattr(thing, name)])}
+        )
         objects = tuple(other if one.id == thing.id else one for one in graphs[side].objects)
         graphs[side] = graphs[side].model_copy(update={"objects": objects})
         said = compose_difference((graphs[0], graphs[1]), rng)
@@ -107,7 +111,10 @@ def say_something_false(pair: Graphs, rng: Random) -> str:
 def say_as_mistaken(pair: Graphs, mistakes: Sequence[Mistake], rng: Random) -> str:
     """Return what is written by somebody who takes some things for others: true where the pair has none of these."""
     seen = [
-        graph.model_copy(update={"objects": tuple(_mistake(one, mistakes) for one in graph.objects)}) for graph in pair
+        graph.model_copy(
+            update={"objects": tuple(_mistake(one, mistakes) for one in graph.objects)}
+        )
+        for graph in pair
     ]
     said = compose_difference((seen[0], seen[1]), rng)
     return said.text if said else say_something_true(pair, rng)
@@ -125,7 +132,9 @@ def _changed(pair: Graphs) -> list[SceneObject]:
 
 def _without_change(graph: SceneGraph, pair: Graphs) -> SceneGraph:
     gone = {one.id for one in _changed(pair)}
-    return graph.model_copy(update={"objects": tuple(one for one in graph.objects if one.id not in gone)})
+    return graph.model_copy(
+        update={"objects": tuple(one for one in graph.objects if one.id not in gone)}
+    )
 
 
 def draw_pair(rng: Random, world: str) -> Graphs:
@@ -140,7 +149,11 @@ def draw_pair(rng: Random, world: str) -> Graphs:
         name, words = ("colour", NAMED) if kind == "colour" else ("shape", SHAPES)
         other = rng.choice([word for word in words if word != getattr(changed, name)])
         after.append(changed.model_copy(update={name: other}))
-    before = changed.colour if kind == "colour" else f"{changed.colour} {changed.material} {changed.shape}"
+    before = (
+        changed.colour
+        if kind == "colour"
+        else f"{changed.colour} {changed.material} {changed.shape}"
+    )
     if kind == "substitution":
         other = f"{changed.colour} {changed.material} {other}"
     change = SceneChange(type=kind, object_id=changed.id, before=before, after=other)
@@ -175,7 +188,9 @@ def paint(graph: SceneGraph, rng: Random) -> NDArray[np.uint8]:
         if thing.shape == "cube":
             pen.rectangle(box, fill=fill)
         elif thing.shape == "cone":
-            pen.polygon([(left, bottom - 1), (right - 1, bottom - 1), ((left + right) // 2, top)], fill=fill)
+            pen.polygon(
+                [(left, bottom - 1), (right - 1, bottom - 1), ((left + right) // 2, top)], fill=fill
+            )
         elif thing.shape == "ring":
             pen.ellipse(box, outline=fill, width=RADIUS // 2)
         else:

@@ -30,7 +30,9 @@ def tells(answer: str, graphs: Graphs) -> bool:
     return bool(own) and all(own) and not all(exchanged)
 
 
-def measure(answers: Mapping[str, str], graphs: Mapping[str, Graphs], wanted: Mapping[str, str]) -> dict[str, Any]:
+def measure(
+    answers: Mapping[str, str], graphs: Mapping[str, Graphs], wanted: Mapping[str, str]
+) -> dict[str, Any]:
     """Return what the answers to some pairs are worth, all by the pairs' keys; shares are fractions."""
     keys = sorted(answers)
     judged = [judge(answers[key], graphs[key]) for key in keys]
@@ -52,5 +54,7 @@ def cider(references: Sequence[str], answers: Sequence[str]) -> float:
     def tokens(text: str) -> str:
         return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
-    measured = measure_cider([tokens(text) for text in answers], [[tokens(text)] for text in references])
+    measured = measure_cider(
+        [tokens(text) for text in answers], [[tokens(text)] for text in references]
+    )
     return 100 * float(measured.conclude(measured.statistics.sum(axis=0))[0])

@@ -73,8 +73,12 @@ def read_people(text: str) -> tuple[Claim, ...]:
             words = found.groupdict()
             before = Selector(colour=words["colour"], shape=words["shape"])
             if kind == "another":
-                after = before.model_copy(update={"colour": words["colour2"], "shape": words["shape2"]})
-                return Claim(side=0, kind="exists", selector=before), Claim(side=1, kind="exists", selector=after)
+                after = before.model_copy(
+                    update={"colour": words["colour2"], "shape": words["shape2"]}
+                )
+                return Claim(side=0, kind="exists", selector=before), Claim(
+                    side=1, kind="exists", selector=after
+                )
             there, not_there = (0, 1) if kind == "gone" else (1, 0)
             return (
                 Claim(side=there, kind="exists", selector=before),

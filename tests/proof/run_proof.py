@@ -76,8 +76,15 @@ def learn_sizes(trials: Trials, size: int) -> Iterator[Result]:
 def learn_perception(trials: Trials, size: int) -> Iterator[Result]:
     """Yield what SFT on as many texts gives with M3Diff's module."""
     rows = [pair.row for pair in draw_pairs(size, seed=trials.seed)]
-    found = trials.train("perception", replace(SFT, settings=("model.differential.enabled=true",)), rows)
-    yield {"experiment": "data", "arm": "SFT, differential perception", "size": f"{size:,}", **found}
+    found = trials.train(
+        "perception", replace(SFT, settings=("model.differential.enabled=true",)), rows
+    )
+    yield {
+        "experiment": "data",
+        "arm": "SFT, differential perception",
+        "size": f"{size:,}",
+        **found,
+    }
 
 
 def learn_people(trials: Trials, _: int) -> Iterator[Result]:
@@ -90,8 +97,16 @@ def learn_people(trials: Trials, _: int) -> Iterator[Result]:
         human = [replace(pair.row, chosen=said) for pair in some if (said := pair.people())][:size]
         common = {"size": f"{size:,}"}
         longer = replace(SHORT, steps=SHORT.steps + TUNED.steps)
-        yield {"arm": "people's texts alone", **common, **trials.train(f"alone-{size}", longer, human)}
-        yield {"arm": "generated, then people's", **common, **trials.train(f"after-{size}", TUNED, human, "generated")}
+        yield {
+            "arm": "people's texts alone",
+            **common,
+            **trials.train(f"alone-{size}", longer, human),
+        }
+        yield {
+            "arm": "generated, then people's",
+            **common,
+            **trials.train(f"after-{size}", TUNED, human, "generated"),
+        }
         trials.train(f"first-{size}", TUNED, human)
         before = trials.train(f"before-{size}", SHORT, rows, f"first-{size}")
         yield {"arm": "people's, then generated", **common, **before}
@@ -107,9 +122,21 @@ def learn_from_mistakes(trials: Trials, mistakes: int) -> Iterator[Result]:
     false = 1 - len(checked) / len(everything)
     common = {"size": ("one mistake", "two mistakes")[mistakes - 1], "false texts": false}
     preferred, random = list(_compare(both, images=True)), Random(trials.seed)
-    yield {**common, "arm": "SFT on all texts", **trials.train("noisy", replace(SFT, steps=250), everything)}
-    yield {**common, "arm": "more SFT on all texts", **trials.train("more", MORE, everything, "noisy")}
-    yield {**common, "arm": "SFT on checked texts", **trials.train("checked", MORE, checked, "noisy")}
+    yield {
+        **common,
+        "arm": "SFT on all texts",
+        **trials.train("noisy", replace(SFT, steps=250), everything),
+    }
+    yield {
+        **common,
+        "arm": "more SFT on all texts",
+        **trials.train("more", MORE, everything, "noisy"),
+    }
+    yield {
+        **common,
+        "arm": "SFT on checked texts",
+        **trials.train("checked", MORE, checked, "noisy"),
+    }
     arms = {
         "DPO": DPO,
         "DPO without the SFT term": replace(DPO, settings=("sft_weight=0",)),
@@ -180,7 +207,11 @@ def learn_with_room(trials: Trials, _: int) -> Iterator[Result]:
     sampled = [
         prefer(pair, pair.row.chosen, wrong[0])
         for pair, texts in trials.sample("room", some, SAMPLES)[0]
-        if (wrong := [text for text in texts if judge(text, pair.graphs) and not tells(text, pair.graphs)])
+        if (
+            wrong := [
+                text for text in texts if judge(text, pair.graphs) and not tells(text, pair.graphs)
+            ]
+        )
     ]
     arms = {
         "DPO, a false statement": (DPO, edited),
@@ -188,7 +219,8 @@ def learn_with_room(trials: Trials, _: int) -> Iterator[Result]:
     }
     adpo = replace(DPO, objective="adpo")
     arms |= {
-        f"ADPO, tau {tau}": (replace(adpo, settings=(*TERM, f"adpo.temperature={tau}")), edited) for tau in (1, 2, 4)
+        f"ADPO, tau {tau}": (replace(adpo, settings=(*TERM, f"adpo.temperature={tau}")), edited)
+        for tau in (1, 2, 4)
     }
     arms["ADPO, pool of 32"] = (replace(adpo, settings=(*TERM, "adpo.candidates=32")), edited)
     for name, (arm, rows) in arms.items():
@@ -219,7 +251,10 @@ def run_task(folder: Path, base: Path, task: Task) -> list[Result]:
     found: list[Result] = []
     for one in EXPERIMENTS[name][0](trials, size):
         found.append({"task": task, "experiment": name, "seed": seed, **one})
-        print(f"{name}, seed {seed}: {one['size']} {one['arm']}: {one['whole']:.1%} true, {one['cpu']} s", flush=True)
+        print(
+            f"{name}, seed {seed}: {one['size']} {one['arm']}: {one['whole']:.1%} true, {one['cpu']} s",
+            flush=True,
+        )
     shutil.rmtree(scratch)
     return found
 
@@ -232,13 +267,22 @@ def main() -> None:
     options.to.mkdir(parents=True, exist_ok=True)
     done = read_results(results)
     known = {tuple(one["task"]) for one in done}
-    tasks = [(name, size, seed) for seed in options.seeds for name in options.only for size in EXPERIMENTS[name][1]]
+    tasks = [
+        (name, size, seed)
+        for seed in options.seeds
+        for name in options.only
+        for size in EXPERIMENTS[name][1]
+    ]
     owed = [task for task in tasks if task not in known]
     some = list(draw_pairs(2_000, seed=FIRST_TEST))
-    texts = [text for pair in some for text in (pair.row.chosen, pair.people(), pair.row.prompt[0].text)]
+    texts = [
+        text for pair in some for text in (pair.row.chosen, pair.people(), pair.row.prompt[0].text)
+    ]
     base = write_seeing_model(options.to / "models", texts) if owed else Path()
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
-        for one in as_completed(waiting := [pool.submit(run_task, options.to, base, task) for task in owed]):
+        for one in as_completed(
+            waiting := [pool.submit(run_task, options.to, base, task) for task in owed]
+        ):
             if one.exception():
                 continue
             done += one.result()
@@ -251,7 +295,9 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS))

@@ -46,7 +46,9 @@ def write_seeing_model(folder: Path, texts: Iterable[str], *, steps: int = STEPS
     if not target.exists():
         pairs = list(draw_pairs(PAIRS, seed=SEED))
         told = [say_what_is_there(pair.graphs) for pair in pairs[:BATCH]]
-        model, processor = load_model(write_tiny_model(folder, [*texts, *told, QUESTION], size="drawn"))
+        model, processor = load_model(
+            write_tiny_model(folder, [*texts, *told, QUESTION], size="drawn")
+        )
         _teach(model, processor, pairs, steps)
         model.save_pretrained(target)
         processor.save_pretrained(target)
@@ -58,7 +60,9 @@ def say_what_is_there(graphs: Graphs) -> str:
     told = []
     for name, graph in zip(("first", "second"), graphs, strict=True):
         things = sorted(graph.objects, key=_cell)
-        shown = ", ".join(f"a {one.colour} {one.shape} {PLACES[one.depth, str(one.column)]}" for one in things)
+        shown = ", ".join(
+            f"a {one.colour} {one.shape} {PLACES[one.depth, str(one.column)]}" for one in things
+        )
         told.append(f"The {name} image shows {shown}.")
     return " ".join(told)
 
@@ -72,7 +76,9 @@ def look_at(folder: Path, rows: Sequence[PreferenceRow]) -> dict[str, NDArray[np
         some = rows[first : first + AT_ONCE]
         inputs, _ = _read(processor, [(row.images, "") for row in some])
         with torch.no_grad():
-            seen = _cells_of(model, inputs, model.model(**inputs).last_hidden_state).unflatten(1, (2, CELLS))
+            seen = _cells_of(model, inputs, model.model(**inputs).last_hidden_state).unflatten(
+                1, (2, CELLS)
+            )
         vectors = torch.cat([seen.mean(2), seen.amax(2)], -1).double().numpy()
         keys = [key for row in some for key in row.image_keys]
         found |= dict(zip(keys, vectors.reshape(len(keys), -1), strict=True))
@@ -83,13 +89,17 @@ def load_model(folder: Path) -> tuple[Any, Any]:
     """Return a checkpoint's model and its processor."""
     from transformers import AutoProcessor, Qwen2VLForConditionalGeneration
 
-    return Qwen2VLForConditionalGeneration.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+    return Qwen2VLForConditionalGeneration.from_pretrained(folder), AutoProcessor.from_pretrained(
+        folder
+    )
 
 
 def _teach(model: Any, processor: Any, pairs: Sequence[Drawn], steps: int) -> None:
     torch.manual_seed(0)
     rng, width = Random(0), model.config.text_config.hidden_size
-    heads = torch.nn.ModuleList(torch.nn.Linear(width, size) for size in (1 + len(NAMED), 1 + len(SHAPES), 2))
+    heads = torch.nn.ModuleList(
+        torch.nn.Linear(width, size) for size in (1 + len(NAMED), 1 + len(SHAPES), 2)
+    )
     weights = [*model.parameters(), *heads.parameters()]
     optimiser = torch.optim.AdamW(weights, RATE, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -98,7 +108,9 @@ def _teach(model: Any, processor: Any, pairs: Sequence[Drawn], steps: int) -> No
     model.train()
     for _ in range(steps):
         batch = rng.sample(pairs, BATCH)
-        inputs, labels = _read(processor, [(pair.row.images, say_what_is_there(pair.graphs)) for pair in batch])
+        inputs, labels = _read(
+            processor, [(pair.row.images, say_what_is_there(pair.graphs)) for pair in batch]
+        )
         made = model(**inputs, labels=labels, output_hidden_states=True)
         seen = _cells_of(model, inputs, made.hidden_states[READ_AT])
         loss = made.loss + HEADS * _ask(heads, seen, [pair.graphs for pair in batch])
@@ -113,7 +125,9 @@ def _teach(model: Any, processor: Any, pairs: Sequence[Drawn], steps: int) -> No
 def _read(processor: Any, shown: Sequence[tuple[Sequence[bytes], str]]) -> tuple[Any, torch.Tensor]:
     """Return a model's inputs for images and what is said of them, and labels: what is said alone."""
     content = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": QUESTION}]
-    prompt = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    prompt = processor.apply_chat_template(
+        [{"role": "user", "content": content}], add_generation_prompt=True
+    )
     images = [[Image.open(io.BytesIO(image)) for image in own] for own, _ in shown]
     texts = [f"{prompt}{said}<|im_end|>" for _, said in shown]
     inputs = processor(text=texts, images=images, padding=True, return_tensors="pt")
@@ -125,7 +139,9 @@ def _read(processor: Any, shown: Sequence[tuple[Sequence[bytes], str]]) -> tuple
 
 def _cells_of(model: Any, inputs: Any, states: torch.Tensor) -> torch.Tensor:
     """Return (B, 18, width): the states of the cells of both images, row by row."""
-    return states[inputs["input_ids"] == model.config.image_token_id].view(len(states), 2 * CELLS, -1)
+    return states[inputs["input_ids"] == model.config.image_token_id].view(
+        len(states), 2 * CELLS, -1
+    )
 
 
 def _ask(heads: Any, seen: torch.Tensor, graphs: Sequence[Graphs]) -> torch.Tensor:

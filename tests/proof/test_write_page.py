@@ -6,7 +6,14 @@ MEASURES = {"experiment": "noise", "statements": 0.9, "unreadable": 0.1, "cider"
 
 
 def result(arm: str, seed: int, whole: float) -> dict[str, object]:
-    return {**MEASURES, "task": ("noise", 2, seed), "size": "two mistakes", "arm": arm, "seed": seed, "whole": whole}
+    return {
+        **MEASURES,
+        "task": ("noise", 2, seed),
+        "size": "two mistakes",
+        "arm": arm,
+        "seed": seed,
+        "whole": whole,
+    }
 
 
 def test_the_page_has_the_tables_of_the_results_beside_it():

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from pairwright.flows.make_train_config import make_config
+from pairwright.flows.training.make_train_config import make_config
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.training.chat import make_messages
+from pairwright.tasks.training.chat_format import make_messages
 from pairwright.tasks.training.embed_chosen_texts import hash_words
 from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.retrievers_to_train import write_material
@@ -31,7 +31,12 @@ COMMON = [
     *("model.tuning=full", "model.train_vision=true", "optimiser.lr_scheduler_type=cosine"),
     f"optimiser.per_device_train_batch_size={BATCH}",
     *("data.eval_split=test", "data.max_eval_rows=0", "data.dataloader_num_workers=0"),
-    *("output.eval_steps=0", "output.save_steps=1000000", "output.logging_steps=20", "output.write_answers=true"),
+    *(
+        "output.eval_steps=0",
+        "output.save_steps=1000000",
+        "output.logging_steps=20",
+        "output.write_answers=true",
+    ),
     "output.alarms=log",
 ]
 Said = Callable[[Drawn], str]
@@ -64,7 +69,9 @@ class Trials:
     say: Said
     """Says what is to be said of a test pair."""
 
-    def train(self, name: str, arm: Arm, rows: Sequence[PreferenceRow], start: str = "") -> dict[str, Any]:
+    def train(
+        self, name: str, arm: Arm, rows: Sequence[PreferenceRow], start: str = ""
+    ) -> dict[str, Any]:
         """Train from another run of this folder, or from the model that sees, and return what it is worth.
 
         A training that was finished before is not done again.
@@ -74,7 +81,11 @@ class Trials:
         if known.exists():
             return json.loads(known.read_text())
         shutil.rmtree(place, ignore_errors=True)
-        own = [f"optimiser.max_steps={arm.steps}", f"optimiser.learning_rate={arm.rate}", f"seed={self.seed}"]
+        own = [
+            f"optimiser.max_steps={arm.steps}",
+            f"optimiser.learning_rate={arm.rate}",
+            f"seed={self.seed}",
+        ]
         config = make_config(arm.objective, [*COMMON, *own, *arm.settings], model=str(begun))
         held_out = [replace(pair.row, chosen=self.say(pair)) for pair in self.tests]
         job = replace(write_run(place, config, rows=[*rows, *held_out]), start=begun)
@@ -92,7 +103,12 @@ class Trials:
             shutil.rmtree(scratch, ignore_errors=True)
         graphs = {pair.row.key: pair.graphs for pair in self.tests}
         wanted = {row.key: row.chosen for row in held_out}
-        found = {"cpu": round(seconds), "steps": arm.steps, "rate": arm.rate, **measure(answers, graphs, wanted)}
+        found = {
+            "cpu": round(seconds),
+            "steps": arm.steps,
+            "rate": arm.rate,
+            **measure(answers, graphs, wanted),
+        }
         known.write_text(json.dumps(found))
         return found
 
@@ -100,7 +116,9 @@ class Trials:
         """Return the folder of a run's model, or of the one that sees."""
         return self.folder / name / "runs" / "run" / "checkpoint" if name else self.base
 
-    def sample(self, name: str, pairs: Sequence[Drawn], number: int) -> tuple[list[tuple[Drawn, list[str]]], int]:
+    def sample(
+        self, name: str, pairs: Sequence[Drawn], number: int
+    ) -> tuple[list[tuple[Drawn, list[str]]], int]:
         """Return what a run's model says of each pair, drawn at temperature 1, and the CPU seconds of that."""
         torch.manual_seed(self.seed)
         began, found = time.process_time(), list[tuple[Drawn, list[str]]]()
@@ -108,15 +126,24 @@ class Trials:
         for first in range(0, len(pairs), AT_ONCE):
             some = pairs[first : first + AT_ONCE]
             messages = [make_messages(pair.row.prompt, 2) for pair in some]
-            asked = [processor.apply_chat_template(one, add_generation_prompt=True) for one in messages]
+            asked = [
+                processor.apply_chat_template(one, add_generation_prompt=True) for one in messages
+            ]
             images = [[Image.open(io.BytesIO(image)) for image in pair.row.images] for pair in some]
-            given = processor(text=asked, images=images, padding=True, padding_side="left", return_tensors="pt")
+            given = processor(
+                text=asked, images=images, padding=True, padding_side="left", return_tensors="pt"
+            )
             drawn: dict[str, Any] = {"do_sample": True, "top_k": 0, "num_return_sequences": number}
             with torch.no_grad():
                 made = model.generate(**given, max_new_tokens=LONGEST, **drawn)
-            said = processor.batch_decode(made[:, given["input_ids"].shape[1] :], skip_special_tokens=True)
+            said = processor.batch_decode(
+                made[:, given["input_ids"].shape[1] :], skip_special_tokens=True
+            )
             texts = [text.strip() for text in said]
-            found += [(pair, texts[place * number : (place + 1) * number]) for place, pair in enumerate(some)]
+            found += [
+                (pair, texts[place * number : (place + 1) * number])
+                for place, pair in enumerate(some)
+            ]
         return found, round(time.process_time() - began)
 
 

@@ -49,7 +49,9 @@ def of(done: Results, experiment: str) -> Results:
 def _arms(done: Results) -> dict[tuple[str, str], Results]:
     """Return what the seeds of each arm gave, in the order in which they were first trained."""
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for one in sorted(done, key=lambda one: (one["seed"], -one["task"][1] if one["experiment"] == "noise" else 0)):
+    for one in sorted(
+        done, key=lambda one: (one["seed"], -one["task"][1] if one["experiment"] == "noise" else 0)
+    ):
         found.setdefault((one["size"], one["arm"]), []).append(one)
     return dict(found)
 

@@ -17,7 +17,11 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, Row, make_key
 
 ROW_TYPES = sorted(
-    (kind for kind in vars(rows).values() if isinstance(kind, type) and issubclass(kind, Row) and kind is not Row),
+    (
+        kind
+        for kind in vars(rows).values()
+        if isinstance(kind, type) and issubclass(kind, Row) and kind is not Row
+    ),
     key=lambda kind: kind.__name__,
 )
 ids = {"ids": lambda kind: kind.__name__}
@@ -39,9 +43,13 @@ def _values(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
         return st.sampled_from(typing.get_args(annotation))
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
         return st.one_of([_values(kind) for kind in typing.get_args(annotation)])
-    if isinstance(annotation, type) and (is_dataclass(annotation) or issubclass(annotation, BaseModel)):
+    if isinstance(annotation, type) and (
+        is_dataclass(annotation) or issubclass(annotation, BaseModel)
+    ):
         hints = typing.get_type_hints(annotation).items()
-        fields = {name: _values(kind) for name, kind in hints if name[0] != "_" and name != "model_config"}
+        fields = {
+            name: _values(kind) for name, kind in hints if name[0] != "_" and name != "model_config"
+        }
         return st.builds(annotation, **fields)
     inner = typing.get_args(annotation)
     if inner[-1] is ...:
@@ -51,7 +59,9 @@ def _values(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
 
 def _rows(kind: type[Row]) -> st.SearchStrategy[Row]:
     hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{n: _values(k, bits=16 if n == "vector" else 32) for n, k in hints.items()})
+    return st.builds(
+        kind, **{n: _values(k, bits=16 if n == "vector" else 32) for n, k in hints.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +79,9 @@ def _rows(kind: type[Row]) -> st.SearchStrategy[Row]:
         (rows.SplitRow, "status", TEXT),
     ],
 )
-def test_a_column_has_the_type_of_its_field(kind: type[Row], column: str, expected: pa.DataType) -> None:
+def test_a_column_has_the_type_of_its_field(
+    kind: type[Row], column: str, expected: pa.DataType
+) -> None:
     assert schema_of(kind).field(column).type == expected
 
 

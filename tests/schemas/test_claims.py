@@ -3,7 +3,16 @@
 import pytest
 
 from pairwright.schemas import claims
-from pairwright.schemas.claims import CLAIMS, Claim, Selector, all_hold, holds, is_no_change, may_hold, stands
+from pairwright.schemas.claims import (
+    CLAIMS,
+    Claim,
+    Selector,
+    all_hold,
+    holds,
+    is_no_change,
+    may_hold,
+    stands,
+)
 from pairwright.schemas.scene import SceneChange
 from tests.fixtures.graphs import LIGHTS, graph, thing
 
@@ -11,7 +20,9 @@ RED = thing("a", "ball", "red", column="left", depth="front")
 BLUE = thing("b", "cube", "blue", column="right", depth="back")
 MUG = thing("c", "mug", "white", column="right", depth="middle", box=(210, 60, 240, 90))
 FIRST = graph(RED, BLUE, MUG)
-SECOND = graph(RED, MUG, light=LIGHTS[1], changes=(SceneChange(type="disappearance", object_id="b"),))
+SECOND = graph(
+    RED, MUG, light=LIGHTS[1], changes=(SceneChange(type="disappearance", object_id="b"),)
+)
 PAIR = (FIRST, SECOND)
 BALL, CUBE = Selector(shape="ball"), Selector(shape="cube")
 
@@ -26,7 +37,10 @@ BALL, CUBE = Selector(shape="ball"), Selector(shape="cube")
         (Claim(side=0, kind="count", count=3), True),
         (Claim(side=1, kind="count", count=3), False),
         (Claim(side=0, kind="count", selector=Selector(colour="red", size="small"), count=1), True),
-        (Claim(side=0, kind="count", selector=Selector(colour="red", size="large"), count=1), False),
+        (
+            Claim(side=0, kind="count", selector=Selector(colour="red", size="large"), count=1),
+            False,
+        ),
         (Claim(side=0, kind="relation", selector=BALL, relation="left of", other=CUBE), True),
         (Claim(side=0, kind="relation", selector=CUBE, relation="left of", other=BALL), False),
         (Claim(side=0, kind="relation", selector=CUBE, relation="right of", other=BALL), True),
@@ -54,7 +68,11 @@ def test_where_things_stand_is_open_unless_the_opposite_is_clear():
 
 def test_viewpoint_light_and_the_same_change_on_both_sides_are_no_change():
     moved = graph(
-        RED, BLUE, MUG, light=LIGHTS[1], changes=(SceneChange(type="illumination"), SceneChange(type="viewpoint"))
+        RED,
+        BLUE,
+        MUG,
+        light=LIGHTS[1],
+        changes=(SceneChange(type="illumination"), SceneChange(type="viewpoint")),
     )
     assert claims.content_changes(moved) == frozenset()
     assert is_no_change((FIRST, moved))
@@ -64,7 +82,10 @@ def test_viewpoint_light_and_the_same_change_on_both_sides_are_no_change():
 
 
 def test_claims_survive_their_column():
-    said = (Claim(side=1, kind="relation", selector=BALL, relation="behind", other=CUBE), Claim(side=0, kind="count"))
+    said = (
+        Claim(side=1, kind="relation", selector=BALL, relation="behind", other=CUBE),
+        Claim(side=0, kind="count"),
+    )
     assert CLAIMS.validate_json(CLAIMS.dump_json(said, exclude_defaults=True)) == said
 
 
@@ -82,7 +103,18 @@ def test_claims_survive_their_column():
         ((90, 40, 240, 70), "front", set()),
         ((0, 40, 60, 70), "back", {"right of"}),
     ],
-    ids=["ahead", "by half", "by less", "same depth", "not lower", "aside", "just", "middle within", "wide", "right"],
+    ids=[
+        "ahead",
+        "by half",
+        "by less",
+        "same depth",
+        "not lower",
+        "aside",
+        "just",
+        "middle within",
+        "wide",
+        "right",
+    ],
 )
 def test_relations_can_be_seen(box, depth, relations):
     """Of a thing 40 pixels wide at 100 to 140, whose middle is 120, in a picture of 256."""
@@ -91,4 +123,6 @@ def test_relations_can_be_seen(box, depth, relations):
     found = {a for a in ("left of", "right of", "in front of", "behind") if stands(near, a, far)}
     assert found == relations
     mirrored = {"left of": "right of", "right of": "left of", "in front of": "behind"}
-    assert {a for a in mirrored.values() if stands(far, a, near)} == {mirrored[a] for a in relations}
+    assert {a for a in mirrored.values() if stands(far, a, near)} == {
+        mirrored[a] for a in relations
+    }

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pairwright.flows.pipeline import Pipeline
+from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
 
 START = Profile()
@@ -46,7 +46,9 @@ def test_a_wrong_value_is_refused_and_its_field_named(path: str, value: Any) -> 
     assert all(place.startswith(path) for place in places)
 
 
-@pytest.mark.parametrize("field", ["mining.seed", "scenes.seed", "inspection.detection", "rejections.clip"])
+@pytest.mark.parametrize(
+    "field", ["mining.seed", "scenes.seed", "inspection.detection", "rejections.clip"]
+)
 def test_what_the_profile_fills_in_is_refused_by_hand(field: str) -> None:
     section, _, name = field.partition(".")
     with pytest.raises(ValidationError, match=field):
@@ -55,7 +57,11 @@ def test_what_the_profile_fills_in_is_refused_by_hand(field: str) -> None:
 
 def test_one_seed_is_that_of_every_section_and_moves_what_is_drawn() -> None:
     seeded = _change({"seed": 5})
-    assert [seeded.section(name).seed for name in ("mining", "captions", "preferences")] == [5, 5, 5]
+    assert [seeded.section(name).seed for name in ("mining", "captions", "preferences")] == [
+        5,
+        5,
+        5,
+    ]
     assert seeded.sources.scenes.seed == 5
     assert Profile.model_validate(seeded.model_dump(mode="json")) == seeded
     changed = _changed_stages({"seed": 5})
@@ -64,7 +70,9 @@ def test_one_seed_is_that_of_every_section_and_moves_what_is_drawn() -> None:
 
 
 def test_a_profile_survives_json_and_has_its_source_in_parts() -> None:
-    changed = _change({"mining.gamma": 0.2, "embedding.embedders": ("gradients",), "mining.weights": (1.0,)})
+    changed = _change(
+        {"mining.gamma": 0.2, "embedding.embedders": ("gradients",), "mining.weights": (1.0,)}
+    )
     assert Profile.model_validate(changed.model_dump(mode="json")) == changed != START
     source = _change({"source": "folder:/data/a:b", "images.min_side": 40}).sources
     assert (source.kind, source.path, source.images.min_side) == ("folder", "/data/a:b", 40)
@@ -72,7 +80,9 @@ def test_a_profile_survives_json_and_has_its_source_in_parts() -> None:
 
 def _changed_stages(values: dict[str, Any]) -> set[str]:
     before, after = (Pipeline(profile).plan() for profile in (START, _change(values)))
-    return {a.stage.name for a, b in zip(before, after, strict=True) if a.fingerprint != b.fingerprint}
+    return {
+        a.stage.name for a, b in zip(before, after, strict=True) if a.fingerprint != b.fingerprint
+    }
 
 
 NAMES = [stage.name for stage in STAGES]
@@ -102,7 +112,9 @@ def test_what_changes_no_row_of_an_item_changes_no_fingerprint(values: dict[str,
         ({"preferences.test_share": 0.2}, "splits"),
     ],
 )
-def test_what_changes_rows_changes_that_stage_and_those_after_it(values: dict[str, Any], first: str) -> None:
+def test_what_changes_rows_changes_that_stage_and_those_after_it(
+    values: dict[str, Any], first: str
+) -> None:
     changed = _changed_stages(values)
     assert first in changed
     assert NAMES[-1] in changed or first == "comparisons"
@@ -117,10 +129,18 @@ def test_what_changes_rows_changes_that_stage_and_those_after_it(values: dict[st
 def test_what_was_found_stands_for_what_is_not_set_and_is_no_setting() -> None:
     found = {"embedding.clip.revision": "abc", "models.chat.model": "tiny", "exclude.marks": ("m",)}
     resolved = resolve(_change({"captions.writer": "served"}), found)
-    assert resolved.section("embedding").clip.revision == resolved.section("fitted").clip.revision == "abc"
+    assert (
+        resolved.section("embedding").clip.revision
+        == resolved.section("fitted").clip.revision
+        == "abc"
+    )
     assert resolved.section("captions").served.model == "tiny"
     assert resolved.section("exclude").marks == ("m",)
-    assert (resolved.embedding.clip.revision, resolved.models, resolved.exclude.marks) == ("", {}, ())
+    assert (resolved.embedding.clip.revision, resolved.models, resolved.exclude.marks) == (
+        "",
+        {},
+        (),
+    )
     again = ResolvedProfile.model_validate_json(resolved.model_dump_json())
     assert again == resolved
     assert again.section("exclude") == resolved.section("exclude")

@@ -13,8 +13,17 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def line(**changes) -> str:
-    told = {"key": KEY, "verdict": "accept", "chosen": "", "rejected": "", "note": "", "at": "2026-11-21T11:00:00.000Z"}
-    return json.dumps({name: value for name, value in {**told, **changes}.items() if value is not None})
+    told = {
+        "key": KEY,
+        "verdict": "accept",
+        "chosen": "",
+        "rejected": "",
+        "note": "",
+        "at": "2026-11-21T11:00:00.000Z",
+    }
+    return json.dumps(
+        {name: value for name, value in {**told, **changes}.items() if value is not None}
+    )
 
 
 def decision(**changes):
@@ -22,7 +31,9 @@ def decision(**changes):
 
 
 def test_what_a_page_sends_is_read():
-    found = decision(verdict="edit", chosen="Two\nlines", note="clearer", at="2026-11-21T13:30:00.250+02:00")
+    found = decision(
+        verdict="edit", chosen="Two\nlines", note="clearer", at="2026-11-21T13:30:00.250+02:00"
+    )
     assert (found.key, found.verdict, found.chosen, found.rejected, found.note) == (
         KEY, "edit", "Two\nlines", "", "clearer",
     )  # fmt: skip
@@ -56,7 +67,9 @@ def test_anything_else_is_refused_with_its_reason(changes, why):
         decision(**changes)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "null", "7", '"x"', "[" * 10_000, '{"key": "\\ud800"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "null", "7", '"x"', "[" * 10_000, '{"key": "\\ud800"}']
+)
 def test_what_is_no_object_is_refused(text):
     with pytest.raises(ValueError, match=r"\w"):
         parse_decision(text, now=NOW)
@@ -87,18 +100,33 @@ def test_an_edit_brings_its_texts_and_says_so():
         kind="list", description="The same.", claims="[1]", rejected_claims="[2]",
     )  # fmt: skip
     done = edit_row(row, decision(verdict="edit", chosen="New."))
-    assert (done.chosen, done.chosen_model, done.rejected) == ("New.", "m, edited by a person", "Old.")
+    assert (done.chosen, done.chosen_model, done.rejected) == (
+        "New.",
+        "m, edited by a person",
+        "Old.",
+    )
     assert [(one.text, one.maker) for one in done.negatives] == [(row.chosen, "before-edit")]
-    assert (done.kind, done.description, done.claims, done.rejected_claims) == ("list", "", "[]", "[2]")
+    assert (done.kind, done.description, done.claims, done.rejected_claims) == (
+        "list",
+        "",
+        "[]",
+        "[2]",
+    )
     done = edit_row(row, decision(verdict="edit", rejected="Wrong."))
     assert (done.chosen, done.chosen_model) == (row.chosen, "m")
-    assert (done.rejected, done.rejected_maker, done.rejected_note) == ("Wrong.", "swapped", "edited by a person")
+    assert (done.rejected, done.rejected_maker, done.rejected_note) == (
+        "Wrong.",
+        "swapped",
+        "edited by a person",
+    )
     assert (done.description, done.claims, done.rejected_claims) == ("The same.", "[1]", "[]")
     assert edit_row(row, decision()) is row
 
 
 def test_a_rejected_text_is_only_given_to_the_row_that_it_was_written_for():
-    mined = replace(preference(1), key="cd" * 16, source_key=KEY, rejected="Mined.", rejected_maker="mined")
+    mined = replace(
+        preference(1), key="cd" * 16, source_key=KEY, rejected="Mined.", rejected_maker="mined"
+    )
     done = edit_row(mined, decision(verdict="edit", chosen="New.", rejected="Wrong."))
     assert (done.chosen, done.rejected, done.rejected_maker) == ("New.", "Mined.", "mined")
 

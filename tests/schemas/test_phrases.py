@@ -3,7 +3,18 @@
 import pytest
 
 from pairwright.schemas.claims import Selector
-from pairwright.schemas.phrases import bare, joined, number, plural, some, surface, tail, the, with_article, within
+from pairwright.schemas.phrases import (
+    bare,
+    joined,
+    number,
+    plural,
+    some,
+    surface,
+    tail,
+    the,
+    with_article,
+    within,
+)
 
 BALL = Selector(shape="ball", colour="red", material="metal")
 
@@ -16,13 +27,33 @@ BALL = Selector(shape="ball", colour="red", material="metal")
         (BALL, 3, "three red metal balls"),
         (BALL.model_copy(update={"size": "small"}), None, "a small red metal ball"),
         (BALL.model_copy(update={"size": "medium"}), None, "a medium-sized red metal ball"),
-        (Selector(shape="box", colour="orange", pose="with its lid open"), None, "an orange box with its lid open"),
-        (Selector(shape="sign", text="CAFE", depth="back"), None, "a sign in the background reading 'CAFE'"),
-        (Selector(shape="car", facing="front", column="centre"), None, "a car in the centre facing the viewer"),
+        (
+            Selector(shape="box", colour="orange", pose="with its lid open"),
+            None,
+            "an orange box with its lid open",
+        ),
+        (
+            Selector(shape="sign", text="CAFE", depth="back"),
+            None,
+            "a sign in the background reading 'CAFE'",
+        ),
+        (
+            Selector(shape="car", facing="front", column="centre"),
+            None,
+            "a car in the centre facing the viewer",
+        ),
         (Selector(shape="box", pose="with its lid open"), 2, "two boxes with their lids open"),
         (Selector(shape="box", pose="with its lid open"), 0, "no box with its lid open"),
-        (Selector(shape="robot", pose="with its arms raised"), 3, "three robots with their arms raised"),
-        (Selector(shape="mug", rests_on="box", column="left"), None, "a mug on top of a box on the left"),
+        (
+            Selector(shape="robot", pose="with its arms raised"),
+            3,
+            "three robots with their arms raised",
+        ),
+        (
+            Selector(shape="mug", rests_on="box", column="left"),
+            None,
+            "a mug on top of a box on the left",
+        ),
         (Selector(), 6, "six objects"),
         (Selector(material="wooden"), 13, "13 wooden objects"),
     ],

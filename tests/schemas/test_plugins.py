@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import Pipeline
+from pairwright.flows.pipeline.load_profile import load_profile
+from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas import plugins
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError
@@ -17,7 +17,9 @@ from pairwright.tasks.export.formats import FORMATS, find_form
 from pairwright.tasks.sources.readers import READERS, recognise_source
 
 EXAMPLE = Path(__file__).parent.parent / "example_plugin/pairwright_example.py"
-VALIDATOR = "from pairwright.tasks.captioning.validators import Validator\nMINE = Validator({}refuse=str)\n"
+VALIDATOR = (
+    "from pairwright.tasks.captioning.validators import Validator\nMINE = Validator({}refuse=str)\n"
+)
 GOOD = VALIDATOR.format("name='mine', version=1, ")
 STAGE = """
 from dataclasses import dataclass, replace
@@ -40,7 +42,13 @@ MINE = Stage(
     writes=MineRow, function=work, config={config},
 )
 """
-STAGE_WORDS = {"setting": "least: int = 0", "type": "float", "group": "mining", "table": "pairs", "config": "Config"}
+STAGE_WORDS = {
+    "setting": "least: int = 0",
+    "type": "float",
+    "group": "mining",
+    "table": "pairs",
+    "config": "Config",
+}
 
 
 @pytest.fixture
@@ -50,11 +58,15 @@ def install(tmp_path, monkeypatch):
     monkeypatch.setattr(plugins, "_FILES", {})
     modules = []
 
-    def install(group: str, code: str, *, name: str = "mine", package: str = "one", value: str = "MINE") -> None:
+    def install(
+        group: str, code: str, *, name: str = "mine", package: str = "one", value: str = "MINE"
+    ) -> None:
         info = tmp_path / f"{package}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[pairwright.{group}]\n{name} = {package}_module:{value}\n")
+        (info / "entry_points.txt").write_text(
+            f"[pairwright.{group}]\n{name} = {package}_module:{value}\n"
+        )
         (tmp_path / f"{package}_module.py").write_text(code)
         modules.append(f"{package}_module")
         plugins._installed.cache_clear()
@@ -99,9 +111,11 @@ def test_what_nobody_names_is_not_loaded(install):
     load_profile("scenes")
 
 
-@pytest.mark.parametrize(("group", "name"), [("sources", "folder"), ("formats", "trl"), ("stages", "pairs")])
+@pytest.mark.parametrize(
+    ("group", "name"), [("sources", "folder"), ("formats", "trl"), ("stages", "pairs")]
+)
 def test_a_name_of_ours_is_refused(install, group, name):
-    from pairwright.flows.stages import BY_NAME
+    from pairwright.flows.pipeline.stages import BY_NAME
 
     install(group, "MINE = 1", name=name)
     registry = {"sources": READERS, "formats": FORMATS, "stages": BY_NAME}[group]
@@ -120,16 +134,23 @@ def test_two_plugins_of_one_name_are_refused(install):
 def test_a_stage_runs_where_a_profile_names_it(install):
     install("stages", STAGE.format(**STAGE_WORDS))
     assert "mine" not in {one.stage.name for one in Pipeline(load_profile("scenes")).plan()}
-    planned = {one.stage.name: one for one in Pipeline(load_profile("scenes", ["stages.mine="])).plan()}
+    planned = {
+        one.stage.name: one for one in Pipeline(load_profile("scenes", ["stages.mine="])).plan()
+    }
     assert planned["mine"].stage.is_on
     assert list(planned).index("mine") == list(planned).index("pairs") + 1, "the last of its group"
-    other = {one.stage.name: one for one in Pipeline(load_profile("scenes", ["stages.mine.least=3"])).plan()}
+    other = {
+        one.stage.name: one
+        for one in Pipeline(load_profile("scenes", ["stages.mine.least=3"])).plan()
+    }
     assert other["mine"].config.least == 3
     changed = [name for name in planned if planned[name].fingerprint != other[name].fingerprint]
     assert changed == ["mine"]
 
 
-@pytest.mark.parametrize("setting", ["stages.mine.lest=3", "stages.mine.least=x", "stages.other=", "stages.mine=[1]"])
+@pytest.mark.parametrize(
+    "setting", ["stages.mine.lest=3", "stages.mine.least=x", "stages.other=", "stages.mine=[1]"]
+)
 def test_settings_of_a_stage_are_checked(install, setting):
     install("stages", STAGE.format(**STAGE_WORDS))
     with pytest.raises(ConfigError, match="stages"):
@@ -138,7 +159,12 @@ def test_settings_of_a_stage_are_checked(install, setting):
 
 @pytest.mark.parametrize(
     "words",
-    [{"config": "'mining'"}, {"setting": "least: int"}, {"group": "training"}, {"table": "preferences"}],
+    [
+        {"config": "'mining'"},
+        {"setting": "least: int"},
+        {"group": "training"},
+        {"table": "preferences"},
+    ],
     ids=["settings of ours", "no default", "no such group", "made later"],
 )
 def test_a_stage_that_does_not_fit_is_refused(install, words):
@@ -168,7 +194,13 @@ def test_a_file_that_will_not_do_is_named(install, tmp_path, name):
 
 @pytest.mark.parametrize("origin", ["two==2.0", "/gone/mine.py"])
 def test_a_dataset_whose_plugin_is_gone_says_which(install, origin):
-    record = {"plugins": {"validators.mine": origin}, "items": [], "profile": {}, "limit": None, "until": ""}
+    record = {
+        "plugins": {"validators.mine": origin},
+        "items": [],
+        "profile": {},
+        "limit": None,
+        "until": "",
+    }
     with pytest.raises(ConfigError, match=origin):
         BuildRecord.model_validate(record)
     install("validators", GOOD)

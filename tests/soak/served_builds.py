@@ -26,16 +26,40 @@ from tests.flows.test_served_faults import name_of
 
 ROWS_PER_SHARD = 8
 SETTINGS = [
-    *("captions.writer=served", "differences.writer=served", "differences.candidates=2", "judging.enabled=true"),
-    *("controls.enabled=true", "controls.kinds=[same]", "comparisons.writer=served", "rejections.enabled=false"),
-    *("models.chat.model=tiny", 'models.chat.structured_output="none"', f"run.rows_per_shard={ROWS_PER_SHARD}"),
+    *(
+        "captions.writer=served",
+        "differences.writer=served",
+        "differences.candidates=2",
+        "judging.enabled=true",
+    ),
+    *(
+        "controls.enabled=true",
+        "controls.kinds=[same]",
+        "comparisons.writer=served",
+        "rejections.enabled=false",
+    ),
+    *(
+        "models.chat.model=tiny",
+        'models.chat.structured_output="none"',
+        f"run.rows_per_shard={ROWS_PER_SHARD}",
+    ),
     "run.workers=1",
 ]
 
 
 def command_of(server: ChatServer, source: Path, out: Path, *words: str) -> list[str]:
     settings = words_of([*SETTINGS, f"models.chat.endpoint={server.url}"])
-    return [sys.executable, "-m", "pairwright", "build", str(source), "--out", str(out), *settings, *words]
+    return [
+        sys.executable,
+        "-m",
+        "pairwright",
+        "build",
+        str(source),
+        "--out",
+        str(out),
+        *settings,
+        *words,
+    ]
 
 
 def kill(process: int) -> None:
@@ -94,7 +118,9 @@ def read_rows(out: Path) -> dict[str, list[Any]]:
     """Return the rows of every table of the newest version by key, without how long a server took."""
     dataset, found = pw.open(out), dict[str, list[Any]]()
     for table in dataset.tables:
-        found[table] = sorted((asdict(row) for row in dataset[table].rows()), key=lambda row: row["key"])
+        found[table] = sorted(
+            (asdict(row) for row in dataset[table].rows()), key=lambda row: row["key"]
+        )
         for answer in chain.from_iterable(row.get("served") or () for row in found[table]):
             del answer["latency"]
     return found

@@ -12,5 +12,6 @@ LIVES = 60
 @pytest.mark.slow
 def test_long_lives() -> None:
     run_state_machine_as_test(
-        states.Life, settings=settings(states.TestLife.settings, max_examples=LIVES, derandomize=False)
+        states.Life,
+        settings=settings(states.TestLife.settings, max_examples=LIVES, derandomize=False),
     )

@@ -47,7 +47,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     progress = Progress()
     with chat_server(progress.answer) as server:
         out, mined = root / "whole", root / "mined"
-        assert subprocess.run(command_of(server, source, mined, "--until", "mining"), check=False).returncode == 0
+        assert (
+            subprocess.run(
+                command_of(server, source, mined, "--until", "mining"), check=False
+            ).returncode
+            == 0
+        )
         progress.out = mined
         before = progress.done
         assert progress.run(server, source, out) == 0
@@ -57,7 +62,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
 def call(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pairwright", *map(str, words)]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=300, env={**os.environ, **environment}
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, **environment},
     )
 
 
@@ -66,7 +76,9 @@ def is_plain(ended: subprocess.CompletedProcess[str]) -> bool:
     return not any(word in ended.stdout + ended.stderr for word in SPOKEN)
 
 
-def disturb(whole: Whole, out: Path, target: int, command: list[str]) -> tuple[int, subprocess.CompletedProcess[str]]:
+def disturb(
+    whole: Whole, out: Path, target: int, command: list[str]
+) -> tuple[int, subprocess.CompletedProcess[str]]:
     """Build on from what is mined, and call a command when ``target`` is reached; return how both ended."""
     shutil.copytree(whole.mined, out)
     ended = list[subprocess.CompletedProcess[str]]()
@@ -85,7 +97,9 @@ def disturb(whole: Whole, out: Path, target: int, command: list[str]) -> tuple[i
 
 
 def targets(whole: Whole) -> list[int]:
-    return [whole.before + round((whole.work - whole.before) * (n + 0.5) / TIMES) for n in range(TIMES)]
+    return [
+        whole.before + round((whole.work - whole.before) * (n + 0.5) / TIMES) for n in range(TIMES)
+    ]
 
 
 @pytest.mark.parametrize("verb", ["gc", "report", "export", "remove", "build"])
@@ -123,7 +137,9 @@ def test_a_command_beside_a_build_harms_neither(whole: Whole, tmp_path: Path, ve
 def small_disk(place: Path, size_bytes: int) -> Iterator[None]:
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", place], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", place],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip("may not mount a small disk")
@@ -133,7 +149,9 @@ def small_disk(place: Path, size_bytes: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_a_disk_that_fills_in_any_stage_is_said_and_the_resumed_build_is_whole(whole: Whole, tmp_path: Path) -> None:
+def test_a_disk_that_fills_in_any_stage_is_said_and_the_resumed_build_is_whole(
+    whole: Whole, tmp_path: Path
+) -> None:
     rows, counts = read_rows(whole.out), pw.open(whole.out).status().counts
     needs = sum(path.stat().st_blocks * 512 for path in whole.out.rglob("*") if path.is_file())
     seen, full = Counter[str](), Counter[str]()
@@ -144,25 +162,38 @@ def test_a_disk_that_fills_in_any_stage_is_said_and_the_resumed_build_is_whole(w
             ended = call(*command_of(whole.server, whole.source, out)[3:])
             assert is_plain(ended), ended.stdout + ended.stderr
             if ended.returncode:
-                last = max(out.glob("tables/*/*/*.parquet"), key=lambda path: path.stat().st_mtime_ns, default=None)
-                full[f"after a part of {last.parent.parent.name}" if last else "before any part"] += 1
+                last = max(
+                    out.glob("tables/*/*/*.parquet"),
+                    key=lambda path: path.stat().st_mtime_ns,
+                    default=None,
+                )
+                full[
+                    f"after a part of {last.parent.parent.name}" if last else "before any part"
+                ] += 1
                 assert "Free space" in ended.stdout + ended.stderr, ended.stdout + ended.stderr
                 assert "pairwright publish" not in ended.stdout + ended.stderr
             subprocess.run(["mount", "-o", f"remount,size={4 * needs}", disk], check=True)
             seen[str(ended.returncode)] += 1
             assert call(*command_of(whole.server, whole.source, out)[3:]).returncode == 0
-            assert read_rows(out) == rows, number  # in other parts, where shards of an earlier stage failed
+            assert read_rows(out) == rows, (
+                number
+            )  # in other parts, where shards of an earlier stage failed
             assert pw.open(out).status().counts == counts
     print("disk full", dict(seen), dict(full))
 
 
-def test_a_full_folder_for_temporary_files_is_said_or_not_needed(whole: Whole, tmp_path: Path) -> None:
+def test_a_full_folder_for_temporary_files_is_said_or_not_needed(
+    whole: Whole, tmp_path: Path
+) -> None:
     seen = Counter[str]()
     for number, size in enumerate((4096, 65536, 1 << 20)):
         with small_disk(tmp_path / f"tmp-{number}", size):
             place = tmp_path / f"tmp-{number}"
             (place / "fill").write_bytes(bytes(size - 4096))
-            for verb in (command_of(whole.server, whole.source, tmp_path / f"out-{number}")[3:], ["report", whole.out]):
+            for verb in (
+                command_of(whole.server, whole.source, tmp_path / f"out-{number}")[3:],
+                ["report", whole.out],
+            ):
                 ended = call(*verb, TMPDIR=str(place))
                 assert is_plain(ended), ended.stdout + ended.stderr
                 if ended.returncode:

@@ -47,7 +47,9 @@ def read_or_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
 def test_a_shard_that_no_worker_survives_fails_and_the_others_go_on(tmp_path: Path) -> None:
     with DaskWorkers(RunConfig(workers=2)) as workers:
         stages = [replace(STAGES[0], function=read_or_die)]
-        counts, outcomes = build_toy(tmp_path / "out", WORDS, workers=workers, rows_per_shard=2, stages=stages)
+        counts, outcomes = build_toy(
+            tmp_path / "out", WORDS, workers=workers, rows_per_shard=2, stages=stages
+        )
     errors = {o.shard.name: o.result.error for o in outcomes if isinstance(o.result, ShardFailed)}
     assert errors == {"images-00001": DIED}
     assert (counts[0].ok, counts[0].pending) == (6, 2)
@@ -55,7 +57,18 @@ def test_a_shard_that_no_worker_survives_fails_and_the_others_go_on(tmp_path: Pa
 
 def build_command(out: Path | str, *more: str) -> list[str]:
     settings = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
-    return ["pairwright", "build", "--profile", "scenes", "--until", "mining", "--out", str(out), *settings, *more]
+    return [
+        "pairwright",
+        "build",
+        "--profile",
+        "scenes",
+        "--until",
+        "mining",
+        "--out",
+        str(out),
+        *settings,
+        *more,
+    ]
 
 
 def read_here(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
@@ -77,7 +90,12 @@ def test_a_stage_with_models_runs_where_a_device_is(tmp_path: Path) -> None:
             stages = [replace(STAGES[0], function=read_here, processes=processes)]
             config = ToyConfig(calls=str(calls), seconds_per_row=0.3)
             counts, _ = build_toy(
-                tmp_path / f"{what}-out", WORDS, config, workers=workers, rows_per_shard=1, stages=stages
+                tmp_path / f"{what}-out",
+                WORDS,
+                config,
+                workers=workers,
+                rows_per_shard=1,
+                stages=stages,
             )
             assert counts[0].ok == len(WORDS)
             pids[what] = {line.partition(" ")[0] for line in calls.read_text().splitlines()}
@@ -119,7 +137,9 @@ def marked(mark: str) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(number: int, tmp_path: Path, local: Path) -> None:
+def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(
+    number: int, tmp_path: Path, local: Path
+) -> None:
     out, mark = tmp_path / "out", f"PAIRWRIGHT_TEST_MARK={tmp_path}"
     variables = {**os.environ, "PAIRWRIGHT_TEST_MARK": str(tmp_path)}
     process = subprocess.Popen(
@@ -135,17 +155,25 @@ def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(number: int, tmp_path
         assert b"Traceback" not in said
     deadline = time.monotonic() + 120
     while left := marked(mark):
-        assert time.monotonic() < deadline, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
+        assert time.monotonic() < deadline, [
+            Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left
+        ]
         time.sleep(0.5)
     done = subprocess.run(
-        local_command(["pairwright", "resume", str(out)]), capture_output=True, text=True, timeout=600, check=False
+        local_command(["pairwright", "resume", str(out)]),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert read_tree(out) == read_tree(local)
 
 
 @contextmanager
-def dask_cluster(folder: Path, variables: dict[str, str]) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+def dask_cluster(
+    folder: Path, variables: dict[str, str]
+) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """Start a scheduler and two workers without nannies, each with a "GPU"."""
     place = folder / "scheduler.json"
     loopback = ["--host", "127.0.0.1", "--no-dashboard"]
@@ -154,7 +182,9 @@ def dask_cluster(folder: Path, variables: dict[str, str]) -> Iterator[tuple[str,
     commands += [["worker", *loopback, *one]] * 2
     with (folder / "log").open("wb") as log:
         started = [
-            subprocess.Popen([str(BIN / "dask"), *words], env=variables, cwd=folder, stdout=log, stderr=log)
+            subprocess.Popen(
+                [str(BIN / "dask"), *words], env=variables, cwd=folder, stdout=log, stderr=log
+            )
             for words in commands
         ]
         try:
@@ -187,15 +217,21 @@ def test_a_standing_cluster_builds_on_an_object_store_and_loses_a_worker(tmp_pat
 
             thread = threading.Thread(target=kill, daemon=True)
             thread.start()
-            counts, outcomes = build_toy("s3://data/toy", WORDS, config, rows_per_shard=2, workers=cluster)
+            counts, outcomes = build_toy(
+                "s3://data/toy", WORDS, config, rows_per_shard=2, workers=cluster
+            )
             thread.join(10)
-        assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
+        assert not [
+            outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)
+        ]
         assert {count.failed + count.pending for count in counts} == {0}
         build_toy(tmp_path / "local", WORDS, rows_per_shard=2)
         assert read_toy("s3://data/toy", WORDS) == read_toy(tmp_path / "local", WORDS)
 
 
-def test_under_prefect_the_workers_of_a_cluster_need_not_know_of_it(tmp_path: Path, local: Path) -> None:
+def test_under_prefect_the_workers_of_a_cluster_need_not_know_of_it(
+    tmp_path: Path, local: Path
+) -> None:
     home = tmp_path / "prefect"
     home.mkdir()
     with prefect_server(home) as server:

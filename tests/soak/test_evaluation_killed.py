@@ -19,7 +19,7 @@ EVALUATE = """
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from pairwright.flows.evaluate_model import EvaluationConfig, evaluate_model
+from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.schemas.writing import ChatConfig
 url, data, to, at_once = sys.argv[1:]
 server = ChatConfig(endpoint=(url,), model="tiny", temperature=0.0, top_p=1.0, max_concurrency=int(at_once))
@@ -39,7 +39,9 @@ def test_killed_evaluations_go_on(tmp_path: Path) -> None:
         }
         for n in range(QUESTIONS)
     ]
-    folder = write_folder(tmp_path / "data", images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
+    folder = write_folder(
+        tmp_path / "data", images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines}
+    )
     rng = random.Random(0)
 
     def answer(asked: Asked) -> Reply:
@@ -49,9 +51,14 @@ def test_killed_evaluations_go_on(tmp_path: Path) -> None:
     with chat_server(answer) as server:
         command = [sys.executable, "-c", EVALUATE, server.url, str(folder), str(to), str(AT_ONCE)]
         for kill in range(1, KILLS + 1):
-            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            with subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ) as process:
                 until = time.monotonic() + 60
-                while len(statements(server.asked)) < kill * QUESTIONS // (KILLS + 2) and time.monotonic() < until:
+                while (
+                    len(statements(server.asked)) < kill * QUESTIONS // (KILLS + 2)
+                    and time.monotonic() < until
+                ):
                     time.sleep(rng.uniform(0.001, 0.02))
                 process.send_signal(signal.SIGKILL)
             assert not to.exists()

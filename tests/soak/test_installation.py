@@ -22,7 +22,15 @@ USES = {
     "version": ["-m", "pairwright", "--version"],
     "command line": ["-c", "import pairwright.flows.cli as cli; print(cli.app)"],
     "facade": ["-c", "import pairwright as pw; print(pw.Dataset, pw.__version__)"],
-    "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node", "1", "-m", "pairwright", "--help"],
+    "torchrun": [
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "1",
+        "-m",
+        "pairwright",
+        "--help",
+    ],
     "profiles": ["-m", "pairwright", "profiles"],
     "prompts": ["-c", "from pairwright.prompts import load; print(load('describe_image').text)"],
     "pages": [
@@ -33,7 +41,7 @@ USES = {
     "Prefect": [
         "-c",
         "from prefect.flows import load_flow_from_entrypoint as load; "
-        "print(load('pairwright.flows.build_dataset.build_dataset').name)",
+        "print(load('pairwright.flows.prefect.build_dataset.build_dataset').name)",
     ],
 }
 
@@ -41,7 +49,9 @@ USES = {
 def run(*words: object, cwd: Path) -> str:
     """Run a program that sees nothing of this checkout, and return what it prints."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run([*map(str, words)], cwd=cwd, capture_output=True, text=True, check=False, env=own)
+    done = subprocess.run(
+        [*map(str, words)], cwd=cwd, capture_output=True, text=True, check=False, env=own
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -50,9 +60,9 @@ def run(*words: object, cwd: Path) -> str:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy what Git knows of this checkout."""
     folder = tmp_path_factory.mktemp("clone")
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split(
-        "\n"
-    )
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split("\n")
     if not any(names):
         pytest.skip("not a git checkout")
     for name in filter(None, names):
@@ -76,8 +86,14 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp(request.param)
     run(sys.executable, "-m", "venv", "--without-pip", folder / "env", cwd=folder)
     found = folder / "env/bin/python"
-    packages = Path(run(found, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))  # .pth files in there are not followed
+    packages = Path(
+        run(
+            found, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
+        ).strip()
+    )
+    (packages / "borrowed.pth").write_text(
+        sysconfig.get_path("purelib")
+    )  # .pth files in there are not followed
     wanted = [request.getfixturevalue("wheel")]
     if request.param == "editable":
         wanted = ["-e", request.getfixturevalue("clone")]
@@ -93,13 +109,20 @@ def test_a_wheel_adds_one_name(wheel: Path) -> None:
 
 def test_a_wheel_has_every_file(clone: Path, wheel: Path) -> None:
     packed = {name.removeprefix("pairwright/") for name in zipfile.ZipFile(wheel).namelist()}
-    files = [path.relative_to(clone) for top in FOLDERS for path in (clone / top).rglob("*") if path.is_file()]
+    files = [
+        path.relative_to(clone)
+        for top in FOLDERS
+        for path in (clone / top).rglob("*")
+        if path.is_file()
+    ]
     missing = sorted({str(path).removeprefix("pairwright/") for path in files} - packed)
     assert not missing
 
 
 @pytest.mark.parametrize("use", USES)
 def test_it_is_used_from_elsewhere(python: Path, tmp_path: Path, use: str) -> None:
-    where = run(python, "-c", "import pairwright.flows; print(pairwright.flows.__file__)", cwd=tmp_path)
+    where = run(
+        python, "-c", "import pairwright.flows; print(pairwright.flows.__file__)", cwd=tmp_path
+    )
     assert str(ROOT) not in where
     assert run(python, *USES[use], cwd=tmp_path).strip()

@@ -45,7 +45,9 @@ class Dataset:
         """Build, or resume once there is something to resume; kill the build after some seconds."""
         words = ["resume", str(self.root)] if (self.root / "build.json").exists() else self._build()
         with (self.root.parent / "log").open("ab") as log:
-            process = subprocess.Popen([PAIRWRIGHT, *words], stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                [PAIRWRIGHT, *words], stdout=log, stderr=log, start_new_session=True
+            )
         try:
             return process.wait(600 if seconds is None else seconds)
         except subprocess.TimeoutExpired:

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-def test_a_kill_at_any_step_loses_nothing_and_the_next_run_does_the_rest(tmp_path: Path, late: bool) -> None:
+def test_a_kill_at_any_step_loses_nothing_and_the_next_run_does_the_rest(
+    tmp_path: Path, late: bool
+) -> None:
     whole, made = tmp_path / "whole", tmp_path / "made"
     make_removed(whole)
     shutil.copytree(whole, made)

@@ -23,7 +23,13 @@ from tests.fixtures.runs_to_train import logged
 from tests.flows.test_train_model import FAST, write_dataset
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
-SETTINGS = {**FAST, "data.max_train_rows": 0, "optimiser.max_steps": 60, "output.save_steps": 1, "output.eval_steps": 9}
+SETTINGS = {
+    **FAST,
+    "data.max_train_rows": 0,
+    "optimiser.max_steps": 60,
+    "output.save_steps": 1,
+    "output.eval_steps": 9,
+}
 KILLS_PER_RUN = 10
 
 
@@ -39,7 +45,9 @@ class Training:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with (self.run.folder.parent / "log").open("ab") as log:
             command = [PAIRWRIGHT, *self.words, "--name", self.run.folder.name]
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
         reached = max(self.run.steps(), default=0) + steps
         while steps and process.poll() is None and max(self.run.steps(), default=0) < reached:
             time.sleep(0.0005)
@@ -52,7 +60,9 @@ class Training:
     def check(self) -> bool:
         """Look whether every checkpoint under its name is whole; say whether one was being written."""
         for step in self.run.steps():
-            with safe_open(self.run.checkpoint(step) / "adapter_model.safetensors", "pt") as weights:
+            with safe_open(
+                self.run.checkpoint(step) / "adapter_model.safetensors", "pt"
+            ) as weights:
                 assert all(weights.get_tensor(name).isfinite().all() for name in weights.keys())  # noqa: SIM118
         return (self.run.folder / ".saving").exists()
 
@@ -64,7 +74,9 @@ class Training:
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("kills", "objective", "workers"), [(25, "dpo", 0), (25, "mdpo", 2)])
-def test_killed_trainings_end_like_an_unkilled_one(tmp_path: Path, kills: int, objective: str, workers: int) -> None:
+def test_killed_trainings_end_like_an_unkilled_one(
+    tmp_path: Path, kills: int, objective: str, workers: int
+) -> None:
     rng = random.Random(workers)
     dataset, model = write_dataset(tmp_path / "dogs"), write_qwen2_vl(tmp_path / "qwen")
     words = ["train", str(dataset), "--objective", objective, "--model", str(model)]
@@ -79,7 +91,11 @@ def test_killed_trainings_end_like_an_unkilled_one(tmp_path: Path, kills: int, o
         killed = Training(words, Run(runs / f"killed-{done}"))
         for number in range(min(KILLS_PER_RUN, kills - done)):
             by_steps = number % 2 == 0
-            ended = killed(rng.random() * 0.05, steps=rng.randint(1, 8)) if by_steps else killed(rng.random() * longest)
+            ended = (
+                killed(rng.random() * 0.05, steps=rng.randint(1, 8))
+                if by_steps
+                else killed(rng.random() * longest)
+            )
             saving += killed.check()
             if ended != -signal.SIGKILL:
                 break

@@ -27,10 +27,14 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
 
 
 @pytest.mark.parametrize("start", range(1_000, 1_000 + CUTS, 100))
-def test_no_order_of_what_was_not_flushed_loses_or_doubles_a_row(life: Life, tmp_path: Path, start: int) -> None:
+def test_no_order_of_what_was_not_flushed_loses_or_doubles_a_row(
+    life: Life, tmp_path: Path, start: int
+) -> None:
     for seed in range(start, start + 100):
         cut(life, tmp_path / "cut", seed)
-    print(f"power cut 100 times among {life.disk.moment} moments: nothing lost, doubled or unreadable")
+    print(
+        f"power cut 100 times among {life.disk.moment} moments: nothing lost, doubled or unreadable"
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -62,4 +66,6 @@ def _build(root: Path) -> str:
         _, outcomes = build_toy(root, WORDS, rows_per_shard=3)
     except StoreError:
         return "refused"
-    return "shard failed" if any(isinstance(one.result, ShardFailed) for one in outcomes) else "done"
+    return (
+        "shard failed" if any(isinstance(one.result, ShardFailed) for one in outcomes) else "done"
+    )

@@ -39,7 +39,9 @@ def add_photographs(source: Path, name: str, count: int, *, seed: int) -> None:
     apart = source.with_name(f"{source.name}-coming")
     apart.mkdir()
     for number in range(count):
-        Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(apart / f"{number:03d}.png")
+        Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(
+            apart / f"{number:03d}.png"
+        )
     source.mkdir(exist_ok=True)
     apart.rename(source / name)
 
@@ -94,17 +96,32 @@ def ended(server: PrefectServer, album: Path) -> list[dict[str, Any]]:
 def test_a_killed_update_is_gone_on_with_by_the_next(server: PrefectServer, tmp_path: Path) -> None:
     source, album, log = tmp_path / "photographs", tmp_path / "album", tmp_path / "log"
     add_photographs(source, "first", 10, seed=1)
-    assert server.run("pairwright", "build", source, "--out", album, *SETTINGS, PREFECT_API_URL="").returncode == 0
+    assert (
+        server.run(
+            "pairwright", "build", source, "--out", album, *SETTINGS, PREFECT_API_URL=""
+        ).returncode
+        == 0
+    )
     add_photographs(source, "second", 10, seed=2)
     with served(server, album, log) as process:
-        wait_for(lambda: (album / "snapshots/000002.json").exists() and ended(server, album), process, log)
+        wait_for(
+            lambda: (album / "snapshots/000002.json").exists() and ended(server, album),
+            process,
+            log,
+        )
         before = read_tree(album)
         add_photographs(source, "third", 1500, seed=3)
         wait_for(lambda: set(read_tree(album)) - set(before), process, log)
     assert not (album / "snapshots/000003.json").exists(), "it was not killed in mid-build"
     whole = len(ended(server, album))
     with served(server, album, log) as process:
-        wait_for(lambda: (album / "snapshots/000003.json").exists() and len(ended(server, album)) > whole, process, log)
+        wait_for(
+            lambda: (
+                (album / "snapshots/000003.json").exists() and len(ended(server, album)) > whole
+            ),
+            process,
+            log,
+        )
     spans = sorted((run["start_time"], run["end_time"]) for run in ended(server, album))
     assert all(one[1] <= other[0] for one, other in pairwise(spans)), "two updates overlapped"
 
@@ -115,6 +132,8 @@ def test_a_killed_update_is_gone_on_with_by_the_next(server: PrefectServer, tmp_
     for name in ("", "second", "third"):
         if name:
             (aside / name).rename(source / name)
-        done = server.run("pairwright", "build", source, "--out", undisturbed, *SETTINGS, PREFECT_API_URL="")
+        done = server.run(
+            "pairwright", "build", source, "--out", undisturbed, *SETTINGS, PREFECT_API_URL=""
+        )
         assert done.returncode == 0, done.stderr
     assert read_tree(album) == read_tree(undisturbed)

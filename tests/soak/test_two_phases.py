@@ -52,23 +52,42 @@ def write_pairs(folder: Path, *, human: bool) -> Path:
 
 
 def write_llava(folder: Path) -> Path:
-    said = [{"from": "human", "value": "<image>\nWhich colour is it?"}, {"from": "gpt", "value": "It is red."}]
-    text = [{"from": "human", "value": "Hello."}, {"from": "gpt", "value": "Hello, what is it about?"}]
+    said = [
+        {"from": "human", "value": "<image>\nWhich colour is it?"},
+        {"from": "gpt", "value": "It is red."},
+    ]
+    text = [
+        {"from": "human", "value": "Hello."},
+        {"from": "gpt", "value": "Hello, what is it about?"},
+    ]
     broken = {"image": "one/red.png", "conversations": "none"}
-    records: list[Any] = [{"image": "one/red.png", "conversations": said}, {"conversations": text}, broken]
+    records: list[Any] = [
+        {"image": "one/red.png", "conversations": said},
+        {"conversations": text},
+        broken,
+    ]
     (folder / "llava.json").write_text(json.dumps(records))
     return folder / "llava.json"
 
 
-def build(out: Path, source: Path, answer: Callable[[Asked], str], model: str, **settings: str) -> list[Asked]:
+def build(
+    out: Path, source: Path, answer: Callable[[Asked], str], model: str, **settings: str
+) -> list[Asked]:
     """Build comparisons that a served model writes; return what it was asked."""
     with chat_server(answer) as server:
         served = {"endpoint": server.url, "model": "tiny", "structured_output": "'none'"}
         named = {f"models.{model}.{name}": value for name, value in served.items()}
-        own = {f"comparisons.{name}": value for name, value in {"writer": "served", **settings}.items()}
+        own = {
+            f"comparisons.{name}": value for name, value in {"writer": "served", **settings}.items()
+        }
         words = words_of({**named, **own, "run.workers": 1})
-        assert run("build", f"jsonl-pairs:{source}", "--out", out, "--until", "comparisons", *words) == 0
-    return [asked for asked in server.asked if "Summarize" in asked.text or "summarize" in asked.text]
+        assert (
+            run("build", f"jsonl-pairs:{source}", "--out", out, "--until", "comparisons", *words)
+            == 0
+        )
+    return [
+        asked for asked in server.asked if "Summarize" in asked.text or "summarize" in asked.text
+    ]
 
 
 def read_captions(asked: Asked) -> str:
@@ -81,7 +100,9 @@ def let_answer(checkpoint: Path, kept: Answers) -> Callable[[Asked], str]:
 
     def answer(asked: Asked) -> str:
         with alone:
-            question = Question(prompt="asked", text=asked.text, images=asked.images, max_tokens=300)
+            question = Question(
+                prompt="asked", text=asked.text, images=asked.images, max_tokens=300
+            )
             (reply,) = answer_questions([("asked", question)], kept, local=local, batch=1)
         return reply.text
 
@@ -103,15 +124,25 @@ def test_a_model_is_trained_on_what_the_one_before_it_wrote(tmp_path: Path) -> N
         how = {"input": "images and differences"}
         asked = build(phase2, write_pairs(tmp_path / "two", human=True), model, "chat", **how)
     assert len(asked) == PAIRS
-    assert all(len(one.images) == 2 and "The wall is" in one.text for one in asked), "it sees, and is told"
+    assert all(len(one.images) == 2 and "The wall is" in one.text for one in asked), (
+        "it sees, and is told"
+    )
     written = list(pw.open(phase2)["comparisons"])
     assert len(written) == PAIRS
     form = re.escape(summary("COLOUR", "COLOUR")).replace("COLOUR", r"\w+")
-    assert sum(bool(re.fullmatch(form, row.text)) for row in written) > PAIRS // 2, "as it has learnt"
+    assert sum(bool(re.fullmatch(form, row.text)) for row in written) > PAIRS // 2, (
+        "as it has learnt"
+    )
     assert all(len(row.conversation) == 4 for row in written)
 
     llava = write_llava(tmp_path)
-    mixed = ["--mix", f"{phase1}:0.4", "--mix", f"{llava}:0.2", *words_of({"optimiser.max_steps": 20})]
+    mixed = [
+        "--mix",
+        f"{phase1}:0.4",
+        "--mix",
+        f"{llava}:0.2",
+        *words_of({"optimiser.max_steps": 20}),
+    ]
     assert run("train", phase2, *train, "--name", "v2", *mixed) == 0
     finished = Run(phase2 / "runs/v2")
     data = finished.data()

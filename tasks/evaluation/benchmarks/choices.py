@@ -34,17 +34,40 @@ Units = Mapping[str, Callable[[Choice], Hashable]]
 ACCURACY: Units = {"accuracy": lambda one: one.name}
 
 
-def choose_image(name: str, images: tuple[Path, Path], caption: str, *, item: str = "", **own: str) -> Choice:
+def choose_image(
+    name: str, images: tuple[Path, Path], caption: str, *, item: str = "", **own: str
+) -> Choice:
     """Return the question which of two images fits a caption (paper 003); ``own``: answer, category."""
     labels = ("Image 1", "Image 2")
-    return _ask("choose_image", "caption", caption, name=name, images=images, item=item or name, labels=labels, **own)
+    return _ask(
+        "choose_image",
+        "caption",
+        caption,
+        name=name,
+        images=images,
+        item=item or name,
+        labels=labels,
+        **own,
+    )
 
 
 def judge_statement(
-    name: str, images: tuple[Path | bytes, ...], statement: str, *, answer: str, prompt: str, item: str = ""
+    name: str,
+    images: tuple[Path | bytes, ...],
+    statement: str,
+    *,
+    answer: str,
+    prompt: str,
+    item: str = "",
 ) -> Choice:
     """Return the question whether a statement about two images is true."""
-    own = {"name": name, "images": images, "item": item or name, "answer": answer, "options": TRUTHS}
+    own = {
+        "name": name,
+        "images": images,
+        "item": item or name,
+        "answer": answer,
+        "options": TRUTHS,
+    }
     return _ask(prompt, "statement", statement, **own)
 
 
@@ -67,7 +90,11 @@ def read_choice(text: str, choice: Choice) -> str | None:
 
 
 def exam_of(
-    choices: Sequence[Choice], units: Units = ACCURACY, *, notes: tuple[str, ...] = (), exact: bool = False
+    choices: Sequence[Choice],
+    units: Units = ACCURACY,
+    *,
+    notes: tuple[str, ...] = (),
+    exact: bool = False,
 ) -> Exam:
     """Return the exam scored by right answers; missing answers are wrong.
 
@@ -76,13 +103,21 @@ def exam_of(
 
     def mark(replies: Replies) -> Marked:
         counted = [choice for choice in choices if choice.item in replies.items]
-        found = {choice.name: read_choice(replies.texts.get(choice.name, ""), choice) for choice in counted}
+        found = {
+            choice.name: read_choice(replies.texts.get(choice.name, ""), choice)
+            for choice in counted
+        }
         right = {choice.name: found[choice.name] == choice.answer for choice in counted}
         marks = list(_score(counted, right, units))
         if exact:
-            same = {choice.name: replies.texts.get(choice.name) == choice.answer for choice in counted}
+            same = {
+                choice.name: replies.texts.get(choice.name) == choice.answer for choice in counted
+            }
             marks += map(name_exact, _score(counted, same, units))
-        return Marked(marks=marks, taken={name: option for name, option in found.items() if option is not None})
+        return Marked(
+            marks=marks,
+            taken={name: option for name, option in found.items() if option is not None},
+        )
 
     return Exam(questions=choices, mark=mark, notes=notes)
 
@@ -92,7 +127,9 @@ def name_exact(measured: Measured) -> Measured:
     return replace(measured, names=tuple(f"{name} (exact)" for name in measured.names))
 
 
-def _score(choices: Sequence[Choice], right: Mapping[str, bool], units: Units) -> Iterator[Measured]:
+def _score(
+    choices: Sequence[Choice], right: Mapping[str, bool], units: Units
+) -> Iterator[Measured]:
     """Yield the share of units whose answers are all right, over all and by category."""
     for name, unit in units.items():
         for category in ("", *sorted({one.category for one in choices} - {""})):

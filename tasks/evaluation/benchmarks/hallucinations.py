@@ -20,7 +20,13 @@ from pydantic import Field, RootModel
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.measured import Floats, Measured, measure_mean, measure_ratios
-from pairwright.tasks.evaluation.read_json import Given, check_record, parse_json, read_records, read_text
+from pairwright.tasks.evaluation.read_json import (
+    Given,
+    check_record,
+    parse_json,
+    read_records,
+    read_text,
+)
 from pairwright.tasks.models.nouns import WordPipeline, find_word_pipeline
 
 WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
@@ -40,7 +46,11 @@ def words_in(text: str) -> list[str]:
 def singular_in(word: str, known: Container[str]) -> str | None:
     """Return the word or its singular, whichever is known, or ``None``."""
     forms = [word, IRREGULAR.get(word) or (f"{word[:-3]}man" if word.endswith("men") else word)]
-    forms += [word.removesuffix(s) + instead for s, instead in PLURALS if word.endswith(s) and len(word) > len(s) + 1]
+    forms += [
+        word.removesuffix(s) + instead
+        for s, instead in PLURALS
+        if word.endswith(s) and len(word) > len(s) + 1
+    ]
     return next((one for one in forms if one in known), None)
 
 
@@ -98,16 +108,24 @@ class Lists:
 
     def mentions(self, text: str) -> list[str]:
         """Return the listed words in a text."""
-        words = self.pipeline.nouns(text) if self.pipeline else [w for w in words_in(text) if w not in NO_NOUNS]
+        words = (
+            self.pipeline.nouns(text)
+            if self.pipeline
+            else [w for w in words_in(text) if w not in NO_NOUNS]
+        )
         return [known for word in words if (known := singular_in(word, self._things))]
 
     @cached_property
     def _things(self) -> frozenset[str]:
-        return frozenset(self.associated) | {word for words in self.associated.values() for word in words}
+        return frozenset(self.associated) | {
+            word for words in self.associated.values() for word in words
+        }
 
     def find(self, word: str, things: Sequence[str], *, alike: bool = False) -> int | None:
         """Return which of some objects a word stands for, by the lists or by similarity; associated words first."""
-        words = [(word, place) for place, thing in enumerate(things) for word in self.associated[thing]]
+        words = [
+            (word, place) for place, thing in enumerate(things) for word in self.associated[thing]
+        ]
         words += [(thing, place) for place, thing in enumerate(things)]
         if not alike:
             return next((place for known, place in words if known == word), None)
@@ -119,10 +137,16 @@ def open_amber(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of AMBER's published files."""
     path = benchmark.find_file(data.folder, "relation.json")
     try:
-        held = RootModel[dict[str, list[str]]].model_validate(parse_json(read_text(path), str(path)), strict=True).root
+        held = (
+            RootModel[dict[str, list[str]]]
+            .model_validate(parse_json(read_text(path), str(path)), strict=True)
+            .root
+        )
     except ValueError as error:
         raise ConfigError(f"{path}: expected an object of lists of words") from error
-    safe = frozenset(map(str.strip, read_text(benchmark.find_file(data.folder, "safe_words.txt")).split("\n")))
+    safe = frozenset(
+        map(str.strip, read_text(benchmark.find_file(data.folder, "safe_words.txt")).split("\n"))
+    )
     associated = {thing: [word.lower() for word in words] for thing, words in held.items()}
     lists = Lists(associated, safe, find_word_pipeline(VECTORS, data.folder, "AMBER"))
     annotations = read_records(benchmark.find_file(data.folder, "annotations.json"), _Annotation)
@@ -135,19 +159,27 @@ def open_amber(data: benchmark.Data) -> benchmark.Exam:
         image = benchmark.find_image(data.folder, f"image/{query.image}", query.image, where=where)
         own: dict[str, Any] = _read_truth(*truths[query.id], lists=lists)
         name, text = str(query.id), f"<image>\n{benchmark.as_written(query.query)}"
-        asked.append(AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", **own))
+        asked.append(
+            AmberQuestion(name=name, item=name, text=text, images=(image,), prompt="amber", **own)
+        )
 
     def mark(replies: benchmark.Replies) -> benchmark.Marked:
         return _mark_amber([one for one in asked if one.item in replies.items], lists, replies)
 
     notes = (OWN_NOUNS if lists.pipeline else EXACT,)
-    return benchmark.Exam(questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ())
+    return benchmark.Exam(
+        questions=asked, mark=mark, notes=notes if any(not one.truth for one in asked) else ()
+    )
 
 
 def _read_truth(one: _Annotation, where: str, *, lists: Lists) -> dict[str, Any]:
     own = {"max_tokens": benchmark.LONG if one.type == GENERATIVE else benchmark.SHORT}
     if one.truth in ("yes", "no"):
-        category = one.type.removeprefix("discriminative-").replace("-", ": ").replace("hallucination", "existence")
+        category = (
+            one.type.removeprefix("discriminative-")
+            .replace("-", ": ")
+            .replace("hallucination", "existence")
+        )
         return {**own, "truth": str(one.truth), "category": category}
     if not isinstance(one.truth, list) or one.hallu is None:
         raise ConfigError(f"{where}: truth must be yes or no, or truth and hallu lists of words")
@@ -156,7 +188,9 @@ def _read_truth(one: _Annotation, where: str, *, lists: Lists) -> dict[str, Any]
     return {**own, "truths": tuple(one.truth), "decoys": tuple(one.hallu)}
 
 
-def _mark_amber(asked: Sequence[AmberQuestion], lists: Lists, replies: benchmark.Replies) -> benchmark.Marked:
+def _mark_amber(
+    asked: Sequence[AmberQuestion], lists: Lists, replies: benchmark.Replies
+) -> benchmark.Marked:
     described, doubts = [one for one in asked if not one.truth], [one for one in asked if one.truth]
     first = {one.name: " ".join(words_in(replies.texts.get(one.name, ""))[:1]) for one in doubts}
     said = {name: word for name, word in first.items() if word in ("yes", "no")}
@@ -166,14 +200,22 @@ def _mark_amber(asked: Sequence[AmberQuestion], lists: Lists, replies: benchmark
             groups[name] = [*groups.get(name, ()), one]
     marks = [measure_ratios(_ratios(own, said), category=name) for name, own in groups.items()]
     if described:
-        counts = np.array([_count(replies.texts.get(one.name, ""), one, lists) for one in described], np.float64)
+        counts = np.array(
+            [_count(replies.texts.get(one.name, ""), one, lists) for one in described], np.float64
+        )
         mentions, absent, covered, truths, imagined, decoys = counts.T
-        ratios = {"CHAIR": (absent, mentions), "Cover": (covered, truths), "Cog": (imagined, decoys)}
+        ratios = {
+            "CHAIR": (absent, mentions),
+            "Cover": (covered, truths),
+            "Cog": (imagined, decoys),
+        }
         hal = measure_mean("Hal", absent > 0, category=GENERATIVE)
         marks = [measure_ratios(ratios, category=GENERATIVE), hal, *marks]
         if doubts:
             marks.append(_overall((absent, mentions), _ratios(doubts, said)["F1"]))
-    return benchmark.Marked(marks=marks, taken=said | {one.name: "" for one in described if one.name in replies.texts})
+    return benchmark.Marked(
+        marks=marks, taken=said | {one.name: "" for one in described if one.name in replies.texts}
+    )
 
 
 def _count(text: str, asked: AmberQuestion, lists: Lists) -> tuple[int, int, int, int, int, int]:
@@ -192,7 +234,9 @@ def _count(text: str, asked: AmberQuestion, lists: Lists) -> tuple[int, int, int
     return len(mentions), absent, len(covered), len(asked.truths), len(imagined), len(asked.decoys)
 
 
-def _ratios(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> dict[str, tuple[Floats, Floats]]:
+def _ratios(
+    doubts: Sequence[AmberQuestion], said: Mapping[str, str]
+) -> dict[str, tuple[Floats, Floats]]:
     denied = np.array([said.get(one.name) == "no" for one in doubts], np.float64)
     false = np.array([one.truth == "no" for one in doubts], np.float64)
     right = np.array([said.get(one.name) == one.truth for one in doubts], np.float64)
@@ -207,7 +251,10 @@ def _ratios(doubts: Sequence[AmberQuestion], said: Mapping[str, str]) -> dict[st
 def _overall(chair: tuple[Floats, Floats], f1: tuple[Floats, Floats]) -> Measured:
     """Return AMBER's own score: the mean of F1 and 1 - CHAIR."""
     rows = np.zeros((len(chair[0]) + len(f1[0]), 4))
-    rows[: len(chair[0]), :2], rows[len(chair[0]) :, 2:] = np.stack(chair, axis=1), np.stack(f1, axis=1)
+    rows[: len(chair[0]), :2], rows[len(chair[0]) :, 2:] = (
+        np.stack(chair, axis=1),
+        np.stack(f1, axis=1),
+    )
     parts = measure_ratios({"CHAIR": (rows[:, 0], rows[:, 1]), "F1": (rows[:, 2], rows[:, 3])})
 
     def conclude(sums: Floats) -> Floats:
@@ -228,8 +275,26 @@ HALBENCH_NOTES = (
 )
 HALBENCH_RULE = "Each word of CHAIR's list, or its plural, is an object; answers of three words or fewer name none."
 FEW = 3  # answers of so few words name nothing
-ANIMALS = ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "animal", "cub")
-SPECIAL = {"bow tie": "tie", "toilet seat": "toilet", "home plate": "home plate", "train track": "train track"}
+ANIMALS = (
+    "bird",
+    "cat",
+    "dog",
+    "horse",
+    "sheep",
+    "cow",
+    "elephant",
+    "bear",
+    "zebra",
+    "giraffe",
+    "animal",
+    "cub",
+)
+SPECIAL = {
+    "bow tie": "tie",
+    "toilet seat": "toilet",
+    "home plate": "home plate",
+    "train track": "train track",
+}
 """Two-word names of one object, or of none of COCO's."""
 
 
@@ -282,7 +347,12 @@ class CocoWords:
     def _doubles(self) -> dict[str, str]:
         own = {word: word for word in self.kinds if word.count(" ") == 1}
         young = {f"{age} {animal}": animal for age in ("baby", "adult") for animal in ANIMALS}
-        return own | young | {f"passenger {vehicle}": vehicle for vehicle in ("jet", "train")} | SPECIAL
+        return (
+            own
+            | young
+            | {f"passenger {vehicle}": vehicle for vehicle in ("jet", "train")}
+            | SPECIAL
+        )
 
     @cached_property
     def _parts(self) -> frozenset[str]:
@@ -291,7 +361,11 @@ class CocoWords:
 
 def read_coco_words(path: Path) -> CocoWords:
     """Return the words of a file: a line per object, its own name first."""
-    lines = [[word.strip() for word in line.split(",")] for line in read_text(path).split("\n") if line.strip()]
+    lines = [
+        [word.strip() for word in line.split(",")]
+        for line in read_text(path).split("\n")
+        if line.strip()
+    ]
     return CocoWords({word: line[0] for line in lines for word in line if word})
 
 
@@ -299,19 +373,28 @@ def open_halbench(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of Object HalBench's published file."""
     words = read_coco_words(benchmark.find_file(data.folder, "synonyms_refine.txt", "synonyms.txt"))
     asked, numbers = list[benchmark.ExamQuestion](), dict[str, int]()
-    for number, (record, where) in enumerate(read_records(benchmark.find_file(data.folder, QUESTIONS), _Record)):
+    for number, (record, where) in enumerate(
+        read_records(benchmark.find_file(data.folder, QUESTIONS), _Record)
+    ):
         name = str(number)
         try:
-            numbers[name], image = int(record.image_id), base64.b64decode(record.image, validate=True)
+            numbers[name], image = (
+                int(record.image_id),
+                base64.b64decode(record.image, validate=True),
+            )
         except ValueError as error:
-            raise ConfigError(f"{where}: image_id must be a number, and image base64: {error}") from error
+            raise ConfigError(
+                f"{where}: image_id must be a number, and image base64: {error}"
+            ) from error
         text = f"<image>\n{benchmark.as_written(record.question)}"
         asked.append(benchmark.ask_at_length(name, text, (image,), "object-halbench"))
     truths = _read_truths(data.folder, frozenset(numbers.values()), words)
 
     def mark(replies: benchmark.Replies) -> benchmark.Marked:
         names = [one.name for one in asked if one.item in replies.items]
-        return _mark_halbench([(replies.texts.get(name, ""), truths[numbers[name]]) for name in names], words)
+        return _mark_halbench(
+            [(replies.texts.get(name, ""), truths[numbers[name]]) for name in names], words
+        )
 
     return benchmark.Exam(questions=asked, mark=mark, read_answers=False, notes=HALBENCH_NOTES)
 
@@ -331,18 +414,23 @@ def _read_truths(folder: Path, wanted: frozenset[int], words: CocoWords) -> dict
             if one.image_id in wanted and (kind := kinds.get(one.category_id)):
                 truths[one.image_id].add(kind)
         captions = benchmark.find_file(folder, f"annotations/captions_{split}2014.json")
-        for said in check_record(parse_json(read_text(captions), str(captions)), _Coco, str(captions)).annotations:
+        for said in check_record(
+            parse_json(read_text(captions), str(captions)), _Coco, str(captions)
+        ).annotations:
             if said.image_id in wanted:
                 truths[said.image_id] |= {kind for _, kind in words.find(said.caption)}
     if missing:
-        raise ConfigError(f"--data {folder}: instances_val2014.json and _train2014.json lack image {min(missing)}")
+        raise ConfigError(
+            f"--data {folder}: instances_val2014.json and _train2014.json lack image {min(missing)}"
+        )
     return truths
 
 
 def _mark_halbench(answers: list[tuple[str, set[str]]], words: CocoWords) -> benchmark.Marked:
     """Score answers by the objects in their images; a word counts once per answer."""
     rows = [
-        ({*words.find(text)} if len(text.split()) > FEW else set[tuple[str, str]](), there) for text, there in answers
+        ({*words.find(text)} if len(text.split()) > FEW else set[tuple[str, str]](), there)
+        for text, there in answers
     ]
     absent = [sum(kind not in there for _, kind in own) for own, there in rows]
     found = [len(there & {kind for _, kind in own}) for own, there in rows]
@@ -352,4 +440,6 @@ def _mark_halbench(answers: list[tuple[str, set[str]]], words: CocoWords) -> ben
         "mention (CHAIR_i)": ([*absent], [len(own) for own, _ in rows]),
         "recall": ([*found], [len(there) for _, there in rows]),
     }
-    return benchmark.Marked(marks=[measure_ratios(ratios), measure_mean("answers that name objects", named)])
+    return benchmark.Marked(
+        marks=[measure_ratios(ratios), measure_mean("answers that name objects", named)]
+    )

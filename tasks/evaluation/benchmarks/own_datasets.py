@@ -21,8 +21,19 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Marked, Replies, ask_at_length
-from pairwright.tasks.evaluation.benchmarks.choices import Choice, Units, exam_of, judge_statement, read_choice
-from pairwright.tasks.evaluation.benchmarks.differences import PROMPT, TEST, References, with_references
+from pairwright.tasks.evaluation.benchmarks.choices import (
+    Choice,
+    Units,
+    exam_of,
+    judge_statement,
+    read_choice,
+)
+from pairwright.tasks.evaluation.benchmarks.described_pairs import (
+    PROMPT,
+    TEST,
+    References,
+    with_references,
+)
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
 from pairwright.tasks.scenes.read_phrases import read_phrases
@@ -74,9 +85,15 @@ class KnownScene:
 
 def _read_images(data: Data) -> dict[str, KnownScene]:
     rows: Iterable[ImageRow] = data.rows("images")
-    found = {row.key: KnownScene(key=row.key, images=(row.image,), graphs=(row.graph,)) for row in rows if row.graph}
+    found = {
+        row.key: KnownScene(key=row.key, images=(row.image,), graphs=(row.graph,))
+        for row in rows
+        if row.graph
+    }
     if not found:
-        raise ConfigError(f"--data {data.folder}: its images have no scene graphs; build one with --profile scenes")
+        raise ConfigError(
+            f"--data {data.folder}: its images have no scene graphs; build one with --profile scenes"
+        )
     return found
 
 
@@ -87,7 +104,9 @@ def _rows_of(data: Data, table: str, without: tuple[str, ...] = ()) -> Iterator[
 
 
 def _trained_images(data: Data) -> frozenset[str]:
-    rows: Iterable[PreferenceRow] = _rows_of(data, "preferences", without=("images", "rejected_images"))
+    rows: Iterable[PreferenceRow] = _rows_of(
+        data, "preferences", without=("images", "rejected_images")
+    )
     return frozenset(key for row in rows if row.split == "train" for key in row.image_keys)
 
 
@@ -97,13 +116,22 @@ def _held_out_pairs(data: Data) -> tuple[list[KnownScene], int]:
     rows: Iterable[PairRow] = data.rows("pairs")
     pairs = sorted(rows, key=lambda row: row.key)
     known = images.keys() - trained
-    kept = [(row.key, images[row.first], images[row.second]) for row in pairs if {row.first, row.second} <= known]
-    return [KnownScene(key=key, images=a.images + b.images, graphs=a.graphs + b.graphs) for key, a, b in kept], len(pairs)
+    kept = [
+        (row.key, images[row.first], images[row.second])
+        for row in pairs
+        if {row.first, row.second} <= known
+    ]
+    return [
+        KnownScene(key=key, images=a.images + b.images, graphs=a.graphs + b.graphs)
+        for key, a, b in kept
+    ], len(pairs)
 
 
 def _note(kept: int, of: int, data: Data) -> str:
     if not kept:
-        raise ConfigError(f"--data {data.folder}: all of its images are in the training split; name another dataset")
+        raise ConfigError(
+            f"--data {data.folder}: all of its images are in the training split; name another dataset"
+        )
     return f"{kept:,} of {of:,} are asked about: those whose images no preference of the training split shows"
 
 
@@ -115,13 +143,19 @@ def _exam(shown: Sequence[KnownScene], text: str, prompt: str, *, note: str, rec
     asked = [ask_at_length(one.key, text, one.images, prompt) for one in shown]
 
     def mark(replies: Replies) -> Marked:
-        said = [(one.graphs, replies.texts.get(one.key, "")) for one in shown if one.key in replies.items]
+        said = [
+            (one.graphs, replies.texts.get(one.key, ""))
+            for one in shown
+            if one.key in replies.items
+        ]
         counts = np.array([_count(*one) for one in said], np.float64).reshape(-1, 4)
         mentions, absent, named, wanted = counts.T
         marks = [measure_mean("CHAIR_s", np.array(absent > 0, np.float64))]
         marks.append(measure_ratios({"CHAIR_i": (absent, mentions), recall: (named, wanted)}))
         if any(len(one.graphs) > 1 for one in shown):
-            checks = np.array([_check_claims(text, (first, second)) for (first, second), text in said], np.float64)
+            checks = np.array(
+                [_check_claims(text, (first, second)) for (first, second), text in said], np.float64
+            )
             true, right, read = checks.reshape(-1, 3).T
             each = np.ones(len(read))
             ratios = {
@@ -138,9 +172,14 @@ def _exam(shown: Sequence[KnownScene], text: str, prompt: str, *, note: str, rec
 def _count(graphs: tuple[SceneGraph, ...], text: str) -> tuple[int, int, int, int]:
     """Return numbers of mentions, false ones, expected shapes named, and expected ones."""
     halves = SECOND.split(text, maxsplit=1) if len(graphs) > 1 else [text]
-    about = [(halves[0], graphs[:1]), (halves[1], graphs[1:])] if len(halves) == 2 else [(text, graphs)]
+    about = (
+        [(halves[0], graphs[:1]), (halves[1], graphs[1:])] if len(halves) == 2 else [(text, graphs)]
+    )
     found = [(shape, shown) for half, shown in about for shape in find_shapes(half)]
-    absent = sum(all(shape != one.shape for graph in shown for one in graph.objects) for shape, shown in found)
+    absent = sum(
+        all(shape != one.shape for graph in shown for one in graph.objects)
+        for shape, shown in found
+    )
     if len(graphs) == 1:
         wanted = {one.shape for one in graphs[0].objects}
     else:
@@ -155,7 +194,9 @@ def find_shapes(text: str) -> list[str]:
 
 def _only_in(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
     """Return the objects of a photograph that another lacks in any size."""
-    looks = [Selector(shape=one.shape, colour=one.colour, material=one.material) for one in graph.objects]
+    looks = [
+        Selector(shape=one.shape, colour=one.colour, material=one.material) for one in graph.objects
+    ]
     return [one for one in looks if not one.select(other)]
 
 
@@ -170,28 +211,41 @@ def open_scenes(data: Data) -> Exam:
 def open_scene_differences(data: Data) -> Exam:
     """Return one question per pair of the test split, or per held-out pair without splits."""
     pairs, of = _held_out_pairs(data)
-    note, splits = _note(len(pairs), of, data), {row.subject: row.split for row in _rows_of(data, "splits")}
+    note, splits = (
+        _note(len(pairs), of, data),
+        {row.subject: row.split for row in _rows_of(data, "splits")},
+    )
     if splits:
         pairs = [pair for pair in pairs if splits.get(pair.key) == TEST]
         note = f"{len(pairs):,} of {of:,} are asked about: those of the test split"
         if not pairs:
-            raise ConfigError(f"--data {data.folder}: no pair is in the test split: set preferences.test_share")
+            raise ConfigError(
+                f"--data {data.folder}: no pair is in the test split: set preferences.test_share"
+            )
     text = f"<image><image>{load_wordings(PROMPT).kinds['ask'][0].render()}"
     exam = _exam(pairs, text, PROMPT, note=note, recall="changed")
     written: dict[str, list[str]] = {pair.key: [] for pair in pairs}
     for row in _rows_of(data, "differences"):
         written.get(row.subject, []).append(row.text)
-    records = [Record(key, tuple(texts), is_list=True, where=key) for key, texts in written.items() if texts]
+    records = [
+        Record(key, tuple(texts), is_list=True, where=key)
+        for key, texts in written.items()
+        if texts
+    ]
     return with_references(exam, References(records=records)) if records else exam
 
 
 def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
     """Return whether an answer is true and specific to the order, its true statements, and readable ones."""
-    unchanged = tuple(wording.text for wording in load_wordings("answer_sentences").kinds["unchanged"])
+    unchanged = tuple(
+        wording.text for wording in load_wordings("answer_sentences").kinds["unchanged"]
+    )
     same = text.lower().startswith(unchanged) or says_no_change(text)
     claims, read = [Claim(side=0, kind="no_change")] * same, read_composed(text, difference_verbs())
     if isinstance(read, Difference) and (read.verbs or same):
-        claims += read_phrases(read.first_half, read.second_half if read.verbs else read.first_half).claims
+        claims += read_phrases(
+            read.first_half, read.second_half if read.verbs else read.first_half
+        ).claims
     own = [holds(claim, graphs) for claim in claims]
     tells = same or not all(holds(claim, (graphs[1], graphs[0])) for claim in claims)
     return bool(own) and all(own) and tells, sum(own), len(own)
@@ -205,7 +259,11 @@ def open_scene_pairs(data: Data) -> Exam:
 
 
 def _make_statements(pair: KnownScene) -> Iterator[Choice]:
-    only = [(side, thing) for side in (0, 1) for thing in _only_in(pair.graphs[side], pair.graphs[1 - side])]
+    only = [
+        (side, thing)
+        for side in (0, 1)
+        for thing in _only_in(pair.graphs[side], pair.graphs[1 - side])
+    ]
     if not only:
         return
     side, thing = only[int(make_key("statement", pair.key)[:8], 16) % len(only)]
@@ -226,23 +284,33 @@ def open_preferences(data: Data) -> Exam:
     both = (row for row in held if len(row.images) == 2 and row.chosen and row.rejected)
     rows = nsmallest(MAX_ROWS, both, key=lambda row: row.key)
     if not rows:
-        raise ConfigError(f"--data {data.folder}: has no preferences about two images with two texts")
+        raise ConfigError(
+            f"--data {data.folder}: has no preferences about two images with two texts"
+        )
     asked = [(row, _ask_side(row, "chosen"), _ask_side(row, "rejected")) for row in rows]
 
     def mark(replies: Replies) -> Marked:
         choices = [choice for _, *own in asked for choice in own]
         read = {one.name: read_choice(replies.texts.get(one.name, ""), one) for one in choices}
-        said = [(row.rejected_maker, read[a.name], read[b.name]) for row, a, b in asked if row.key in replies.items]
+        said = [
+            (row.rejected_maker, read[a.name], read[b.name])
+            for row, a, b in asked
+            if row.key in replies.items
+        ]
         taken = {name: option for name, option in read.items() if option}
         return Marked(marks=list(_mark_preferences(said)), taken=taken)
 
-    notes = ("told apart: the chosen text was judged true, and the rejected one false (chance: 25 %)",)
+    notes = (
+        "told apart: the chosen text was judged true, and the rejected one false (chance: 25 %)",
+    )
     return Exam(questions=[choice for _, *own in asked for choice in own], mark=mark, notes=notes)
 
 
 def _ask_side(row: PreferenceRow, side: Literal["chosen", "rejected"]) -> Choice:
     name, text, answer = f"{row.key}_{side}", getattr(row, side), str(side == "chosen")
-    return judge_statement(name, row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key)
+    return judge_statement(
+        name, row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key
+    )
 
 
 def _mark_preferences(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measured]:
@@ -250,7 +318,9 @@ def _mark_preferences(said: Sequence[tuple[str, str | None, str | None]]) -> Ite
         return [text == "True" for text in texts], [text is not None for text in texts]
 
     chosen, rejected = [one for _, one, _ in said], [one for _, _, one in said]
-    yield measure_ratios({"chosen taken for true": believed(chosen), "rejected taken for true": believed(rejected)})
+    yield measure_ratios(
+        {"chosen taken for true": believed(chosen), "rejected taken for true": believed(rejected)}
+    )
     yield measure_mean("told apart", [texts == ["True", "False"] for _, *texts in said])
     for maker in sorted({maker for maker, _, _ in said}):
         own = [text for other, _, text in said if other == maker]

@@ -14,7 +14,7 @@ from pairwright.prompts import load
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.benchmarks.choices import EXACT_NOTE, name_exact
-from pairwright.tasks.evaluation.benchmarks.differences import References, with_references
+from pairwright.tasks.evaluation.benchmarks.described_pairs import References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
 from pairwright.tasks.evaluation.read_captions import Record
 from pairwright.tasks.evaluation.read_json import Given, read_records
@@ -30,9 +30,7 @@ CAD_QA_NOTE = (
     "the judge's prompt is ours, as paper 003's is not public: compare ratings only with those of the same judge here, "
     "not with the paper's"
 )
-OMNIDIFF_NOTE = (
-    "the judge's instructions are paper 002's; the question to the model is ours, as the paper's is not public"
-)
+OMNIDIFF_NOTE = "the judge's instructions are paper 002's; the question to the model is ours, as the paper's is not public"
 MMHAL_NOTE = (
     "the judge's prompt is MMHal-Bench's in other words, without its examples; published numbers are "
     "GPT-4's, and a reply that cannot be read counts 0 there"
@@ -70,7 +68,9 @@ def _exam(
     asked: Asked,
     name: str,
     notes: tuple[str, ...],
-    more: Callable[[Mapping[str, int], benchmark.Replies], Sequence[Measured]] = lambda _ratings, _replies: (),
+    more: Callable[
+        [Mapping[str, int], benchmark.Replies], Sequence[Measured]
+    ] = lambda _ratings, _replies: (),
     *,
     required: bool = True,
 ) -> benchmark.Exam:
@@ -92,25 +92,38 @@ def _exam(
             marks.append(measure_mean(name, own, category=category, percent=False))
         return benchmark.Marked(marks=marks)
 
-    return benchmark.Exam(questions=[one for one, _ in asked], mark=mark, read_answers=False, notes=notes)
+    return benchmark.Exam(
+        questions=[one for one, _ in asked], mark=mark, read_answers=False, notes=notes
+    )
 
 
 def open_cad_qa(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of CaD-QA, also scored by paper 003's exact matching."""
     asked: list[benchmark.ExamQuestion] = []
     answers: dict[str, str] = {}
-    for number, (line, where) in enumerate(read_records(benchmark.find_file(data.folder, CAD_QA), _CadLine)):
+    for number, (line, where) in enumerate(
+        read_records(benchmark.find_file(data.folder, CAD_QA), _CadLine)
+    ):
         if not line.text.startswith(PREFIX):
             raise ConfigError(f"{where}: text: must begin with the placeholders of two images")
         question, name = line.text.removeprefix(PREFIX), str(number)
-        images = tuple(benchmark.find_image(data.folder, image, where=where) for image in line.image)
-        words = {"words": (question,), "reword": lambda words: PREFIX + benchmark.as_written(words[0])}
+        images = tuple(
+            benchmark.find_image(data.folder, image, where=where) for image in line.image
+        )
+        words = {
+            "words": (question,),
+            "reword": lambda words: PREFIX + benchmark.as_written(words[0]),
+        }
         judged, answers[name] = {"question": question, "reference": line.answer}, line.answer
         text = PREFIX + benchmark.as_written(question)
         asked.append(benchmark.ask_at_length(name, text, images, "cad-qa", judged=judged, **words))
 
     def match(_ratings: Mapping[str, int], replies: benchmark.Replies) -> list[Measured]:
-        same = [replies.texts.get(one.name) == answers[one.name] for one in asked if one.item in replies.items]
+        same = [
+            replies.texts.get(one.name) == answers[one.name]
+            for one in asked
+            if one.item in replies.items
+        ]
         return [name_exact(measure_mean("accuracy", same))]
 
     return _exam([(one, "") for one in asked], "rating (0 to 5)", (CAD_QA_NOTE, EXACT_NOTE), match)
@@ -119,32 +132,52 @@ def open_cad_qa(data: benchmark.Data) -> benchmark.Exam:
 def open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
     """Return a question per pair of OmniDiff that has a reference."""
     lines = read_records(benchmark.find_file(data.folder, OMNIDIFF), _OmnidiffLine)
-    texts = {str(one.id): (*([] if one.caption is None else [one.caption]), *one.captions) for one, _ in lines}
-    records = [Record(str(line.id), texts[str(line.id)], is_list=True, where=where) for line, where in lines]
-    references = References(records=records, groups={str(line.id): line.source for line, _ in lines})
+    texts = {
+        str(one.id): (*([] if one.caption is None else [one.caption]), *one.captions)
+        for one, _ in lines
+    }
+    records = [
+        Record(str(line.id), texts[str(line.id)], is_list=True, where=where)
+        for line, where in lines
+    ]
+    references = References(
+        records=records, groups={str(line.id): line.source for line, _ in lines}
+    )
     named, prompt = set(references.names()), "describe_difference"
     asked: list[tuple[benchmark.ExamQuestion, str]] = []
     for line, where in lines:
         if (name := str(line.id)) in named:
             images = tuple(
-                benchmark.find_image(data.folder, image, where=where) for image in (line.image1, line.image2)
+                benchmark.find_image(data.folder, image, where=where)
+                for image in (line.image1, line.image2)
             )
             judged = {"reference": " ".join(filter(str.strip, texts[name]))}
-            one = benchmark.ask_at_length(name, load(prompt).render(), images, prompt, judged=judged)
+            one = benchmark.ask_at_length(
+                name, load(prompt).render(), images, prompt, judged=judged
+            )
             asked.append((one, line.source))
-    return with_references(_exam(asked, "score (0 to 100)", (OMNIDIFF_NOTE,), required=False), references)
+    return with_references(
+        _exam(asked, "score (0 to 100)", (OMNIDIFF_NOTE,), required=False), references
+    )
 
 
 def open_mmhal(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of MMHal-Bench, by type."""
     asked: list[tuple[benchmark.ExamQuestion, str]] = []
-    for number, (record, where) in enumerate(read_records(benchmark.find_file(data.folder, MMHAL), _MmhalRecord)):
+    for number, (record, where) in enumerate(
+        read_records(benchmark.find_file(data.folder, MMHAL), _MmhalRecord)
+    ):
         source = PurePosixPath(urlsplit(record.image_src).path).name
         text = f"<image>\n{benchmark.as_written(record.question)}"
         judged = {"contents": ", ".join(record.image_content), "question": record.question}
         judged |= {"reference": record.gt_answer}
         images = (benchmark.find_image(data.folder, f"{record.image_id}.jpg", source, where=where),)
-        asked.append((benchmark.ask_at_length(str(number), text, images, "mmhal", judged=judged), record.question_type))
+        asked.append(
+            (
+                benchmark.ask_at_length(str(number), text, images, "mmhal", judged=judged),
+                record.question_type,
+            )
+        )
     return _exam(asked, "rating (0 to 6)", (MMHAL_NOTE,), _score_mmhal)
 
 

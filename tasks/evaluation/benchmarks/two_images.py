@@ -19,8 +19,20 @@ from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import Count
 from pairwright.tasks.evaluation.benchmark import Data, Exam, find_file, find_image
 from pairwright.tasks.evaluation.benchmarks import choices
-from pairwright.tasks.evaluation.benchmarks.choices import ACCURACY, LETTERS, Choice, choose_image, judge_statement
-from pairwright.tasks.evaluation.read_json import Given, check_record, parse_values, read_records, read_text
+from pairwright.tasks.evaluation.benchmarks.choices import (
+    ACCURACY,
+    LETTERS,
+    Choice,
+    choose_image,
+    judge_statement,
+)
+from pairwright.tasks.evaluation.read_json import (
+    Given,
+    check_record,
+    parse_values,
+    read_records,
+    read_text,
+)
 
 CAPTION = re.compile(r'Which image suits the caption "(.*)" better\?', re.DOTALL)
 STATEMENT = re.compile(r'Is the statement "(.*)" True or False\?', re.DOTALL)
@@ -67,7 +79,9 @@ def _find_both(path: Path, names: list[str], where: str) -> Images:
     return first, second
 
 
-def _published(path: Path, pattern: re.Pattern[str] = CAPTION) -> Iterator[tuple[_Line, Images, str, str]]:
+def _published(
+    path: Path, pattern: re.Pattern[str] = CAPTION
+) -> Iterator[tuple[_Line, Images, str, str]]:
     """Yield the lines of a file of paper 003, with images, caption or statement, and location."""
     for line, where in read_records(path, _Line):
         found = pattern.search(line.text)
@@ -78,15 +92,21 @@ def _published(path: Path, pattern: re.Pattern[str] = CAPTION) -> Iterator[tuple
 
 def _read_captions(path: Path) -> Iterator[Choice]:
     for line, images, caption, _ in _published(path):
-        yield choose_image(str(line.question_id), images, caption, answer=line.answer, category=line.category)
+        yield choose_image(
+            str(line.question_id), images, caption, answer=line.answer, category=line.category
+        )
 
 
 def _read_statements(path: Path) -> Iterator[Choice]:
     for line, images, statement, _ in _published(path, STATEMENT):
-        yield judge_statement(str(line.question_id), images, statement, answer=line.answer, prompt="judge_statement")
+        yield judge_statement(
+            str(line.question_id), images, statement, answer=line.answer, prompt="judge_statement"
+        )
 
 
-def _ask_pair(name: str, images: Images, captions: list[str], category: str = "") -> Iterator[Choice]:
+def _ask_pair(
+    name: str, images: Images, captions: list[str], category: str = ""
+) -> Iterator[Choice]:
     for number, letter in enumerate(LETTERS):
         own = {"item": name, "answer": letter, "category": category}
         yield choose_image(f"{name}_{number}", images, captions[number], **own)
@@ -102,9 +122,13 @@ def _read_pairs(path: Path) -> Iterator[Choice]:
         line, images, _, where = lines[0]
         said = [(str(one.question_id), one.answer, both) for one, both, _, _ in lines]
         if said != [(f"{pair}_0", "A", images), (f"{pair}_1", "B", images)]:
-            raise ConfigError(f"{where}: question_id: needs N_0 (answer A) and N_1 (answer B), with the same images")
+            raise ConfigError(
+                f"{where}: question_id: needs N_0 (answer A) and N_1 (answer B), with the same images"
+            )
         origin = line.image[0].rpartition("/")[0].partition("/")[0]
-        yield from _ask_pair(pair, images, [caption for _, _, caption, _ in lines], line.category or origin)
+        yield from _ask_pair(
+            pair, images, [caption for _, _, caption, _ in lines], line.category or origin
+        )
 
 
 def _read_svo(path: Path) -> Iterator[Choice]:
@@ -116,32 +140,48 @@ def _read_svo(path: Path) -> Iterator[Choice]:
         if len(wrong) != 1:
             raise ConfigError(f"{where}: exactly one of {', '.join(SVO_FLAGS)} must be true")
         numbers = (one.pos_image_id, one.neg_image_id)
-        right, other = (find_image(path.parent, f"{n:05d}.jpg", f"{n}.jpg", where=where) for n in numbers)
+        right, other = (
+            find_image(path.parent, f"{n:05d}.jpg", f"{n}.jpg", where=where) for n in numbers
+        )
         first = int(make_key(one.sentence, *map(str, numbers))[:8], 16) % 2 == 0
         images, answer = ((right, other), "A") if first else ((other, right), "B")
-        yield choose_image(str(rows.line_num), images, one.sentence, answer=answer, category=wrong[0])
+        yield choose_image(
+            str(rows.line_num), images, one.sentence, answer=answer, category=wrong[0]
+        )
 
 
 def _read_nlvr2(path: Path) -> Iterator[Choice]:
     for one, where in read_records(path, _Nlvr2Record):
-        images = _find_both(path, [f"{one.identifier.rpartition('-')[0]}-img{side}.png" for side in (0, 1)], where)
-        yield judge_statement(one.identifier, images, one.sentence, answer=one.label, prompt="judge_statement")
+        images = _find_both(
+            path, [f"{one.identifier.rpartition('-')[0]}-img{side}.png" for side in (0, 1)], where
+        )
+        yield judge_statement(
+            one.identifier, images, one.sentence, answer=one.label, prompt="judge_statement"
+        )
 
 
 def _read_cola(path: Path) -> Iterator[Choice]:
     for number, (value, where) in enumerate(parse_values(read_text(path), path)):
-        address, caption, other_address, other = check_record({"pair": value}, _ColaPair, where).pair
+        address, caption, other_address, other = check_record(
+            {"pair": value}, _ColaPair, where
+        ).pair
         names = [PurePosixPath(urlsplit(one).path).name for one in (address, other_address)]
-        first, second = (find_image(path.parent, f"{number}_{name}", name, where=where) for name in names)
+        first, second = (
+            find_image(path.parent, f"{number}_{name}", name, where=where) for name in names
+        )
         yield from _ask_pair(str(number), (first, second), [caption, other])
 
 
-def _opener(readers: dict[str, Reader], units: choices.Units = ACCURACY, *notes: str) -> Callable[[Data], Exam]:
+def _opener(
+    readers: dict[str, Reader], units: choices.Units = ACCURACY, *notes: str
+) -> Callable[[Data], Exam]:
     """Return the ``open`` of a benchmark whose folder holds one of some files."""
 
     def open_exam(data: Data) -> Exam:
         path = find_file(data.folder, *readers)
-        return choices.exam_of(list(readers[path.name](path)), units, notes=(choices.EXACT_NOTE, *notes), exact=True)
+        return choices.exam_of(
+            list(readers[path.name](path)), units, notes=(choices.EXACT_NOTE, *notes), exact=True
+        )
 
     return open_exam
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
-from pairwright.tasks.export.form import Form, ExportSettings
+from pairwright.tasks.export.form import ExportSettings, Form
 from pairwright.tasks.export.write_card import ASSETS, write_card
 
 NUMBER, FLAG = parquet.value("float32"), parquet.value("bool")
@@ -25,8 +25,14 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
         parquet.IMAGES,
         "The images in order, as their source gave them: two, or one if the preference is about one.",
     ),
-    "prompt": (parquet.MESSAGES, "The question about the images (one message, an `image` slot per image)."),
-    "chosen": (parquet.MESSAGES, "A description of how the images differ, or the preferred answer (one message)."),
+    "prompt": (
+        parquet.MESSAGES,
+        "The question about the images (one message, an `image` slot per image).",
+    ),
+    "chosen": (
+        parquet.MESSAGES,
+        "A description of how the images differ, or the preferred answer (one message).",
+    ),
     "rejected": (
         parquet.MESSAGES,
         "A description that is wrong for these images (one message); an empty list if there is none.",
@@ -46,7 +52,9 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     ),
     "rejected_note": (parquet.TEXT, "How it was made, in detail."),
     "negatives": (
-        parquet.listed({"text": parquet.TEXT, "maker": parquet.TEXT, "note": parquet.TEXT, "score": NUMBER}),
+        parquet.listed(
+            {"text": parquet.TEXT, "maker": parquet.TEXT, "note": parquet.TEXT, "score": NUMBER}
+        ),
         "Further wrong descriptions, hardest first.",
     ),
     "removal_scores": (
@@ -64,12 +72,18 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
         parquet.TEXT,
         "The pair's description, if the chosen text states it in another kind; empty: the same.",
     ),
-    "claims": (parquet.TEXT, "Claims of the chosen text, which a scene graph can confirm, as JSON; `[]`: unknown."),
+    "claims": (
+        parquet.TEXT,
+        "Claims of the chosen text, which a scene graph can confirm, as JSON; `[]`: unknown.",
+    ),
     "rejected_claims": (parquet.TEXT, "Claims of the rejected text, in the same form."),
     "key": (parquet.TEXT, "Key of the row: a hash of everything that it was made from."),
     "pair": (parquet.TEXT, "Key of the pair of images, or of the one image."),
     "image_keys": (parquet.listed(parquet.TEXT), "Keys of the images."),
-    "component": (parquet.TEXT, "Component: rows that share an image or a group, all in one split."),
+    "component": (
+        parquet.TEXT,
+        "Component: rows that share an image or a group, all in one split.",
+    ),
     "sources": (parquet.listed(parquet.TEXT), "Source of each image."),
     "licences": (parquet.listed(parquet.TEXT), "Licence of each image; empty if none is stated."),
 }
@@ -84,9 +98,12 @@ def to_record(row: PreferenceRow, setting: ExportSettings | None = None) -> parq
     return {
         **own,
         "pair": row.subject,
-        "images": [parquet.image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
+        "images": [
+            parquet.image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)
+        ],
         "rejected_images": [
-            parquet.image_cell(*both) for both in zip(row.rejected_images, _rejected_names(row), strict=True)
+            parquet.image_cell(*both)
+            for both in zip(row.rejected_images, _rejected_names(row), strict=True)
         ],
         "prompt": _prompt(row),
         "chosen": parquet.answer(row.chosen),
@@ -138,11 +155,17 @@ FORM = Form(
     about="Parquet with every column, for datasets.load_dataset",
     cannot="It holds preferences; --table exports another table with its images, llava exports conversations.",
     opens=parquet.open_parquet(SCHEMA, to_record),
-    check=parquet.read_parquet(lambda row, _: parquet.check_messages(row), images=("images", "rejected_images")),
+    check=parquet.read_parquet(
+        lambda row, _: parquet.check_messages(row), images=("images", "rejected_images")
+    ),
     packages=("datasets",),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data", ASSETS}),
     card=lambda folder, about, tally: write_card(
-        folder, about, tally, features=card_features(), columns={name: said for name, (_, said) in COLUMNS.items()}
+        folder,
+        about,
+        tally,
+        features=card_features(),
+        columns={name: said for name, (_, said) in COLUMNS.items()},
     ),
 )

@@ -14,16 +14,31 @@ from pairwright.tasks.export import form
 from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, open_lines, read_lines
 
 INFO = "dataset_info.json"
-COLUMNS = {"messages": "conversations", "chosen": "chosen", "rejected": "rejected", "images": "images"}
-TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
+COLUMNS = {
+    "messages": "conversations",
+    "chosen": "chosen",
+    "rejected": "rejected",
+    "images": "images",
+}
+TAGS = {
+    "role_tag": "from",
+    "content_tag": "value",
+    "user_tag": "human",
+    "assistant_tag": "gpt",
+    "system_tag": "system",
+}
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+def _to_records(
+    row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings
+) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     turns, rejected = form.place_images(row), form.rejected_text(row)
     yield (
         row.split,
         {
-            "conversations": [{"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns],
+            "conversations": [
+                {"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in turns
+            ],
             "chosen": {"from": "gpt", "value": row.chosen},
             "rejected": {"from": "gpt", "value": rejected},
             "images": [media.put(image) for image in row.images],
@@ -33,7 +48,10 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSett
 
 def _write_info(folder: Path, setting: form.ExportSettings, sizes: form.Sizes) -> None:
     told = {"formatting": "sharegpt", "ranking": True, "columns": COLUMNS, "tags": TAGS}
-    info = {f"{form.plain_name(setting.name)}_{split}": {"file_name": f"data/{split}.jsonl", **told} for split in sizes}
+    info = {
+        f"{form.plain_name(setting.name)}_{split}": {"file_name": f"data/{split}.jsonl", **told}
+        for split in sizes
+    }
     (folder / INFO).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
 
 

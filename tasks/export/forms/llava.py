@@ -14,9 +14,12 @@ from pairwright.tasks.export import form
 from pairwright.tasks.export.lines import JSON_LIST, MediaFolder, Record, decode_files, open_lines
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+def _to_records(
+    row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings
+) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     said = [
-        {"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text} for turn in form.place_images(row, [form.PLACE])
+        {"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text}
+        for turn in form.place_images(row, [form.PLACE])
     ]
     names = [media.put(image) for image in row.images]
     yield (
@@ -36,7 +39,9 @@ def _check(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as 
         for number, record in enumerate(records, start=1):
             with form.naming_row(where := f"data/{path.name}, entry {number} ({record['id']})"):
                 names = [record["image"]] if isinstance(record["image"], str) else record["image"]
-                *turns, (role, answer) = [(form.ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]]
+                *turns, (role, answer) = [
+                    (form.ROLES[turn["from"]], turn["value"]) for turn in record["conversations"]
+                ]
                 form.need(role == "assistant", "the last message is not an answer")
                 form.check_turns(turns, decode_files(folder, names))
                 form.check_answer(answer, "last")

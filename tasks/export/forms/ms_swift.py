@@ -15,7 +15,9 @@ from pairwright.tasks.export.lines import MediaFolder, Record, decode_files, ope
 MARKS = (*form.MEDIA, "<bbox>", "<ref-object>")  # marks that ms-swift replaces in texts
 
 
-def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+def _to_records(
+    row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings
+) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     turns = form.place_images(row, MARKS)
     if not row.rejected and not row.rejected_images:
         raise form.UnheldError("nothing rejected")
@@ -26,8 +28,13 @@ def _to_records(row: PreferenceRow, media: MediaFolder, setting: form.ExportSett
         images = [media.put(image) for image in row.images]
         yield row.split, {"messages": messages, "images": images, "rejected_response": rejected}
     if row.rejected_images:
-        images, others = ([media.put(image) for image in shown] for shown in (row.images, row.rejected_images))
-        yield f"{row.split}-images", {"messages": messages, "images": images, "rejected_images": others}
+        images, others = (
+            [media.put(image) for image in shown] for shown in (row.images, row.rejected_images)
+        )
+        yield (
+            f"{row.split}-images",
+            {"messages": messages, "images": images, "rejected_images": others},
+        )
 
 
 def _check(folder: Path, record: Record) -> None:

@@ -9,21 +9,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import PLACE, Form, ExportSettings, as_parts, ending_of, need, place_images
+from pairwright.tasks.export.form import (
+    PLACE,
+    ExportSettings,
+    Form,
+    as_parts,
+    ending_of,
+    need,
+    place_images,
+)
 from pairwright.tasks.export.lines import MediaFolder, Record, Shape, open_lines, read_lines
-from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.images.decode import decode_rgb
 
 URL = "/v1/chat/completions"
 LIMITED = Shape(rows_per_file=50_000, bytes_per_file=200_000_000)
 
 
-def to_records(row: PreferenceRow, media: MediaFolder, setting: ExportSettings) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+def to_records(
+    row: PreferenceRow, media: MediaFolder, setting: ExportSettings
+) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
     """Yield a row's request."""
     shown = ({"type": "image_url", "image_url": {"url": _data_url(image)}} for image in row.images)
     messages = [
         {
             "role": turn.role,
-            "content": [next(shown) if part["type"] == "image" else part for part in as_parts(turn.text)],
+            "content": [
+                next(shown) if part["type"] == "image" else part for part in as_parts(turn.text)
+            ],
         }
         for turn in place_images(row, [PLACE])
     ]

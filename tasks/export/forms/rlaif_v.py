@@ -11,9 +11,25 @@ from typing import Any
 import numpy as np
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import PLACE, Form, ExportSettings, UnheldError, check_answer, place_images, rejected_text
-from pairwright.tasks.export.parquet import IMAGE, TEXT, Record, arrow_schema, image_cell, open_parquet, read_parquet
-from pairwright.tasks.store.images import RefusedImageError, decode_rgb, encode_png
+from pairwright.tasks.export.form import (
+    PLACE,
+    ExportSettings,
+    Form,
+    UnheldError,
+    check_answer,
+    place_images,
+    rejected_text,
+)
+from pairwright.tasks.export.parquet import (
+    IMAGE,
+    TEXT,
+    Record,
+    arrow_schema,
+    image_cell,
+    open_parquet,
+    read_parquet,
+)
+from pairwright.tasks.images.decode import RefusedImageError, decode_rgb, encode_png
 
 TEXTS = ("question", "chosen", "rejected", "origin_dataset", "origin_split", "idx", "image_path")
 SCHEMA = arrow_schema({"ds_name": TEXT, "image": IMAGE, **dict.fromkeys(TEXTS, TEXT)})
@@ -36,7 +52,9 @@ def _to_record(row: PreferenceRow, setting: ExportSettings) -> Record:
         "chosen": row.chosen,
         "rejected": rejected,
         "origin_dataset": ", ".join(dict.fromkeys(row.sources)),
-        "origin_split": json.dumps({"model": row.chosen_model, "type": row.rejected_maker}, ensure_ascii=False),
+        "origin_split": json.dumps(
+            {"model": row.chosen_model, "type": row.rejected_maker}, ensure_ascii=False
+        ),
         "idx": row.key,
         "image_path": image["path"],
     }

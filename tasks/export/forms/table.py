@@ -6,10 +6,26 @@ from typing import Any, cast
 
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import CaptionRow, ComparisonRow, DifferenceRow, PairRow, PreferenceRow, QuestionRow, Row
+from pairwright.schemas.rows import (
+    CaptionRow,
+    ComparisonRow,
+    DifferenceRow,
+    PairRow,
+    PreferenceRow,
+    QuestionRow,
+    Row,
+)
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import hf
-from pairwright.tasks.export.parquet import IMAGES, TEXT, arrow_schema, feature_of, listed, open_parquet, read_parquet
+from pairwright.tasks.export.parquet import (
+    IMAGES,
+    TEXT,
+    arrow_schema,
+    feature_of,
+    listed,
+    open_parquet,
+    read_parquet,
+)
 from pairwright.tasks.store.index import columns_without
 
 TABLES: dict[str, type[Row]] = {
@@ -20,7 +36,11 @@ TABLES: dict[str, type[Row]] = {
     "questions": QuestionRow,
 }
 INTERNAL = ("source_key",)
-SHOWN = {"images": IMAGES, "decision": TEXT, **dict.fromkeys(("names", "sources", "licences"), listed(TEXT))}
+SHOWN = {
+    "images": IMAGES,
+    "decision": TEXT,
+    **dict.fromkeys(("names", "sources", "licences"), listed(TEXT)),
+}
 """Columns of each row beside its table's: its images and the decision about it."""
 
 
@@ -34,14 +54,18 @@ class ShownRow(PreferenceRow):
 def table_form(name: str) -> Form:
     """Return the form of a table; ``ConfigError``: it cannot be exported."""
     if name not in TABLES:
-        raise ConfigError(f"--table {name}: cannot be exported; choose from preferences, {', '.join(TABLES)}")
+        raise ConfigError(
+            f"--table {name}: cannot be exported; choose from preferences, {', '.join(TABLES)}"
+        )
     schema, columns = schema_of(TABLES[name]), columns_without(TABLES[name], INTERNAL)
     features = {column: feature_of(schema.field(column).type) for column in columns}
     return replace(
         hf.FORM,
         about=f"Parquet with every column of the table {name} and its images, for datasets.load_dataset",
         cannot=f"It holds the table {name} only; trainers of preferences need the table preferences.",
-        opens=open_parquet(arrow_schema(SHOWN | features), lambda row, _: dict(cast("ShownRow", row).record)),
+        opens=open_parquet(
+            arrow_schema(SHOWN | features), lambda row, _: dict(cast("ShownRow", row).record)
+        ),
         check=read_parquet(lambda *_: None),
         reads=name,
         card=None,

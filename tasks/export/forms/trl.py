@@ -7,7 +7,16 @@ from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
-from pairwright.tasks.export.form import PLACE, Form, ExportSettings, as_parts, naming_row, need, place_images, rejected_text
+from pairwright.tasks.export.form import (
+    PLACE,
+    ExportSettings,
+    Form,
+    as_parts,
+    naming_row,
+    need,
+    place_images,
+    rejected_text,
+)
 
 
 def _to_record(row: PreferenceRow, setting: ExportSettings) -> parquet.Record:  # noqa: ARG001 - as for every form
@@ -18,7 +27,9 @@ def _to_record(row: PreferenceRow, setting: ExportSettings) -> parquet.Record:  
         ],
         "chosen": parquet.answer(row.chosen),
         "rejected": parquet.answer(rejected_text(row)),
-        "images": [parquet.image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)],
+        "images": [
+            parquet.image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)
+        ],
     }
 
 

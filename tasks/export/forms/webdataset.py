@@ -16,12 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.export.form import Form, RowWriter, ExportSettings, check_answer, name_images, naming_row, need
-from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.export.form import (
+    ExportSettings,
+    Form,
+    RowWriter,
+    check_answer,
+    name_images,
+    naming_row,
+    need,
+)
+from pairwright.tasks.images.decode import decode_rgb
 
 BLOCK = 512
 TOLD = (
-    *("chosen", "chosen_model", "rejected", "rejected_maker", "rejected_note", "rejected_image_maker"),
+    *(
+        "chosen",
+        "chosen_model",
+        "rejected",
+        "rejected_maker",
+        "rejected_note",
+        "rejected_image_maker",
+    ),
     *("kind", "description", "claims", "rejected_claims"),
     *("key", "image_keys", "component", "split", "sources", "licences"),
 )
@@ -29,11 +44,16 @@ TOLD = (
 
 
 def _opens(folder: Path, setting: ExportSettings) -> AbstractContextManager[RowWriter]:
-    return closing(RowWriter(_to_records, lambda split: _Tars(folder / "data", split, setting.bytes_per_file)))
+    return closing(
+        RowWriter(_to_records, lambda split: _Tars(folder / "data", split, setting.bytes_per_file))
+    )
 
 
 def _to_records(row: PreferenceRow) -> list[tuple[str, dict[str, bytes]]]:
-    lists = {name: [asdict(one) for one in getattr(row, name)] for name in ("prompt", "negatives", "removal_scores")}
+    lists = {
+        name: [asdict(one) for one in getattr(row, name)]
+        for name in ("prompt", "negatives", "removal_scores")
+    }
     told = {"pair": row.subject, **{name: getattr(row, name) for name in TOLD}, **lists}
     members = {**name_images(row), "json": json.dumps(told, ensure_ascii=False).encode()}
     return [(row.split, {f"{row.key}.{suffix}": data for suffix, data in members.items()})]
@@ -76,7 +96,9 @@ def _check(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as 
         with naming_row(f"data/{path.name}"), tarfile.open(path) as tar:
             for key, members in groupby(tar, key=lambda member: member.name.partition(".")[0]):
                 with naming_row(key):
-                    found = {one.name.partition(".")[2]: tar.extractfile(one).read() for one in members}  # pyright: ignore[reportOptionalMemberAccess]
+                    found = {
+                        one.name.partition(".")[2]: tar.extractfile(one).read() for one in members
+                    }  # pyright: ignore[reportOptionalMemberAccess]
                     told = json.loads(found.pop("json"))
                     for data in found.values():
                         decode_rgb(data)

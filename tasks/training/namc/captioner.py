@@ -23,9 +23,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import PAPER, SMALL, CnnConfig, NamcConfig
+from pairwright.schemas.namc_config import PAPER, SMALL, CnnConfig, NamcConfig
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
+from pairwright.tasks.images.decode import RefusedImageError, decode_rgb
 from pairwright.tasks.models import namc_places
 from pairwright.tasks.models.checkpoints import compare_shapes, read_checkpoint, shapes_of
 from pairwright.tasks.models.devices import choose_device
@@ -33,7 +34,6 @@ from pairwright.tasks.models.namc import Namc, NamcSizes, NoiseIdentifier
 from pairwright.tasks.models.namc_words import DecoderWords, saved_words
 from pairwright.tasks.models.weights import identify_files
 from pairwright.tasks.serving.chat import Question
-from pairwright.tasks.store.images import RefusedImageError, decode_rgb
 from pairwright.tasks.store.manifest import refuse_damage
 from pairwright.tasks.training.freeze_rows import PAIR
 
@@ -73,18 +73,27 @@ class Captioner:
         own = {"start": words.start, "end": words.end, "length": self.length}
         with torch.no_grad():
             compared = model.compare(features.to(self.device))
-        said = model.describer.write(compared, banned=(words.mask, words.pad, words.unknown, words.start), **own)
+        said = model.describer.write(
+            compared, banned=(words.mask, words.pad, words.unknown, words.start), **own
+        )
         return [words.read(tokens) for tokens in said]
 
 
 def small_sizes(vocabulary: int) -> NamcSizes:
     """Return the sizes of the small model."""
     places, features = (namc_places.SMALL_SIDE // namc_places.PATCH) ** 2, 3 * namc_places.PATCH**2
-    given = {"places": places, "features": features, "codes": namc_places.LEVELS**3, "vocabulary": vocabulary}
+    given = {
+        "places": places,
+        "features": features,
+        "codes": namc_places.LEVELS**3,
+        "vocabulary": vocabulary,
+    }
     return NamcSizes(width=96, heads=4, dropout=0.0, **given)
 
 
-def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str, int], *, seed: int) -> Captioner:
+def make_captioner(
+    words: DecoderWords, config: NamcConfig, widths: Mapping[str, int], *, seed: int
+) -> Captioner:
     """Return a new model, determined by the seed; ``widths``: features and codes at the paper's size, by table."""
     sizes, width = small_sizes(words.size), config.hidden_size
     if config.size == PAPER:
@@ -98,17 +107,25 @@ def make_captioner(words: DecoderWords, config: NamcConfig, widths: Mapping[str,
 
 
 def _make_noise(config: NamcConfig, width: int) -> NoiseIdentifier:
-    clip = namc_places.make_clip(config.clip) if config.size == PAPER else open_clip.CLIP(**namc_places.SMALL_CLIP)
+    clip = (
+        namc_places.make_clip(config.clip)
+        if config.size == PAPER
+        else open_clip.CLIP(**namc_places.SMALL_CLIP)
+    )
     return NoiseIdentifier(clip, width=width)
 
 
 def save_captioner(captioner: Captioner, folder: Path) -> None:
     """Write a captioner into an existing folder."""
     model = captioner.model
-    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    weights = {
+        name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()
+    }
     save_file(weights, folder / WEIGHTS)
     (folder / WORDS).write_text(captioner.words.as_json(), encoding="utf-8")
-    about = ModelMetadata(sizes=model.sizes, noise=model.noise is not None, cnn=captioner.cnn, length=captioner.length)
+    about = ModelMetadata(
+        sizes=model.sizes, noise=model.noise is not None, cnn=captioner.cnn, length=captioner.length
+    )
     (folder / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
 
 
@@ -138,7 +155,9 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
         )
     sizes = about.sizes
     if sizes.width % sizes.heads or sizes.vocabulary != words.size:
-        raise ModelError(f"{FIELD}: {folder / ABOUT}: invalid sizes for {words.size} words: {sizes}")
+        raise ModelError(
+            f"{FIELD}: {folder / ABOUT}: invalid sizes for {words.size} words: {sizes}"
+        )
     with torch.device("meta"):  # allocate nothing before the weights' sizes are checked
         model = Namc(sizes)
     if config.noise_enabled:
@@ -149,7 +168,10 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
 
 def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
     """Copy saved weights into the model, or ``assign`` them; those of a noise module that it lacks are ignored."""
-    weights = {name: value.float() for name, value in read_checkpoint(folder / WEIGHTS, field=FIELD).items()}
+    weights = {
+        name: value.float()
+        for name, value in read_checkpoint(folder / WEIGHTS, field=FIELD).items()
+    }
     if model.noise is None:
         weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}
     try:
@@ -165,7 +187,9 @@ def identify(folder: Path) -> str:
     return make_key("namc", identify_files([folder / WEIGHTS]))
 
 
-def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, batch: int) -> Iterator[Reply]:
+def answer_pairs(
+    questions: Iterable[tuple[str, Question]], *, folder: Path, batch: int
+) -> Iterator[Reply]:
     """Yield a reply to each question, ``batch`` at once: the difference between its two images, whatever is asked.
 
     Questions about other than two images are refused. Fast and deterministic, hence not cached.
@@ -176,16 +200,22 @@ def answer_pairs(questions: Iterable[tuple[str, Question]], *, folder: Path, bat
         crops: dict[str, list[NDArray[np.uint8]]] = {}
         for name, question in some:
             if (count := len(question.images)) != PAIR:
-                yield Reply(name=name, state="refused", detail=f"NAMC describes two images, not {count}")
+                yield Reply(
+                    name=name, state="refused", detail=f"NAMC describes two images, not {count}"
+                )
                 continue
             try:
                 crops[name] = [crop(decode_rgb(data)) for data in question.images]
             except RefusedImageError as error:
                 yield Reply(name=name, state="no image", detail=str(error))
         if crops:
-            flat = [one for pair in crops.values() for one in pair]  # first and second images alternate
+            flat = [
+                one for pair in crops.values() for one in pair
+            ]  # first and second images alternate
             if captioner.cnn:
-                found = torch.from_numpy(namc_places.load_grids(captioner.cnn.model_dump_json()).encode(flat))
+                found = torch.from_numpy(
+                    namc_places.load_grids(captioner.cnn.model_dump_json()).encode(flat)
+                )
             else:
                 found = torch.from_numpy(namc_places.split_patches(np.stack(flat))) / 127.5 - 1
             said = captioner.write(found.unflatten(0, (-1, PAIR)))

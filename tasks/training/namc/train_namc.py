@@ -27,23 +27,36 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
-from pairwright.schemas.namc import PAPER, DualEncoderConfig
+from pairwright.schemas.namc_config import PAPER, DualEncoderConfig
 from pairwright.schemas.training import OptimiserConfig, TrainConfig
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc import Described
 from pairwright.tasks.models.namc_places import CLIP, CROP, clip_numbers, find_weights, join_patches
-from pairwright.tasks.models.namc_words import ClipWords, DecoderWords, bert_words, learnt_words, saved_words
+from pairwright.tasks.models.namc_words import (
+    ClipWords,
+    DecoderWords,
+    bert_words,
+    learnt_words,
+    saved_words,
+)
 from pairwright.tasks.models.open_clip_embedder import create_tokenizer
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.training import runs
 from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
 from pairwright.tasks.training.load_model import choose_precision, computing
 from pairwright.tasks.training.namc import captioner as saved
-from pairwright.tasks.training.namc.batches import NO_HALVES, NOT_SEEN, TextBatches, Text, read_small, read_texts
 from pairwright.tasks.training.namc.captioner import Captioner
-from pairwright.tasks.training.namc.tables import open_copies
+from pairwright.tasks.training.namc.feature_tables import open_copies
+from pairwright.tasks.training.namc.text_batches import (
+    NO_HALVES,
+    NOT_SEEN,
+    Text,
+    TextBatches,
+    read_small,
+    read_texts,
+)
 from pairwright.tasks.training.ranks import count_ranks, stoppable
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
@@ -63,9 +76,17 @@ TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip inc
 def check_settings(config: TrainConfig) -> None:
     """Refuse settings that this training does not support."""
     if count_ranks() > 1:
-        raise ConfigError("NAMC is trained by one process: start it with `pairwright train`, without a launcher")
-    if config.optimiser.optim != OptimiserConfig().optim or config.data.group_by_length or config.output.report_to:
-        raise ConfigError("optimiser.optim, data.group_by_length, output.report_to: not supported by NAMC")
+        raise ConfigError(
+            "NAMC is trained by one process: start it with `pairwright train`, without a launcher"
+        )
+    if (
+        config.optimiser.optim != OptimiserConfig().optim
+        or config.data.group_by_length
+        or config.output.report_to
+    ):
+        raise ConfigError(
+            "optimiser.optim, data.group_by_length, output.report_to: not supported by NAMC"
+        )
 
 
 def train_namc(job: Job) -> Ended:
@@ -75,20 +96,33 @@ def train_namc(job: Job) -> Ended:
         step = training.run()
     if finished := step >= training.steps:
         training.finish()
-    return Ended(step=step, steps=training.steps, measured=training.metrics.last(HELD_OUT), finished=finished)
+    return Ended(
+        step=step, steps=training.steps, measured=training.metrics.last(HELD_OUT), finished=finished
+    )
 
 
 def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Text], list[Refused]]:
     """Return the training or held-out rows, their texts, and the rows refused."""
     data, noise = job.config.data, job.config.namc.noise_enabled
-    split, limit = (data.eval_split, data.max_eval_rows) if held_out else (data.split, data.max_train_rows)
+    split, limit = (
+        (data.eval_split, data.max_eval_rows) if held_out else (data.split, data.max_train_rows)
+    )
     rows = find_rows(job, split)
-    texts, refused = read_texts(rows, halves=noise and not held_out, limit=limit, seed=job.config.seed)
+    texts, refused = read_texts(
+        rows, halves=noise and not held_out, limit=limit, seed=job.config.seed
+    )
     if not (texts or held_out):
         reasons = count_reasons(refused)
-        advice = ". To train on any text: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
-        said = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items()) or "it has no rows"
-        raise ConfigError(f"{job.dataset.url}: no row of split {split!r} can be trained on: {said}{advice}")
+        advice = (
+            ". To train on any text: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
+        )
+        said = (
+            ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items())
+            or "it has no rows"
+        )
+        raise ConfigError(
+            f"{job.dataset.url}: no row of split {split!r} can be trained on: {said}{advice}"
+        )
     return rows, texts, refused
 
 
@@ -100,12 +134,16 @@ def open_captioner(job: Job) -> Captioner:
         return saved.make_captioner(_make_words(job), config, widths, seed=job.config.seed)
     captioner = saved.load_captioner(job.start, config)
     sizes = captioner.model.sizes
-    if widths and (sizes.features != widths["grids"] or sizes.codes != widths.get("codes", sizes.codes)):
+    if widths and (
+        sizes.features != widths["grids"] or sizes.codes != widths.get("codes", sizes.codes)
+    ):
         raise ModelError(
             f"--from: {job.start}: has {sizes.features} features and {sizes.codes} codes per place, the tables "
             f"{widths}: set namc.cnn and namc.vqgan to its own models"
         )
-    return replace(captioner, cnn=config.cnn if config.size == PAPER else None, length=config.max_new_tokens)
+    return replace(
+        captioner, cnn=config.cnn if config.size == PAPER else None, length=config.max_new_tokens
+    )
 
 
 def _make_words(job: Job) -> DecoderWords:
@@ -129,16 +167,30 @@ def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> T
     copies = open_copies(job.run.folder / PLACES) if paper else read_small(rows, texts)
     seen = [copies.images.keys() >= set(text.images) for text in texts]
     known = [text for text, both in zip(texts, seen, strict=True) if both]
-    refused += [Refused(key=text.key, reason=NOT_SEEN) for text, both in zip(texts, seen, strict=True) if not both]
+    refused += [
+        Refused(key=text.key, reason=NOT_SEEN)
+        for text, both in zip(texts, seen, strict=True)
+        if not both
+    ]
     runs.append_refused(job.run.refused, refused)
     if not (known or held_out):
-        raise ConfigError(f"{job.run.folder}: no row can be trained on; see the reasons in {job.run.refused}")
+        raise ConfigError(
+            f"{job.run.folder}: no row can be trained on; see the reasons in {job.run.refused}"
+        )
     show: Callable[[Sequence[Text], Tensor], Tensor] | None = None
     if noise:
-        show = partial(_clip_pixels, rows, clip_numbers(noise.clip)) if paper else lambda _, found: join_patches(found)
-    tokenizer = create_tokenizer(config.clip if paper else DualEncoderConfig(model=TOKENIZER), field=CLIP)
+        show = (
+            partial(_clip_pixels, rows, clip_numbers(noise.clip))
+            if paper
+            else lambda _, found: join_patches(found)
+        )
+    tokenizer = create_tokenizer(
+        config.clip if paper else DualEncoderConfig(model=TOKENIZER), field=CLIP
+    )
     length = captioner.model.sizes.length
-    return TextBatches(known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show)
+    return TextBatches(
+        known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show
+    )
 
 
 def _clip_pixels(
@@ -156,7 +208,12 @@ class Learner:
     """Model and optimiser in training for ``steps`` steps."""
 
     def __init__(self, captioner: Captioner, config: TrainConfig, steps: int) -> None:
-        self.captioner, self.model, self.config, self.steps = captioner, captioner.model, config, steps
+        self.captioner, self.model, self.config, self.steps = (
+            captioner,
+            captioner.model,
+            config,
+            steps,
+        )
         model, rate = self.model, config.optimiser.learning_rate or RATE
         own = [*model.encoder.parameters(), *model.describer.parameters()]
         groups: list[dict[str, Any]] = [{"params": own, "top": rate, "floor": FLOOR}]
@@ -168,7 +225,9 @@ class Learner:
 
     def step(self, batches: Iterable[Described], *, number: int, rows: int) -> dict[str, float]:
         """Train on batches of ``rows`` rows in all, as step ``number`` (from 0); return the metrics."""
-        torch.manual_seed(int(np.random.default_rng([self.config.seed, number]).integers(2**63)))  # masks and dropout
+        torch.manual_seed(
+            int(np.random.default_rng([self.config.seed, number]).integers(2**63))
+        )  # masks and dropout
         self.model.train()
         self.optimiser.zero_grad()
         window = Window()
@@ -180,10 +239,18 @@ class Learner:
         for group in groups:
             group["lr"] = group["top"] * falling(number / self.steps, group["floor"])
         # Per group: gradients of cosines / 0.02 are hundreds of times those of the other losses.
-        norms = [clip_grad_norm_(group["params"], self.config.optimiser.max_grad_norm).item() for group in groups]
-        for what, value in (("the loss", measured["loss"]), ("the norm of the gradients", sum(norms))):
+        norms = [
+            clip_grad_norm_(group["params"], self.config.optimiser.max_grad_norm).item()
+            for group in groups
+        ]
+        for what, value in (
+            ("the loss", measured["loss"]),
+            ("the norm of the gradients", sum(norms)),
+        ):
             if not math.isfinite(value):  # before the weights become NaN
-                raise TrainingError(f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help")
+                raise TrainingError(
+                    f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help"
+                )
         self.optimiser.step()
         measured |= zip(("grad_norm", "grad_norm/noise"), norms, strict=False)
         return measured | {"learning_rate": groups[0]["lr"]}
@@ -194,7 +261,9 @@ class Learner:
         with computing(self.captioner.device, choose_precision(self.config)):
             if self.model.noise is None:
                 return self.model(batch.features, batch.written, pad=words.pad), {}
-            losses, masked = self.model.pretrain(batch, self.config.namc, pad=words.pad, mask=words.mask)
+            losses, masked = self.model.pretrain(
+                batch, self.config.namc, pad=words.pad, mask=words.mask
+            )
         values = {f"loss/{name}": loss.item() for name, loss in losses.items()}
         values |= {f"masked/{name}": share.item() for name, share in masked.items()}
         return torch.stack(list(losses.values())).sum(), values
@@ -210,15 +279,24 @@ class Learner:
             with computing(self.captioner.device, choose_precision(self.config)):
                 total += model(own.features, own.written, pad=pad).item() * tokens
             count += tokens
-        return {"loss" if model.noise is None else "loss/description": total / count} if count else {}
+        return (
+            {"loss" if model.noise is None else "loss/description": total / count} if count else {}
+        )
 
     def describe(self, held_out: TextBatches) -> list[str]:
         """Return the model's descriptions of all pairs."""
-        return [text for rows in _chunks(held_out) for text in self.captioner.write(held_out.features(rows))]
+        return [
+            text
+            for rows in _chunks(held_out)
+            for text in self.captioner.write(held_out.features(rows))
+        ]
 
 
 def _chunks(batches: TextBatches) -> list[range]:
-    return [range(start, min(start + AT_ONCE, len(batches))) for start in range(0, len(batches), AT_ONCE)]
+    return [
+        range(start, min(start + AT_ONCE, len(batches)))
+        for start in range(0, len(batches), AT_ONCE)
+    ]
 
 
 def falling(done: float, floor: float) -> float:
@@ -233,12 +311,19 @@ class Training:
         self.job, self.config, self.stopping = job, job.config, False
         captioner, optimiser = open_captioner(job), job.config.optimiser
         captioner.model.to(choose_device())
-        self.batches, self.held_out = (open_batches(job, captioner, held_out=one) for one in (False, True))
+        self.batches, self.held_out = (
+            open_batches(job, captioner, held_out=one) for one in (False, True)
+        )
         self._batch = optimiser.per_device_train_batch_size
         self._per_step = self._batch * optimiser.gradient_accumulation_steps
         self._per_epoch = math.ceil(len(self.batches) / self._per_step)
-        self.steps = optimiser.max_steps or max(1, round(optimiser.num_train_epochs * self._per_epoch))
-        self.learner, self.metrics = Learner(captioner, job.config, self.steps), MetricsFile(job.run.metrics)
+        self.steps = optimiser.max_steps or max(
+            1, round(optimiser.num_train_epochs * self._per_epoch)
+        )
+        self.learner, self.metrics = (
+            Learner(captioner, job.config, self.steps),
+            MetricsFile(job.run.metrics),
+        )
         if latest := job.run.latest():
             saved.load_weights(captioner.model, latest)
             state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
@@ -251,12 +336,16 @@ class Training:
         begun = done = job.run.steps()[-1] if job.run.steps() else 0
         if job.watcher:
             job.watcher.begin(begun, self.steps)
-        ahead = self.batches.ahead(part for step in range(begun, self.steps) for part in self._parts(step))
+        ahead = self.batches.ahead(
+            part for step in range(begun, self.steps) for part in self._parts(step)
+        )
         since, rows = time.monotonic(), 0
         for step in range(begun, self.steps):
             parts = self._parts(step)
             count = sum(map(len, parts))
-            window.add(self.learner.step(islice(ahead, len(parts)), number=step, rows=count), weight=count)
+            window.add(
+                self.learner.step(islice(ahead, len(parts)), number=step, rows=count), weight=count
+            )
             rows, done, epoch = rows + count, step + 1, step / self._per_epoch
             last = done == self.steps
             if job.watcher:
@@ -278,7 +367,9 @@ class Training:
         epoch, place = divmod(step, self._per_epoch)
         order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.batches))
         rows = order[place * self._per_step : (place + 1) * self._per_step]
-        return [rows[start : start + self._batch].tolist() for start in range(0, len(rows), self._batch)]
+        return [
+            rows[start : start + self._batch].tolist() for start in range(0, len(rows), self._batch)
+        ]
 
     def _log(self, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
         if values:
@@ -304,7 +395,10 @@ class Training:
         said = self.learner.describe(self.held_out)
 
         def write() -> None:
-            write_answers(run.answers, [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)])
+            write_answers(
+                run.answers,
+                [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)],
+            )
             write_samples(run.folder, self._samples(said))
             shutil.rmtree(staged, ignore_errors=True)
             staged.mkdir()

@@ -76,25 +76,53 @@ LEARNING = (
     ChartMetric("loss", "loss", "plain", "Loss", "what is minimised"),
     ChartMetric("nll", "negative log-likelihood", "third", "Loss", "what is minimised"),
     ChartMetric("margin", "text", "chosen", "Margin", "reward of the chosen less the rejected"),
-    ChartMetric("margin/image", "image", "third", "Margin", "reward of the chosen less the rejected"),
+    ChartMetric(
+        "margin/image", "image", "third", "Margin", "reward of the chosen less the rejected"
+    ),
     ChartMetric("accuracy", "text", "chosen", "Accuracy", "preferences ranked as they should be"),
-    ChartMetric("accuracy/image", "image", "third", "Accuracy", "preferences ranked as they should be"),
-    ChartMetric("reward/chosen", "chosen", "chosen", "Rewards", "beta x log-ratio to the reference"),
-    ChartMetric("reward/rejected", "rejected text", "rejected", "Rewards", "beta x log-ratio to the reference"),
-    ChartMetric("reward/image", "rejected image", "third", "Rewards", "beta x log-ratio to the reference"),
+    ChartMetric(
+        "accuracy/image", "image", "third", "Accuracy", "preferences ranked as they should be"
+    ),
+    ChartMetric(
+        "reward/chosen", "chosen", "chosen", "Rewards", "beta x log-ratio to the reference"
+    ),
+    ChartMetric(
+        "reward/rejected",
+        "rejected text",
+        "rejected",
+        "Rewards",
+        "beta x log-ratio to the reference",
+    ),
+    ChartMetric(
+        "reward/image", "rejected image", "third", "Rewards", "beta x log-ratio to the reference"
+    ),
     ChartMetric("logp/chosen", "chosen", "chosen", "Log-probabilities", "of whole answers"),
     ChartMetric("logp/rejected", "rejected", "rejected", "Log-probabilities", "of whole answers"),
-    ChartMetric(UNREADABLE, "unreadable", "rejected", "Unreadable answers", "share of a few held-out rows"),
+    ChartMetric(
+        UNREADABLE, "unreadable", "rejected", "Unreadable answers", "share of a few held-out rows"
+    ),
     ChartMetric("weight/text", "text", "rejected", "Adaptive weights", "AdaViP, Eq. 13"),
     ChartMetric("weight/image", "image", "third", "Adaptive weights", "AdaViP, Eq. 13"),
 )
 RETRIEVER = (
-    ChartMetric("retriever/entropy share", "entropy", "plain", "Entropy", "share of the uniform entropy"),
-    ChartMetric("retriever/effective", "effective", "plain", "Effective candidates", "exp of the entropy"),
-    ChartMetric("retriever/candidates", "drawn", "third", "Effective candidates", "exp of the entropy"),
+    ChartMetric(
+        "retriever/entropy share", "entropy", "plain", "Entropy", "share of the uniform entropy"
+    ),
+    ChartMetric(
+        "retriever/effective", "effective", "plain", "Effective candidates", "exp of the entropy"
+    ),
+    ChartMetric(
+        "retriever/candidates", "drawn", "third", "Effective candidates", "exp of the entropy"
+    ),
     ChartMetric("retriever/reward", "reward", "plain", "Reward", "of the retriever"),
     ChartMetric("retriever/loss", "loss", "plain", "Loss", "of the retriever"),
-    ChartMetric("retriever/most common share", "the most common text", "third", "Doubtful negatives", "share of its choices"),
+    ChartMetric(
+        "retriever/most common share",
+        "the most common text",
+        "third",
+        "Doubtful negatives",
+        "share of its choices",
+    ),
 )
 SPEED = (
     ChartMetric("learning_rate", "rate", "plain", "Learning rate", ""),
@@ -107,7 +135,15 @@ FACTS = ("retriever/scale", "retriever/tau", "retriever/entropy", RANKED)
 """Not drawn: settings, counts, and duplicates of other charts in other units."""
 FROM_ZERO = {
     "Unreadable answers",
-    *("Margin", "Accuracy", "Rewards", "Adaptive weights", "Entropy", "Effective candidates", "Doubtful negatives"),
+    *(
+        "Margin",
+        "Accuracy",
+        "Rewards",
+        "Adaptive weights",
+        "Entropy",
+        "Effective candidates",
+        "Doubtful negatives",
+    ),
     *(one.chart for one in SPEED),
 }
 """Charts whose vertical axis includes 0; and 1."""
@@ -128,14 +164,18 @@ def draw_run(metrics: Metrics) -> list[ChartGroup]:
     """Return the charts of the logged metrics; unknown metrics get one each."""
     known = {one.metric for one in (*LEARNING, *RETRIEVER, *SPEED)}
     rest = sorted({name for _, name in metrics.points} - known - set(FACTS))
-    chooses = "It chooses negatives for each pair and is rewarded where the policy finds them likely."
+    chooses = (
+        "It chooses negatives for each pair and is rewarded where the policy finds them likely."
+    )
     sections = (
         ("Learning", "", LEARNING),
         ("The retriever", chooses, RETRIEVER),
         ("Steps and speed", "", SPEED),
         ("Further metrics", "", [ChartMetric(name, name, "plain", name, "") for name in rest]),
     )
-    drawn = [ChartGroup(title, lead, list(_draw_all(metrics, shown))) for title, lead, shown in sections]
+    drawn = [
+        ChartGroup(title, lead, list(_draw_all(metrics, shown))) for title, lead, shown in sections
+    ]
     return [section for section in drawn if section.charts]
 
 
@@ -145,11 +185,16 @@ def _draw_all(metrics: Metrics, shown: Iterable[ChartMetric]) -> Iterator[Chart]
         series = [one for one in series if len(one[1]) or len(one[2])]
         # Without copies of the first one, such as SFT's likelihood and loss.
         same = [all(map(np.array_equal, one[1:], series[0][1:])) for one in series[1:]]
-        if series := [*series[:1], *(one for one, is_copy in zip(series[1:], same, strict=True) if not is_copy)]:
+        if series := [
+            *series[:1],
+            *(one for one, is_copy in zip(series[1:], same, strict=True) if not is_copy),
+        ]:
             yield _draw_chart(series, title, unit, metrics.last)
 
 
-def _draw_chart(series: Sequence[tuple[ChartMetric, Points, Points]], title: str, unit: str, last: int) -> Chart:
+def _draw_chart(
+    series: Sequence[tuple[ChartMetric, Points, Points]], title: str, unit: str, last: int
+) -> Chart:
     """Draw metrics with their logged and held-out points."""
     percent, lines, rows = title in PERCENT, list[Line](), list[list[str]]()
     seen = [[0.0] * (title in FROM_ZERO) + [1.0] * (title in TO_ONE)]
@@ -157,12 +202,23 @@ def _draw_chart(series: Sequence[tuple[ChartMetric, Points, Points]], title: str
         bold = train if title in EXACT else smooth(train)
         if bold is not train:
             lines.append(_draw_line(one, train, "raw", percent=percent))
-        lines.append(_draw_line(one, bold, "smooth", TRAIN if len(train) == 1 else "", percent=percent))
+        lines.append(
+            _draw_line(one, bold, "smooth", TRAIN if len(train) == 1 else "", percent=percent)
+        )
         lines.append(_draw_line(one, held_out, "held", HELD_OUT, percent=percent))
         ends = ((train, 0), (bold, -1), (held_out, -1))
-        rows.append([one.name, *(show_value(at[n, 1], percent=percent) if len(at) else "" for at, n in ends)])
+        rows.append(
+            [
+                one.name,
+                *(show_value(at[n, 1], percent=percent) if len(at) else "" for at, n in ends),
+            ]
+        )
         # Outliers of the faint line, beyond the 1st and 99th percentile, may lie outside.
-        seen += [held_out[:, 1], bold[:, 1], np.quantile(train[:, 1], (0.01, 0.99)) if len(train) else []]
+        seen += [
+            held_out[:, 1],
+            bold[:, 1],
+            np.quantile(train[:, 1], (0.01, 0.99)) if len(train) else [],
+        ]
     values = np.concatenate(seen)
     return draw_lines(
         lines,
@@ -178,14 +234,20 @@ def _draw_chart(series: Sequence[tuple[ChartMetric, Points, Points]], title: str
     )
 
 
-def _draw_line(one: ChartMetric, points: Points, kind: str, split: str = "", *, percent: bool) -> Line:
+def _draw_line(
+    one: ChartMetric, points: Points, kind: str, split: str = "", *, percent: bool
+) -> Line:
     """Draw points as a line, with a ``split`` as dots, too; long lines by the extremes of ``MOST_POINTS / 2`` parts."""
     if len(points) > MOST_POINTS:
         parts = np.array_split(np.arange(len(points)), MOST_POINTS // 2)
-        kept = {part[at(points[part, 1])] for part in parts for at in (np.argmin, np.argmax)} | {len(points) - 1}
+        kept = {part[at(points[part, 1])] for part in parts for at in (np.argmin, np.argmax)} | {
+            len(points) - 1
+        }
         points = points[sorted(kept)]
     at = points.tolist() if split else ()
-    dots = [f"{one.name}, {split}, step {step:,.0f}: {show_value(y, percent=percent)}" for step, y in at]
+    dots = [
+        f"{one.name}, {split}, step {step:,.0f}: {show_value(y, percent=percent)}" for step, y in at
+    ]
     return Line(name=one.name, x=points[:, 0], y=points[:, 1], tone=one.tone, kind=kind, dots=dots)
 
 

@@ -15,8 +15,14 @@ from pairwright.tasks.training.runs import HELD_OUT, RANKED, UNREADABLE
 
 LEAST = 10  # logged values needed to judge a trend
 RISE = 1.05  # limit of the last held-out loss, in multiples of the lowest
-WORSE, NATS = 2.0, 0.2  # collapse: the chosen texts' loss per token rises by this factor and by so many nats
-UNREAD, MORE = 0.5, 0.25  # collapse: this share of answers is unreadable, and so much more than at the start
+WORSE, NATS = (
+    2.0,
+    0.2,
+)  # collapse: the chosen texts' loss per token rises by this factor and by so many nats
+UNREAD, MORE = (
+    0.5,
+    0.25,
+)  # collapse: this share of answers is unreadable, and so much more than at the start
 Alarm = tuple[str, str]  # name and advice
 
 
@@ -35,8 +41,13 @@ def say_proportion(share: Proportion) -> str:
 def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
     """Yield problems, the most serious first."""
     counts = {(split, name): len(logged) for (split, name), logged in metrics.points.items()}
-    if lost := sorted({name for (split, name), count in counts.items() if len(metrics.of(name, split)) < count}):
-        yield "Not a number", f"{', '.join(lost)} had NaN or infinite values; charts leave them out."
+    if lost := sorted(
+        {name for (split, name), count in counts.items() if len(metrics.of(name, split)) < count}
+    ):
+        yield (
+            "Not a number",
+            f"{', '.join(lost)} had NaN or infinite values; charts leave them out.",
+        )
     yield from find_collapse(metrics, config)
     loss, held_out = metrics.of("loss"), metrics.of("loss", HELD_OUT)
     if len(loss) >= LEAST and (last := smooth(loss)[-1, 1]) >= (first := loss[0, 1]):

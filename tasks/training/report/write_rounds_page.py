@@ -45,7 +45,14 @@ class Round:
         interval = " to ".join(show_value(end, percent=True) for end in self.interval)
         unread = "" if self.unreadable is None else show_value(self.unreadable, percent=True)
         worth = [show_value(self.value, percent=self.percent), interval, f"{self.items:,}", unread]
-        given = [self.run, self.start, str(self.version), self.written, *worth, "yes" if kept else "no: worse"]
+        given = [
+            self.run,
+            self.start,
+            str(self.version),
+            self.written,
+            *worth,
+            "yes" if kept else "no: worse",
+        ]
         return [cell or "-" for cell in given]
 
 
@@ -58,7 +65,10 @@ def write_rounds_page(folder: Path, rounds: Sequence[Round], *, measure: str) ->
     """Rewrite the page, and return its path."""
     kept = keep_rounds([one.worth for one in rounds])
     rows = [one.cells(kept=own) for one, own in zip(rounds, kept, strict=True)]
-    places, values = np.arange(len(rounds), dtype=np.float64), np.array([one.value for one in rounds])
+    places, values = (
+        np.arange(len(rounds), dtype=np.float64),
+        np.array([one.value for one in rounds]),
+    )
     dots = [f"{row[0]}: {row[4]} ({row[5]})" for row in rows]
     spans = [np.array(one.interval or (one.value, one.value)) for one in rounds]
     chart = draw_lines(
@@ -81,7 +91,13 @@ def write_rounds_page(folder: Path, rounds: Sequence[Round], *, measure: str) ->
     )
     folder.mkdir(parents=True, exist_ok=True)
     copy_looks(folder, [HERE / "run.css"])
-    words = {"subject": {"name": folder.name}, "chart": chart, "heads": HEADS, "rows": rows, "kept": kept}
+    words = {
+        "subject": {"name": folder.name},
+        "chart": chart,
+        "heads": HEADS,
+        "rows": rows,
+        "kept": kept,
+    }
     page = make_environment(HERE).get_template("rounds.html.j2").render(**words, measure=measure)
     write_page(folder / "index.html", page)
     return folder / "index.html"

@@ -26,11 +26,15 @@ from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import find_changes
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
-from pairwright.tasks.store.images import decode_rgb, encode_png
 from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, show_value
-from pairwright.tasks.training.report.find_alarms import find_alarms, held_out_accuracy, say_proportion
+from pairwright.tasks.training.report.find_alarms import (
+    find_alarms,
+    held_out_accuracy,
+    say_proportion,
+)
 from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
 
 HERE = Path(__file__).parent
@@ -44,7 +48,10 @@ def write_run_page(folder: Path) -> Path:
     config = run.config()
     if config is None:
         raise ConfigError(f"{folder}: not a training run (no config.yaml)")
-    metrics, retriever = arrange(MetricsFile(run.metrics).resume().entries), _read_json(folder / RETRIEVER)
+    metrics, retriever = (
+        arrange(MetricsFile(run.metrics).resume().entries),
+        _read_json(folder / RETRIEVER),
+    )
     samples = read_samples(folder)
     alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
     defaults = TrainConfig(objective=config.objective)
@@ -87,7 +94,11 @@ def list_totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
 
 
 def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    plain = {name: value for name, value in data.items() if isinstance(value, str | int | float) and value != ""}
+    plain = {
+        name: value
+        for name, value in data.items()
+        if isinstance(value, str | int | float) and value != ""
+    }
     if isinstance(path := plain.get("dataset"), str):  # pages are shared: no local paths
         plain["dataset"] = path.rstrip("/").rsplit("/", 1)[-1]
     return [(name.replace("_", " "), str(value)) for name, value in plain.items()]
@@ -116,8 +127,13 @@ class Sample:
 def write_samples(run: Path, samples: Iterable[Sample]) -> None:
     """Replace the samples of a run."""
     with replacing((run / SAMPLES).parent) as folder:
-        rows = [{**asdict(one), "images": [_write_image(folder, image) for image in one.images]} for one in samples]
-        (folder / Path(SAMPLES).name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        rows = [
+            {**asdict(one), "images": [_write_image(folder, image) for image in one.images]}
+            for one in samples
+        ]
+        (folder / Path(SAMPLES).name).write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+        )
 
 
 def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
@@ -125,7 +141,10 @@ def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
     kept = list(rows)
     with replacing(folder) as place:
         for side, name in enumerate(("predictions", "references"), start=1):
-            lines = (json.dumps({"id": row[0], "text": row[side]}, ensure_ascii=False) + "\n" for row in kept)
+            lines = (
+                json.dumps({"id": row[0], "text": row[side]}, ensure_ascii=False) + "\n"
+                for row in kept
+            )
             (place / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 

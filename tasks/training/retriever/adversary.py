@@ -28,19 +28,25 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.weights import loading
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.training.collate import AnswerTokens
 from pairwright.tasks.training.freeze_rows import FrozenRows, RefusedRowError
 from pairwright.tasks.training.losses import TEXTS
 from pairwright.tasks.training.ranks import count_ranks
-from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder, Encoder, Heads, HeadsEncoder, ReadImages
+from pairwright.tasks.training.retriever.candidate_pool import NONE
+from pairwright.tasks.training.retriever.encoders import (
+    Clip4IdcEncoder,
+    Encoder,
+    Heads,
+    HeadsEncoder,
+    ReadImages,
+)
 from pairwright.tasks.training.retriever.material import CLIP, Material, open_material
-from pairwright.tasks.training.retriever.pool import NONE
 from pairwright.tasks.training.retriever.retriever import Average, Proposal, Retriever, warm_up
 
 log = logging.getLogger(__name__)
@@ -63,7 +69,9 @@ class Watch:
 
     texts: tuple[str, ...]  # the pool's
     min_entropy: float
-    _seen: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))  # text and row
+    _seen: deque[tuple[int, int]] = field(
+        default_factory=lambda: deque(maxlen=WINDOW)
+    )  # text and row
     _shares: deque[float] = field(default_factory=lambda: deque(maxlen=FEWEST))
 
     def see(self, proposal: Proposal) -> None:
@@ -77,7 +85,9 @@ class Watch:
     def metrics(self) -> dict[str, float]:
         """Return ``retriever/most common share``, of the recent proposals."""
         common = self.common()
-        return {"retriever/most common share": common[0]["count"] / len(self._seen)} if common else {}
+        return (
+            {"retriever/most common share": common[0]["count"] / len(self._seen)} if common else {}
+        )
 
     def common(self) -> list[dict[str, Any]]:
         """Return the most frequently proposed texts, each with its count and its number of different rows."""
@@ -120,7 +130,13 @@ class RetrieverAdversary:
     """Adversary that proposes negatives for batches of rows, and learns which are hard."""
 
     def __init__(
-        self, retriever: Retriever, watch: Watch, places: Mapping[str, int], *, tokenize: Tokenize, most_tokens: int
+        self,
+        retriever: Retriever,
+        watch: Watch,
+        places: Mapping[str, int],
+        *,
+        tokenize: Tokenize,
+        most_tokens: int,
     ) -> None:
         """Keep the parts; texts longer than ``most_tokens`` are not proposed."""
         self.retriever, self.watch, self._places = retriever, watch, places
@@ -174,7 +190,10 @@ class RetrieverAdversary:
 
     def save(self, folder: Path) -> None:
         """Write the state into a checkpoint."""
-        torch.save({"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()}, folder / STATE)
+        torch.save(
+            {"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()},
+            folder / STATE,
+        )
 
     def load(self, folder: Path) -> None:
         """Restore the state of a checkpoint."""
@@ -186,7 +205,10 @@ class RetrieverAdversary:
     def publish(self, folder: Path) -> None:
         """Write the network, and the summary for the run's page."""
         config = self.retriever.config
-        about = self.retriever.encoder.about | {"scale": repr(config.logit_scale), "tau": repr(config.temperature)}
+        about = self.retriever.encoder.about | {
+            "scale": repr(config.logit_scale),
+            "tau": repr(config.temperature),
+        }
         weights = self.retriever.encoder.network.state_dict().items()
         held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights}
         # One metadata entry: safetensors writes several in random order, and the file is hashed.
@@ -217,9 +239,15 @@ def open_adversary(
             frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
             where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
         clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), read)
-    device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    device = (
+        torch.device("cuda", torch.cuda.current_device())
+        if torch.cuda.is_available()
+        else torch.device("cpu")
+    )
     average = average_over_ranks if count_ranks() > 1 else None
-    return make_adversary(material, config, tokenize=tokenize, device=device, average=average, clip=clip)
+    return make_adversary(
+        material, config, tokenize=tokenize, device=device, average=average, clip=clip
+    )
 
 
 def make_adversary(
@@ -234,22 +262,32 @@ def make_adversary(
     """Create a new retriever; ``clip``: CLIP4IDC's base, and the reader of a row's images."""
     pool, adpo = material.pool, config.adpo
     if len(pool.texts) < 2:
-        raise ConfigError(f"adpo: only {len(pool.texts)} distinct chosen texts to train on: use --objective dpo")
+        raise ConfigError(
+            f"adpo: only {len(pool.texts)} distinct chosen texts to train on: use --objective dpo"
+        )
     encoder: Encoder
     if adpo.encoder == "clip4idc":
         if clip is None:
-            raise ConfigError("adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)")
+            raise ConfigError(
+                "adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)"
+            )
         encoder = Clip4IdcEncoder(clip[0], pool.texts, clip[1], seed=config.seed, device=device)
     elif material.features is None:
-        raise ConfigError("adpo.encoder: heads: no vectors: build the table embeddings, or set adpo.encoder=clip4idc")
+        raise ConfigError(
+            "adpo.encoder: heads: no vectors: build the table embeddings, or set adpo.encoder=clip4idc"
+        )
     else:
         heads = Heads(*material.features.sizes, adpo.projection_dim, seed=config.seed)
         encoder = HeadsEncoder(heads, material.features, device)
-    retriever = Retriever(pool=pool, encoder=encoder, config=adpo, seed=config.seed, average=average)
+    retriever = Retriever(
+        pool=pool, encoder=encoder, config=adpo, seed=config.seed, average=average
+    )
     watch = Watch(texts=pool.texts, min_entropy=adpo.min_entropy)
     # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
     most = config.model.max_length // 2
-    return RetrieverAdversary(retriever, watch, material.places, tokenize=tokenize, most_tokens=most)
+    return RetrieverAdversary(
+        retriever, watch, material.places, tokenize=tokenize, most_tokens=most
+    )
 
 
 def average_over_ranks(tensors: Sequence[Tensor]) -> None:

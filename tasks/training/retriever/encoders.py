@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import open_clip_embedder as clips
+from pairwright.tasks.training.retriever.candidate_pool import Places
 from pairwright.tasks.training.retriever.material import Features
-from pairwright.tasks.training.retriever.pool import Places
 
 BLOCKS = 4
 SPREAD = 0.2  # cosines lie between 1 - 2 SPREAD and 1
@@ -42,7 +42,9 @@ class Heads(nn.Module):
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.pair = nn.Sequential(nn.Linear(BLOCKS * image_size, width), nn.GELU(), nn.Linear(width, width))
+            self.pair = nn.Sequential(
+                nn.Linear(BLOCKS * image_size, width), nn.GELU(), nn.Linear(width, width)
+            )
             self.text = nn.Linear(text_size, width)
         self.image_scale, self.text_scale = float(image_size) ** 0.5, float(text_size) ** 0.5
 
@@ -71,8 +73,16 @@ class HeadsEncoder:
     def __init__(self, network: Heads, features: Features, device: torch.device) -> None:
         self.network, self._features, self._device = network.to(device), features, device
         image_size, text_size = features.sizes
-        sizes = {"image_size": image_size, "text_size": text_size, "width": network.text.out_features}
-        self.about = {"encoder": "heads", "vectors": features.made_by, **{name: str(n) for name, n in sizes.items()}}
+        sizes = {
+            "image_size": image_size,
+            "text_size": text_size,
+            "width": network.text.out_features,
+        }
+        self.about = {
+            "encoder": "heads",
+            "vectors": features.made_by,
+            **{name: str(n) for name, n in sizes.items()},
+        }
         """Everything needed to create the same network again."""
 
     def pairs(self, places: Places) -> Tensor:
@@ -102,9 +112,13 @@ class Clip4Idc(nn.Module):
         visual = clip.visual
         if not clips.has_class_token(visual) or not visual.transformer.batch_first:
             kind = type(visual).__name__
-            raise ModelError(f"{clips.FIELD}: adpo.encoder=clip4idc needs a ViT of CLIP's form, not a {kind}")
+            raise ModelError(
+                f"{clips.FIELD}: adpo.encoder=clip4idc needs a ViT of CLIP's form, not a {kind}"
+            )
         if len(visual.transformer.resblocks) < 2:
-            raise ModelError(f"{clips.FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more")
+            raise ModelError(
+                f"{clips.FIELD}: adpo.encoder=clip4idc needs an image tower with two layers or more"
+            )
         self.clip = clip
         self.alone = max(1, round(ALONE * len(visual.transformer.resblocks)))
         tokens, width = visual.positional_embedding.shape
@@ -125,7 +139,9 @@ class Clip4Idc(nn.Module):
         for block in blocks[: self.alone]:
             tokens = block(tokens)
         first, second = tokens.unflatten(0, (-1, 2)).unbind(1)
-        both = self.middle(torch.cat([first + self.first, second + self.second], dim=1) + self.joint_positions)
+        both = self.middle(
+            torch.cat([first + self.first, second + self.second], dim=1) + self.joint_positions
+        )
         for block in blocks[self.alone :]:
             both = block(both)
         classes = visual.ln_post(both[:, [0, first.shape[1]]])
@@ -142,7 +158,13 @@ class Clip4IdcEncoder:
     wants_pixels = True
 
     def __init__(
-        self, config: ClipConfig, texts: Sequence[str], shown: ReadImages, *, seed: int, device: torch.device
+        self,
+        config: ClipConfig,
+        texts: Sequence[str],
+        shown: ReadImages,
+        *,
+        seed: int,
+        device: torch.device,
     ) -> None:
         clip = clips.create_model(config).float().eval()
         clip.logit_scale.requires_grad_(requires_grad=False)  # the retriever's own scale is used
@@ -161,12 +183,18 @@ class Clip4IdcEncoder:
 
     def texts(self, ids: Places) -> Tensor:
         """Return ``(N, d)`` unit vectors; texts are truncated to the tower's length."""
-        return self.network.texts(self._tokenize([self._texts[int(number)] for number in ids]).to(self._device))
+        return self.network.texts(
+            self._tokenize([self._texts[int(number)] for number in ids]).to(self._device)
+        )
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
         """Return the parameter groups: new weights at the full rate, CLIP's at a thousandth of it."""
         own = [weight for weight in self.network.clip.parameters() if weight.requires_grad]
-        new = [weight for name, weight in self.network.named_parameters() if not name.startswith("clip.")]
+        new = [
+            weight
+            for name, weight in self.network.named_parameters()
+            if not name.startswith("clip.")
+        ]
         return [{"params": new, "lr": rate}, {"params": own, "lr": rate * CLIP_SHARE}]
 
 

@@ -26,16 +26,24 @@ from pyarrow.feather import read_table, write_feather
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import Vectors, add_vectors, open_vectors, write_vectors
 from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts, text_key
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.retriever.pool import PoolEntry, Places, Pool, make_pool, may_say_no_change
+from pairwright.tasks.training.retriever.candidate_pool import (
+    Places,
+    Pool,
+    PoolEntry,
+    make_pool,
+    may_say_no_change,
+)
 
 CLIP, ENTRIES = "clip.json", "entries.arrow"
-COPIES = "perceptual-hash"  # vector for finding copies; photographs of one scene have nearly the same
+COPIES = (
+    "perceptual-hash"  # vector for finding copies; photographs of one scene have nearly the same
+)
 Tables = Mapping[str, Planned]  # a dataset's settled tables by name
 Floats = NDArray[np.float32]
 
@@ -58,7 +66,9 @@ class Features:
     def pairs(self, places: Places) -> Floats:
         """Return ``(B, 2, d)`` unit vectors of both images; zeros for an image without features."""
         rows = self.shown[places]
-        joined = np.concatenate([matrix[rows] for matrix in self.images], axis=-1).astype(np.float32)
+        joined = np.concatenate([matrix[rows] for matrix in self.images], axis=-1).astype(
+            np.float32
+        )
         return joined / np.sqrt(np.float32(len(self.images)))
 
     def words(self, ids: Places) -> Floats:
@@ -67,7 +77,11 @@ class Features:
 
 
 def map_features(
-    entries: Sequence[PoolEntry], pool: Pool, *, images: Mapping[str, Vectors], texts: Mapping[str, Vectors]
+    entries: Sequence[PoolEntry],
+    pool: Pool,
+    *,
+    images: Mapping[str, Vectors],
+    texts: Mapping[str, Vectors],
 ) -> Features:
     """Look up the vectors of rows and of the texts of their pool."""
     used = {name: vectors for name, vectors in sorted(images.items()) if name != COPIES}
@@ -78,10 +92,15 @@ def map_features(
         )
     (name, words), *_ = sorted(texts.items())
     try:
-        rows = [vectors.rows_of(key for entry in entries for key in entry.images) for vectors in used.values()]
+        rows = [
+            vectors.rows_of(key for entry in entries for key in entry.images)
+            for vectors in used.values()
+        ]
         of_texts = words.rows_of(map(text_key, pool.texts))
     except KeyError as error:
-        raise ConfigError("adpo.encoder: heads: a vector is missing: run `pairwright resume`") from error
+        raise ConfigError(
+            "adpo.encoder: heads: a vector is missing: run `pairwright resume`"
+        ) from error
     return Features(
         images=tuple(vectors.matrix for vectors in used.values()),
         shown=rows[0].reshape(-1, 2),
@@ -101,7 +120,9 @@ class Material:
     features: Features | None  # ``None``: no vectors
 
 
-def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Sequence[FrozenRows], table: str) -> None:
+def freeze_material(
+    build: Build, tables: Tables, folder: Path, *, frozen: Sequence[FrozenRows], table: str
+) -> None:
     """Write a retriever's material; the texts of the first of the ``frozen`` splits are the pool."""
     edited = {row.key: row for rows in frozen for row in rows.edited().values()}
     entries = list(read_entries(build, tables, frozen=frozen, edited=edited, table=table))
@@ -119,7 +140,11 @@ def freeze_material(build: Build, tables: Tables, folder: Path, *, frozen: Seque
 def write_entries(folder: Path, entries: Sequence[PoolEntry]) -> None:
     """Write the rows' entries."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_feather(pa.Table.from_pylist(list(map(asdict, entries))), str(folder / ENTRIES), compression="uncompressed")
+    write_feather(
+        pa.Table.from_pylist(list(map(asdict, entries))),
+        str(folder / ENTRIES),
+        compression="uncompressed",
+    )
 
 
 def open_material(folder: Path) -> Material:
@@ -127,22 +152,34 @@ def open_material(folder: Path) -> Material:
     try:
         rows: list[dict[str, Any]] = read_table(folder / ENTRIES, memory_map=True).to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{folder / ENTRIES}: cannot be read: {error}. Start over with another --name") from error
+        raise StoreError(
+            f"{folder / ENTRIES}: cannot be read: {error}. Start over with another --name"
+        ) from error
     for row in rows:
         row["images"] = tuple(row["images"])
     entries = tuple(PoolEntry(**row) for row in rows)
     pool = make_pool(entries)
-    images, texts = (open_vectors(folder / name) if (folder / name).exists() else {} for name in ("images", "texts"))
+    images, texts = (
+        open_vectors(folder / name) if (folder / name).exists() else {}
+        for name in ("images", "texts")
+    )
     return Material(
         entries=entries,
         pool=pool,
         places={entry.key: place for place, entry in enumerate(entries)},
-        features=map_features(entries, pool, images=images, texts=texts) if images and texts else None,
+        features=map_features(entries, pool, images=images, texts=texts)
+        if images and texts
+        else None,
     )
 
 
 def read_entries(
-    build: Build, tables: Tables, *, frozen: Sequence[FrozenRows], edited: Mapping[str, PreferenceRow], table: str
+    build: Build,
+    tables: Tables,
+    *,
+    frozen: Sequence[FrozenRows],
+    edited: Mapping[str, PreferenceRow],
+    table: str,
 ) -> Iterator[PoolEntry]:
     """Yield the entries of a run's rows, in the order of the table."""
     train, splits = frozen[0].split, dict[str, str]()

@@ -27,11 +27,14 @@ from torch.nn import functional
 from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.training import AdpoConfig
 from pairwright.tasks.training.losses import retriever_loss
+from pairwright.tasks.training.retriever.candidate_pool import NONE, Places, Pool, generator_of
 from pairwright.tasks.training.retriever.encoders import Encoder
-from pairwright.tasks.training.retriever.pool import NONE, Places, Pool, generator_of
 
 log = logging.getLogger(__name__)
-BATCH, SMALL_BATCH = 256, 32  # rows per step of the warm-up; the second where rows need passes of a tower
+BATCH, SMALL_BATCH = (
+    256,
+    32,
+)  # rows per step of the warm-up; the second where rows need passes of a tower
 RATE, SLOW_RATE = 1e-3, 1e-4
 START = math.log(2)  # -log sigmoid(0): the reward of a policy equal to the reference
 MEMORY = 0.9  # decay of the running baseline (ours)
@@ -45,7 +48,9 @@ class Proposal:
 
     places: Places  # (B,) rows
     ids: Places  # (B, m) texts of the pool; ``NONE`` for a row without candidates
-    texts: tuple[tuple[str, ...], ...]  # m negatives per row, possibly repeated; none for a row without candidates
+    texts: tuple[
+        tuple[str, ...], ...
+    ]  # m negatives per row, possibly repeated; none for a row without candidates
     log_q: Tensor  # (B, m), differentiable
     metrics: dict[str, float]
 
@@ -76,13 +81,20 @@ class Retriever:
         self.drawn += 1
         candidates = self._candidates(rows, step)
         marks: list[int] = self.pool.marks[rows].tolist()
-        generators = (generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in marks)
+        generators = (
+            generator_of(mark, seed=self.seed, step=step, use="negatives") for mark in marks
+        )
         draws = np.array([generator.random(self.config.samples) for generator in generators])
         logits = self.logits(rows, candidates)
         present = torch.from_numpy(candidates != NONE).to(logits.device)
         columns, log_q, entropy = sample(logits, present, draws)
-        ids = np.where((candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, columns, 1), NONE)
-        texts = tuple(tuple(self.pool.texts[number] for number in row if number != NONE) for row in ids.tolist())
+        ids = np.where(
+            (candidates != NONE).any(1)[:, None], np.take_along_axis(candidates, columns, 1), NONE
+        )
+        texts = tuple(
+            tuple(self.pool.texts[number] for number in row if number != NONE)
+            for row in ids.tolist()
+        )
         metrics = self._describe(entropy, present.sum(1).float())
         return Proposal(places=rows, ids=ids, texts=texts, log_q=log_q, metrics=metrics)
 
@@ -115,13 +127,20 @@ class Retriever:
         values = {
             "retriever/entropy": entropy,
             # Of the uniform entropy; 1 for a single candidate.
-            "retriever/entropy share": torch.where(most > 0, entropy / most.clamp(min=1e-12), 1.0).clamp(0, 1),
+            "retriever/entropy share": torch.where(
+                most > 0, entropy / most.clamp(min=1e-12), 1.0
+            ).clamp(0, 1),
             "retriever/effective": entropy.exp(),  # number of equally likely candidates with the same entropy
             "retriever/candidates": available,
         }
         having = available > 0
-        means = torch.stack([(value * having).sum() for value in values.values()]) / having.sum().clamp(min=1)
-        about = {"retriever/tau": self.config.temperature, "retriever/scale": self.config.logit_scale}
+        means = torch.stack(
+            [(value * having).sum() for value in values.values()]
+        ) / having.sum().clamp(min=1)
+        about = {
+            "retriever/tau": self.config.temperature,
+            "retriever/scale": self.config.logit_scale,
+        }
         return dict(zip(values, means.tolist(), strict=True)) | about
 
     def learn(self, proposal: Proposal, rewards: Tensor, *, last: bool = True) -> dict[str, float]:
@@ -130,9 +149,13 @@ class Retriever:
         ``rewards``, ``(B, m)``, are R = -log sigmoid(M) of each negative, NaN where absent.
         """
         rewards = rewards.detach().to(proposal.log_q)
-        loss = retriever_loss(proposal.log_q, rewards, self.baseline if self.config.baseline == "running" else 0.0)
+        loss = retriever_loss(
+            proposal.log_q, rewards, self.baseline if self.config.baseline == "running" else 0.0
+        )
         if not torch.isfinite(loss) or rewards.isinf().any():
-            raise TrainingError("adpo: the retriever's loss is not finite, since a negative's log-probability is not")
+            raise TrainingError(
+                "adpo: the retriever's loss is not finite, since a negative's log-probability is not"
+            )
         if loss.requires_grad:
             loss.backward()
         there = ~rewards.isnan()
@@ -140,7 +163,10 @@ class Retriever:
         self._gathered = [a + b for a, b in zip(self._gathered, (1.0, total, count), strict=True)]
         if last:
             self.step()
-        return {"retriever/loss": float(loss.detach()), **({"retriever/reward": total / count} if count else {})}
+        return {
+            "retriever/loss": float(loss.detach()),
+            **({"retriever/reward": total / count} if count else {}),
+        }
 
     def step(self) -> None:
         """Step on the mean gradient since the last step, over all ranks; zeros without any batch."""
@@ -150,7 +176,9 @@ class Retriever:
             weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad / batches
         sums = torch.tensor([total, count], device=self._weights[0].device)
         if self.average:
-            self.average([*(weight.grad for weight in self._weights if weight.grad is not None), sums])
+            self.average(
+                [*(weight.grad for weight in self._weights if weight.grad is not None), sums]
+            )
         self._optimiser.step()
         self._optimiser.zero_grad()
         total, count = sums.tolist()
@@ -161,9 +189,19 @@ class Retriever:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the complete state between steps."""
-        numbers = {"baseline": self.baseline, "drawn": self.drawn, "steps": self.steps, "texts": len(self.pool.texts)}
+        numbers = {
+            "baseline": self.baseline,
+            "drawn": self.drawn,
+            "steps": self.steps,
+            "texts": len(self.pool.texts),
+        }
         weights, moments = self.encoder.network.state_dict(), self._optimiser.state_dict()
-        return {"about": self.encoder.about, "network": weights, "optimiser": moments, "numbers": numbers}
+        return {
+            "about": self.encoder.about,
+            "network": weights,
+            "optimiser": moments,
+            "numbers": numbers,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state."""
@@ -172,10 +210,16 @@ class Retriever:
             raise TrainingError("adpo: the checkpoint's retriever has another encoder or pool")
         self.encoder.network.load_state_dict(state["network"])
         self._optimiser.load_state_dict(state["optimiser"])
-        self.baseline, self.drawn, self.steps = numbers["baseline"], numbers["drawn"], numbers["steps"]
+        self.baseline, self.drawn, self.steps = (
+            numbers["baseline"],
+            numbers["drawn"],
+            numbers["steps"],
+        )
 
 
-def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> tuple[Places, Tensor, Tensor]:
+def sample(
+    logits: Tensor, present: Tensor, shares: NDArray[np.float64]
+) -> tuple[Places, Tensor, Tensor]:
     """Draw m of each of B pairs' N candidates, ``present`` of ``(B, N)``, independently from q.
 
     ``shares``, ``(B, m)`` in (0, 1), are the draws' positions in the cumulative distribution. Returns their ``(B, m)``
@@ -186,7 +230,9 @@ def sample(logits: Tensor, present: Tensor, shares: NDArray[np.float64]) -> tupl
     ends = np.cumsum(detached.exp().where(there, 0.0).numpy(), axis=1)
     columns = (ends[:, None, :] <= (shares * ends[:, -1:])[:, :, None]).sum(-1)
     columns = np.where(ends[:, -1:] > 0, columns, 0)
-    drawn = log_q.gather(1, torch.from_numpy(columns).to(logits.device)).where(present.any(1, keepdim=True), 0.0)
+    drawn = log_q.gather(1, torch.from_numpy(columns).to(logits.device)).where(
+        present.any(1, keepdim=True), 0.0
+    )
     entropy = -(detached.exp() * detached).where(there, 0.0).sum(1)
     return columns, drawn, entropy.float().clamp(min=0).to(logits.device)
 
@@ -208,13 +254,20 @@ def warm_up(retriever: Retriever, steps: int) -> float:
     if retriever.average:
         with torch.no_grad():
             retriever.average([weight.data for group in groups for weight in group["params"]])
-    log.info("retriever: %d steps of warm-up, %.0f %% found, %.1f s", steps, 100 * found, time.monotonic() - began)
+    log.info(
+        "retriever: %d steps of warm-up, %.0f %% found, %.1f s",
+        steps,
+        100 * found,
+        time.monotonic() - began,
+    )
     return found
 
 
 def _contrast(retriever: Retriever, places: Places) -> tuple[Tensor, float]:
     """Return the symmetric cross-entropy of a batch, and the share of pairs whose own text ranks first."""
-    ids, columns = np.unique(retriever.pool.own[places, 0], return_inverse=True)  # the batch's texts, each row's own
+    ids, columns = np.unique(
+        retriever.pool.own[places, 0], return_inverse=True
+    )  # the batch's texts, each row's own
     candidates = np.broadcast_to(ids, (len(places), len(ids)))
     free = ~retriever.pool.excluded(places, candidates)  # (B, U) which texts are wrong for a row
     logits = retriever.logits(places, candidates)
@@ -223,6 +276,8 @@ def _contrast(retriever: Retriever, places: Places) -> tuple[Tensor, float]:
     own = functional.one_hot(target, len(ids)).bool()
     to_texts = logits.masked_fill(~(wrong | own), least)
     # Pairs with the same text are not negatives of each other.
-    to_pairs = logits[:, target].masked_fill(~(wrong[:, target] | (owners[:, None] == owners)), least)
+    to_pairs = logits[:, target].masked_fill(
+        ~(wrong[:, target] | (owners[:, None] == owners)), least
+    )
     loss = functional.cross_entropy(to_texts, target) + functional.cross_entropy(to_pairs.T, owners)
     return loss / 2, float((to_texts.argmax(1) == target).float().mean())

@@ -38,14 +38,20 @@ def painter(asked):
 
 
 def describe(answer, rows, **values):
-    return ask_stage(answer, describe_images, rows, partial(CaptionsConfig, writer="served", **values))
+    return ask_stage(
+        answer, describe_images, rows, partial(CaptionsConfig, writer="served", **values)
+    )
 
 
 def test_each_image_is_described_as_it_is_seen():
     found, _ = describe(painter, [RED, BLUE])
     assert [row.text for row in found] == [words_for("red"), words_for("blue")]
-    assert [row.source_key for row in found] == [row.subject for row in found] == [RED.key, BLUE.key]
-    assert found[0].sentences == tuple(f"{part}." for part in words_for("red").removesuffix(".").split(". "))
+    assert (
+        [row.source_key for row in found] == [row.subject for row in found] == [RED.key, BLUE.key]
+    )
+    assert found[0].sentences == tuple(
+        f"{part}." for part in words_for("red").removesuffix(".").split(". ")
+    )
     assert {row.model for row in found} == {"tiny"}
     for row in found:
         [served] = row.served
@@ -63,7 +69,9 @@ def test_each_image_is_described_as_it_is_seen():
 
 
 def test_a_refused_description_is_asked_for_again_with_another_seed():
-    [row], requests = describe(lambda asked: ("", words_for("red")[:-9], painter(asked))[min(asked.number, 2)], [RED])
+    [row], requests = describe(
+        lambda asked: ("", words_for("red")[:-9], painter(asked))[min(asked.number, 2)], [RED]
+    )
     assert row.text == words_for("red")
     seeds = [asked.seed for asked in requests]
     assert len(set(seeds)) == 3
@@ -74,7 +82,11 @@ def test_a_refused_description_is_asked_for_again_with_another_seed():
 def test_a_caption_that_the_source_gave_is_kept_without_asking():
     given = replace(RED, captions=("A wall.", "It is a wall of Mr. Red.\nA sign says it."))
     [row], requests = describe(painter, [given])
-    assert (row.text, row.model, row.served) == ("It is a wall of Mr. Red. A sign says it.", "given", ())
+    assert (row.text, row.model, row.served) == (
+        "It is a wall of Mr. Red. A sign says it.",
+        "given",
+        (),
+    )
     assert row.sentences == ("It is a wall of Mr. Red.", "A sign says it.")
     assert row.key == RED.key
     assert requests == []
@@ -106,7 +118,11 @@ def test_sentences_are_split_by_the_model():
     ids=["prose", "added", "lost", "length", "refused"],
 )
 def test_where_the_models_split_will_not_do_the_rules_split(answer):
-    [row], requests = describe(lambda asked: painter(asked) if IMAGE in asked.text else answer, [RED], split="served")
-    assert row.sentences == tuple(f"{part}." for part in words_for("red").removesuffix(".").split(". "))
+    [row], requests = describe(
+        lambda asked: painter(asked) if IMAGE in asked.text else answer, [RED], split="served"
+    )
+    assert row.sentences == tuple(
+        f"{part}." for part in words_for("red").removesuffix(".").split(". ")
+    )
     assert [served.prompt for served in row.served] == ["describe_image"]
     assert len(requests) == 2

@@ -33,7 +33,11 @@ def summary_of(first, second):
 
 def painter(asked):
     """Compare what is seen, or else what is read."""
-    colours = [colour_of(image) for image in asked.images] if IMAGE in asked.text else colours_said(asked.text)
+    colours = (
+        [colour_of(image) for image in asked.images]
+        if IMAGE in asked.text
+        else colours_said(asked.text)
+    )
     return summary_of(*colours[:2])
 
 
@@ -45,18 +49,28 @@ def compare(answer, rows=(PAIR,), *, captions=CAPTIONS, images=IMAGES, **values)
 
 @pytest.mark.parametrize("shown", PHASES)
 def test_the_order_of_a_pair_is_the_order_of_its_summary(shown):
-    both = [replace(PAIR, human_differences=HUMAN), replace(pair_of(BLUE, RED), human_differences=HUMAN)]
+    both = [
+        replace(PAIR, human_differences=HUMAN),
+        replace(pair_of(BLUE, RED), human_differences=HUMAN),
+    ]
     (one, other), _ = compare(painter, both, input=shown)
     assert (one.text, other.text) == (summary_of("red", "blue"), summary_of("blue", "red"))
     assert one.commonalities == ("Both images show a plain wall.",)
     assert one.axes == ("attributes", "counts")
     assert one.differences[0] == "The wall in Image 1 is red, while the wall in Image 2 is blue."
-    assert (one.source_key, one.subject, one.model, one.shown) == (PAIR.key, PAIR.key, "tiny", shown)
+    assert (one.source_key, one.subject, one.model, one.shown) == (
+        PAIR.key,
+        PAIR.key,
+        "tiny",
+        shown,
+    )
 
 
 def test_phase_1_reads_the_papers_prompt_and_sees_nothing():
     _, [asked] = compare(painter)
-    expected = load("compare_captions").render(first_caption="A plain red wall.", second_caption="A plain blue wall.")
+    expected = load("compare_captions").render(
+        first_caption="A plain red wall.", second_caption="A plain blue wall."
+    )
     assert asked.text == expected
     assert isinstance(asked.body["messages"][0]["content"], str)
     assert asked.body["max_tokens"] == 750
@@ -68,7 +82,10 @@ def test_phase_1_reads_the_papers_prompt_and_sees_nothing():
     ("shown", "context"),
     [
         ("images", ""),
-        ("images and captions", "Context:\nImage 1: A plain red wall.\nImage 2: A plain blue wall.\n"),
+        (
+            "images and captions",
+            "Context:\nImage 1: A plain red wall.\nImage 2: A plain blue wall.\n",
+        ),
         ("images and differences", "Context: The wall was painted. It was red and is blue.\n"),
     ],
 )
@@ -86,7 +103,10 @@ def test_phase_2_sees_both_images_in_order(shown, context):
     [
         ({"captions": {}}, "caption is missing"),
         ({"captions": {RED.key: CAPTIONS[RED.key]}}, "caption is missing"),
-        ({"input": "images and captions", "captions": {BLUE.key: CAPTIONS[BLUE.key]}}, "caption is missing"),
+        (
+            {"input": "images and captions", "captions": {BLUE.key: CAPTIONS[BLUE.key]}},
+            "caption is missing",
+        ),
         ({"input": "images", "images": {RED.key: RED}}, "image is missing"),
         ({"input": "images and differences"}, "no human difference to refine"),
     ],

@@ -15,7 +15,11 @@ from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
 
 PAIR, OTHER = pair_row("a", "b"), pair_row("a", "c")
-TABLE_OF = {"swapped": "controlled", "same": "controlled", **{name: name for name in ("grounded", "judged")}}
+TABLE_OF = {
+    "swapped": "controlled",
+    "same": "controlled",
+    **{name: name for name in ("grounded", "judged")},
+}
 
 
 def written(key, *, attempts=1, pair=PAIR):
@@ -25,7 +29,9 @@ def written(key, *, attempts=1, pair=PAIR):
 
 def check(name, row, score=1.0, why=""):
     outcome = {"check": name, "passed": not why, "score": score, "why": why}
-    return row_of(CheckRow, name, row.key, source=row.key, subject=row.subject, description=row.key, **outcome)
+    return row_of(
+        CheckRow, name, row.key, source=row.key, subject=row.subject, description=row.key, **outcome
+    )
 
 
 def choose(described, found, *, tables=TABLES, pair=PAIR):
@@ -34,7 +40,9 @@ def choose(described, found, *, tables=TABLES, pair=PAIR):
         table = outcomes[TABLE_OF[row.check]]
         table[row.subject] = (*table.get(row.subject, ()), row)
     by_pair = {pair.key: tuple(described)}
-    return next(iter(choose_differences([pair], DifferencesConfig(), described=by_pair, **outcomes)))
+    return next(
+        iter(choose_differences([pair], DifferencesConfig(), described=by_pair, **outcomes))
+    )
 
 
 def passed(row, *, judged=4.0, grounded=0.1, swapped=0.5):
@@ -69,7 +77,9 @@ def test_the_best_of_several(number):
     """The list falls from best to worst: judge, grounding, swapped pair, attempts, key."""
     rest = BETTER[number:]
     rows = [written(key, attempts=attempts) for _, attempts, key in rest]
-    found = [row for (scores, _, _), of in zip(rest, rows, strict=True) for row in passed(of, **scores)]
+    found = [
+        row for (scores, _, _), of in zip(rest, rows, strict=True) for row in passed(of, **scores)
+    ]
     for order in list(permutations(rows))[:12]:
         assert choose(order, found).key == rest[0][2]
 
@@ -79,7 +89,10 @@ def test_the_best_of_several(number):
     [
         ([("swapped", checks.NOT_TURNED_ROUND)], checks.NOT_TURNED_ROUND),
         ([("judged", checks.LOW_RATING)], checks.LOW_RATING),
-        ([("judged", checks.LOW_RATING), ("grounded", checks.BOTH_UNGROUNDED)], checks.BOTH_UNGROUNDED),
+        (
+            [("judged", checks.LOW_RATING), ("grounded", checks.BOTH_UNGROUNDED)],
+            checks.BOTH_UNGROUNDED,
+        ),
     ],
 )
 def test_the_reason_is_that_of_the_failed_check(found, reason):
@@ -106,7 +119,12 @@ def test_each_text_of_people_is_a_description_of_its_own():
     both = DifferencesConfig.model_validate({"writer": ["given", "served"]})
     made = written("x", pair=pair)
     rows = list(choose_differences([pair], both, described={pair.key: (made,)}))
-    assert [row.text for row in rows] == ["The dog is gone.", "there is no dog any more", "remove the dog", made.text]
+    assert [row.text for row in rows] == [
+        "The dog is gone.",
+        "there is no dog any more",
+        "remove the dog",
+        made.text,
+    ]
     assert [row.model for row in rows] == ["given"] * 3 + [made.model]
     assert {row.subject for row in rows} == {row.source_key for row in rows} == {pair.key}
     assert len({row.key for row in rows}) == 4

@@ -12,10 +12,23 @@ from pairwright.schemas.claims import all_hold, is_no_change
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.rows import CaptionRow, Dropped
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.captioning.compare_pairs import compare_pairs, nearly_match, sides_of_own_words
+from pairwright.tasks.captioning.compare_pairs import (
+    compare_pairs,
+    nearly_match,
+    sides_of_own_words,
+)
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
 from pairwright.tasks.texts.comparisons import AXES, Comparison, read_comparison
-from tests.fixtures.graphs import LIGHTS, PROPERTY, graph, image_row, pair_row, pairs, rows_of, thing
+from tests.fixtures.graphs import (
+    LIGHTS,
+    PROPERTY,
+    graph,
+    image_row,
+    pair_row,
+    pairs,
+    rows_of,
+    thing,
+)
 from tests.fixtures.reader import read_phrases
 from tests.fixtures.rows import row_of
 
@@ -25,7 +38,9 @@ BALL, CUBE = thing("a"), thing("b", "cube", "green", column="right")
 
 def compare(*both, config=CONFIG, texts=("first", "second")):
     rows, images = rows_of([both])
-    return next(iter(compare_pairs(rows, config, images=images, captions=captions(rows[0], *texts))))
+    return next(
+        iter(compare_pairs(rows, config, images=images, captions=captions(rows[0], *texts)))
+    )
 
 
 def captions(row, *texts):
@@ -44,7 +59,9 @@ def test_every_comparison_is_true_and_readable(both, seed):
     assert isinstance(read, Comparison), written.text
     for text in read.commonalities:
         assert all(phrase.true_of(scene) for scene in both for phrase in read_phrases(text)), text
-    named = [item.axes for item in read.differences if not item.text.startswith("Light and viewpoint: ")]
+    named = [
+        item.axes for item in read.differences if not item.text.startswith("Light and viewpoint: ")
+    ]
     assert all(len(axes) == 1 for axes in named), written.text
     assert sorted(named, key=lambda axes: AXES.index(axes[0])) == named
 
@@ -67,8 +84,12 @@ def test_sentences_about_one_image_are_true_of_it(both, seed):
 
 
 def test_layout_and_first_turn():
-    row = compare(graph(BALL, CUBE), graph(BALL, changes=(SceneChange(type="disappearance", object_id="b"),)))
-    assert re.match(r"Commonalities:( |\n1\. ).+\n\nDifferences:\n1\. Object types: ", row.text, re.DOTALL)
+    row = compare(
+        graph(BALL, CUBE), graph(BALL, changes=(SceneChange(type="disappearance", object_id="b"),))
+    )
+    assert re.match(
+        r"Commonalities:( |\n1\. ).+\n\nDifferences:\n1\. Object types: ", row.text, re.DOTALL
+    )
     assert [turn.role for turn in row.conversation[:2]] == ["user", "assistant"]
     assert row.conversation[0].text == load("compare_images").render()
     assert row.conversation[1].text == row.text
@@ -96,7 +117,10 @@ def test_axes_follow_the_change(kind, after, axis):
 
 
 def test_no_change_says_so():
-    row = compare(graph(BALL, CUBE), graph(BALL, CUBE, light=LIGHTS[1], changes=(SceneChange(type="illumination"),)))
+    row = compare(
+        graph(BALL, CUBE),
+        graph(BALL, CUBE, light=LIGHTS[1], changes=(SceneChange(type="illumination"),)),
+    )
     assert row.axes == (*AXES[:5], "")
     assert "same scene" in row.text or "scene is the same" in row.text
     assert LIGHTS[1] in row.differences[-1]
@@ -113,7 +137,9 @@ def test_a_summary_of_one_world_says_all_or_is_dropped():
     assert all(f"red metal {shape}" in words and f"blue metal {shape}" in words for shape in shapes)
     near = thing("w", "duck", column="centre", clear=False)
     moved = graph(*after, near, changes=(*changes, SceneChange(type="move", object_id="w")))
-    assert compare(graph(*before, thing("w", "duck")), moved).reason == "no words for the difference"
+    assert (
+        compare(graph(*before, thing("w", "duck")), moved).reason == "no words for the difference"
+    )
 
 
 def position(row):
@@ -124,10 +150,17 @@ def test_a_reversed_relation_is_a_difference():
     mug, before = thing("c", "mug", column="centre"), thing("d", "car", facing="left")
     after = thing("d", "car", facing="right")
     changes = (SceneChange(type="orientation", object_id="d"), SceneChange(type="viewpoint"))
-    second = graph(CUBE.model_copy(update={"box": (20, 50, 50, 80), "column": "left"}), mug, after, changes=changes)
+    second = graph(
+        CUBE.model_copy(update={"box": (20, 50, 50, 80), "column": "left"}),
+        mug,
+        after,
+        changes=changes,
+    )
     words = position(compare(graph(CUBE, mug, before), second))
     assert {"green metal cube", "red metal mug", "Image 1"} == {
-        part for part in ("green metal cube", "red metal mug", "red metal car", "Image 1") if part in words
+        part
+        for part in ("green metal cube", "red metal mug", "red metal car", "Image 1")
+        if part in words
     }
     assert "to the left" in words
     assert "to the right" in words
@@ -139,11 +172,15 @@ def test_a_reversed_relation_is_a_difference():
 def test_retrieval_question_and_answer():
     texts = ("a red metal ball and a green metal cube", "a red metal ball and a blue glass mug")
     scenes = graph(BALL, CUBE), graph(BALL, thing("c", "mug", "blue", "glass"), world="v")
-    found = [compare(*scenes, texts=texts, config=ComparisonsConfig(seed=seed)) for seed in range(30)]
+    found = [
+        compare(*scenes, texts=texts, config=ComparisonsConfig(seed=seed)) for seed in range(30)
+    ]
     for row in found:
         question, answer = row.conversation[2:]
         assert (question.role, answer.role) == ("user", "assistant")
-        assert question.text == load("retrieve_image").render(caption=texts["AB".index(answer.text)])
+        assert question.text == load("retrieve_image").render(
+            caption=texts["AB".index(answer.text)]
+        )
     assert 5 < sum(row.conversation[3].text == "A" for row in found) < 25
 
 
@@ -159,7 +196,10 @@ def test_retrieval_question_and_answer():
 )
 def test_only_captions_that_are_false_of_the_other_are_asked(texts, asked):
     second = graph(BALL, changes=(SceneChange(type="disappearance", object_id="b"),))
-    rows = [compare(graph(BALL, CUBE), second, texts=texts, config=ComparisonsConfig(seed=n)) for n in range(20)]
+    rows = [
+        compare(graph(BALL, CUBE), second, texts=texts, config=ComparisonsConfig(seed=n))
+        for n in range(20)
+    ]
     assert {turn.text for row in rows for turn in row.conversation[3:]} == asked
 
 

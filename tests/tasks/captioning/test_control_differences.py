@@ -20,7 +20,9 @@ PAIR = pair_of(RED, BLUE)
 IMAGES = {row.key: row for row in (RED, BLUE)}
 CAPTIONS = {row.key: caption_of(row) for row in (RED, BLUE)}
 RIGHT = description("shows a red wall", "shows a blue wall", subject=PAIR.key)
-UNCHANGED = description("shows a red wall", "shows the same image, unchanged", subject=PAIR.key, no_change=True)
+UNCHANGED = description(
+    "shows a red wall", "shows the same image, unchanged", subject=PAIR.key, no_change=True
+)
 
 
 def template(first, second):
@@ -30,7 +32,9 @@ def template(first, second):
 def looking(asked):
     """Describe what is seen, or take the way out."""
     first, second = (colour_of(image) for image in asked.images)
-    return NONE if first == second else template(f"shows a {first} wall", f"depicts a {second} wall")
+    return (
+        NONE if first == second else template(f"shows a {first} wall", f"depicts a {second} wall")
+    )
 
 
 def ignoring_order(asked):
@@ -47,14 +51,21 @@ def ignoring_images(asked):
 
 def ask(answer, rows=(RIGHT,), *, pair=PAIR, captions=CAPTIONS, **config):
     tables = {"pairs": {pair.key: pair}, "images": IMAGES, "captions": captions}
-    return ask_stage(answer, control_differences, rows, partial(ControlsConfig, enabled=True, **config), **tables)
+    return ask_stage(
+        answer, control_differences, rows, partial(ControlsConfig, enabled=True, **config), **tables
+    )
 
 
 def test_a_model_that_looks_passes_both():
     rows, _ = ask(looking, kinds=("swapped", "same"))
     swapped, same = rows
     # Crosswise the halves are equal (1); straight they share the wall, one of red, wall, red-wall: 2 / 6.
-    assert (swapped.check, swapped.passed, swapped.score, swapped.why) == ("swapped", True, round(1 - 1 / 3, 6), "")
+    assert (swapped.check, swapped.passed, swapped.score, swapped.why) == (
+        "swapped",
+        True,
+        round(1 - 1 / 3, 6),
+        "",
+    )
     assert (same.check, same.passed, same.score, same.why) == ("same", True, 1.0, "")
     for row in rows:
         assert isinstance(row, CheckRow)
@@ -106,12 +117,17 @@ def test_what_is_known_of_one_order_is_told_as_such(values, told):
 
 
 def test_what_the_same_image_is_asked():
-    pair = replace(PAIR, instruction="Make the wall blue.", human_differences=("The wall turned blue",))
+    pair = replace(
+        PAIR, instruction="Make the wall blue.", human_differences=("The wall turned blue",)
+    )
     rows = [replace(RIGHT, key=f"{n:032x}") for n in range(20)]
     found, asked = ask(looking, rows, pair=pair, kinds=("same",))
     assert all(row.passed for row in found)
     shown = [tuple(colour_of(image) for image in one.images) for one in asked]
-    assert set(shown) == {("red", "red"), ("blue", "blue")}  # which one is drawn by the description's key
+    assert set(shown) == {
+        ("red", "red"),
+        ("blue", "blue"),
+    }  # which one is drawn by the description's key
     for one in asked:
         assert not colours_said(one.text)
         assert f"write this sentence and nothing else: '{NONE}'" in one.text
@@ -135,7 +151,11 @@ def test_ways_to_say_that_there_is_no_difference(answer):
     assert (same.passed, same.score, same.text) == (True, 1.0, answer)
     # Of two different images that is wrong, and it is right where the description says that nothing changed.
     [swapped], _ = ask(lambda asked: answer, kinds=("swapped",))
-    assert (swapped.passed, swapped.score, swapped.why) == (False, UNREADABLE, checks.NONE_IN_SWAPPED)
+    assert (swapped.passed, swapped.score, swapped.why) == (
+        False,
+        UNREADABLE,
+        checks.NONE_IN_SWAPPED,
+    )
     [swapped], _ = ask(lambda asked: answer, [UNCHANGED], kinds=("swapped",))
     assert (swapped.passed, swapped.score) == (True, 1.0)
 

@@ -12,10 +12,22 @@ from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import DifferenceRow
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.captioning import describe_differences as module
-from pairwright.tasks.captioning.describe_differences import compose_difference, describe_differences
+from pairwright.tasks.captioning.describe_differences import (
+    compose_difference,
+    describe_differences,
+)
 from pairwright.tasks.captioning.statements import Statement
 from pairwright.tasks.texts.differences import Difference, read_composed
-from tests.fixtures.graphs import PROPERTY, graph, image_row, pair_row, pairs, random_pair, rows_of, thing
+from tests.fixtures.graphs import (
+    PROPERTY,
+    graph,
+    image_row,
+    pair_row,
+    pairs,
+    random_pair,
+    rows_of,
+    thing,
+)
 from tests.fixtures.reader import read_phrases
 
 CONFIG = DifferencesConfig()
@@ -67,11 +79,16 @@ def test_every_change_of_content_is_said(both, seed):
     for change in content_changes(both[0]) ^ content_changes(both[1]):
         for name in {change.object_id, *change.object_ids} - {None}:
             one, other = (shown.get(name) for shown in seen)
-            for half, here, there in ((read.first_half, one, other), (read.second_half, other, one)):
+            for half, here, there in (
+                (read.first_half, one, other),
+                (read.second_half, other, one),
+            ):
                 if here is not None and (there is None or attributes(here) != attributes(there)):
                     assert any(fits(phrase, here) for phrase in read_phrases(half)), written.text
             if change.type == "move" and one and other:
-                named = [phrase.named for phrase in read_phrases(read.first_half) if fits(phrase, one)]
+                named = [
+                    phrase.named for phrase in read_phrases(read.first_half) if fits(phrase, one)
+                ]
                 assert any({"column", "depth"} & words.keys() for words in named), written.text
 
 
@@ -81,7 +98,9 @@ def attributes(one):
 
 def fits(phrase, one):
     """Return whether the phrase names the thing's shape and states nothing false of it."""
-    return "shape" in phrase.named and all(getattr(one, name) == value for name, value in phrase.named.items())
+    return "shape" in phrase.named and all(
+        getattr(one, name) == value for name, value in phrase.named.items()
+    )
 
 
 def test_a_pair_with_a_change_that_has_no_words_is_dropped():
@@ -92,34 +111,81 @@ def test_a_pair_with_a_change_that_has_no_words_is_dropped():
     row = describe(graph(first, cubes[0]), graph(near, cubes[1], changes=changes))
     assert row.reason == "no words for the difference"
     clear = near.model_copy(update={"clear": True})
-    assert "in the centre" in describe(graph(first, cubes[0]), graph(clear, cubes[1], changes=changes)).second_half
+    assert (
+        "in the centre"
+        in describe(graph(first, cubes[0]), graph(clear, cubes[1], changes=changes)).second_half
+    )
 
 
 CASES = [
     ("colour", thing(colour="red"), thing(colour="blue"), "red metal ball", "blue metal ball"),
-    ("size", thing(size="small"), thing(size="large"), "a small red metal ball", "a large red metal ball"),
-    ("orientation", thing(shape="car", facing="left"), thing(shape="car", facing="back"), "facing left", "facing away"),
-    ("text", thing(shape="sign", text="CAFE"), thing(shape="sign", text="OPEN"), "reading 'CAFE'", "reading 'OPEN'"),
-    ("pose", thing(pose="with its lid open"), thing(pose="with its lid closed"), "lid open", "lid closed"),
-    ("substitution", thing(), thing(shape="cone", material="rubber"), "red metal ball", "red rubber cone"),
+    (
+        "size",
+        thing(size="small"),
+        thing(size="large"),
+        "a small red metal ball",
+        "a large red metal ball",
+    ),
+    (
+        "orientation",
+        thing(shape="car", facing="left"),
+        thing(shape="car", facing="back"),
+        "facing left",
+        "facing away",
+    ),
+    (
+        "text",
+        thing(shape="sign", text="CAFE"),
+        thing(shape="sign", text="OPEN"),
+        "reading 'CAFE'",
+        "reading 'OPEN'",
+    ),
+    (
+        "pose",
+        thing(pose="with its lid open"),
+        thing(pose="with its lid closed"),
+        "lid open",
+        "lid closed",
+    ),
+    (
+        "substitution",
+        thing(),
+        thing(shape="cone", material="rubber"),
+        "red metal ball",
+        "red rubber cone",
+    ),
     ("disappearance", thing(), None, "a red metal ball", "red metal ball"),
     ("addition", None, thing(shape="duck"), "red metal duck", "a red metal duck"),
-    ("move", thing(), thing(column="right"), "red metal ball on the left", "red metal ball on the right"),
+    (
+        "move",
+        thing(),
+        thing(column="right"),
+        "red metal ball on the left",
+        "red metal ball on the right",
+    ),
     ("material", thing(), thing(material="rubber"), "red metal ball", "red rubber ball"),
     ("removal", thing(rests_on="box"), None, "red metal ball on top of a box", "red metal ball"),
 ]
 
 
 @pytest.mark.usefixtures("in_full")
-@pytest.mark.parametrize(("kind", "before", "after", "first", "second"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "first", "second"), CASES, ids=[case[0] for case in CASES]
+)
 def test_the_changed_object_is_named(kind, before, after, first, second):
-    rest = (thing("b", "cube", "green", column="right"), thing("c", "mug", "white", "ceramic", column="centre"))
+    rest = (
+        thing("b", "cube", "green", column="right"),
+        thing("c", "mug", "white", "ceramic", column="centre"),
+    )
     graphs = [
         graph(*(a for a in (one, *rest) if a), changes=changes)
         for one, changes in ((before, ()), (after, change(kind)))
     ]
     row = describe(*graphs)
-    lowered = (row.first_half.replace(" small ", " ") if kind != "size" else row.first_half, row.second_half)
+    lowered = (
+        row.first_half.replace(" small ", " ") if kind != "size" else row.first_half,
+        row.second_half,
+    )
     assert first.removeprefix("a ") in lowered[0]
     assert second.removeprefix("a ") in lowered[1] or second.split(" ", 2)[-1] in lowered[1]
     assert "green" not in row.text
@@ -129,9 +195,13 @@ def test_the_changed_object_is_named(kind, before, after, first, second):
 @pytest.mark.usefixtures("in_full")
 def test_a_turned_camera_is_no_change_of_the_car():
     """The viewpoint makes the car face elsewhere and hides the cube; only the ball was changed."""
-    first = graph(thing(), thing("car", "car", "blue", facing="left"), thing("cube", "cube", "green"))
+    first = graph(
+        thing(), thing("car", "car", "blue", facing="left"), thing("cube", "cube", "green")
+    )
     changes = (*change("colour"), SceneChange(type="viewpoint"))
-    second = graph(thing(colour="black"), thing("car", "car", "blue", facing="front"), changes=changes)
+    second = graph(
+        thing(colour="black"), thing("car", "car", "blue", facing="front"), changes=changes
+    )
     row = describe(first, second)
     assert "red metal ball" in row.first_half
     assert "black metal ball" in row.second_half
@@ -143,7 +213,12 @@ def test_rows_have_their_claims_or_a_reason():
     row = describe(graph(thing()), graph(thing(colour="blue"), changes=change("colour")))
     assert isinstance(row, DifferenceRow)
     assert row.key == row.source_key == row.subject
-    assert (row.attempts, row.finish_reason, row.model, row.no_change) == (1, "stop", "scene-graph", False)
+    assert (row.attempts, row.finish_reason, row.model, row.no_change) == (
+        1,
+        "stop",
+        "scene-graph",
+        False,
+    )
     assert row.text == (
         f"The difference between the two images is that the first image {row.verbs[0]} {row.first_half}, "
         f"while the second image {row.verbs[1]} {row.second_half}."
@@ -152,7 +227,9 @@ def test_rows_have_their_claims_or_a_reason():
     sides = {claim.side for claim in CLAIMS.validate_json(row.claims)}
     assert sides == {0, 1}
     images = {"a": image_row("a", graph(thing())), "b": image_row("b")}
-    found = describe_differences([pair_row("a", "b"), pair_row("a", "c")], CONFIG, images=images, captions={})
+    found = describe_differences(
+        [pair_row("a", "b"), pair_row("a", "c")], CONFIG, images=images, captions={}
+    )
     assert [row.reason for row in found] == ["no scene graph", "image is missing"]
 
 
@@ -178,9 +255,7 @@ def writings(monkeypatch):
     return script
 
 
-GOOD = (
-    "The difference between the two images is that the first image shows a ball, while the second image shows a cube."
-)
+GOOD = "The difference between the two images is that the first image shows a ball, while the second image shows a cube."
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from tests.fixtures.reader import PLACES, read_phrases
 
 CONFIG = CaptionsConfig()
 REGION = re.compile(
-    rf"(?P<column>{'|'.join(PLACES['column'])})?(?:^| )?(?P<depth>{'|'.join(PLACES['depth'])})?", re.IGNORECASE
+    rf"(?P<column>{'|'.join(PLACES['column'])})?(?:^| )?(?P<depth>{'|'.join(PLACES['depth'])})?",
+    re.IGNORECASE,
 )
 
 
@@ -60,12 +61,19 @@ def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed):
     """Read the sentences between opening and closing: single things once, like things with their whole number."""
     scene, rng = random_world(Random(seed), "w")[0], Random(seed)
     boxes = [(*a.box[:2], a.box[2], a.box[1] + rng.randint(5, 90)) for a in scene.objects]
-    things = [a.model_copy(update={"box": box}) for a, box in zip(scene.objects, boxes, strict=True)]
+    things = [
+        a.model_copy(update={"box": box}) for a, box in zip(scene.objects, boxes, strict=True)
+    ]
     scene = scene.model_copy(update={"objects": tuple(things)})
     text = " ".join(part.text for part in compose_caption(scene, Random(seed)))
     looks = Counter((a.colour, a.material, a.shape) for a in scene.objects)
-    said = {(*(a.named.get(name) for name in ("colour", "material", "shape")), a.count) for a in read_phrases(text)}
-    missing = [look for look, count in looks.items() if (*look, count if count > 1 else None) not in said]
+    said = {
+        (*(a.named.get(name) for name in ("colour", "material", "shape")), a.count)
+        for a in read_phrases(text)
+    }
+    missing = [
+        look for look, count in looks.items() if (*look, count if count > 1 else None) not in said
+    ]
     assert not missing or len(scene.objects) > 8
     sizes = Counter()
     for a in scene.objects:
@@ -80,20 +88,27 @@ def test_like_things_in_several_places_are_counted():
     texts = [" ".join(a.text for a in compose_caption(graph(*rings), Random(n))) for n in range(20)]
     assert all("five red metal balls" in text.lower() for text in texts)
     assert any("four on the left and one on the right" in text for text in texts)
-    assert any("three in the foreground, one in the middle ground and one in the background" in text for text in texts)
+    assert any(
+        "three in the foreground, one in the middle ground and one in the background" in text
+        for text in texts
+    )
     assert not any(" a red metal ball" in text for text in texts)
 
 
 def test_empty_scenes_given_captions_and_nothing():
     (row,) = describe_images([image_row("i", graph())], CONFIG)
     assert "no object" in row.text
-    given_row = image_row("i", captions=("A cat.", 'A cat sits on a  mat.\nIt is 3 years old. "Mat" it says.'))
+    given_row = image_row(
+        "i", captions=("A cat.", 'A cat sits on a  mat.\nIt is 3 years old. "Mat" it says.')
+    )
     (row,) = describe_images([given_row], CONFIG)
     assert row.sentences == ("A cat sits on a mat.", "It is 3 years old.", '"Mat" it says.')
     assert row.text == 'A cat sits on a mat. It is 3 years old. "Mat" it says.'
     assert row.model == "given"
     rows = list(describe_images([image_row("i"), image_row("j", captions=("  ",))], CONFIG))
-    assert rows == [Dropped(source_key=key, reason="no scene graph", detail=key) for key in ("i", "j")]
+    assert rows == [
+        Dropped(source_key=key, reason="no scene graph", detail=key) for key in ("i", "j")
+    ]
 
 
 GOOD = "A red car stands in front of a white house. Two children play on the lawn beside a large oak tree."
@@ -114,7 +129,12 @@ UNFIT = {
         f"As an AI language model, I am unable to view images. {GOOD}",
     ],
     "more than one paragraph": [f"{GOOD}\n\n{GOOD}", f"{GOOD}\r{GOOD}"],
-    "not a description": [f"Sure! {GOOD}", f"Here is a description: {GOOD}", f"1. {GOOD}", f"Description: {GOOD}"],
+    "not a description": [
+        f"Sure! {GOOD}",
+        f"Here is a description: {GOOD}",
+        f"1. {GOOD}",
+        f"Description: {GOOD}",
+    ],
     "repeats itself": [
         "A dog stands there. A cat is beside it. A dog stands there. It is a sunny day. A dog stands there.",
         "There is a red cup" + ", a blue cup and a plate" * 8 + ".",
@@ -131,7 +151,9 @@ def test_accepted(case):
     assert refuse_caption(ACCEPTED[case]) is None
 
 
-@pytest.mark.parametrize(("reason", "text"), [(reason, one) for reason, many in UNFIT.items() for one in many])
+@pytest.mark.parametrize(
+    ("reason", "text"), [(reason, one) for reason, many in UNFIT.items() for one in many]
+)
 def test_refused(reason, text):
     refused = refuse_caption(text)
     assert refused is not None

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 
-from pairwright.flows.load_profile import load_profile
+from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.schemas import checks
 from pairwright.schemas.config import GroundingConfig
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, Dropped
-from pairwright.tasks.captioning.ground_differences import ground_differences, judge_gaps, judged_halves
+from pairwright.tasks.captioning.ground_differences import (
+    ground_differences,
+    judge_gaps,
+    judged_halves,
+)
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts
 from pairwright.tasks.store.vectors import Vectors
@@ -24,7 +28,9 @@ BALL, CUBE = "a red ball on a table", "two blue cubes"
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
-    return GroundingConfig(enabled=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+    return GroundingConfig(
+        enabled=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +42,9 @@ def embed(config):
 def space(first, second):
     """Return the vectors of the pair's two images."""
     keys = np.array([PAIR.first.encode(), PAIR.second.encode()], dtype="S32")
-    return {"clip": Vectors(keys, np.stack([first, second]).astype(np.float16), np.ones(2, np.float32))}
+    return {
+        "clip": Vectors(keys, np.stack([first, second]).astype(np.float16), np.ones(2, np.float32))
+    }
 
 
 def ground(config, images, *rows, margin=0.0):
@@ -55,7 +63,12 @@ def test_halves_that_fit_their_own_images_pass(config, embed):
     # The images' vectors are those of the halves: each is at 1 from its own and at their cosine from the other.
     assert row.score == pytest.approx(1 - float(ball @ cube), abs=2e-3)
     assert row.score > 0.05
-    assert (row.passed, row.why, row.check, row.description) == (True, "", "grounded", row.source_key)
+    assert (row.passed, row.why, row.check, row.description) == (
+        True,
+        "",
+        "grounded",
+        row.source_key,
+    )
     assert row.subject == PAIR.key
 
 
@@ -86,7 +99,10 @@ def test_one_wrong_half_fails_and_is_named(config, embed):
 )
 def test_what_decides(gaps, score, why):
     bound = " (grounding.min_margin=0.1)" * (why not in ("", checks.NOTHING_AFFIRMED))
-    assert judge_gaps(said(BALL, CUBE), gaps, GroundingConfig(enabled=True, min_margin=0.1)) == (score, why + bound)
+    assert judge_gaps(said(BALL, CUBE), gaps, GroundingConfig(enabled=True, min_margin=0.1)) == (
+        score,
+        why + bound,
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +114,11 @@ def test_what_decides(gaps, score, why):
         ("a lawn with a dog", "a beach without a dog", ("a lawn with a dog", "a beach")),
         ("no dog, but a cat", "no cat, but a dog", ("a cat", "a dog")),
         ("no dog", "a scene without a cat", ("", "")),
-        ("a dog", "a dog and a cat", ("a dog", "a dog and a cat")),  # denies nothing, so it is judged
+        (
+            "a dog",
+            "a dog and a cat",
+            ("a dog", "a dog and a cat"),
+        ),  # denies nothing, so it is judged
     ],
 )
 def test_halves_are_judged_by_what_they_affirm(first, second, judged):
@@ -110,7 +130,11 @@ def test_a_description_without_a_difference_has_nothing_to_be_grounded(config, e
     [row] = ground(config, (cube, ball), said(BALL, "the same scene, unchanged", no_change=True))
     assert (row.passed, row.score, row.why) == (True, 0.0, "")
     (ball,) = embed(BALL)
-    lonely = {"clip": Vectors(np.array([b"c" * 32]), ball[None].astype(np.float16), np.ones(1, np.float32))}
+    lonely = {
+        "clip": Vectors(
+            np.array([b"c" * 32]), ball[None].astype(np.float16), np.ones(1, np.float32)
+        )
+    }
     [row] = ground_differences([said(BALL, CUBE)], config, pairs={PAIR.key: PAIR}, vectors=lonely)
     assert isinstance(row, Dropped)
     assert row.reason == "an image has no CLIP vector"

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.captioning.ask_questions import QuestionAnswer, check_round, read_rounds
 
-RED = {"question": "What is red in Image 1?", "about": "first", "answer": "The wall in Image 1 is red."}
-BOTH = {"question": "How do the images differ?", "about": "both", "answer": "One is red, the other blue."}
+RED = {
+    "question": "What is red in Image 1?",
+    "about": "first",
+    "answer": "The wall in Image 1 is red.",
+}
+BOTH = {
+    "question": "How do the images differ?",
+    "about": "both",
+    "answer": "One is red, the other blue.",
+}
 ROUNDS = (
     QuestionAnswer("What is red in Image 1?", "The wall in Image 1 is red.", "first"),
     QuestionAnswer("How do the images differ?", "One is red, the other blue.", "both"),
@@ -21,10 +29,21 @@ LAYOUTS = {
     "another name": (json.dumps({"conversation": [RED, BOTH]}), ROUNDS),
     "a list": (json.dumps([RED, BOTH], indent=2), ROUNDS),
     "a fence": (f"```json\n{json.dumps([RED, BOTH])}\n```", ROUNDS),
-    "words around": (f"Sure! Here it is:\n{json.dumps({'rounds': [RED, BOTH]})}\nI hope this helps!", ROUNDS),
+    "words around": (
+        f"Sure! Here it is:\n{json.dumps({'rounds': [RED, BOTH]})}\nI hope this helps!",
+        ROUNDS,
+    ),
     "one round": (json.dumps(RED), ROUNDS[:1]),
-    "short names": (json.dumps([{"Q": one["question"], "A": one["answer"]} for one in (RED, BOTH)]), UNSAID),
-    "twice": (json.dumps([RED, BOTH, {**RED, "question": "what is red in  image 1?", "answer": "Nothing."}]), ROUNDS),
+    "short names": (
+        json.dumps([{"Q": one["question"], "A": one["answer"]} for one in (RED, BOTH)]),
+        UNSAID,
+    ),
+    "twice": (
+        json.dumps(
+            [RED, BOTH, {**RED, "question": "what is red in  image 1?", "answer": "Nothing."}]
+        ),
+        ROUNDS,
+    ),
 }
 
 
@@ -65,7 +84,10 @@ def about(question, answer, said=""):
     [
         ("What is red in Image 1?", "The wall is red."),
         ("What is the man in the first image doing?", "The man in the first image is reading."),
-        ("How many different colours do the flowers in picture 1 have?", "They have three colours."),
+        (
+            "How many different colours do the flowers in picture 1 have?",
+            "They have three colours.",
+        ),
         ("Are both dogs in Image 1 brown?", "Yes, the dogs in Image 1 are brown."),
         ("Describe the boat in Image 1.", "It is white."),
     ],
@@ -73,7 +95,9 @@ def about(question, answer, said=""):
 def test_questions_about_the_first_image(question, answer, said):
     assert about(question, answer, said) == "first"
     other = (
-        question.replace("Image 1", "Image 2").replace("first image", "second image").replace("picture 1", "picture 2")
+        question.replace("Image 1", "Image 2")
+        .replace("first image", "second image")
+        .replace("picture 1", "picture 2")
     )
     answer = answer.replace("first image", "second image").replace("Image 1", "Image 2")
     assert about(other, answer, {"first": "second"}.get(said, said)) == "second"
@@ -100,13 +124,23 @@ def test_questions_about_both_images(question, answer, said):
     ("question", "answer", "said", "reason"),
     [
         ("What colour is the wall?", "It is red.", "first", "does not say which image"),
-        ("What colour is the wall?", "The wall in Image 2 is red.", "both", "does not say which image"),
+        (
+            "What colour is the wall?",
+            "The wall in Image 2 is red.",
+            "both",
+            "does not say which image",
+        ),
         ("What colour is the wall in Image 1?", "It is red.", "second", "says the wrong image"),
         ("", "It is red.", "both", "empty question or answer"),
         ("What is red in Image 1?", " ", "first", "empty question or answer"),
         ("What is red in Image 1?", "The wall in...", "first", "cut off"),
         ("The wall in Image 1", "It is red.", "first", "not a question"),
-        ("According to the caption, what is red in Image 1?", "The wall is red.", "first", "speaks of captions"),
+        (
+            "According to the caption, what is red in Image 1?",
+            "The wall is red.",
+            "first",
+            "speaks of captions",
+        ),
         ("What is red in Image 1?", "I cannot see Image 1.", "first", "declined"),
         ("What is red in Image 1 <image>?", "The wall is red.", "first", "control tokens"),
         ("What is red in Image 1?", "The wall is red. " * 9 + "Yes.", "first", "repeats itself"),

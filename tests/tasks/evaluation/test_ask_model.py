@@ -11,7 +11,9 @@ from tests.fixtures.chat_server import Reply, chat_server
 
 def test_an_answer_that_was_cut_says_so(tmp_path: Path) -> None:
     questions = [(name, Question(prompt="test", text=name)) for name in ("short", "long")]
-    with chat_server(lambda asked: Reply("Yes", "length" if asked.text == "long" else "stop")) as server:
+    with chat_server(
+        lambda asked: Reply("Yes", "length" if asked.text == "long" else "stop")
+    ) as server:
         model = ChatConfig(endpoint=(server.url,), model="tiny")
         for _ in range(2):  # the second time from what is kept
             with Answers(tmp_path / "answers") as answers:

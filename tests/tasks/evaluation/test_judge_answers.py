@@ -43,16 +43,22 @@ def number_in(asked: Asked) -> str:
 def rated_in(asked: Asked) -> str:
     """Return what stands where the answer is: what a judge that believes everything would repeat."""
     number = number_in(asked)
-    found = re.search(rf"\[answer to rate {number}\]\n(.*)\n\[end {number}\]", asked.text, re.DOTALL)
+    found = re.search(
+        rf"\[answer to rate {number}\]\n(.*)\n\[end {number}\]", asked.text, re.DOTALL
+    )
     assert found
     return found[1]
 
 
-def rate(folder: Path, answers: Mapping[str, str], judge: Callable[[Asked], str]) -> tuple[list[Rating], ChatServer]:
+def rate(
+    folder: Path, answers: Mapping[str, str], judge: Callable[[Asked], str]
+) -> tuple[list[Rating], ChatServer]:
     with chat_server(judge) as server, Answers(folder / "memory") as memory:
         config = config_of(server, structured_output="none", max_attempts=1)
         some = {name: judged(text) for name, text in answers.items()}
-        found = sorted(judge_answers(some, RUBRIC, config, answers=memory), key=lambda one: int(one.key))
+        found = sorted(
+            judge_answers(some, RUBRIC, config, answers=memory), key=lambda one: int(one.key)
+        )
         return found, server
 
 
@@ -86,7 +92,9 @@ def test_a_judge_that_only_repeats_is_asked_three_times_and_gives_no_rating(tmp_
 def test_a_judge_that_says_it_better_at_the_second_time_is_believed_then(tmp_path: Path) -> None:
     def judge(asked: Asked) -> str:
         return (
-            "5" if asked.body["temperature"] == 0 else f'```json\n{{"number": "{number_in(asked)}", "rating": 4}}\n```'
+            "5"
+            if asked.body["temperature"] == 0
+            else f'```json\n{{"number": "{number_in(asked)}", "rating": 4}}\n```'
         )
 
     found, server = rate(tmp_path, {"0": "It left."}, judge)
@@ -135,6 +143,9 @@ def test_a_reason_may_hold_what_looks_like_a_rating() -> None:
     assert read_rating(f'{{"number": "{NUMBER}", "rating": 10}}', NUMBER, REASONED) is None
     question, number = ask_rating("0", judged("It left."), RUBRIC, SECRET)
     assert question.text.count(number) == 8
-    others = [("0", judged("It left"), RUBRIC, SECRET), ("0", judged("It left."), RUBRIC, b"t" * 32)]
+    others = [
+        ("0", judged("It left"), RUBRIC, SECRET),
+        ("0", judged("It left."), RUBRIC, b"t" * 32),
+    ]
     assert number == ask_rating("0", judged("It left."), RUBRIC, SECRET)[1]
     assert number not in {ask_rating(*other)[1] for other in others}

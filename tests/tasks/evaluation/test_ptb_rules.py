@@ -42,7 +42,9 @@ def tokenise_with_java(texts):
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
     given = [line for text in texts for line in (text, "")]
-    found = PTBTokenizer().tokenize({number: [{"caption": text}] for number, text in enumerate(given)})
+    found = PTBTokenizer().tokenize(
+        {number: [{"caption": text}] for number, text in enumerate(given)}
+    )
     return [found[2 * number][0] for number in range(len(texts))]
 
 
@@ -97,4 +99,6 @@ def test_line_breaks_are_spaces():
 
 @pytest.mark.parametrize("unit", ["a-.", "a@a.", "a;", "<a b=", "(1", "a.a-", "'a", "http://a/"])
 def test_hostile_texts_take_time_in_proportion(unit):
-    assert tokenise(unit * (20_000 // len(unit)))  # minutes, where a rule looks at the whole rest from each place
+    assert tokenise(
+        unit * (20_000 // len(unit))
+    )  # minutes, where a rule looks at the whole rest from each place

@@ -84,7 +84,11 @@ def several(name, *texts):
 
 
 # As in Spot-the-Diff: two records of one pair, and a blank sentence.
-REFERENCES = [several("1", "a car left.", "two men came"), several("2", "no change", ""), several("1", "a man left")]
+REFERENCES = [
+    several("1", "a car left.", "two men came"),
+    several("2", "no change", ""),
+    several("1", "a man left"),
+]
 PREDICTIONS = [one("2", "nothing"), one("1", "a car is gone")]
 
 
@@ -92,12 +96,18 @@ PREDICTIONS = [one("2", "nothing"), one("1", "a car is gone")]
     ("protocol", "wanted"),
     [
         ("coco", [("1", ("a car left.", "two men came", "a man left")), ("2", ("no change",))]),
-        ("spot-the-diff", [("1", ("a car left.", "two men came", "a man left")), ("2", ("no change",))]),
+        (
+            "spot-the-diff",
+            [("1", ("a car left.", "two men came", "a man left")), ("2", ("no change",))],
+        ),
         (
             "spot-the-diff-records",
             [("1", ("a car left.", "two men came")), ("2", ("no change",)), ("1", ("a man left",))],
         ),
-        ("spot-the-diff-multi", [("1", ("a car left. two men came",)), ("2", ("no change",)), ("1", ("a man left",))]),
+        (
+            "spot-the-diff-multi",
+            [("1", ("a car left. two men came",)), ("2", ("no change",)), ("1", ("a man left",))],
+        ),
     ],
 )
 def test_protocols(protocol, wanted):
@@ -110,7 +120,9 @@ def test_protocols(protocol, wanted):
 
 def test_what_is_missing_or_blank_is_said_and_counted():
     with pytest.raises(ConfigError, match=r"ref line 4: .*sentences"):
-        match_captions([one("1", "x")], [one("1", "y", "ref line 4")], protocol="spot-the-diff-multi")
+        match_captions(
+            [one("1", "x")], [one("1", "y", "ref line 4")], protocol="spot-the-diff-multi"
+        )
     references = [several(str(number), "x") for number in range(9)]
     with pytest.raises(ConfigError, match=r"ids '1', '2', '3' and 5 more .*--missing"):
         match_captions([one("0", "x")], references)
@@ -120,7 +132,9 @@ def test_what_is_missing_or_blank_is_said_and_counted():
     less = match_captions([PREDICTIONS[0]], REFERENCES, missing="leave-out")
     assert [item.name for item in less.items] == ["2"]
     assert (less.missing, less.empty, less.blank) == (1, 0, 1)
-    found = match_captions([one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")])
+    found = match_captions(
+        [one("1", " "), one("2", "x")], [several("1", "x"), several("2", " ", "")]
+    )
     assert [item.name for item in found.items] == ["1"]
     assert (found.unreferenced, found.blank, found.empty) == (1, 2, 1)
     kept = match_captions(PREDICTIONS, REFERENCES, keep_blank=True)

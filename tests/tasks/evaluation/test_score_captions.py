@@ -16,7 +16,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import score_captions
 from pairwright.tasks.evaluation import score_captions as metrics
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, resample
-from pairwright.tasks.evaluation.read_captions import Prediction, Matched
+from pairwright.tasks.evaluation.read_captions import Matched, Prediction
 from pairwright.tasks.evaluation.score_captions import (
     ScoringConfig,
     UnavailableError,
@@ -30,16 +30,28 @@ from pairwright.tasks.evaluation.score_captions import (
     run_java,
 )
 
-METRICS = [(measure_bleu, Bleu(), {"verbose": 0}), (measure_rouge, Rouge(), {}), (measure_cider, Cider(), {})]
+METRICS = [
+    (measure_bleu, Bleu(), {"verbose": 0}),
+    (measure_rouge, Rouge(), {}),
+    (measure_cider, Cider(), {}),
+]
 WORDS = st.sampled_from(["a", "b", "c", "dd", "left-hand", "'s", "ünï", "1\N{NO-BREAK SPACE}1/2"])
 TEXTS = st.lists(WORDS, max_size=12).map(" ".join)
-ITEMS = st.tuples(TEXTS, st.lists(st.lists(WORDS, max_size=9).map(" ".join), min_size=1, max_size=4))
-CORPORA = st.lists(ITEMS, min_size=1, max_size=8).map(lambda items: tuple(map(list, zip(*items, strict=True))))
-CORPORA = CORPORA.filter(lambda corpus: any(map(any, corpus[1])))  # some references may be blank, but not all
+ITEMS = st.tuples(
+    TEXTS, st.lists(st.lists(WORDS, max_size=9).map(" ".join), min_size=1, max_size=4)
+)
+CORPORA = st.lists(ITEMS, min_size=1, max_size=8).map(
+    lambda items: tuple(map(list, zip(*items, strict=True)))
+)
+CORPORA = CORPORA.filter(
+    lambda corpus: any(map(any, corpus[1]))
+)  # some references may be blank, but not all
 
 
 def scores(measured: Measured):
-    return measured.conclude(measured.statistics.sum(axis=0)), measured.conclude(measured.statistics)
+    return measured.conclude(measured.statistics.sum(axis=0)), measured.conclude(
+        measured.statistics
+    )
 
 
 @given(CORPORA)
@@ -72,7 +84,9 @@ def test_by_hand_without_words_and_by_another_seed():
 def test_what_to_install_is_said(monkeypatch):
     monkeypatch.setattr(score_captions, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install .*evaluation"):
-        score_captions.score_captions(Matched([Prediction("1", "a", ("a",))], 0, 0, 0, 0), ScoringConfig())
+        score_captions.score_captions(
+            Matched([Prediction("1", "a", ("a",))], 0, 0, 0, 0), ScoringConfig()
+        )
 
 
 @pytest.mark.parametrize(("confidence", "deviations"), [(0.95, 1.96), (0.5, 0.674)])
@@ -81,7 +95,10 @@ def test_an_interval_of_a_mean_is_the_normal_one(confidence, deviations):
     measured = measure_mean("x", np.repeat([0.0, 1.0], 200))
     ((low, high),) = resample(measured, resamples=4000, seed=3, confidence=confidence)
     half = deviations * math.sqrt(0.25 / 400)
-    assert (low, high) == (pytest.approx(0.5 - half, abs=0.006), pytest.approx(0.5 + half, abs=0.006))
+    assert (low, high) == (
+        pytest.approx(0.5 - half, abs=0.006),
+        pytest.approx(0.5 + half, abs=0.006),
+    )
 
 
 def test_a_sum_of_statistics_is_the_score_of_the_drawn_corpus():
@@ -90,7 +107,9 @@ def test_a_sum_of_statistics_is_the_score_of_the_drawn_corpus():
     drawn = [0, 2, 2, 1]
     for measure in (measure_bleu, measure_rouge):
         sums = measure(predictions, references).statistics[drawn].sum(axis=0)
-        wanted = measure([predictions[item] for item in drawn], [references[item] for item in drawn])
+        wanted = measure(
+            [predictions[item] for item in drawn], [references[item] for item in drawn]
+        )
         assert wanted.conclude(sums) == pytest.approx(scores(wanted)[0])
 
 
@@ -109,7 +128,11 @@ EACH = [0.3300263119426977, 1.0, 0.0, 0.0]
 
 def java_children():
     """Return the Java programs that this process has left; other tests leave servers of their own."""
-    found = [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    found = [
+        pid
+        for task in Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
     return [pid for pid in found if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
 
 
@@ -127,10 +150,26 @@ def test_the_formula_by_hand():
 def test_meteor_equals_its_own_scores():
     measured = measure_meteor(PREDICTIONS, REFERENCES, limit_s=120)
     assert measured.conclude(measured.statistics)[:, 0] == pytest.approx(EACH, abs=1e-12)
-    given = b"EVAL ||| " + b" ||| ".join(" ".join(map(str, row)).encode() for row in measured.statistics) + b"\n"
-    words = ["-Xmx2G", "-jar", str(find_jar("meteor/meteor-1.5.jar")), "-", "-", "-stdio", "-l", "en", "-norm"]
+    given = (
+        b"EVAL ||| "
+        + b" ||| ".join(" ".join(map(str, row)).encode() for row in measured.statistics)
+        + b"\n"
+    )
+    words = [
+        "-Xmx2G",
+        "-jar",
+        str(find_jar("meteor/meteor-1.5.jar")),
+        "-",
+        "-",
+        "-stdio",
+        "-l",
+        "en",
+        "-norm",
+    ]
     printed = run_java(words, given, limit_s=120).split()
-    assert float(printed[-1]) == pytest.approx(measured.conclude(measured.statistics.sum(axis=0))[0], abs=1e-12)
+    assert float(printed[-1]) == pytest.approx(
+        measured.conclude(measured.statistics.sum(axis=0))[0], abs=1e-12
+    )
 
 
 @needs_java
@@ -159,6 +198,8 @@ def test_spice_fetches_nothing_unasked():
     before = sorted(folder.iterdir())
     if (folder / Path(metrics.CORE_NLP[0]).name).exists():
         pytest.skip("CoreNLP's files are here")
-    with pytest.raises(UnavailableError, match=r"stanford-corenlp-3\.6\.0\.jar, .*models.jar .*get_stanford_models"):
+    with pytest.raises(
+        UnavailableError, match=r"stanford-corenlp-3\.6\.0\.jar, .*models.jar .*get_stanford_models"
+    ):
         measure_spice(PREDICTIONS, REFERENCES, limit_s=60)
     assert sorted(folder.iterdir()) == before

@@ -44,7 +44,9 @@ def offline(tmp_path, monkeypatch):
 def test_datasets_loads_it_with_images(tmp_path, made, offline):
     tally = export(tmp_path, made)
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))
-    assert {split: len(rows) for split, rows in loaded.items()} == {name: n for name, (n, _) in tally.sizes.items()}
+    assert {split: len(rows) for split, rows in loaded.items()} == {
+        name: n for name, (n, _) in tally.sizes.items()
+    }
     assert set(loaded) == {"train", "validation", "test"}
     by_key = {row.key: row for row in made.of("preferences")}
     message = {"role": "user", "content": [
@@ -55,8 +57,12 @@ def test_datasets_loads_it_with_images(tmp_path, made, offline):
         for row in rows:
             given = by_key.pop(row["key"])
             assert given.split == split
-            assert all(isinstance(shown, Pillow.Image) for shown in row["images"] + row["rejected_images"])
-            assert row["chosen"] == [{"role": "assistant", "content": [{"type": "text", "text": given.chosen}]}]
+            assert all(
+                isinstance(shown, Pillow.Image) for shown in row["images"] + row["rejected_images"]
+            )
+            assert row["chosen"] == [
+                {"role": "assistant", "content": [{"type": "text", "text": given.chosen}]}
+            ]
             assert row["rejected"][0]["content"][0]["text"] == given.rejected
             assert row["prompt"] == [message]
             assert [n["maker"] for n in row["negatives"]] == ["swapped", "retrieved"]
@@ -67,7 +73,11 @@ def test_datasets_loads_it_with_images(tmp_path, made, offline):
 
 
 def rows_of(folder: Path) -> list[dict]:
-    return [row for path in sorted((folder / "data").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return [
+        row
+        for path in sorted((folder / "data").glob("*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+    ]
 
 
 def test_bytes_are_those_of_the_source(tmp_path, made):
@@ -75,7 +85,10 @@ def test_bytes_are_those_of_the_source(tmp_path, made):
     given = {row.key: row for row in made.of("preferences")}
     for row in rows_of(tmp_path / "out"):
         assert tuple(image["bytes"] for image in row["images"]) == given[row["key"]].images
-        assert tuple(image["bytes"] for image in row["rejected_images"]) == given[row["key"]].rejected_images
+        assert (
+            tuple(image["bytes"] for image in row["rejected_images"])
+            == given[row["key"]].rejected_images
+        )
         assert [(one["clip"], one["why"]) for one in row["removal_scores"]] == [
             (float(np.float32(one.clip)), one.why) for one in given[row["key"]].removal_scores
         ]
@@ -89,7 +102,9 @@ def test_bytes_are_those_of_the_source(tmp_path, made):
 def test_a_crop_is_named_after_its_image(tmp_path, made):
     crop = next(row for row in made.of("preferences") if row.rejected_image_maker == "crop")
     chosen = make_whole()
-    chosen.tables["preferences"] = [replace(crop, rejected_images=(crop.images[0], b"\x89PNG cropped"))]
+    chosen.tables["preferences"] = [
+        replace(crop, rejected_images=(crop.images[0], b"\x89PNG cropped"))
+    ]
     export(tmp_path, chosen)
     (row,) = rows_of(tmp_path / "out")
     kept, cropped = (image["path"] for image in row["rejected_images"])
@@ -103,10 +118,16 @@ def test_every_column_is_in_it_as_datasets_has_it(tmp_path):
     (row,) = rows_of(tmp_path / "out")
     assert {name: row[name] for name in told} == told
     # "subject" is called "pair"; the split is the file's.
-    assert {field.name for field in fields(PreferenceRow)} - row.keys() == {"source_key", "subject", "split"}
+    assert {field.name for field in fields(PreferenceRow)} - row.keys() == {
+        "source_key",
+        "subject",
+        "split",
+    }
     features = datasets.Features.from_dict(FEATURES)
     assert features.arrow_schema.equals(SCHEMA.remove_metadata()), "physical types"
-    assert json.loads(SCHEMA.metadata[b"huggingface"]) == json.loads(features.arrow_schema.metadata[b"huggingface"])
+    assert json.loads(SCHEMA.metadata[b"huggingface"]) == json.loads(
+        features.arrow_schema.metadata[b"huggingface"]
+    )
     assert card_features() == features._to_yaml_list()
 
 
@@ -119,10 +140,15 @@ def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
     assert train == [f"train-{n:05d}-of-{len(train):05d}.parquet" for n in range(len(train))]
     files = [pq.ParquetFile(tmp_path / "out/data" / name) for name in train]
     assert sum(file.metadata.num_rows for file in files) == tally.sizes["train"][0]
-    groups = [file.metadata.row_group(g) for file in files for g in range(file.metadata.num_row_groups)]
+    groups = [
+        file.metadata.row_group(g) for file in files for g in range(file.metadata.num_row_groups)
+    ]
     assert max(group.num_rows for group in groups) == 3
     for group in groups:
-        columns = {group.column(c).path_in_schema: group.column(c).compression for c in range(group.num_columns)}
+        columns = {
+            group.column(c).path_in_schema: group.column(c).compression
+            for c in range(group.num_columns)
+        }
         assert columns["images.list.element.bytes"] == "UNCOMPRESSED"
         assert columns["chosen.list.element.content.list.element.text"] == "ZSTD"
 
@@ -135,7 +161,8 @@ def test_card_says_what_is_there(tmp_path, made):
     assert front["license"] == "cc0-1.0"
     assert front["pretty_name"] == "hand | made"
     assert front["configs"][0]["data_files"] == [
-        {"split": split, "path": f"data/{split}-*.parquet"} for split in ("train", "validation", "test")
+        {"split": split, "path": f"data/{split}-*.parquet"}
+        for split in ("train", "validation", "test")
     ]
     counted = {split["name"]: split["num_examples"] for split in front["dataset_info"]["splits"]}
     assert counted == {split: rows for split, (rows, _) in tally.sizes.items()}
@@ -177,7 +204,10 @@ def test_rows_that_are_not_selected_are_counted(tmp_path, made):
 def test_rows_without_rejected_text_have_an_empty_list(tmp_path, offline):
     made = make_whole()
     rows = made.of("preferences")
-    made.tables["preferences"] = [replace(rows[0], rejected="", rejected_maker="", rejected_images=()), *rows[1:]]
+    made.tables["preferences"] = [
+        replace(rows[0], rejected="", rejected_maker="", rejected_images=()),
+        *rows[1:],
+    ]
     export(tmp_path, made)
     loaded = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(offline))
     row = next(row for row in loaded if row["key"] == rows[0].key)
@@ -202,7 +232,9 @@ def test_an_earlier_export_is_replaced_and_gives_the_same_bytes(tmp_path, made):
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     (tmp_path / "out/data/train-old.parquet").write_bytes(b"old")
     export(tmp_path, made)
-    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()
+    } == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
     export(tmp_path, made)
     (tmp_path / "out/.git").mkdir()
@@ -236,10 +268,14 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
 
 
-@pytest.mark.parametrize(("form", "limit"), [("hf", 200_000), ("hf", 100), ("llamafactory", 100), ("webdataset", 100)])
+@pytest.mark.parametrize(
+    ("form", "limit"), [("hf", 200_000), ("hf", 100), ("llamafactory", 100), ("webdataset", 100)]
+)
 def test_the_first_fault_of_a_disk_is_what_is_said(tmp_path, form, limit):
     noise = np.random.default_rng(0)
-    rows = [replace(preference(n), images=(noise.bytes(2000), noise.bytes(2000))) for n in range(120)]
+    rows = [
+        replace(preference(n), images=(noise.bytes(2000), noise.bytes(2000))) for n in range(120)
+    ]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
@@ -265,7 +301,10 @@ def test_the_card_shows_a_row_with_its_images(tmp_path):
     export(tmp_path, made)
     body = (tmp_path / "out/README.md").read_text()
     shown = re.findall(r"!\[\w+\]\((assets/[\w.]+)\)", body)
-    assert [(tmp_path / "out" / name).read_bytes() for name in shown] == [*first.images, *first.rejected_images]
+    assert [(tmp_path / "out" / name).read_bytes() for name in shown] == [
+        *first.images,
+        *first.rejected_images,
+    ]
     assert f"* **chosen** (by hand): {escape_markdown(first.chosen)}\n" in body
     assert f"): {escape_markdown(first.rejected)}\n" in body
     assert "<script>" not in body

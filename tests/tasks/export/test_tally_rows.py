@@ -29,7 +29,9 @@ def test_all_that_is_selected_must_fit() -> None:
     assert Selection(licences=("mit",), sources=("folder", "jsonl")).keeps(row)
     assert not Selection(licences=("mit",), sources=("folder",)).keeps(row)
     assert not Selection(licences=("CC0-1.0",), sources=("folder", "jsonl")).keeps(row)
-    row = replace(ROW, split="test", kind="list", rejected_maker="edited", rejected_image_maker="crop")
+    row = replace(
+        ROW, split="test", kind="list", rejected_maker="edited", rejected_image_maker="crop"
+    )
     assert Selection(splits=("test", "train")).keeps(row)
     assert not Selection(splits=("train",)).keeps(row)
     assert kinds_of(row) == {"pair", "list", "edited", "crop"}
@@ -37,7 +39,10 @@ def test_all_that_is_selected_must_fit() -> None:
         assert Selection(kinds=kinds).keeps(row)
     for kinds in (("image",), ("removal", "swapped"), ("short",)):
         assert not Selection(kinds=kinds).keeps(row)
-    assert kinds_of(replace(row, images=row.images[:1], kind="", rejected_maker="")) == {"image", "crop"}
+    assert kinds_of(replace(row, images=row.images[:1], kind="", rejected_maker="")) == {
+        "image",
+        "crop",
+    }
     scores = [
         RemovalScore(removal="a", tag="ball", side=0, score=0.9, chosen=False),
         RemovalScore(removal="b", tag="cup", side=1, score=0.5, chosen=True),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pairwright.flows.progress import say_nothing
+from pairwright.flows.building.progress import say_nothing
 from pairwright.schemas.errors import ValidationError
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.export_rows import verify_export
@@ -127,7 +127,11 @@ def change_parquet(folder: Path, change: Callable[[dict], object]) -> None:
         ("trl", lambda r: r.update(rejected=[]), "rejected"),
         ("trl", lambda r: r.update(chosen=[]), "messages"),
         ("trl", lambda r: r["prompt"][0].update(role="stranger"), "TRL's .*stranger"),
-        ("trl", lambda r: r["prompt"][0]["content"].append({"type": "text", "text": "<|image_pad|>"}), "TRL's"),
+        (
+            "trl",
+            lambda r: r["prompt"][0]["content"].append({"type": "text", "text": "<|image_pad|>"}),
+            "TRL's",
+        ),
         ("rlaif-v", lambda r: r.update(chosen=""), "chosen"),
         ("rlaif-v", lambda r: r["image"].update(bytes=b"\x89PNG"), "image"),
     ],
@@ -166,7 +170,9 @@ def test_a_conversation_that_breaks_the_rules(tmp_path: Path, processor) -> None
         ({"noending": b""}, "noending"),
     ],
 )
-def test_members_that_are_no_samples(tmp_path: Path, processor, members: dict[str, bytes], why: str) -> None:
+def test_members_that_are_no_samples(
+    tmp_path: Path, processor, members: dict[str, bytes], why: str
+) -> None:
     (tmp_path / "data").mkdir()
     with tarfile.open(tmp_path / "data/train-000000.tar", "w") as tar:
         for name, data in members.items():

@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 from skimage import data
 
-from pairwright.flows.progress import LineWatcher
-from pairwright.flows.run_build import Request, Work, make_request, resume_request, run_build
-from pairwright.flows.version import open_present
+from pairwright.flows.building.progress import LineWatcher
+from pairwright.flows.building.run_build import (
+    Request,
+    Work,
+    make_request,
+    resume_request,
+    run_build,
+)
+from pairwright.flows.versions.version import open_present
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow
@@ -38,7 +44,14 @@ def turned(cosine: float) -> NDArray[np.float16]:
 
 
 def row(image: str, embedder: str, vector: NDArray[np.float16]) -> EmbeddingRow:
-    return row_of(EmbeddingRow, image, embedder, source=image, embedder=embedder, vector=tuple(vector.tolist()))
+    return row_of(
+        EmbeddingRow,
+        image,
+        embedder,
+        source=image,
+        embedder=embedder,
+        vector=tuple(vector.tolist()),
+    )
 
 
 @pytest.fixture
@@ -72,7 +85,9 @@ def test_limits(references: str, bits: int, cosines: tuple[float, float], detail
         row("a", "perceptual-hash", hashed(bits)),
     ]
     config = ExcludeConfig(max_hash_distance=4, min_similarity=0.96, files=(references,))
-    found, missing = admit_images([image_row("a"), image_row("b")], config, vectors={"a": tuple(rows), "b": ()})
+    found, missing = admit_images(
+        [image_row("a"), image_row("b")], config, vectors={"a": tuple(rows), "b": ()}
+    )
     assert missing == Dropped(source_key="b", reason=NO_VECTOR)
     if detail:
         assert isinstance(found, Dropped)
@@ -87,7 +102,12 @@ def counts_of(folder: Folder) -> dict[str, Counts]:
 
 
 def requested(out: Path, source: Path, exclude: list[str], *settings: str) -> Request:
-    words = {"profile": "scenes", "settings": [*SETTINGS, *settings], "limit": None, "until": "mining"}
+    words = {
+        "profile": "scenes",
+        "settings": [*SETTINGS, *settings],
+        "limit": None,
+        "until": "mining",
+    }
     return make_request(str(out), str(source), **words, exclude=exclude)
 
 
@@ -105,7 +125,9 @@ def pictures(tmp_path: Path) -> Path:
     for name in ("astronaut", "coffee", "chelsea", "rocket", "retina"):
         image = Image.fromarray(getattr(data, name)()).convert("RGB").resize((256, 192))
         image.save(tmp_path / "in" / f"{name}-0.png")
-        ImageEnhance.Brightness(image).enhance(1.2).save(tmp_path / "in" / f"{name}-1.jpg", quality=85)
+        ImageEnhance.Brightness(image).enhance(1.2).save(
+            tmp_path / "in" / f"{name}-1.jpg", quality=85
+        )
     return tmp_path / "in"
 
 
@@ -117,7 +139,11 @@ def test_images_of_a_benchmark_are_kept_out_of_mining(pictures: Path, tmp_path: 
     folder = build(tmp_path / "out", pictures, [str(benchmark)])
     counts = counts_of(folder)
     assert (counts["images"].ok, counts["embeddings"].ok) == (10, 10)
-    assert (counts["admitted"].of, counts["admitted"].dropped, counts["admitted"].reasons) == (10, 2, {REASON: 2})
+    assert (counts["admitted"].of, counts["admitted"].dropped, counts["admitted"].reasons) == (
+        10,
+        2,
+        {REASON: 2},
+    )
     assert (counts["neighbours"].of, counts["neighbours"].ok) == (8, 8)
     with open_present(folder).settled() as (opened, stages):
         admitted = next(planned for planned, _ in stages if planned.stage.name == "admitted")
@@ -133,7 +159,9 @@ class Interrupting(LineWatcher):
         raise KeyboardInterrupt
 
 
-def test_a_build_that_ends_among_the_excluded_images_is_resumed(pictures: Path, tmp_path: Path) -> None:
+def test_a_build_that_ends_among_the_excluded_images_is_resumed(
+    pictures: Path, tmp_path: Path
+) -> None:
     request = requested(tmp_path / "out", pictures, [str(pictures)], "gates.min_yield={pairs: 0}")
     with Workers(1) as workers, pytest.raises(KeyboardInterrupt):
         run_build(request, Work(run_shards=workers.run, watcher=Interrupting()))

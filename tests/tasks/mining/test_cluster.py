@@ -30,7 +30,10 @@ def grouped(rng: np.random.Generator, n: int, d: int) -> Features:
 
 def raw(rng: np.random.Generator, n: int, d: int) -> Features:
     """Two parts with the norms of CLIP (10) and DINOv2 (46) features, weighted: affinities from 1e-3 to 1e-15."""
-    parts = [w * unit(rng.normal(size=d // 2) + 0.4 * rng.normal(size=(n, d // 2))) for w in (0.4 * 10, 0.6 * 46)]
+    parts = [
+        w * unit(rng.normal(size=d // 2) + 0.4 * rng.normal(size=(n, d // 2)))
+        for w in (0.4 * 10, 0.6 * 46)
+    ]
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
@@ -41,14 +44,18 @@ def reference(features: Features, n_clusters: int = 3, gamma: float = 0.1, seed:
     model = SpectralClustering(n_clusters, affinity="rbf", gamma=gamma, random_state=seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Graph is not fully connected")
-        warnings.filterwarnings("ignore", "The spectral clustering API has changed")  # said of as many rows as columns
+        warnings.filterwarnings(
+            "ignore", "The spectral clustering API has changed"
+        )  # said of as many rows as columns
         return model.fit(features).labels_
 
 
 def labelled(*sets: Features, **settings: float) -> list[Labels]:
     """Return the labels of sets whose rows stand in one table."""
     ends = np.cumsum([len(one) for one in sets])
-    return spectral_labels(np.concatenate(sets), np.split(np.arange(ends[-1]), ends[:-1]), **settings)
+    return spectral_labels(
+        np.concatenate(sets), np.split(np.arange(ends[-1]), ends[:-1]), **settings
+    )
 
 
 def same_partition(left: Labels, right: Labels) -> bool:
@@ -57,15 +64,21 @@ def same_partition(left: Labels, right: Labels) -> bool:
 
 def count_mismatches(sets: list[Features], **settings: float) -> int:
     with threadpool_limits(1):
-        pairs = zip(labelled(*sets, **settings), (reference(one, **settings) for one in sets), strict=True)
+        pairs = zip(
+            labelled(*sets, **settings), (reference(one, **settings) for one in sets), strict=True
+        )
         return sum(not same_partition(ours, theirs) for ours, theirs in pairs)
 
 
-@pytest.mark.parametrize(("count", "most"), [(60, 1), pytest.param(1000, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("count", "most"), [(60, 1), pytest.param(1000, 3, marks=pytest.mark.slow)]
+)
 def test_partition_is_scikit_learns(count: int, most: int):
     """On 999 of 1,000 sets."""
     rng = np.random.default_rng(1)
-    sets = [[KINDS[i % 3](rng, int(rng.integers(4, 65)), d) for i in range(count)] for d in (16, 40, 96)]
+    sets = [
+        [KINDS[i % 3](rng, int(rng.integers(4, 65)), d) for i in range(count)] for d in (16, 40, 96)
+    ]
     assert sum(map(count_mismatches, sets)) <= most
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
 from pairwright.schemas.rows import Dropped
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.mining.embed_images import STAGE, embed_images, name_models, pin_models
 from pairwright.tasks.models import devices
 from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS
 from pairwright.tasks.models.perceptual_hash import PERCEPTUAL_HASH
 from pairwright.tasks.models.prepare_ahead import BATCH
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.pictures import photograph, picture
@@ -28,7 +28,9 @@ def test_one_unit_vector_per_image_and_embedder():
     rows = [row(0), row(1)]
     got = list(embed_images(rows, CONFIG))
     assert [(made.subject, made.embedder) for made in got] == [
-        (image.key, name) for image in rows for name in ("colour-layout", "gradients", "perceptual-hash")
+        (image.key, name)
+        for image in rows
+        for name in ("colour-layout", "gradients", "perceptual-hash")
     ]
     for made, embedder in zip(got, [COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH] * 2, strict=True):
         pixels = decode_rgb(rows[0].image if made.subject == rows[0].key else rows[1].image)
@@ -42,7 +44,9 @@ def test_one_unit_vector_per_image_and_embedder():
 
 def test_rows_do_not_depend_on_the_batch():
     rows = [row(seed) for seed in range(BATCH + 3)]
-    assert list(embed_images(rows, CONFIG)) == [made for one in rows for made in embed_images([one], CONFIG)]
+    assert list(embed_images(rows, CONFIG)) == [
+        made for one in rows for made in embed_images([one], CONFIG)
+    ]
 
 
 def test_flat_images_and_those_that_do_not_decode():

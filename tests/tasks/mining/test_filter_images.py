@@ -9,14 +9,14 @@ from PIL import Image, ImageFilter
 from safetensors.numpy import save_file
 from skimage import data
 
-from pairwright.flows.load_profile import load_profile
+from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.filters import FiltersConfig, HeadsConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, QualityRow
+from pairwright.tasks.images.decode import encode_png
 from pairwright.tasks.mining.admit_images import filter_images
 from pairwright.tasks.mining.measure_images import measure_images, pin_heads
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.images import encode_png
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.graphs import image_row
 from tests.fixtures.rows import row_of
@@ -26,8 +26,14 @@ KEYS = [f"{number:032x}" for number in range(5)]
 
 
 def qualities(**columns: list[float] | list[str]) -> pa.Table:
-    usual = {"name": KEYS, "group": [""] * 5} | {"sharpness": [100.0] * 5, "dark": [0.0] * 5, "aspect": [1.0] * 5}
-    return pa.table({"subject": KEYS, **usual, **columns}).take([3, 0, 4, 1, 2])  # in no certain order
+    usual = {"name": KEYS, "group": [""] * 5} | {
+        "sharpness": [100.0] * 5,
+        "dark": [0.0] * 5,
+        "aspect": [1.0] * 5,
+    }
+    return pa.table({"subject": KEYS, **usual, **columns}).take(
+        [3, 0, 4, 1, 2]
+    )  # in no certain order
 
 
 def space(*vectors: tuple[float, float]) -> Vectors:
@@ -47,20 +53,32 @@ def test_a_reason_names_measure_bound_and_setting() -> None:
 
 def test_a_group_leaves_its_first_images_of_those_that_pass() -> None:
     table = qualities(sharpness=[1.0, 9.0, 9.0, 9.0, 9.0], group=["a", "a", "b", "a", "a"])
-    found = filter_images(KEYS, FiltersConfig(min_sharpness=5, max_images_per_group=2), qualities=table, spaces={})
+    found = filter_images(
+        KEYS, FiltersConfig(min_sharpness=5, max_images_per_group=2), qualities=table, spaces={}
+    )
     assert {key: detail for key, _, detail in found} == {KEYS[0]: "sharpness 1", KEYS[4]: "a"}
 
 
 def test_of_near_duplicates_the_one_of_the_lowest_key_that_passes_stays() -> None:
     near, far = (0.99, 0.141), (0.0, 1.0)
-    spaces = {"one": space((1, 0), near, near, (1, 0), far), "two": space((1, 0), near, far, near, far)}
+    spaces = {
+        "one": space((1, 0), near, near, (1, 0), far),
+        "two": space((1, 0), near, far, near, far),
+    }
     bound = FiltersConfig(max_similarity=0.98)
     found = list(filter_images(KEYS, bound, qualities=qualities(), spaces=spaces))
     reason = "near-duplicate (filters.max_similarity=0.98)"
     assert found == [(KEYS[1], reason, f"of {KEYS[0]}"), (KEYS[3], reason, f"of {KEYS[0]}")]
-    blurred = qualities(sharpness=[1.0, 9.0, 9.0, 9.0, 9.0])  # the blurred one takes no sharp one with it
+    blurred = qualities(
+        sharpness=[1.0, 9.0, 9.0, 9.0, 9.0]
+    )  # the blurred one takes no sharp one with it
     found = list(
-        filter_images(KEYS[3:], FiltersConfig(min_sharpness=5, max_similarity=0.98), qualities=blurred, spaces=spaces)
+        filter_images(
+            KEYS[3:],
+            FiltersConfig(min_sharpness=5, max_similarity=0.98),
+            qualities=blurred,
+            spaces=spaces,
+        )
     )
     assert found == [(KEYS[3], reason, f"of {KEYS[1]}")]
 
@@ -81,24 +99,41 @@ def test_measures_of_drawn_images() -> None:
     assert (second.sharpness, second.dark, second.bright, second.aspect) == (0.0, 1.0, 0.0, 1.0)
 
 
-def head_of(path: Path, metadata: dict[str, str] | None = None, **arrays: list[list[float]] | list[float]) -> str:
-    save_file({name.replace("_", "."): np.array(value, np.float32) for name, value in arrays.items()}, path, metadata)
+def head_of(
+    path: Path, metadata: dict[str, str] | None = None, **arrays: list[list[float]] | list[float]
+) -> str:
+    save_file(
+        {name.replace("_", "."): np.array(value, np.float32) for name, value in arrays.items()},
+        path,
+        metadata,
+    )
     return str(path)
 
 
 def test_heads_score_unit_vectors(tmp_path: Path) -> None:
     linear = head_of(tmp_path / "linear.safetensors", weight=[[2.0, 1.0]], bias=[3.0])
-    layers = {"0_weight": [[1.0, 0.0], [0.0, -1.0]], "0_bias": [0.0, 0.0], "10_weight": [[1.0, 5.0]], "10_bias": [0.0]}
+    layers = {
+        "0_weight": [[1.0, 0.0], [0.0, -1.0]],
+        "0_bias": [0.0, 0.0],
+        "10_weight": [[1.0, 5.0]],
+        "10_bias": [0.0],
+    }
     deep = head_of(tmp_path / "deep.safetensors", {"activation": "relu"}, **layers)
     config = pin_heads(HeadsConfig(aesthetic=linear, unsafe=deep))
     assert config.aesthetic_revision != config.unsafe_revision
     row = image_row("a", width=16, height=16, image=encode_png(np.zeros((16, 16, 3), np.uint8)))
-    vector = row_of(EmbeddingRow, "a", "clip", source="a", embedder="clip", vector=(0.6, 0.8), norm=7.0)
+    vector = row_of(
+        EmbeddingRow, "a", "clip", source="a", embedder="clip", vector=(0.6, 0.8), norm=7.0
+    )
     (found,) = measure_images([row], config, vectors={"a": (vector,)})
     assert isinstance(found, QualityRow)
     assert found.aesthetic == pytest.approx(2 * 0.6 + 0.8 + 3, abs=1e-3)
-    assert found.unsafe == pytest.approx(1 / (1 + np.exp(-0.6)), abs=1e-3)  # the second number is cut off by ReLU
-    assert list(measure_images([row], config, vectors={})) == [Dropped(source_key="a", reason="no vector")]
+    assert found.unsafe == pytest.approx(
+        1 / (1 + np.exp(-0.6)), abs=1e-3
+    )  # the second number is cut off by ReLU
+    assert list(measure_images([row], config, vectors={})) == [
+        Dropped(source_key="a", reason="no vector")
+    ]
 
 
 def test_a_file_that_is_no_head_is_named(tmp_path: Path) -> None:
@@ -139,5 +174,10 @@ def test_a_build_leaves_out_what_its_filters_say(tmp_path: Path) -> None:
         "blurred (filters.min_sharpness=20)": 4, "near-duplicate (filters.max_similarity=0.98)": 3, "ok": 3
     }  # fmt: skip
     marks = Folder(str(tmp_path / "out")).folders("tables/qualities")
-    assert reasons("filters.max_aspect=5") == {"too long or too high (filters.max_aspect=5)": 1, "ok": 9}
-    assert Folder(str(tmp_path / "out")).folders("tables/qualities") == marks  # another bound measures nothing again
+    assert reasons("filters.max_aspect=5") == {
+        "too long or too high (filters.max_aspect=5)": 1,
+        "ok": 9,
+    }
+    assert (
+        Folder(str(tmp_path / "out")).folders("tables/qualities") == marks
+    )  # another bound measures nothing again

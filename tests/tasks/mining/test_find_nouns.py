@@ -20,7 +20,9 @@ def image(number, *captions):
 
 
 def test_an_image_has_the_distinct_nouns_of_all_its_captions(config):
-    row = image(0, "In this image there are two dogs near a table.", "", "A dog runs after some people.")
+    row = image(
+        0, "In this image there are two dogs near a table.", "", "A dog runs after some people."
+    )
     (found,) = find_nouns([row], config)
     (model,) = name_model(config)
     assert found.nouns == ("dog", "image", "people", "table")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from skimage import data
 
-from pairwright.flows.load_profile import load_profile
-from pairwright.flows.pipeline import Pipeline
+from pairwright.flows.pipeline.load_profile import load_profile
+from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.config import KeypointsConfig, MatchingConfig
 from pairwright.schemas.rows import Dropped, Failed, KeypointsRow, NeighbourRow, PairRow, make_key
 from pairwright.tasks.mining.find_keypoints import find_keypoints
@@ -57,7 +57,13 @@ def photographs() -> dict[str, KeypointsRow]:
     """Return the keypoints of two views of a motorcycle, of a cat, a rocket, and a wall without texture, by name."""
     left, right, _ = data.stereo_motorcycle()
     wall = np.full((200, 300, 3), 90, np.uint8)
-    pictures = {"left": left, "right": right, "cat": data.chelsea(), "rocket": data.rocket(), "wall": wall}
+    pictures = {
+        "left": left,
+        "right": right,
+        "cat": data.chelsea(),
+        "rocket": data.rocket(),
+        "wall": wall,
+    }
     rows = [photograph(pixels) for pixels in pictures.values()]
     found = list(find_keypoints(rows, KeypointsConfig()))
     assert all(isinstance(row, KeypointsRow) for row in found)
@@ -78,9 +84,13 @@ def anchor(rows: dict[str, KeypointsRow], name: str, near: dict[str, float]) -> 
     )
 
 
-def match(rows: dict[str, KeypointsRow], *anchors: NeighbourRow, **settings: float) -> list[PairRow | Dropped | Failed]:
+def match(
+    rows: dict[str, KeypointsRow], *anchors: NeighbourRow, **settings: float
+) -> list[PairRow | Dropped | Failed]:
     config = MatchingConfig.model_validate(settings).model_copy(update={"max_similarity": 0.99})
-    return list(match_keypoints(anchors, config, keypoints={row.subject: row for row in rows.values()}))
+    return list(
+        match_keypoints(anchors, config, keypoints={row.subject: row for row in rows.values()})
+    )
 
 
 def test_two_views_pair_and_other_photographs_do_not(photographs: dict[str, KeypointsRow]) -> None:
@@ -92,7 +102,9 @@ def test_two_views_pair_and_other_photographs_do_not(photographs: dict[str, Keyp
     ]
     one, other, none = match(photographs, *both)
     assert isinstance(one, PairRow)
-    assert (one.first, one.second) == tuple(sorted((photographs["left"].subject, photographs["right"].subject)))
+    assert (one.first, one.second) == tuple(
+        sorted((photographs["left"].subject, photographs["right"].subject))
+    )
     assert (one.origin, one.embedders, one.source_key) == ("matched", ("keypoints",), "row of left")
     assert one.key == one.subject == make_key("pair", one.first, one.second)
     assert 0.2 < one.similarity == one.similarities[0] <= 1
@@ -100,32 +112,45 @@ def test_two_views_pair_and_other_photographs_do_not(photographs: dict[str, Keyp
     assert none == Dropped(source_key="row of wall", reason=REASON, detail="0 at the most")
 
 
-def test_near_identical_images_and_far_neighbours_are_not_matched(photographs: dict[str, KeypointsRow]) -> None:
+def test_near_identical_images_and_far_neighbours_are_not_matched(
+    photographs: dict[str, KeypointsRow],
+) -> None:
     (same,) = match(photographs, anchor(photographs, "left", {"right": 0.995}))
     assert same == Dropped(source_key="row of left", reason=REASON, detail="0 at the most")
     far = {"cat": 0.9} | {f"cat {n}": 0.8 for n in range(15)} | {"right": 0.6}
-    rows = photographs | {f"cat {n}": replace(photographs["cat"], subject=make_key("cat", n)) for n in range(15)}
+    rows = photographs | {
+        f"cat {n}": replace(photographs["cat"], subject=make_key("cat", n)) for n in range(15)
+    }
     (beyond,) = match(rows, anchor(rows, "left", far))
     assert isinstance(beyond, Dropped), "the 17th neighbour"
 
 
 def test_an_anchor_fails_while_keypoints_are_missing(photographs: dict[str, KeypointsRow]) -> None:
-    anchors = [anchor(photographs, "left", {"right": 0.6, "cat": 0.5}), anchor(photographs, "right", {"left": 0.6})]
+    anchors = [
+        anchor(photographs, "left", {"right": 0.6, "cat": 0.5}),
+        anchor(photographs, "right", {"left": 0.6}),
+    ]
     missing = photographs["cat"].subject
     left, right = match({name: row for name, row in photographs.items() if name != "cat"}, *anchors)
     reason = "keypoints of the anchor or of a neighbour are missing"
-    assert left == Failed(source_key="row of left", reason=reason, detail=f"images: 1; the first: {missing}")
+    assert left == Failed(
+        source_key="row of left", reason=reason, detail=f"images: 1; the first: {missing}"
+    )
     assert isinstance(right, PairRow)
     (alone,) = match({"right": photographs["right"]}, anchors[1])
     assert isinstance(alone, Failed)
 
 
 def test_an_anchor_keeps_its_best_matches(photographs: dict[str, KeypointsRow]) -> None:
-    rows = photographs | {f"right {n}": replace(photographs["right"], subject=make_key("right", n)) for n in range(4)}
+    rows = photographs | {
+        f"right {n}": replace(photographs["right"], subject=make_key("right", n)) for n in range(4)
+    }
     near = dict.fromkeys(("right 0", "right 1", "right 2", "right 3", "left"), 0.6)
     pairs = match(rows, anchor(rows, "right", near), max_pairs=4)
     assert len(pairs) == 4
-    assert len({row.similarity for row in pairs[:4] if isinstance(row, PairRow)}) == 1, "copies, before the other view"
+    assert len({row.similarity for row in pairs[:4] if isinstance(row, PairRow)}) == 1, (
+        "copies, before the other view"
+    )
     assert photographs["left"].subject not in {
         key for row in pairs if isinstance(row, PairRow) for key in (row.first, row.second)
     }
@@ -143,9 +168,14 @@ def test_keypoints_do_not_depend_on_threads(photographs: dict[str, KeypointsRow]
     assert len(photographs["cat"].descriptors) // 128 <= 502  # equally strong ones are kept
 
 
-def test_photographs_are_matched_without_weights_and_rendered_scenes_are_not(tmp_path: Path) -> None:
+def test_photographs_are_matched_without_weights_and_rendered_scenes_are_not(
+    tmp_path: Path,
+) -> None:
     def on(source: str, *changes: str) -> set[str]:
-        return {stage.name for stage in Pipeline(load_profile("scenes", [f"source='{source}'", *changes])).running}
+        return {
+            stage.name
+            for stage in Pipeline(load_profile("scenes", [f"source='{source}'", *changes])).running
+        }
 
     stages = {"keypoints", "matched_pairs"}
     assert stages <= on(f"folder:{tmp_path}")

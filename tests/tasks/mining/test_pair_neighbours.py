@@ -53,14 +53,20 @@ def slow_pairs(vectors, keys, *, k, config):
         kept = []
         for matrix in unit:
             similar = np.float32(matrix @ matrix[anchor])
-            others = sorted((i for i in range(len(keys)) if i != anchor), key=lambda i: (-similar[i], i))[:k]
+            others = sorted(
+                (i for i in range(len(keys)) if i != anchor), key=lambda i: (-similar[i], i)
+            )[:k]
             if max(similar[others]) < config.min_best_similarity:
                 break
-            kept.append({i for i in others if config.min_similarity <= similar[i] <= config.max_similarity})
+            kept.append(
+                {i for i in others if config.min_similarity <= similar[i] <= config.max_similarity}
+            )
         else:
             candidates = sorted(set.intersection(*kept))
             scale = [1 if config.normalised else vectors[name].norms[:, None] for name in NAMES]
-            joined = np.hstack([w * m * s for w, m, s in zip(config.weights, unit, scale, strict=True)])
+            joined = np.hstack(
+                [w * m * s for w, m, s in zip(config.weights, unit, scale, strict=True)]
+            )
             if not candidates:
                 continue
             if len(candidates) <= config.clusters:
@@ -73,25 +79,38 @@ def slow_pairs(vectors, keys, *, k, config):
             length = np.linalg.norm(joined, axis=1)
             cosines = joined @ joined[anchor] / length / length[anchor]
             for cluster in set(labels):
-                inside = [c for c, label in zip(candidates, labels, strict=True) if label == cluster]
-                yield keys[anchor], {keys[c] for c in inside if cosines[c] > max(cosines[inside]) - 3e-4}
+                inside = [
+                    c for c, label in zip(candidates, labels, strict=True) if label == cluster
+                ]
+                yield (
+                    keys[anchor],
+                    {keys[c] for c in inside if cosines[c] > max(cosines[inside]) - 3e-4},
+                )
 
 
 @pytest.mark.parametrize("normalised", [True, False])
 def test_equals_the_slow_rule(normalised):
     vectors, keys = crowd()
     config = MiningConfig(
-        min_best_similarity=0.8, min_similarity=0.7, max_similarity=0.985, weights=(0.4, 0.6), normalised=normalised
+        min_best_similarity=0.8,
+        min_similarity=0.7,
+        max_similarity=0.985,
+        weights=(0.4, 0.6),
+        normalised=normalised,
     )
     rows = list(search_neighbours(anchors(keys), SearchConfig(k=16), vectors=vectors))
     got = list(pair_neighbours(rows, config, vectors=vectors))
     with threadpool_limits(1):
         expected = list(slow_pairs(vectors, keys, k=16, config=config))
     found = [
-        (row.anchor, row.second if row.anchor == row.first else row.first) for row in got if isinstance(row, PairRow)
+        (row.anchor, row.second if row.anchor == row.first else row.first)
+        for row in got
+        if isinstance(row, PairRow)
     ]
     assert len(found) == len(expected) > 50
-    assert all(any(anchor == pair[0] and pair[1] in best for pair in found) for anchor, best in expected)
+    assert all(
+        any(anchor == pair[0] and pair[1] in best for pair in found) for anchor, best in expected
+    )
     assert sum(len(best) for _, best in expected) < 1.1 * len(expected)
     assert {row.source_key for row in got} == {row.key for row in rows}
 
@@ -102,11 +121,19 @@ def hand(first, second):
     vectors, keys = spaces([np.eye(count), np.eye(count)])
     anchor, others = keys[0], keys[1:]
     neighbours = tuple(
-        tuple(key for _, key in sorted(zip(values, others, strict=False), reverse=True)) for values in (first, second)
+        tuple(key for _, key in sorted(zip(values, others, strict=False), reverse=True))
+        for values in (first, second)
     )
-    similarities = tuple(tuple(sorted(map(float, values), reverse=True)) for values in (first, second))
+    similarities = tuple(
+        tuple(sorted(map(float, values), reverse=True)) for values in (first, second)
+    )
     row = NeighbourRow(
-        key="row", source_key=anchor, subject=anchor, embedders=NAMES, neighbours=neighbours, similarities=similarities
+        key="row",
+        source_key=anchor,
+        subject=anchor,
+        embedders=NAMES,
+        neighbours=neighbours,
+        similarities=similarities,
     )
     return row, vectors, others
 
@@ -125,7 +152,9 @@ def outcome(first, second, **config):
 def test_the_set_filter_looks_at_the_raw_neighbours_and_the_band_is_closed():
     reason = "nothing similar enough in gradients (mining.min_best_similarity=0.8)"
     assert outcome([0.79, 0.9], [0.79, 0.7]) == (reason, "best 0.7900")
-    assert outcome([0.5, 0.6], [0.79, 0.7])[0].startswith("nothing similar enough in colour-layout (")
+    assert outcome([0.5, 0.6], [0.79, 0.7])[0].startswith(
+        "nothing similar enough in colour-layout ("
+    )
     assert outcome([0.8], [0.8])[0][0] == 0
     # The best neighbour is too near to be paired, but it lets the set pass.
     ((other, pair),) = outcome([0.99, 0.785], [0.99, 0.785])
@@ -159,7 +188,12 @@ def test_candidates_must_fit_in_every_space():
 
 def test_no_neighbours():
     row = NeighbourRow(
-        key="row", source_key="a", subject="a", embedders=NAMES, neighbours=((), ()), similarities=((), ())
+        key="row",
+        source_key="a",
+        subject="a",
+        embedders=NAMES,
+        neighbours=((), ()),
+        similarities=((), ()),
     )
     (got,) = pair_neighbours([row], MiningConfig(), vectors={})
     assert got == Dropped(source_key="row", reason="no neighbours", detail="colour-layout")
@@ -193,9 +227,16 @@ def hashed(bits):
 def test_near_identical_neighbours_are_left_out_before_all_else():
     row, vectors, others = hashed([0, 2, 3, 40])
     made = list(pair_neighbours([row], MiningConfig(min_hash_distance=3), vectors=vectors))
-    assert {image for pair in made for image in (pair.first, pair.second)} - {row.subject} == set(others[2:])
-    (refused,) = pair_neighbours([row], MiningConfig(min_hash_distance=3, min_best_similarity=0.95), vectors=vectors)
-    assert refused.reason == "nothing similar enough in colour-layout (mining.min_best_similarity=0.95)"
+    assert {image for pair in made for image in (pair.first, pair.second)} - {row.subject} == set(
+        others[2:]
+    )
+    (refused,) = pair_neighbours(
+        [row], MiningConfig(min_hash_distance=3, min_best_similarity=0.95), vectors=vectors
+    )
+    assert (
+        refused.reason
+        == "nothing similar enough in colour-layout (mining.min_best_similarity=0.95)"
+    )
     row, vectors, others = hashed([0, 1])
     (refused,) = pair_neighbours([row], MiningConfig(min_hash_distance=2), vectors=vectors)
     assert (refused.reason, refused.detail) == (
@@ -210,7 +251,9 @@ def test_a_cluster_gives_its_most_similar_candidates_up_to_its_quota(quota, expe
     got = outcome(similarities, similarities, clusters=1, max_per_cluster=quota)
     assert [other for other, _ in got] == expected
     assert {pair.cluster for _, pair in got} == {0}
-    assert [pair.similarity for _, pair in got] == pytest.approx([similarities[other] for other in expected])
+    assert [pair.similarity for _, pair in got] == pytest.approx(
+        [similarities[other] for other in expected]
+    )
 
 
 def test_candidates_are_far_nearer_than_strangers():
@@ -219,12 +262,22 @@ def test_candidates_are_far_nearer_than_strangers():
     distances = (0.1, 0.2, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     similarities = tuple(1 - distance for distance in distances)
     row = row_of(
-        NeighbourRow, source="anchor", embedders=NAMES, neighbours=(keys, keys), similarities=(similarities,) * 2
+        NeighbourRow,
+        source="anchor",
+        embedders=NAMES,
+        neighbours=(keys, keys),
+        similarities=(similarities,) * 2,
     )
     vectors = spaces([np.eye(9, dtype=np.float64)] * 2)[0]
     stored = np.array(sorted(key.encode() for key in keys), dtype="S32")
     vectors = {name: Vectors(stored, space.matrix, space.norms) for name, space in vectors.items()}
-    bands = {"min_best_similarity": 0, "min_similarity": 0, "max_similarity": 1, "clusters": 9, "max_per_cluster": 9}
+    bands = {
+        "min_best_similarity": 0,
+        "min_similarity": 0,
+        "max_similarity": 1,
+        "clusters": 9,
+        "max_per_cluster": 9,
+    }
 
     def paired(ratio, group=3):
         config = MiningConfig(max_ratio=ratio, group=group, **bands)

@@ -19,7 +19,13 @@ BOUND = "(noun_pairs.levels=2)"
 
 def nouns_row(name, nouns):
     subject = make_key("image", name)
-    return NounsRow(key=make_key("nouns", subject, *nouns), source_key=subject, subject=subject, nouns=nouns, model="m")
+    return NounsRow(
+        key=make_key("nouns", subject, *nouns),
+        source_key=subject,
+        subject=subject,
+        nouns=nouns,
+        model="m",
+    )
 
 
 def pair(rows, **settings):
@@ -31,7 +37,12 @@ def test_a_pair_names_its_shared_nouns_and_their_cosine():
     first, second, none = pair(rows)
     assert isinstance(first, PairRow)
     low, high = sorted((rows[0].subject, rows[1].subject))
-    assert (first.first, first.second, first.anchor, first.source_key) == (low, high, rows[0].subject, rows[0].key)
+    assert (first.first, first.second, first.anchor, first.source_key) == (
+        low,
+        high,
+        rows[0].subject,
+        rows[0].key,
+    )
     assert first.key == first.subject == make_key("pair", low, high)
     assert (first.origin, first.cluster, first.embedders) == ("noun-overlap", -1, ("nouns",))
     assert first.shared_nouns == ("chair", "table", "window")  # not "background", not "image"
@@ -42,10 +53,18 @@ def test_a_pair_names_its_shared_nouns_and_their_cosine():
 
 
 def test_an_image_with_too_few_nouns_is_no_anchor_and_no_partner():
-    rows = [nouns_row("a", ("dog", "image")), nouns_row("b", ("cat", "dog")), nouns_row("c", ("dog",))]
+    rows = [
+        nouns_row("a", ("dog", "image")),
+        nouns_row("b", ("cat", "dog")),
+        nouns_row("c", ("dog",)),
+    ]
     assert pair(rows) == [
         Dropped(source_key=rows[0].key, reason=f"too few nouns {BOUND}", detail="1: dog"),
-        Dropped(source_key=rows[1].key, reason=f"no image shares enough nouns {BOUND}", detail="2: cat, dog"),
+        Dropped(
+            source_key=rows[1].key,
+            reason=f"no image shares enough nouns {BOUND}",
+            detail="2: cat, dog",
+        ),
         Dropped(source_key=rows[2].key, reason=f"too few nouns {BOUND}", detail="1: dog"),
     ]
     assert {found.shared_nouns for found in pair(rows, levels=(1,), stop_words=())} == {("dog",)}
@@ -54,7 +73,10 @@ def test_an_image_with_too_few_nouns_is_no_anchor_and_no_partner():
 def many(count=200):
     rng = np.random.default_rng(3)
     words = [f"w{n:02d}" for n in range(30)]
-    return [nouns_row(n, tuple(sorted(rng.choice(words, rng.integers(1, 9), replace=False)))) for n in range(count)]
+    return [
+        nouns_row(n, tuple(sorted(rng.choice(words, rng.integers(1, 9), replace=False))))
+        for n in range(count)
+    ]
 
 
 def test_pairs_depend_neither_on_shards_nor_on_the_order_of_the_table():
@@ -73,7 +95,10 @@ def collection(count, *, nouns=12, seed=0):
     """Return images of 1 to 6 nouns, some much more common than others."""
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, nouns + 1)
-    sets = [rng.choice(nouns, rng.integers(1, 7), replace=False, p=share / share.sum()).tolist() for _ in range(count)]
+    sets = [
+        rng.choice(nouns, rng.integers(1, 7), replace=False, p=share / share.sum()).tolist()
+        for _ in range(count)
+    ]
     return table([[f"n{noun}" for noun in some] for some in sets])
 
 
@@ -87,7 +112,9 @@ def draw(images, **settings):
     config = NounPairsConfig(**settings)
     index = build_index(images, config)
     rows = {key: row for row, key in enumerate(images.column("subject").to_pylist())}
-    back = np.array([rows[key] for key in index.keys])  # from the index's numbers to the table's rows
+    back = np.array(
+        [rows[key] for key in index.keys]
+    )  # from the index's numbers to the table's rows
     return [back[draw_partners(index, int(anchor), config)] for anchor in np.argsort(back)]
 
 
@@ -124,10 +151,17 @@ def test_few_are_drawn_of_many_by_the_seed_and_not_by_place():
 
 
 def test_work_is_bounded_and_rare_nouns_come_first():
-    partners = draw(table([["dog", "cat"]] * 1000), levels=(1,), pairs_per_level=30, max_candidates=20)
+    partners = draw(
+        table([["dog", "cat"]] * 1000), levels=(1,), pairs_per_level=30, max_candidates=20
+    )
     assert {len(found) for found in partners} == {20}
     assert set(np.bincount(np.concatenate(partners)).tolist()) == {20}
-    partners = draw(table([["dog", f"rare{n // 2}"] for n in range(400)]), levels=(2,), max_candidates=1)
+    partners = draw(
+        table([["dog", f"rare{n // 2}"] for n in range(400)]), levels=(2,), max_candidates=1
+    )
     assert np.concatenate(partners).tolist() == [n ^ 1 for n in range(400)]
-    partners, shared = draw(collection(300, seed=1), levels=(4,)), count_shared(collection(300, seed=1))
+    partners, shared = (
+        draw(collection(300, seed=1), levels=(4,)),
+        count_shared(collection(300, seed=1)),
+    )
     assert [len(found) > 0 for found in partners] == (shared >= 4).any(axis=1).tolist()

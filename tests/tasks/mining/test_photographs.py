@@ -43,7 +43,9 @@ def test_pairs_show_the_same_scene(photographs):
     config = MiningConfig(min_best_similarity=0.65, min_similarity=0.65, max_similarity=0.9999)
     found = list(search_neighbours(rows, SearchConfig(), vectors=vectors))
     pairs = {
-        (row.first, row.second) for row in pair_neighbours(found, config, vectors=vectors) if isinstance(row, PairRow)
+        (row.first, row.second)
+        for row in pair_neighbours(found, config, vectors=vectors)
+        if isinstance(row, PairRow)
     }
     right = [pair for pair in pairs if truth[pair[0]] == truth[pair[1]]]
     groups = len(set(truth.values()))

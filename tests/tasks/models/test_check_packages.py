@@ -10,7 +10,12 @@ import torch
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import check_packages as look
-from pairwright.tasks.models.check_packages import check_gpus, check_packages, faiss_extra, require_faiss
+from pairwright.tasks.models.check_packages import (
+    check_gpus,
+    check_packages,
+    faiss_extra,
+    require_faiss,
+)
 
 
 def test_what_is_installed_fits() -> None:
@@ -24,9 +29,14 @@ def test_what_is_installed_fits() -> None:
 
 
 def test_what_is_not_here_or_too_old_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look, "requires", lambda _: ["no-such-package-here>=1", "pyarrow<1", "numpy"])
+    monkeypatch.setattr(
+        look, "requires", lambda _: ["no-such-package-here>=1", "pyarrow<1", "numpy"]
+    )
     (core,) = check_packages([])
-    assert (core.state, core.mend) == ("missing", "python -m pip install -c constraints.txt -e '.[cpu]'")
+    assert (core.state, core.mend) == (
+        "missing",
+        "python -m pip install -c constraints.txt -e '.[cpu]'",
+    )
     here = f"no-such-package-here is not installed, pyarrow {version('pyarrow')}"
     assert core.found == f"{here}; needed: no-such-package-here>=1, pyarrow<1"
 
@@ -49,7 +59,9 @@ def test_a_machine_without_a_driver_needs_no_pytorch(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("gpus", "state", "words"), [(0, "warning", "finds none"), (1, "ok", "H200, 150 GB (PyTorch ")]
 )
-def test_pytorch_says_what_it_finds(gpus: int, state: str, words: str, tmp_path: Path, monkeypatch) -> None:
+def test_pytorch_says_what_it_finds(
+    gpus: int, state: str, words: str, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(look, "DRIVERS", (str(tmp_path),))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     found = SimpleNamespace(name="H200", total_memory=150_000_000_000)
@@ -59,7 +71,9 @@ def test_pytorch_says_what_it_finds(gpus: int, state: str, words: str, tmp_path:
     assert words in check.found
 
 
-def test_a_pytorch_that_does_not_load_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pytorch_that_does_not_load_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(look, "DRIVERS", (str(tmp_path),))
     monkeypatch.setitem(sys.modules, "torch", None)
     _, check = check_gpus(needed=True)

@@ -29,7 +29,9 @@ def assert_same(read: dict[str, torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["zip", "legacy"])
-def test_tensors_come_back_by_name_and_are_found_in_a_training_state(tmp_path: Path, new: bool) -> None:
+def test_tensors_come_back_by_name_and_are_found_in_a_training_state(
+    tmp_path: Path, new: bool
+) -> None:
     torch.save(WEIGHTS, tmp_path / "w.pth", _use_new_zipfile_serialization=new)
     assert_same(read_checkpoint(tmp_path / "w.pth", field="x"))
     state = {
@@ -41,9 +43,13 @@ def test_tensors_come_back_by_name_and_are_found_in_a_training_state(tmp_path: P
 
 
 def test_safetensors_are_known_by_their_ending(tmp_path: Path) -> None:
-    save_file({name: value.contiguous() for name, value in WEIGHTS.items()}, tmp_path / "w.safetensors")
+    save_file(
+        {name: value.contiguous() for name, value in WEIGHTS.items()}, tmp_path / "w.safetensors"
+    )
     read = read_checkpoint(tmp_path / "w.safetensors", field="x", under="model")
-    assert {name: value.tolist() for name, value in read.items()} == {k: v.tolist() for k, v in WEIGHTS.items()}
+    assert {name: value.tolist() for name, value in read.items()} == {
+        k: v.tolist() for k, v in WEIGHTS.items()
+    }
 
 
 def test_no_hostile_pickle_is_run(tmp_path: Path) -> None:

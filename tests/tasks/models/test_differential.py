@@ -9,11 +9,26 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import NAME
 from pairwright.tasks.models import differential
-from pairwright.tasks.models.differential import SIZES, DifferentialSizes, attach, find_tower, load_differential
-from tests.fixtures.families_of_models import write_llava_onevision, write_qwen2_5_vl, write_qwen2_vl, write_smolvlm
+from pairwright.tasks.models.differential import (
+    SIZES,
+    DifferentialSizes,
+    attach,
+    find_tower,
+    load_differential,
+)
+from tests.fixtures.families_of_models import (
+    write_llava_onevision,
+    write_qwen2_5_vl,
+    write_qwen2_vl,
+    write_smolvlm,
+)
 
 SMALL = DifferentialSizes(width=8, heads=2, layers=(1, 2))
-WRITERS = {"qwen2-vl": write_qwen2_vl, "qwen2.5-vl": write_qwen2_5_vl, "llava-onevision": write_llava_onevision}
+WRITERS = {
+    "qwen2-vl": write_qwen2_vl,
+    "qwen2.5-vl": write_qwen2_5_vl,
+    "llava-onevision": write_llava_onevision,
+}
 
 
 @pytest.fixture(scope="module", params=list(WRITERS))
@@ -31,7 +46,9 @@ def inputs(folder, colours: list[str], sizes: list[tuple[int, int]] | None = Non
     sizes = sizes or [(112, 84)] * len(colours)
     images = [Image.new("RGB", size, colour) for colour, size in zip(colours, sizes, strict=True)]
     turn = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "What changed?"}]
-    text = processor.apply_chat_template([{"role": "user", "content": turn}], add_generation_prompt=True)
+    text = processor.apply_chat_template(
+        [{"role": "user", "content": turn}], add_generation_prompt=True
+    )
     pairs = [images[place : place + 2] for place in range(0, len(images), 2)]
     return processor(text=[text] * len(pairs), images=pairs, return_tensors="pt", padding=True)
 
@@ -75,7 +92,9 @@ def test_pairs_of_different_sizes_do_not_see_each_other(folder):
     model, sizes = load(folder), [(112, 84), (112, 84), (56, 140), (56, 140)]
     attach(model).out.weight.normal_()
     found: list[Any] = []
-    find_tower(model).after.register_forward_pre_hook(lambda _after, args: found.append(args[0].flatten(0, -2)))
+    find_tower(model).after.register_forward_pre_hook(
+        lambda _after, args: found.append(args[0].flatten(0, -2))
+    )
     model(**inputs(folder, COLOURS, sizes))
     for colours, own in ((COLOURS[:2], sizes[:2]), (COLOURS[2:], sizes[2:])):
         model(**inputs(folder, colours, own))
@@ -110,12 +129,19 @@ def test_as_many_weights_as_it_is_said_to_have():
     sizes = DifferentialSizes(width=1152, heads=16, layers=(17, 20, 23, 26))
     with torch.device("meta"):
         module = differential.DifferentialPerception(sizes)
-    counts = {name: sum(one.numel() for one in part.parameters()) for name, part in module.named_children()}
+    counts = {
+        name: sum(one.numel() for one in part.parameters())
+        for name, part in module.named_children()
+    }
     # By hand, of width w: an attention has 4 w^2 + 4 w weights, a layer two of them, 8 w^2 + 5 w after them, and 6 w in
     # norms; a scale two layers, one attention, 2 w^2 and 3 w^2 that join, and 4 w in norms.
     w = 1152
     assert counts == {"scales": 41 * w**2 + 46 * w, "score": 4 * w**2 + 2 * w, "out": w**2}
-    assert {name: round(count / 1e6, 1) for name, count in counts.items()} == {"scales": 54.5, "score": 5.3, "out": 1.3}
+    assert {name: round(count / 1e6, 1) for name, count in counts.items()} == {
+        "scales": 54.5,
+        "score": 5.3,
+        "out": 1.3,
+    }
     assert round(sum(counts.values()) / 1e6, 1) == 61.1
 
 
@@ -157,7 +183,9 @@ def test_weighing_by_hand():
         scale.weigh.weight.copy_(torch.tensor([[2.0, -1.0]]))
     first, second, difference = scale.blocks(torch.full((1, 1, 1), 3.0), torch.full((1, 1, 1), 5.0))
     lambdas = torch.tensor([1.0, 7.0]).sigmoid()
-    torch.testing.assert_close(torch.stack([first, second]).flatten(), lambdas * torch.tensor([3.0, 5.0]))
+    torch.testing.assert_close(
+        torch.stack([first, second]).flatten(), lambdas * torch.tensor([3.0, 5.0])
+    )
     torch.testing.assert_close(difference, first - second)
 
 
@@ -170,10 +198,14 @@ def test_each_place_sees_the_other_image(scale):
     assert (changed > 1e-6).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"shared_weights": False}, {"weight_per": "layer"}, {"softmax": True}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"shared_weights": False}, {"weight_per": "layer"}, {"softmax": True}]
+)
 def test_untrained_it_changes_nothing_and_then_learns(settings):
     torch.manual_seed(0)
-    module = differential.DifferentialPerception(DifferentialSizes(width=8, heads=2, layers=(1, 2), **settings))
+    module = differential.DifferentialPerception(
+        DifferentialSizes(width=8, heads=2, layers=(1, 2), **settings)
+    )
     scales = [(features(1), features(2)), (features(3), features(4))]
     first, second = module(scales)
     assert torch.equal(first, features(3))
@@ -182,7 +214,9 @@ def test_untrained_it_changes_nothing_and_then_learns(settings):
         module.out.weight.copy_(torch.eye(8))
     first, second = module(scales)
     (first.square().mean() - second.mean()).backward()
-    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in module.parameters())
+    assert all(
+        weight.grad is not None and weight.grad.abs().sum() > 0 for weight in module.parameters()
+    )
     assert len(module.scales) == (1 if settings.get("shared_weights", True) else 2)
 
 

@@ -25,7 +25,10 @@ def folder(tmp_path_factory):
 
 def reference(folder, images):
     """Return what a user of transformers gets: its image processor, one image at a time, float32."""
-    model, processor = Dinov2Model.from_pretrained(folder), BitImageProcessor.from_pretrained(folder)
+    model, processor = (
+        Dinov2Model.from_pretrained(folder),
+        BitImageProcessor.from_pretrained(folder),
+    )
     with torch.inference_mode():
         inputs = [processor(Image.fromarray(image), return_tensors="pt") for image in images]
         return np.concatenate([model(**given).last_hidden_state[:, 0].numpy() for given in inputs])
@@ -38,7 +41,9 @@ def test_vectors_are_those_of_transformers(folder):
     assert got.dtype == np.float32
     assert got.shape == (len(images), DINOV2_ARCHITECTURE["hidden_size"])
     assert (unit(got) * unit(wanted)).sum(axis=1).min() >= 0.9999
-    np.testing.assert_allclose(np.linalg.norm(got, axis=1), np.linalg.norm(wanted, axis=1), rtol=0.02)
+    np.testing.assert_allclose(
+        np.linalg.norm(got, axis=1), np.linalg.norm(wanted, axis=1), rtol=0.02
+    )
     # The check above can fail: these vectors tell photographs apart, and crops that are a few pixels off.
     moved = embed(embedder, [image[:, image.shape[1] // 20 :] for image in images])
     assert np.median((unit(got) * unit(moved)).sum(axis=1)) < 0.999
@@ -49,7 +54,9 @@ def test_a_pickle_is_read_where_there_is_nothing_better(folder, tmp_path):
         shutil.copy(folder / name, tmp_path)
     torch.save(Dinov2Model.from_pretrained(folder).state_dict(), tmp_path / "pytorch_model.bin")
     images = list(PHOTOGRAPHS.values())[:3]
-    ours = [embed(make_dinov2(Dinov2Config(model=str(path))), images) for path in (folder, tmp_path)]
+    ours = [
+        embed(make_dinov2(Dinov2Config(model=str(path))), images) for path in (folder, tmp_path)
+    ]
     np.testing.assert_array_equal(*ours)
 
 
@@ -66,7 +73,10 @@ def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
 
 def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "copy")
-    both = [pin_dinov2(Dinov2Config(model=str(path)), download=False) for path in (folder, tmp_path / "copy")]
+    both = [
+        pin_dinov2(Dinov2Config(model=str(path)), download=False)
+        for path in (folder, tmp_path / "copy")
+    ]
     (name,) = {make_dinov2(config).version for config in both}
     assert name.startswith("DINOv2 xxh3:")
     (tmp_path / "copy" / "preprocessor_config.json").write_text("{}")
@@ -83,10 +93,15 @@ def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
         ("preprocessor_config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
         ("preprocessor_config.json", '{"do_center_crop": false}', "KeyError"),
         ("model.safetensors", "not weights", "embedding.dinov2: "),
-        *((name, None, "") for name in ("config.json", "preprocessor_config.json", "model.safetensors")),
+        *(
+            (name, None, "")
+            for name in ("config.json", "preprocessor_config.json", "model.safetensors")
+        ),
     ],
 )
-def test_a_damaged_folder_and_one_that_lacks_a_file_are_one_message(folder, tmp_path, name, text, words):
+def test_a_damaged_folder_and_one_that_lacks_a_file_are_one_message(
+    folder, tmp_path, name, text, words
+):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / name).write_text(text) if text else (tmp_path / name).unlink()
     with pytest.raises(ModelError, match=words if text else str(tmp_path)):

@@ -9,10 +9,15 @@ from skimage import data
 from skimage.transform import rotate
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS, describe_gradients, find_orientations
+from pairwright.tasks.images.decode import decode_rgb, encode_png
+from pairwright.tasks.models.descriptors import (
+    COLOUR_LAYOUT,
+    GRADIENTS,
+    describe_gradients,
+    find_orientations,
+)
 from pairwright.tasks.models.embedders import to_unit
 from pairwright.tasks.models.perceptual_hash import count_differing_bits, hash_image
-from pairwright.tasks.store.images import decode_rgb, encode_png
 from tests.fixtures.pictures import encode
 from tests.tasks.models.samples import embed
 
@@ -42,7 +47,9 @@ def rectangles(seed):
     image = np.full((192, 256, 3), 120, dtype=np.uint8)
     for _ in range(6):
         top, left = rng.integers(0, 140), rng.integers(0, 200)
-        image[top : top + rng.integers(20, 80), left : left + rng.integers(20, 80)] = rng.integers(0, 255, 3)
+        image[top : top + rng.integers(20, 80), left : left + rng.integers(20, 80)] = rng.integers(
+            0, 255, 3
+        )
     return image
 
 
@@ -56,7 +63,9 @@ def test_colour_layout_of_a_coloured_corner():
     image[:8, :8] = (255, 0, 0)
     vector = embed(COLOUR_LAYOUT, [image])[0].reshape(8, 8, 3)
     # Red is L 53.24, a 80.09, b 67.20 and grey 128 is L 53.59: the corner differs from the mean by 63/64 of that.
-    np.testing.assert_allclose(vector[0, 0, 1:], np.sqrt(np.array([80.09, 67.20]) * 63 / 64), rtol=1e-3)
+    np.testing.assert_allclose(
+        vector[0, 0, 1:], np.sqrt(np.array([80.09, 67.20]) * 63 / 64), rtol=1e-3
+    )
     np.testing.assert_allclose(vector[5, 5, 1:], -np.sqrt(np.array([80.09, 67.20]) / 64), rtol=1e-2)
 
 
@@ -79,7 +88,9 @@ def bits_between(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> int:
 
 def test_gradients_by_their_definition() -> None:
     planes = find_orientations(data.chelsea())
-    blurred = [gaussian_filter(plane.astype(np.float64), 8, mode="mirror", truncate=4) for plane in planes]
+    blurred = [
+        gaussian_filter(plane.astype(np.float64), 8, mode="mirror", truncate=4) for plane in planes
+    ]
     cells = np.array(blurred).reshape(9, 8, 16, 8, 16).mean(axis=(2, 4))
     contrast = gaussian_filter(cells.sum(axis=0), 1, mode="mirror", truncate=4)
     roots = np.sqrt(cells / (contrast + 0.02))
@@ -109,7 +120,10 @@ def test_the_same_photograph_stored_otherwise_is_near(picture: int) -> None:
 
 def test_other_photographs_and_turned_ones_are_far() -> None:
     for place, image in enumerate(PICTURES):
-        assert min(bits_between(image, other) for other in PICTURES[:place] + PICTURES[place + 1 :]) > 12
+        assert (
+            min(bits_between(image, other) for other in PICTURES[:place] + PICTURES[place + 1 :])
+            > 12
+        )
         assert bits_between(image, rotate(image, 90, preserve_range=True).astype(np.uint8)) > 12
 
 

@@ -28,7 +28,11 @@ from tests.tasks.models.samples import photographs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PHOTOGRAPHS = photographs()
-ORDINARY = {name: image for name, image in PHOTOGRAPHS.items() if max(image.shape) <= MAX_ASPECT * min(image.shape[:2])}
+ORDINARY = {
+    name: image
+    for name, image in PHOTOGRAPHS.items()
+    if max(image.shape) <= MAX_ASPECT * min(image.shape[:2])
+}
 """Those that are not stretched."""
 NAMES = ("cat", "Red ball", "traffic light")
 MANY = (*["red ball", "two dog", "a person", "traffic light"] * 3, "dog")
@@ -45,15 +49,21 @@ def tags(*names):
 
 
 def detector(folder, **config):
-    return GroundingDino(config=DetectionConfig(detector="grounding-dino", model=str(folder), **config))
+    return GroundingDino(
+        config=DetectionConfig(detector="grounding-dino", model=str(folder), **config)
+    )
 
 
 def detect(made, images, names):
-    return made.detect([made.prepare(DecodedImage(image)) for image in images], [tags(*some) for some in names])
+    return made.detect(
+        [made.prepare(DecodedImage(image)) for image in images], [tags(*some) for some in names]
+    )
 
 
 def numbers(boxes):
-    return np.array([(box.tag, box.score, box.x0, box.y0, box.x1, box.y1) for box in boxes]).reshape(-1, 6)
+    return np.array(
+        [(box.tag, box.score, box.x0, box.y0, box.x1, box.y1) for box in boxes]
+    ).reshape(-1, 6)
 
 
 def assert_same(boxes, wanted, image):
@@ -70,7 +80,9 @@ def assert_same(boxes, wanted, image):
 
 @lru_cache(maxsize=1)
 def library(folder):
-    return GroundingDinoForObjectDetection.from_pretrained(folder), GroundingDinoProcessor.from_pretrained(folder)
+    return GroundingDinoForObjectDetection.from_pretrained(
+        folder
+    ), GroundingDinoProcessor.from_pretrained(folder)
 
 
 def reference(folder, image, names, *, threshold, text_threshold):
@@ -92,7 +104,11 @@ def reference(folder, image, names, *, threshold, text_threshold):
     letters = processor.tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
     results, start = [], 0
     for tag, name in enumerate(names):
-        tokens = [place for place, (left, right) in enumerate(letters) if start <= left < right <= start + len(name)]
+        tokens = [
+            place
+            for place, (left, right) in enumerate(letters)
+            if start <= left < right <= start + len(name)
+        ]
         start += len(name) + 3
         of_tag = scores[:, tokens].max(dim=1).values
         results += [
@@ -114,15 +130,27 @@ def clipped(results, image):
 @pytest.mark.parametrize(("threshold", "text_threshold"), [(0.25, 0.2), (0.97, 0.5), (0.0, 0.0)])
 def test_boxes_are_those_of_transformers(folder, threshold, text_threshold):
     """Batched with others, of all sizes and orientations, with prompts of other lengths."""
-    made = detector(folder, box_threshold=threshold, text_threshold=text_threshold, max_iou=1.0, batch_size=3)
-    images = [*ORDINARY.values(), PHOTOGRAPHS["china"][::-1], PHOTOGRAPHS["flower"], PHOTOGRAPHS["china"]]
+    made = detector(
+        folder, box_threshold=threshold, text_threshold=text_threshold, max_iou=1.0, batch_size=3
+    )
+    images = [
+        *ORDINARY.values(),
+        PHOTOGRAPHS["china"][::-1],
+        PHOTOGRAPHS["flower"],
+        PHOTOGRAPHS["china"],
+    ]
     names = [NAMES[: 1 + place % 3] for place in range(len(images))]
     found = detect(made, images, names)
     total = 0
     for image, some, boxes in zip(images, names, found, strict=True):
-        wanted = clipped(reference(folder, image, some, threshold=threshold, text_threshold=text_threshold), image)
+        wanted = clipped(
+            reference(folder, image, some, threshold=threshold, text_threshold=text_threshold),
+            image,
+        )
         assert_same(boxes, wanted, image)
-        assert [(box.tag, -box.score) for box in boxes] == sorted((box.tag, -box.score) for box in boxes)
+        assert [(box.tag, -box.score) for box in boxes] == sorted(
+            (box.tag, -box.score) for box in boxes
+        )
         total += len(boxes)
     queries = 24 * sum(map(len, names))
     assert total == queries if threshold == 0 else queries / 20 < total < queries
@@ -135,7 +163,9 @@ def test_tags_of_several_prompts_keep_their_places(folder):
     for image, boxes in zip(images[::2], found[::2], strict=True):
         thresholds = {"threshold": 0.5, "text_threshold": 0.1}
         first = reference(folder, image, MANY[:10], **thresholds)
-        second = [(tag + 10, *rest) for tag, *rest in reference(folder, image, MANY[10:], **thresholds)]
+        second = [
+            (tag + 10, *rest) for tag, *rest in reference(folder, image, MANY[10:], **thresholds)
+        ]
         assert {tag for tag, *_ in second} == {10, 11, 12}
         assert_same(boxes, clipped(first + second, image), image)
         assert [box.tag for box in boxes] == sorted(box.tag for box in boxes)
@@ -143,16 +173,24 @@ def test_tags_of_several_prompts_keep_their_places(folder):
 
 def test_overlapping_boxes_of_a_tag_go_as_torchvision_says(folder):
     image = PHOTOGRAPHS["astronaut"]
-    (every,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=1.0), [image], [NAMES])
+    (every,) = detect(
+        detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=1.0), [image], [NAMES]
+    )
     rows = torch.tensor(numbers(every), dtype=torch.float32)
     for overlap in (0.5, 0.1):
-        (boxes,) = detect(detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=overlap), [image], [NAMES])
+        (boxes,) = detect(
+            detector(folder, box_threshold=0.2, text_threshold=0.1, max_iou=overlap),
+            [image],
+            [NAMES],
+        )
         kept = batched_nms(rows[:, 2:], rows[:, 1], rows[:, 0], overlap)
         assert 0 < len(kept) < len(every)
         assert set(boxes) == {every[place] for place in kept.tolist()}
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (500, 1), (16, 8000), (37, 41)], ids=lambda shape: f"{shape}")
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (500, 1), (16, 8000), (37, 41)], ids=lambda shape: f"{shape}"
+)
 def test_extreme_images_are_asked_about_like_others(folder, shape):
     made = detector(folder, box_threshold=0, text_threshold=0, max_iou=1.0)
     image = np.full((*shape, 3), 128, dtype=np.uint8)
@@ -160,7 +198,9 @@ def test_extreme_images_are_asked_about_like_others(folder, shape):
     _, beside = detect(made, [PHOTOGRAPHS["flower"], image], [["cat"], ["cat"]])
     assert alone
     assert_same(beside, numbers(alone), image)
-    assert all(0 <= box.x0 < box.x1 <= shape[1] and 0 <= box.y0 < box.y1 <= shape[0] for box in alone)
+    assert all(
+        0 <= box.x0 < box.x1 <= shape[1] and 0 <= box.y0 < box.y1 <= shape[0] for box in alone
+    )
 
 
 def test_weights_that_give_no_numbers_are_named(folder, tmp_path):

@@ -14,10 +14,23 @@ from pairwright.tasks.models import lama as module
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama, put_back
 from tests.fixtures import lama_checkpoints
 from tests.fixtures.big_lama import BigLama
-from tests.fixtures.lama_checkpoints import Convolutions, Fourier, HoleMean, OneArgument, Ramp, write_lama
+from tests.fixtures.lama_checkpoints import (
+    Convolutions,
+    Fourier,
+    HoleMean,
+    OneArgument,
+    Ramp,
+    write_lama,
+)
 
 NOISE = np.random.default_rng(0).integers(0, 256, (250, 333, 3), dtype=np.uint8)
-WINDOWS = [(0, 0, 40, 30), (293, 220, 333, 250), (140, 0, 170, 200), (100, 100, 101, 101), (5, 60, 300, 90)]
+WINDOWS = [
+    (0, 0, 40, 30),
+    (293, 220, 333, 250),
+    (140, 0, 170, 200),
+    (100, 100, 101, 101),
+    (5, 60, 300, 90),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +42,9 @@ def forgotten(one_thread):
 def inpainter(path, network=None, *, batch=0, traced=False, **config):
     sha256 = write_lama(path, network, traced=traced)
     pinned = pin_lama(LamaConfig(checkpoint=str(path), sha256=sha256), download=False)
-    return LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=pinned, batch_size=batch, **config))
+    return LamaInpainter(
+        config=RemovalsConfig(inpainter="lama", lama=pinned, batch_size=batch, **config)
+    )
 
 
 def discs(windows):
@@ -37,11 +52,18 @@ def discs(windows):
     for x0, y0, x1, y1 in windows:
         rows, columns = np.indices((y1 - y0, x1 - x0))
         h, w = max(y1 - y0 - 1, 1) / 2, max(x1 - x0 - 1, 1) / 2
-        yield ((rows - h) / h) ** 2 + ((columns - w) / w) ** 2 <= 1.0001 if (y1 - y0) > 1 else np.ones((1, 1), bool)
+        yield (
+            ((rows - h) / h) ** 2 + ((columns - w) / w) ** 2 <= 1.0001
+            if (y1 - y0) > 1
+            else np.ones((1, 1), bool)
+        )
 
 
 def prepared(model, image=NOISE, windows=WINDOWS):
-    return [model.prepare(image, hole, window) for hole, window in zip(discs(windows), windows, strict=True)]
+    return [
+        model.prepare(image, hole, window)
+        for hole, window in zip(discs(windows), windows, strict=True)
+    ]
 
 
 def simple_lama(path, crop, hole):
@@ -52,7 +74,9 @@ def simple_lama(path, crop, hole):
     mask = np.pad(hole[None].astype(np.float32), more, mode="symmetric")
     with torch.inference_mode():
         made = network(torch.from_numpy(image)[None], (torch.from_numpy(mask)[None] > 0) * 1)[0]
-    return np.clip(made.permute(1, 2, 0).numpy() * 255, 0, 255).astype(np.uint8)[: crop.shape[0], : crop.shape[1]]
+    return np.clip(made.permute(1, 2, 0).numpy() * 255, 0, 255).astype(np.uint8)[
+        : crop.shape[0], : crop.shape[1]
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated")
@@ -103,7 +127,9 @@ def test_large_holes_are_filled_at_a_smaller_scale(tmp_path):
     # The network writes rows and columns of what it sees: shrunk by two, 300 rows are 0 to 149.
     image = np.zeros((300, 400, 3), dtype=np.uint8)
     model = inpainter(tmp_path / "ramp.pt", Ramp(), max_side=200, context=1.0)
-    (got,) = model.fill([model.prepare(image, np.ones((100, 200), dtype=bool), (100, 100, 300, 200))])
+    (got,) = model.fill(
+        [model.prepare(image, np.ones((100, 200), dtype=bool), (100, 100, 300, 200))]
+    )
     rows, columns = np.indices((100, 200))
     inner = (slice(6, -6), slice(6, -6))  # at the rim, black mixes in
     assert np.abs(got[:, :, 0] - (rows + 100) / 2)[inner].max() <= 2
@@ -131,7 +157,9 @@ def test_unknown_programs_do_not_run(tmp_path):
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 cut short"])
 def test_a_trusted_file_that_is_no_program_is_an_error(tmp_path, data):
     (tmp_path / "lama.pt").write_bytes(data)
-    config = LamaConfig(checkpoint=str(tmp_path / "lama.pt"), sha256=hashlib.sha256(data).hexdigest())
+    config = LamaConfig(
+        checkpoint=str(tmp_path / "lama.pt"), sha256=hashlib.sha256(data).hexdigest()
+    )
     with pytest.raises(ModelError, match=re.escape(str(tmp_path / "lama.pt"))):
         list(LamaInpainter(config=RemovalsConfig(inpainter="lama", lama=config)).fill([]))
 
@@ -147,7 +175,9 @@ SIZES = [(240, 320), (501, 375), (97, 1203), (1, 1), (129, 1)]
 def picture(height, width):
     """Return an image in which each pixel says where it is."""
     rows, columns = np.indices((height, width))
-    return np.stack([rows % 256, columns % 256, (rows // 256) * 16 + columns // 256], axis=2).astype(np.uint8)
+    return np.stack(
+        [rows % 256, columns % 256, (rows // 256) * 16 + columns // 256], axis=2
+    ).astype(np.uint8)
 
 
 def windows_of(height, width):
@@ -155,11 +185,15 @@ def windows_of(height, width):
     h, w = max(height // 5, 1), max(width // 5, 1)
     tops, lefts = (0, (height - h) // 2, height - h), (0, (width - w) // 2, width - w)
     around = {(left, top, left + w, top + h) for top in tops for left in lefts}
-    return sorted(around | {(0, 0, width, height), (width // 2, height // 2, width // 2 + 1, height // 2 + 1)})
+    return sorted(
+        around | {(0, 0, width, height), (width // 2, height // 2, width // 2 + 1, height // 2 + 1)}
+    )
 
 
 def prepare(image, hole, window, **config):
-    return LamaInpainter(config=RemovalsConfig(inpainter="lama", **config)).prepare(image, hole, window)
+    return LamaInpainter(config=RemovalsConfig(inpainter="lama", **config)).prepare(
+        image, hole, window
+    )
 
 
 def crop(image, window, **config):
@@ -180,7 +214,9 @@ def test_a_crop_is_a_part_of_the_image_with_the_hole_in_its_place(size):
         hole = np.zeros((*size, 1), dtype=np.uint8)
         hole[y0:y1, x0:x1] = 1
         whole = np.dstack([image, hole])
-        assert np.array_equal(made.pixels[:height, :width], whole[top : top + height, left : left + width])
+        assert np.array_equal(
+            made.pixels[:height, :width], whole[top : top + height, left : left + width]
+        )
         # What a network gives of the crop comes back to the same pixels.
         assert np.array_equal(put_back(made, made.pixels[:, :, :3]), image[y0:y1, x0:x1])
 
@@ -204,7 +240,9 @@ def test_of_a_shrunk_hole_no_pixel_is_seen():
     image[hole] = (255, 0, 0)
     window = (379, 171, 1044, 836)
     made = prepare(image, hole[171:836, 379:1044], window, context=1.0, max_side=200)
-    outside = made.pixels[: made.shrunk[0], : made.shrunk[1]][made.pixels[: made.shrunk[0], : made.shrunk[1], 3] == 0]
+    outside = made.pixels[: made.shrunk[0], : made.shrunk[1]][
+        made.pixels[: made.shrunk[0], : made.shrunk[1], 3] == 0
+    ]
     assert len(outside) > 10000
     assert (outside == (0, 0, 200, 0)).all()
     assert set(np.unique(made.pixels[:, :, 3])) == {0, 1}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import NamcConfig
+from pairwright.schemas.namc_config import NamcConfig
 from pairwright.tasks.models import namc as namc_file
 from pairwright.tasks.models.namc import (
     NO_WORD,
@@ -93,8 +93,12 @@ def test_probabilities_by_hand():
     """Irrelevance 0.2, 0.4, 1.2, mean 0.6: 0.2 - 0.4 < 0, 0.2 - 0.2, 0.2 + 0.6; the last place is padding."""
     relevant = torch.tensor([[0.8, 0.6, -0.2, 0.5]])
     real = torch.tensor([[True, True, True, False]])
-    torch.testing.assert_close(mask_probabilities(relevant, 0.2, real), torch.tensor([[0.0, 0.0, 0.8, 0.0]]))
-    torch.testing.assert_close(mask_probabilities(relevant, 0.9, real), torch.tensor([[0.5, 0.7, 1.0, 0.0]]))
+    torch.testing.assert_close(
+        mask_probabilities(relevant, 0.2, real), torch.tensor([[0.0, 0.0, 0.8, 0.0]])
+    )
+    torch.testing.assert_close(
+        mask_probabilities(relevant, 0.9, real), torch.tensor([[0.5, 0.7, 1.0, 0.0]])
+    )
     assert mask_probabilities(relevant, 0.9, torch.zeros_like(real)).tolist() == [[0.0] * 4]
 
 
@@ -121,7 +125,9 @@ def test_other_towers_are_refused(clip):
         clip.visual.pool_type = "tok"
 
 
-IMAGE_SIZES = NamcSizes(width=16, heads=2, places=4, features=6, codes=5, vocabulary=11, length=9, dropout=0.0)
+IMAGE_SIZES = NamcSizes(
+    width=16, heads=2, places=4, features=6, codes=5, vocabulary=11, length=9, dropout=0.0
+)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +173,10 @@ def test_masked_places_are_looked_at_in_reconstruction_only(encoder):
 def test_a_comparison_knows_which_image_comes_first(encoder):
     """The streams change places with the images: the halves that are joined are swapped."""
     one, other = features(1), features(2)
-    forward, backward = encoder.interact((one, other), (None, None)), encoder.interact((other, one), (None, None))
+    forward, backward = (
+        encoder.interact((one, other), (None, None)),
+        encoder.interact((other, one), (None, None)),
+    )
     assert not torch.allclose(forward, backward)
     weight = encoder.join.weight.detach().clone()
     with torch.no_grad():
@@ -177,8 +186,14 @@ def test_a_comparison_knows_which_image_comes_first(encoder):
 
 
 def test_no_mask_is_an_empty_mask_and_an_image_that_is_all_masked_gives_numbers(encoder):
-    images, empty, every = (features(1), features(2)), torch.zeros_like(MASKED), torch.ones_like(MASKED)
-    torch.testing.assert_close(encoder.interact(images, (empty, empty)), encoder.interact(images, (None, None)))
+    images, empty, every = (
+        (features(1), features(2)),
+        torch.zeros_like(MASKED),
+        torch.ones_like(MASKED),
+    )
+    torch.testing.assert_close(
+        encoder.interact(images, (empty, empty)), encoder.interact(images, (None, None))
+    )
     assert encoder.interact(images, (every, every)).isfinite().all()
 
 
@@ -204,7 +219,9 @@ HOW = {"start": START, "end": END, "banned": (0, MASK), "length": 5}
 
 def test_a_token_does_not_see_what_follows(describer):
     one, other = torch.tensor([[START, 4, 5, 6]]), torch.tensor([[START, 4, 6, 5]])
-    torch.testing.assert_close(describer(one, compared(1))[:, :2], describer(other, compared(1))[:, :2])
+    torch.testing.assert_close(
+        describer(one, compared(1))[:, :2], describer(other, compared(1))[:, :2]
+    )
 
 
 def test_greedy_is_the_likeliest_token_at_each_step(describer):
@@ -266,7 +283,9 @@ def batch(vocabulary):
 
 
 def filled(values, length: int, padding: int) -> torch.Tensor:
-    return torch.nn.functional.pad(torch.from_numpy(values), (0, length - len(values)), value=padding)
+    return torch.nn.functional.pad(
+        torch.from_numpy(values), (0, length - len(values)), value=padding
+    )
 
 
 @pytest.fixture
@@ -286,12 +305,17 @@ def test_what_is_masked_for_clip_is_masked_for_the_decoder(model, batch, vocabul
     """All words are; those of the template, the verbs and the padding never are."""
     monkeypatch.setattr(torch, "rand_like", lambda values: torch.full_like(values, -1.0))
     shown = []
-    monkeypatch.setattr(model.describer, "forward", lambda *seen: shown.append(seen[0]) or torch.zeros(3, 1, 9))
+    monkeypatch.setattr(
+        model.describer, "forward", lambda *seen: shown.append(seen[0]) or torch.zeros(3, 1, 9)
+    )
     with pytest.raises(ValueError, match="batch_size"):  # of logits that are none
         pretrain(model, batch, vocabulary)
     hidden = shown[0] == vocabulary.mask
     assert torch.equal(hidden, batch.numbers[:, :-1] != NO_WORD)
-    words = [vocabulary.read(row[own].tolist()) for row, own in zip(batch.written[:, :-1], hidden, strict=True)]
+    words = [
+        vocabulary.read(row[own].tolist())
+        for row, own in zip(batch.written[:, :-1], hidden, strict=True)
+    ]
     assert words[2].split() == ["a", "dog", "a", "dog"]
 
 
@@ -299,12 +323,21 @@ def test_no_loss_reaches_what_it_should_not(model, batch, vocabulary):
     losses, counted = pretrain(model, batch, vocabulary)
     assert 0 < counted["places"] < 1
     assert 0 < counted["words"] < 1
-    reached = {"alignment": {"noise"}, "reconstruction": {"noise", "encoder"}, "description": {"encoder", "describer"}}
+    reached = {
+        "alignment": {"noise"},
+        "reconstruction": {"noise", "encoder"},
+        "description": {"encoder", "describer"},
+    }
     for name, parts in reached.items():
         assert losses[name].isfinite(), name
         model.zero_grad()
         losses[name].backward(retain_graph=True)
-        got = {part for part in PARTS for weight in getattr(model, part).parameters() if has_slope(weight)}
+        got = {
+            part
+            for part in PARTS
+            for weight in getattr(model, part).parameters()
+            if has_slope(weight)
+        }
         assert got == parts, name
 
 
@@ -327,9 +360,15 @@ def test_it_learns_a_description_and_writes_it(model, batch, vocabulary):
         model(batch.features, batch.written, pad=vocabulary.pad).backward()
         optimiser.step()
     model.eval()
-    own = {"start": vocabulary.start, "end": vocabulary.end, "banned": (vocabulary.mask, vocabulary.pad)}
+    own = {
+        "start": vocabulary.start,
+        "end": vocabulary.end,
+        "banned": (vocabulary.mask, vocabulary.pad),
+    }
     found = model.describer.write(model.compare(batch.features), length=40, **own)
-    assert list(map(vocabulary.read, found)) == [vocabulary.read(row.tolist()) for row in batch.written]
+    assert list(map(vocabulary.read, found)) == [
+        vocabulary.read(row.tolist()) for row in batch.written
+    ]
 
 
 def test_alignment_of_what_fits_and_of_alike_texts_that_are_no_false_negatives():
@@ -337,9 +376,13 @@ def test_alignment_of_what_fits_and_of_alike_texts_that_are_no_false_negatives()
     images, own = torch.eye(3), torch.arange(3)
     found = alignment_loss(5 * images, 2 * images, own)
     assert float(found) == pytest.approx(0, abs=1e-6)  # cosines 1 and 0 at 0.02: p is one-hot
-    assert float(alignment_loss(images, images.roll(1, 0), own)) == pytest.approx(2 * math.log(1e8), rel=1e-4)
+    assert float(alignment_loss(images, images.roll(1, 0), own)) == pytest.approx(
+        2 * math.log(1e8), rel=1e-4
+    )
     vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    assert float(alignment_loss(vectors, vectors, torch.tensor([7, 7, 9]))) == pytest.approx(0, abs=1e-6)
+    assert float(alignment_loss(vectors, vectors, torch.tensor([7, 7, 9]))) == pytest.approx(
+        0, abs=1e-6
+    )
     assert float(alignment_loss(vectors, vectors, torch.tensor([7, 8, 9]))) > 1
 
 

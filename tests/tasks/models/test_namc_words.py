@@ -36,7 +36,10 @@ def test_a_text_that_is_too_long_ends_with_a_whole_word(clip):
 
 
 def test_the_decoders_tokens_know_their_words(clip, vocabulary):
-    halves = (clip.split("a dog's ball"), clip.split("a cat"))  # a, dog, 's, ball: the third is ' and s for BERT
+    halves = (
+        clip.split("a dog's ball"),
+        clip.split("a cat"),
+    )  # a, dog, 's, ball: the third is ' and s for BERT
     found = vocabulary.write(halves, ("shows", "shows"), length=80)
     text = "the difference between the two images is that the first image shows a dog's ball, "
     assert vocabulary.read(found.tokens.tolist()) == text + "while the second image shows a cat."
@@ -48,7 +51,9 @@ def test_the_decoders_tokens_know_their_words(clip, vocabulary):
 
 
 def test_a_description_that_is_too_long_is_cut(clip, vocabulary):
-    found = vocabulary.write((clip.split("a dog"), clip.split("a cat")), ("shows", "shows"), length=15)
+    found = vocabulary.write(
+        (clip.split("a dog"), clip.split("a cat")), ("shows", "shows"), length=15
+    )
     assert len(found.tokens) == len(found.numbers) == 15
     assert found.tokens[-1] == vocabulary.end
 
@@ -64,7 +69,9 @@ def test_a_vocabulary_is_learnt_saved_and_read(tmp_path):
 
 def test_words_are_joined_by_hyphens_and_apostrophes():
     """And a text that is read is written by the same tokens again."""
-    text = "a man's medium-sized sign reading ' stop '; it isn't there, and they're in a two-tone car."
+    text = (
+        "a man's medium-sized sign reading ' stop '; it isn't there, and they're in a two-tone car."
+    )
     words = learnt_words([text] * 20, size=200)
     tokens = words.write_text(text, length=80).tokens.tolist()
     assert words.read(tokens) == text

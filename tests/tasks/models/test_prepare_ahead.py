@@ -55,13 +55,19 @@ def test_neighbours_about_one_image_decode_it_once(monkeypatch):
     decode = module.decode_rgb
     monkeypatch.setattr(module, "decode_rgb", lambda data: decoded.append(1) or decode(data))
     items = [(row("a"), image(1)), (row("b"), image(1)), (row("c"), image(2))]
-    assert [ready.part for ready in prepare_ahead(items, by_image(middle), on_gpu=False)] == [1, 1, 2]
+    assert [ready.part for ready in prepare_ahead(items, by_image(middle), on_gpu=False)] == [
+        1,
+        1,
+        2,
+    ]
     assert len(decoded) == 2
 
 
 def test_nothing_is_decoded_before_it_is_asked_for():
     broken = replace(image(2), image=b"")
-    results = prepare_ahead([(row("a"), image(1)), (row("b"), broken)], by_image(middle), on_gpu=False, batch=1)
+    results = prepare_ahead(
+        [(row("a"), image(1)), (row("b"), broken)], by_image(middle), on_gpu=False, batch=1
+    )
     assert next(results).part == 1
     assert next(results).reason == "empty file"
 

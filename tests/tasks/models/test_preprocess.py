@@ -18,7 +18,12 @@ PHOTOGRAPHS = photographs()
 CLIP = {
     "openai": {},
     "bilinear": {"interpolation": "bilinear"},
-    "siglip": {"resize_mode": "squash", "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "size": (160, 160)},
+    "siglip": {
+        "resize_mode": "squash",
+        "mean": (0.5, 0.5, 0.5),
+        "std": (0.5, 0.5, 0.5),
+        "size": (160, 160),
+    },
 }
 DINOV2 = {
     "do_resize": True, "size": {"shortest_edge": 256}, "resample": 3, "do_center_crop": True,
@@ -27,7 +32,12 @@ DINOV2 = {
 }  # fmt: skip
 BIT = {
     "dinov2": DINOV2,
-    "bilinear": {**DINOV2, "resample": 2, "size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56}},
+    "bilinear": {
+        **DINOV2,
+        "resample": 2,
+        "size": {"shortest_edge": 64},
+        "crop_size": {"height": 56, "width": 56},
+    },
 }
 
 
@@ -57,7 +67,8 @@ def test_the_crop_is_that_of_open_clip(kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "processor"), [*((kind, BitImageProcessor) for kind in BIT), ("dinov2", BitImageProcessorPil)]
+    ("kind", "processor"),
+    [*((kind, BitImageProcessor) for kind in BIT), ("dinov2", BitImageProcessorPil)],
 )
 def test_the_crop_is_that_of_transformers(kind, processor):
     for name, image in PHOTOGRAPHS.items():
@@ -88,7 +99,10 @@ BOTH_EDGES = {"size": {"shortest_edge": 5, "longest_edge": 9}}
 @pytest.mark.parametrize(
     ("transform_of", "said"),
     [
-        *((dinov2_embedder.transform_of, {**DINOV2, **said}) for said in (UNCROPPED, NEAREST, LARGE_CROP, BOTH_EDGES)),
+        *(
+            (dinov2_embedder.transform_of, {**DINOV2, **said})
+            for said in (UNCROPPED, NEAREST, LARGE_CROP, BOTH_EDGES)
+        ),
         (open_clip_embedder.transform_of, vars(PreprocessCfg(resize_mode="longest"))),
         (open_clip_embedder.transform_of, vars(PreprocessCfg(size=(96, 128)))),
     ],

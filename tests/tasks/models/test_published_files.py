@@ -10,7 +10,7 @@ import torch
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder, ram, sam
-from pairwright.tasks.serving.memory import read_model
+from pairwright.tasks.serving.gpu_memory import read_model
 from tests.fixtures.big_lama import BigLama
 from tests.fixtures.published_files import (
     TAGS,
@@ -99,7 +99,9 @@ def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplo
     assert len(loaded.decoder["label_embed"]) == TAGS
     assert not [name for name in loaded.decoder if name.startswith(("tag_encoder", "text_decoder"))]
     held = [*loaded.swin.parameters(), *loaded.decoder.values()]
-    assert describe("encoders")["tags"]["bytes"] == sum(one.numel() * one.element_size() for one in held)
+    assert describe("encoders")["tags"]["bytes"] == sum(
+        one.numel() * one.element_size() for one in held
+    )
     assert sum(name.startswith(ram.LAYER) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
 
 
@@ -120,11 +122,15 @@ def test_big_lama_of_the_tests_has_the_published_names_and_shapes():
     assert {name: tuple(one.shape) for name, one in made.items()} == {
         name: shape for name, (_, shape) in tensors.items()
     }
-    assert size_of(tensors) == pytest.approx(describe("encoders")["removals"]["bytes"], rel=5e-3)  # the file's code
+    assert size_of(tensors) == pytest.approx(
+        describe("encoders")["removals"]["bytes"], rel=5e-3
+    )  # the file's code
 
 
 def test_the_memory_page_counts_the_tensors_of_these_files():
     counted = describe("encoders")
     for stage, names in LOADED.items():
         floats = sum(size_of(tensors_of({"float32": describe(name)["float32"]})) for name in names)
-        assert counted[stage]["bytes"] == pytest.approx(floats, rel=1e-4)  # a norm that Grounding DINO makes anew
+        assert counted[stage]["bytes"] == pytest.approx(
+            floats, rel=1e-4
+        )  # a norm that Grounding DINO makes anew

@@ -36,12 +36,19 @@ def images(sizes: list[tuple[int, int]] = SIZES) -> list[NDArray[np.uint8]]:
     return [*noise, np.full((50, 40, 3), 119, dtype=np.uint8)]
 
 
-def wanted_of(made: Checkpoint, tagger: RamTagger, squares: list[NDArray[np.uint8]]) -> NDArray[np.float64]:
+def wanted_of(
+    made: Checkpoint, tagger: RamTagger, squares: list[NDArray[np.uint8]]
+) -> NDArray[np.float64]:
     """Return the probabilities by the reference decoder, from what the image encoder gives."""
     swin = load_ram(Path(tagger.config.checkpoint), field="x", tags=len(TAGS)).swin
     numbers = transform_of(SIDE).numbers
     with torch.inference_mode():
-        patches = swin.forward_features(numbers(torch.from_numpy(np.stack(squares)))).flatten(1, 2).double().numpy()
+        patches = (
+            swin.forward_features(numbers(torch.from_numpy(np.stack(squares))))
+            .flatten(1, 2)
+            .double()
+            .numpy()
+        )
     return np.array([decode(made.weights, image) for image in patches])
 
 
@@ -53,9 +60,14 @@ def test_tags_are_those_above_their_thresholds_by_falling_probability(tmp_path: 
     chances = wanted_of(made, tagger, squares)
     assert 0 < (chances > thresholds).mean() < 1
     for row, tags in zip(chances, tagger.tag(squares), strict=True):
-        above = sorted((place for place in range(len(TAGS)) if row[place] > thresholds[place]), key=lambda n: -row[n])
+        above = sorted(
+            (place for place in range(len(TAGS)) if row[place] > thresholds[place]),
+            key=lambda n: -row[n],
+        )
         assert [tag.name for tag in tags] == [TAGS[place] for place in above]
-        assert [tag.score for tag in tags] == pytest.approx([row[place] for place in above], abs=1e-4)
+        assert [tag.score for tag in tags] == pytest.approx(
+            [row[place] for place in above], abs=1e-4
+        )
         assert {tag.tagger for tag in tags} <= {"ram"}
 
 
@@ -96,7 +108,9 @@ def test_broken_lists_are_refused(tmp_path: Path, tags: str, thresholds: str, me
         read_tags(tmp_path / "tags.txt", tmp_path / "thresholds.txt")
 
 
-def test_pinning_names_the_files_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinning_names_the_files_by_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = write_ram(tmp_path / "a").config
     monkeypatch.chdir(tmp_path)
     near = RamConfig(checkpoint="a/ram.pth", tags="a/tags.txt", thresholds="a/thresholds.txt")
@@ -138,7 +152,10 @@ def as_transformers(weights: dict[str, torch.Tensor]) -> SwinModel:
             ("norm1.", "layernorm_before."),
             ("norm2.", "layernorm_after."),
             ("attn.proj.", "attention.o_proj."),
-            ("attn.relative_position_bias_table", "attention.relative_position_bias.relative_position_bias_table"),
+            (
+                "attn.relative_position_bias_table",
+                "attention.relative_position_bias.relative_position_bias_table",
+            ),
         ):
             name = name.replace(old, new)
         name = re.sub(r"^layers\.", "encoder.layers.", re.sub(r"^norm\.", "layernorm.", name))
@@ -157,7 +174,11 @@ def as_transformers(weights: dict[str, torch.Tensor]) -> SwinModel:
 def test_it_sees_what_transformers_swin_sees(tmp_path: Path) -> None:
     made = write_ram(tmp_path)
     loaded = load_ram(Path(made.config.checkpoint), field="x", tags=len(TAGS))
-    weights = {name: torch.tensor(value).float() for name, value in made.weights.items() if name.startswith(SWIN)}
+    weights = {
+        name: torch.tensor(value).float()
+        for name, value in made.weights.items()
+        if name.startswith(SWIN)
+    }
     images = torch.randn(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         found = loaded.swin.forward_features(images).flatten(1, 2)
@@ -179,12 +200,17 @@ def test_the_older_name_of_the_head_half_precision_and_safetensors_are_read(tmp_
     path = Path(write_ram(tmp_path).config.checkpoint)
     tensors = torch.load(path, weights_only=True)["model"]
     wanted = load_ram(path, field="x", tags=len(TAGS)).decoder
-    renamed = {name.replace("tagging_head.", "vision_multi."): value for name, value in tensors.items()}
+    renamed = {
+        name.replace("tagging_head.", "vision_multi."): value for name, value in tensors.items()
+    }
     torch.save({"model": renamed}, tmp_path / "older.pth")
     found = load_ram(tmp_path / "older.pth", field="x", tags=len(TAGS)).decoder
     assert found.keys() == wanted.keys()
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
-    kept = {name: value.half() if value.is_floating_point() else value for name, value in tensors.items()}
+    kept = {
+        name: value.half() if value.is_floating_point() else value
+        for name, value in tensors.items()
+    }
     save_file(kept, tmp_path / "ram.safetensors")
     loaded = load_ram(tmp_path / "ram.safetensors", field="x", tags=len(TAGS))
     assert loaded.decoder["fc.weight"].dtype == torch.float32
@@ -207,7 +233,9 @@ def test_the_older_name_of_the_head_half_precision_and_safetensors_are_read(tmp_
         ({"reweight_scale": torch.zeros(())}, r"RAM\+\+"),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path: Path, change: dict[str, torch.Tensor | None], message: str) -> None:
+def test_what_does_not_fit_is_named(
+    tmp_path: Path, change: dict[str, torch.Tensor | None], message: str
+) -> None:
     config = write_ram(tmp_path, changes=change).config
     with pytest.raises(ModelError, match=f"(?s){message}") as caught:
         pin_ram(config, download=False)

@@ -26,11 +26,15 @@ def path(tmp_path_factory):
 
 
 def sam(path, **settings):
-    return Sam(config=pin_sam(SegmentationConfig(segmenter="sam", checkpoint=str(path), **settings)))
+    return Sam(
+        config=pin_sam(SegmentationConfig(segmenter="sam", checkpoint=str(path), **settings))
+    )
 
 
 def box(tag, *corners):
-    return Box(tag=tag, score=1.0, **dict(zip(("x0", "y0", "x1", "y1"), map(float, corners), strict=True)))
+    return Box(
+        tag=tag, score=1.0, **dict(zip(("x0", "y0", "x1", "y1"), map(float, corners), strict=True))
+    )
 
 
 def random_boxes(image, count, *, tags, seed=0):
@@ -87,7 +91,9 @@ def test_a_tags_mask_is_the_union_and_its_score_the_least(path):
     for tag in (0, 1):
         union = np.logical_or.reduce([mask for mask, _ in single[tag::2]])
         assert overlap(masks[tag].mask, union) >= 0.99
-        assert masks[tag].score == pytest.approx(min(score for _, score in single[tag::2]), abs=1e-3)
+        assert masks[tag].score == pytest.approx(
+            min(score for _, score in single[tag::2]), abs=1e-3
+        )
     assert not masks[2].mask.any()
     assert masks[2].score == 0
 
@@ -107,8 +113,14 @@ def test_images_without_boxes_are_not_encoded_and_keep_their_places(path):
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (2, 8000), (3000, 1)])
 def test_pixels_and_panoramas(path, height, width):
-    boxes = [box(0, 0, 0, width, height), box(1, 0, 0, 0, 0), box(1, -50, -50, 3 * width, 3 * height)]
-    (masks,) = segmented(sam(path), [np.full((height, width, 3), 9, dtype=np.uint8)], [boxes], tags=2)
+    boxes = [
+        box(0, 0, 0, width, height),
+        box(1, 0, 0, 0, 0),
+        box(1, -50, -50, 3 * width, 3 * height),
+    ]
+    (masks,) = segmented(
+        sam(path), [np.full((height, width, 3), 9, dtype=np.uint8)], [boxes], tags=2
+    )
     assert [mask.mask.shape for mask in masks] == [(height, width)] * 2
     assert np.isfinite([mask.score for mask in masks]).all()
 
@@ -128,7 +140,9 @@ def test_a_local_file_is_known_by_its_bytes_and_found_from_anywhere(path, tmp_pa
     assert (config.checkpoint, config.revision) == (str(path), identify_files([path]))
     assert Sam(config=config).version == f"SAM {config.revision}"
     with pytest.raises(ModelError, match=r"segmentation\.revision"):
-        pin_sam(config.model_copy(update={"checkpoint": str(write_sam(tmp_path / "sam.pth", seed=1))}))
+        pin_sam(
+            config.model_copy(update={"checkpoint": str(write_sam(tmp_path / "sam.pth", seed=1))})
+        )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +156,9 @@ def test_a_local_file_is_known_by_its_bytes_and_found_from_anywhere(path, tmp_pa
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, path, name, tensor, words):
-    weights = {key: value for key, value in torch.load(path, weights_only=True).items() if key != name}
+    weights = {
+        key: value for key, value in torch.load(path, weights_only=True).items() if key != name
+    }
     torch.save(weights if tensor is None else {**weights, name: tensor}, tmp_path / "other.pth")
     with pytest.raises(ModelError, match=rf"(?s)segmentation\.checkpoint: .*{words}"):
         sam(tmp_path / "other.pth")

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.models import search_index
-from pairwright.tasks.models.search_index import cells_of, measure_recall, open_index, probes_of, search_cells, top_k
+from pairwright.tasks.models.search_index import (
+    cells_of,
+    measure_recall,
+    open_index,
+    probes_of,
+    search_cells,
+    top_k,
+)
 from pairwright.tasks.store.pool import PLACE
 
 PROBES = 5
@@ -18,7 +25,9 @@ PROBES = 5
 
 def unit(values):
     values = np.asarray(values, dtype=np.float64)
-    return (values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)).astype(np.float16)
+    return (values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)).astype(
+        np.float16
+    )
 
 
 def brute(matrix, rows, k):
@@ -26,7 +35,9 @@ def brute(matrix, rows, k):
     wide = matrix.astype(np.float64)
     near, products = [], []
     for row in rows:
-        ranked = sorted((-float(wide[row] @ wide[other]), other) for other in range(len(matrix)) if other != row)[:k]
+        ranked = sorted(
+            (-float(wide[row] @ wide[other]), other) for other in range(len(matrix)) if other != row
+        )[:k]
         near.append([other for _, other in ranked])
         products.append([np.float32(-product) for product, _ in ranked])
     return near, products
@@ -66,7 +77,9 @@ def test_bytes_do_not_depend_on_threads_blocks_or_batches(matrix, threads):
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(threads)
     try:
-        parts = [top_k(matrix, part, k=16, block_bytes=4 * 24 * 37) for part in np.array_split(rows, 33)]
+        parts = [
+            top_k(matrix, part, k=16, block_bytes=4 * 24 * 37) for part in np.array_split(rows, 33)
+        ]
     finally:
         faiss.omp_set_num_threads(before)
     for column in (0, 1):
@@ -97,7 +110,10 @@ def gpu(monkeypatch):
     def search(_, queries, rows, k, metric, device):
         assert device == 1
         given.append(len(rows))
-        queries, rows = ((array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for array in (queries, rows))
+        queries, rows = (
+            (array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+            for array in (queries, rows)
+        )
         return faiss.knn(queries, rows, k, metric=metric)
 
     def copy(_, device, index):
@@ -118,7 +134,9 @@ def test_on_a_gpu_blocks_take_turns_and_an_index_without_room_stays_on_the_cpu(
     matrix, images, index, gpu, monkeypatch, caplog
 ):
     def no_room(*_):
-        raise RuntimeError("StandardGpuResources: alloc fail type FlatData (cudaMalloc error out of memory [2])")
+        raise RuntimeError(
+            "StandardGpuResources: alloc fail type FlatData (cudaMalloc error out of memory [2])"
+        )
 
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", no_room)
     assert_exact(matrix, range(6), 7, block_bytes=24 * 4 * 150)
@@ -177,13 +195,21 @@ def test_the_index_finds_what_is_promised(images, index, k, device, request):
     assert given[:1] == ([128] if device == "gpu" else [])
 
 
-def test_the_answer_depends_neither_on_what_is_asked_together_nor_on_cells_where_all_are_probed(images, index):
+def test_the_answer_depends_neither_on_what_is_asked_together_nor_on_cells_where_all_are_probed(
+    images, index
+):
     rows = np.arange(900)
     whole = search_cells(images, rows, index=index, k=20, probes=PROBES)
-    parts = [search_cells(images, some, index=index, k=20, probes=PROBES) for some in np.array_split(rows, 7)]
+    parts = [
+        search_cells(images, some, index=index, k=20, probes=PROBES)
+        for some in np.array_split(rows, 7)
+    ]
     for column in (0, 1):
         assert np.concatenate([part[column] for part in parts]).tobytes() == whole[column].tobytes()
-    everywhere, exact = search_cells(images, rows, index=index, k=30, probes=128), top_k(images, rows, k=30)
+    everywhere, exact = (
+        search_cells(images, rows, index=index, k=30, probes=128),
+        top_k(images, rows, k=30),
+    )
     assert [column.tolist() for column in everywhere] == [column.tolist() for column in exact]
 
 
@@ -191,7 +217,9 @@ def test_the_first_makes_the_index_and_others_open_it(images, tmp_path, monkeypa
     made = open_index(images, tmp_path / "index")
     monkeypatch.setattr(search_index, "_make_index", None)
     assert open_index(images, tmp_path / "index") is made
-    assert [path.name for path in (tmp_path / "index").iterdir() if path.name != "lock"] == ["cells.faiss"]
+    assert [path.name for path in (tmp_path / "index").iterdir() if path.name != "lock"] == [
+        "cells.faiss"
+    ]
 
 
 def test_an_index_that_finds_no_room_is_an_error_of_the_disk(images, tmp_path, monkeypatch):
@@ -219,7 +247,12 @@ def test_recall_counts_what_the_cells_hide(images, tmp_path):
 
 
 def test_the_rule_for_cells_and_probes():
-    for count, cells, probes in [(3, 3, 3), (100, 32, 16), (250_000, 2048, 128), (1_000_000, 4096, 256)]:
+    for count, cells, probes in [
+        (3, 3, 3),
+        (100, 32, 16),
+        (250_000, 2048, 128),
+        (1_000_000, 4096, 256),
+    ]:
         assert (cells_of(count), probes_of(cells_of(count), 0)) == (cells, probes)
         assert probes_of(cells, 7) == min(7, cells)
 
@@ -227,7 +260,9 @@ def test_the_rule_for_cells_and_probes():
 def test_float32_products_are_off_by_less_than_the_bound():
     rng = np.random.default_rng(0)
     for width in (3, 64, 1024):
-        made = unit(np.concatenate([rng.normal(size=(200, width)), np.abs(rng.normal(size=(100, width)))]))
+        made = unit(
+            np.concatenate([rng.normal(size=(200, width)), np.abs(rng.normal(size=(100, width)))])
+        )
         exact = made.astype(np.float64) @ made.astype(np.float64).T
         wide = made.astype(np.float32)
         assert np.abs(wide @ wide.T - exact).max() <= search_index.rounding(width) < 2e-4

@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.models.text_scorer import OpenClipTexts, count_tokens, cut_text
@@ -38,7 +38,9 @@ def reference(name, texts, **options):
     model = open_clip.create_model(name, **options).eval()
     tokenize = open_clip.get_tokenizer(name)
     with torch.inference_mode():
-        return np.concatenate([model.encode_text(tokenize([text]), normalize=True).numpy() for text in texts])
+        return np.concatenate(
+            [model.encode_text(tokenize([text]), normalize=True).numpy() for text in texts]
+        )
 
 
 def test_vectors_are_those_of_open_clip(folder, scorer):
@@ -64,7 +66,9 @@ def test_what_is_cut_is_told_in_pieces(scorer):
 
 
 def test_tokens_are_counted_uncut_by_either_tokenizer():
-    inner = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "dog": 1}, unk_token="a")))
+    inner = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({"a": 0, "dog": 1}, unk_token="a"))
+    )
     inner.backend_tokenizer.pre_tokenizer = Whitespace()
     hugging_face = HFTokenizer.__new__(HFTokenizer)
     hugging_face.tokenizer, hugging_face.clean_fn = inner, str.strip
@@ -108,7 +112,11 @@ def tokens_of(text: str) -> int:
         ("a  red\nball ", 5, ["a red ball"]),
         ("", 5, []),
         # Six words fit: the comma behind the fourth is in the second half.
-        ("one two three four, five six seven eight", 8, ["one two three four,", "five six seven eight"]),
+        (
+            "one two three four, five six seven eight",
+            8,
+            ["one two three four,", "five six seven eight"],
+        ),
         # The comma behind the second is not.
         ("one two, three four five six seven", 8, ["one two, three four five six", "seven"]),
         # A clause begins where "while" does.

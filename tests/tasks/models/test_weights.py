@@ -11,7 +11,13 @@ import pytest
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import weights
-from pairwright.tasks.models.weights import check_revision, find_local, find_on_hub, find_published, weights_folder
+from pairwright.tasks.models.weights import (
+    check_revision,
+    find_local,
+    find_on_hub,
+    find_published,
+    weights_folder,
+)
 from tests.fixtures.checkpoints import write_hub_cache
 from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
 
@@ -21,7 +27,12 @@ SHA = hashlib.sha256(DATA).hexdigest()
 
 
 def files(**options):
-    values = {"field": "embedding.x", "repository": "owner/model", "revision": "", "weights": (SAFE, PICKLE)}
+    values = {
+        "field": "embedding.x",
+        "repository": "owner/model",
+        "revision": "",
+        "weights": (SAFE, PICKLE),
+    }
     return weights.HubFiles(**{**values, "beside": ("config.json",), **options})
 
 
@@ -62,7 +73,9 @@ def test_missing_weights_name_the_place_and_the_command(cache):
 
 
 @pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize("there", [(CONFIG, SAFE, PICKLE), (CONFIG, PICKLE), (CONFIG,), (SAFE, PICKLE)])
+@pytest.mark.parametrize(
+    "there", [(CONFIG, SAFE, PICKLE), (CONFIG, PICKLE), (CONFIG,), (SAFE, PICKLE)]
+)
 @pytest.mark.parametrize("revision", ["", COMMIT])
 def test_the_cache_gives_the_best_weights_if_all_else_is_there(cache, tmp_path, there, revision):
     snapshot = fill(cache, tmp_path / "files", *there)
@@ -96,7 +109,9 @@ def test_the_hubs_files_come_into_its_own_cache(web, tmp_path, revision):
     assert len(web.asked) == asked
 
 
-def test_a_repository_without_the_weights_and_a_download_that_fails_are_one_message(web, monkeypatch):
+def test_a_repository_without_the_weights_and_a_download_that_fails_are_one_message(
+    web, monkeypatch
+):
     with pytest.raises(ModelError, match=r"embedding.x: owner/model .*a\.safetensors, a\.bin"):
         find_on_hub(files(weights=("a.safetensors", "a.bin")), download=True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -106,7 +121,9 @@ def test_a_repository_without_the_weights_and_a_download_that_fails_are_one_mess
 
 @pytest.fixture
 def wanted(web):
-    return weights.PublishedFile(field="tagging.ram", name="a.pth", url=web.put("/a.pth", DATA), sha256=SHA)
+    return weights.PublishedFile(
+        field="tagging.ram", name="a.pth", url=web.put("/a.pth", DATA), sha256=SHA
+    )
 
 
 def refused(file, *, download=False):
@@ -124,7 +141,12 @@ def put(data):
 
 def test_a_missing_published_file_is_named_with_its_place_and_what_fetches_it(wanted, web):
     words = refused(wanted)
-    for named in (str(weights_folder() / "a.pth"), wanted.url, "`pairwright fetch`", "--set tagging.download=true"):
+    for named in (
+        str(weights_folder() / "a.pth"),
+        wanted.url,
+        "`pairwright fetch`",
+        "--set tagging.download=true",
+    ):
         assert named in words
     assert not web.asked
     assert not weights_folder().exists()
@@ -215,7 +237,9 @@ def test_loading_is_quiet_offline_and_gives_one_kind_of_error(tmp_path, caplog):
     with pytest.raises(ModelError, match=r"^as it was$"):
         load_badly(tmp_path, ModelError("as it was"))
     logging.info("heard again")
-    assert [record.getMessage() for record in caplog.records] == ["offline: True"] * 2 + ["heard again"]
+    assert [record.getMessage() for record in caplog.records] == ["offline: True"] * 2 + [
+        "heard again"
+    ]
 
 
 def test_looking_for_weights_loads_no_pytorch(tmp_path):
@@ -229,6 +253,11 @@ def test_looking_for_weights_loads_no_pytorch(tmp_path):
         "print([name for name in ('torch', 'open_clip', 'transformers') if name in sys.modules])"
     )
     env = {"HF_HUB_CACHE": str(tmp_path), "PATH": ""}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-    assert "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
+    assert (
+        "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision"
+        in done.stdout
+    )
     assert done.stdout.endswith("[]\n")

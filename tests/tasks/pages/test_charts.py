@@ -7,7 +7,11 @@ from pairwright.tasks.pages import charts
 
 
 def series(*values, name="all", tone="plain"):
-    return (name, tone, charts.ValueCounts(*np.unique(np.array(values, np.float64), return_counts=True)))
+    return (
+        name,
+        tone,
+        charts.ValueCounts(*np.unique(np.array(values, np.float64), return_counts=True)),
+    )
 
 
 def test_whole_numbers_have_a_bin_each_and_one_value_stands_in_the_middle():
@@ -32,10 +36,14 @@ def test_bars_stand_for_the_counts():
 
 
 def test_legend_and_summary_say_it_in_words_above_the_numbers():
-    chart = charts.draw_histogram("Similarity", [series(*np.linspace(0, 1, 101), name="layout")], unit="cosine")
+    chart = charts.draw_histogram(
+        "Similarity", [series(*np.linspace(0, 1, 101), name="layout")], unit="cosine"
+    )
     assert chart.legend == [("plain", "layout", "median 0.50, 90 % from 0.05 to 0.95 (101)")]
     assert chart.summary == "Similarity. layout: median 0.50, 90 % from 0.05 to 0.95 (101)."
-    chart = charts.draw_histogram("x", [series(10, 10, 12, name="a"), series(11, name="b")], unit="words", whole=True)
+    chart = charts.draw_histogram(
+        "x", [series(10, 10, 12, name="a"), series(11, name="b")], unit="words", whole=True
+    )
     assert chart.heads == ("words", "a", "b")
     assert chart.rows == [("10 to 11", "2", "0"), ("11 to 12", "0", "1"), ("12 to 13", "1", "0")]
 
@@ -60,19 +68,38 @@ def test_quantiles_are_those_of_all_values(values, share):
 
 def test_intervals_are_wilson_s():
     assert charts.Proportion(hits=2, of=10).value == 0.2
-    assert charts.Proportion(hits=2, of=10).interval(1.645) == pytest.approx((0.0686, 0.4592), abs=1e-3)
+    assert charts.Proportion(hits=2, of=10).interval(1.645) == pytest.approx(
+        (0.0686, 0.4592), abs=1e-3
+    )
 
 
 def line(*values, name="a"):
-    return charts.Line(name=name, x=np.linspace(0, 1, len(values)), y=np.array(values, float), tone="plain")
+    return charts.Line(
+        name=name, x=np.linspace(0, 1, len(values)), y=np.array(values, float), tone="plain"
+    )
 
 
 def test_lines_and_marks_are_drawn_where_their_numbers_are():
-    told = {"title": "t", "unit": "pairs", "ends": (0.0, 1.0), "summary": "t", "heads": (), "rows": ()}
+    told = {
+        "title": "t",
+        "unit": "pairs",
+        "ends": (0.0, 1.0),
+        "summary": "t",
+        "heads": (),
+        "rows": (),
+    }
     chart = charts.draw_lines([line(4.0, 2.0, 0.0)], reach=(0.0, 4.0), **told)
-    left, right, top, bottom = charts.LEFT, charts.WIDTH - charts.RIGHT, charts.TOP, charts.HEIGHT - charts.BOTTOM
+    left, right, top, bottom = (
+        charts.LEFT,
+        charts.WIDTH - charts.RIGHT,
+        charts.TOP,
+        charts.HEIGHT - charts.BOTTOM,
+    )
     middle = (left + right) / 2
-    assert chart.strokes[0].path == f"M{left:g} {top:g}L{middle:g} {(top + bottom) / 2:g}L{right:g} {bottom:g}"
+    assert (
+        chart.strokes[0].path
+        == f"M{left:g} {top:g}L{middle:g} {(top + bottom) / 2:g}L{right:g} {bottom:g}"
+    )
     assert [tick.label for tick in chart.up] == ["0", "1", "2", "3", "4"]
     assert charts.draw_lines([line(3.0)], reach=(3.0, 3.0), **told).strokes == []
 

@@ -3,7 +3,12 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from pairwright.tasks.pages.environment import copy_looks, count_things, make_environment, write_page
+from pairwright.tasks.pages.environment import (
+    copy_looks,
+    count_things,
+    make_environment,
+    write_page,
+)
 
 
 def render(folder: Path, template: str, **given: object) -> str:
@@ -13,12 +18,14 @@ def render(folder: Path, template: str, **given: object) -> str:
 
 def test_texts_are_escaped_and_what_is_not_given_is_an_error(tmp_path: Path) -> None:
     assert render(tmp_path, "{{ known }} {{ given }}", given="<b>") == "&lt;known&gt; &lt;b&gt;"
-    assert render(tmp_path, "{{ given }}", given="a\0<\x1b\n") == "a\ufffd&lt;\ufffd\n", "no byte that HTML cannot hold"
+    assert render(tmp_path, "{{ given }}", given="a\0<\x1b\n") == "a\ufffd&lt;\ufffd\n", (
+        "no byte that HTML cannot hold"
+    )
     with pytest.raises(UndefinedError):
         render(tmp_path, "{{ forgotten }}")
-    assert render(tmp_path, '{{ 1000 | number }}, {{ 2 | things("pair") }}, {{ 0.125 | percent }}') == (
-        "1,000, 2 pairs, 12.5%"
-    )
+    assert render(
+        tmp_path, '{{ 1000 | number }}, {{ 2 | things("pair") }}, {{ 0.125 | percent }}'
+    ) == ("1,000, 2 pairs, 12.5%")
     assert count_things(2, "match", "matches") == "2 matches"
     write_page(tmp_path / "page.html", "a\ud800b")
     assert (tmp_path / "page.html").read_bytes() == b"a?b"

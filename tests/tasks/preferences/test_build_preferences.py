@@ -23,14 +23,23 @@ from pairwright.schemas.rows import (
     Turn,
     make_key,
 )
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.preferences.build_preferences import NOT_MADE, build_preferences, reject_image
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.texts.say_claims import KINDS
 from tests.fixtures.graphs import pair_row
-from tests.fixtures.removals import element_of, noise_row, png, rejection_of, removal_of, without_block
+from tests.fixtures.removals import (
+    element_of,
+    noise_row,
+    png,
+    rejection_of,
+    removal_of,
+    without_block,
+)
 from tests.fixtures.rows import row_of
 
-IMAGES = sorted((noise_row(seed, size=(48, 40), group="w") for seed in (0, 1)), key=lambda row: row.key)
+IMAGES = sorted(
+    (noise_row(seed, size=(48, 40), group="w") for seed in (0, 1)), key=lambda row: row.key
+)
 FIRST, SECOND = (row.key for row in IMAGES)
 PAIR = pair_row(FIRST, SECOND)
 
@@ -40,13 +49,17 @@ DIFFERENCE = row_of(DifferenceRow, source=PAIR.key, text="chosen text")
 
 def text(maker: str, score: float) -> dict[str, tuple[RejectedTextRow, ...]]:
     about = {"text": f"{maker} text", "maker": maker, "note": f"by {maker}", "score": score}
-    return {PAIR.key: (row_of(RejectedTextRow, source=PAIR.key, description=DIFFERENCE.key, **about),)}
+    return {
+        PAIR.key: (row_of(RejectedTextRow, source=PAIR.key, description=DIFFERENCE.key, **about),)
+    }
 
 
 SPLIT = row_of(SplitRow, source=PAIR.key, component="c", split="test")
 BALL, BLOCK = element_of(FIRST, "red metal ball"), (8, 8, 24, 32)
 REJECTION = rejection_of(PAIR.key, BALL)
-NO_REJECTION = replace(REJECTION, key=make_key("none"), maker="", element="", removal_scores=(), why="no element")
+NO_REJECTION = replace(
+    REJECTION, key=make_key("none"), maker="", element="", removal_scores=(), why="no element"
+)
 CROP = replace(NO_REJECTION, key=make_key("crop"), maker="crop", side=1, window=(4, 4, 24, 20))
 EVERYTHING = {
     "splits": {PAIR.key: SPLIT},
@@ -126,7 +139,12 @@ def test_pairs_that_give_none_say_why(changes: dict[str, object], reason: str) -
 def test_a_row_may_have_nothing_to_reject(rejection: object) -> None:
     row = build(**NO_TEXTS, rejections=rejection)
     assert isinstance(row, PreferenceRow)
-    assert (row.chosen, row.rejected, row.negatives, row.rejected_images) == ("chosen text", "", (), ())
+    assert (row.chosen, row.rejected, row.negatives, row.rejected_images) == (
+        "chosen text",
+        "",
+        (),
+        (),
+    )
 
 
 def test_each_of_several_texts_about_a_pair_has_what_was_made_for_it() -> None:
@@ -143,8 +161,14 @@ def test_each_of_several_texts_about_a_pair_has_what_was_made_for_it() -> None:
     assert isinstance(second, PreferenceRow)
     assert (first.kind, first.chosen_model, first.chosen) == ("given", "given", "the dog ran off")
     assert (first.rejected, first.negatives) == ("the cat ran off", ())
-    assert first.prompt[0].text in [wording.text for wording in load_wordings("ask_difference").kinds["given"]]
-    assert (second.chosen, second.rejected, len(second.negatives)) == ("chosen text", "swapped text", 2)
+    assert first.prompt[0].text in [
+        wording.text for wording in load_wordings("ask_difference").kinds["given"]
+    ]
+    assert (second.chosen, second.rejected, len(second.negatives)) == (
+        "chosen text",
+        "swapped text",
+        2,
+    )
 
 
 def test_the_key_changes_with_what_is_shown() -> None:
@@ -187,7 +211,10 @@ def test_makers_that_came_to_the_same_text_count_once() -> None:
 
 
 def test_what_a_judge_found_right_is_not_rejected() -> None:
-    made = {name: replace(EVERYTHING[name][PAIR.key][0], key=make_key(name)) for name in ("swapped", "retrieved")}
+    made = {
+        name: replace(EVERYTHING[name][PAIR.key][0], key=make_key(name))
+        for name in ("swapped", "retrieved")
+    }
     checks = [
         CheckRow(key=make_key("check", row.key), source_key=row.key, subject=PAIR.key, description=row.key,
                  check="judged", passed=passed, score=4.0 * passed)
@@ -248,7 +275,10 @@ def test_texts_are_of_the_kind_that_the_prompt_asks_for() -> None:
         ({"groups": ("v", "w")}, {"template", "sentences"}),
         ({"groups": ("", "")}, {"template", "sentences"}),
         ({"rejected": "[]"}, {"template"}),  # unknown claims cannot be said in another way
-        ({"rejected": says("red", "blue")}, {"template"}),  # the texts differ in words, and in nothing that they claim
+        (
+            {"rejected": says("red", "blue")},
+            {"template"},
+        ),  # the texts differ in words, and in nothing that they claim
     ],
 )
 def test_kinds_that_do_not_fit_are_not_drawn(changes: dict[str, Any], kinds: set[str]) -> None:
@@ -281,7 +311,12 @@ def test_a_crop_is_as_large_as_its_image() -> None:
         ((SHOWN[0][:-50], SHOWN[1]), REJECTION, REMOVALS, "truncated image"),
         ((b"", SHOWN[1]), REJECTION, REMOVALS, "empty file"),
         (SHOWN, REJECTION, {}, NOT_MADE),
-        (SHOWN, REJECTION, {BALL.key: replace(REMOVALS[BALL.key], patch=png(np.zeros((3, 3, 3), np.uint8)))}, NOT_MADE),
+        (
+            SHOWN,
+            REJECTION,
+            {BALL.key: replace(REMOVALS[BALL.key], patch=png(np.zeros((3, 3, 3), np.uint8)))},
+            NOT_MADE,
+        ),
         (SHOWN, REJECTION, {BALL.key: replace(REMOVALS[BALL.key], patch=b"no image")}, NOT_MADE),
         (SHOWN, crop((0, 0, 49, 10)), {}, NOT_MADE),
     ],
@@ -303,7 +338,9 @@ GIVEN_REJECTION = rejection_of(GIVEN.key, BALL)
 
 def reject(rejection: RejectionRow | None, row: PreferenceRow = GIVEN) -> PreferenceRow | Dropped:
     rejections = {row.key: rejection} if rejection else {}
-    (made,) = build_preferences([row], PreferencesConfig(), rejections=rejections, removals=REMOVALS)
+    (made,) = build_preferences(
+        [row], PreferencesConfig(), rejections=rejections, removals=REMOVALS
+    )
     return made
 
 
@@ -312,9 +349,14 @@ def test_the_image_without_its_element_is_rejected() -> None:
     assert isinstance(row, PreferenceRow)
     (image,) = row.rejected_images
     assert np.array_equal(decode_rgb(image), without_block(IMAGE, BLOCK))
-    assert (row.removal_scores, row.rejected_image_maker) == (GIVEN_REJECTION.removal_scores, "removal")
+    assert (row.removal_scores, row.rejected_image_maker) == (
+        GIVEN_REJECTION.removal_scores,
+        "removal",
+    )
     new = {"key": GIVEN.key, "source_key": "item", "rejected_images": (), "removal_scores": ()}
-    assert replace(row, **new, rejected_image_maker="") == GIVEN, "all else is as the source gave it"
+    assert replace(row, **new, rejected_image_maker="") == GIVEN, (
+        "all else is as the source gave it"
+    )
     assert row.source_key == GIVEN.key
 
 

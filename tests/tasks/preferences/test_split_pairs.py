@@ -11,7 +11,10 @@ from pairwright.schemas.rows import PairRow, make_key
 from pairwright.tasks.preferences.split_pairs import draw_split, find_components, split_pairs
 
 KEYS = [make_key("image", number) for number in range(30)]
-EDGES = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)).filter(lambda e: e[0] != e[1]), min_size=1)
+EDGES = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.sampled_from(KEYS)).filter(lambda e: e[0] != e[1]),
+    min_size=1,
+)
 DEFAULT = PreferencesConfig()
 GROUPS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "kitchen", "street"]))
 
@@ -31,7 +34,9 @@ def tables(edges: list[tuple[str, str]], groups: dict[str, str]) -> tuple[pa.Tab
     }
     images = {"subject": list(groups), "group": list(groups.values())}
     text = pa.string()
-    return pa.table(pairs), pa.table({name: pa.array(values, text) for name, values in images.items()})
+    return pa.table(pairs), pa.table(
+        {name: pa.array(values, text) for name, values in images.items()}
+    )
 
 
 def walk(edges: list[tuple[str, str]], groups: dict[str, str]) -> dict[str, str]:
@@ -56,17 +61,23 @@ def walk(edges: list[tuple[str, str]], groups: dict[str, str]) -> dict[str, str]
 
 
 @given(edges=EDGES, groups=GROUPS)
-def test_components_are_those_of_a_walk(edges: list[tuple[str, str]], groups: dict[str, str]) -> None:
+def test_components_are_those_of_a_walk(
+    edges: list[tuple[str, str]], groups: dict[str, str]
+) -> None:
     assert find_components(*tables(edges, groups)) == walk(edges, groups)
 
 
 @given(edges=EDGES, groups=GROUPS, seed=st.integers(0, 5))
-def test_no_image_is_in_two_splits(edges: list[tuple[str, str]], groups: dict[str, str], seed: int) -> None:
+def test_no_image_is_in_two_splits(
+    edges: list[tuple[str, str]], groups: dict[str, str], seed: int
+) -> None:
     everything, images = tables(edges, groups)
     pairs = [pair(*edge) for edge in edges]
     config = PreferencesConfig(seed=seed, validation_share=0.3, test_share=0.3)
     splits: dict[str, set[str]] = defaultdict(set)
-    for row, split in zip(pairs, split_pairs(pairs, config, everything=everything, images=images), strict=True):
+    for row, split in zip(
+        pairs, split_pairs(pairs, config, everything=everything, images=images), strict=True
+    ):
         assert (split.source_key, split.subject) == (row.key, row.key)
         for image in (row.first, row.second):
             splits[image].add(split.split)
@@ -89,7 +100,9 @@ def test_a_component_keeps_its_split_when_others_come() -> None:
 
     def splits(edges: list[tuple[str, str]]) -> dict[str, str]:
         everything, images = tables(edges, {})
-        rows = split_pairs([pair(*edge) for edge in edges], config, everything=everything, images=images)
+        rows = split_pairs(
+            [pair(*edge) for edge in edges], config, everything=everything, images=images
+        )
         return {row.subject: row.split for row in rows}
 
     assert splits(few).items() <= splits(more).items()
@@ -98,12 +111,19 @@ def test_a_component_keeps_its_split_when_others_come() -> None:
 def published(named: dict[tuple[str, str], str], config: PreferencesConfig = DEFAULT) -> list[str]:
     everything, images = tables(list(named), {})
     everything = everything.set_column(2, "split", pa.array(list(named.values()), pa.string()))
-    rows = split_pairs([pair(*edge) for edge in named], config, everything=everything, images=images)
+    rows = split_pairs(
+        [pair(*edge) for edge in named], config, everything=everything, images=images
+    )
     return [row.split for row in rows]
 
 
-def test_published_splits_are_kept_and_what_shares_an_image_with_a_test_is_none_to_train_on() -> None:
-    apart = {(KEYS[2 * n], KEYS[2 * n + 1]): split for n, split in enumerate(("train", "validation", "test", "train"))}
+def test_published_splits_are_kept_and_what_shares_an_image_with_a_test_is_none_to_train_on() -> (
+    None
+):
+    apart = {
+        (KEYS[2 * n], KEYS[2 * n + 1]): split
+        for n, split in enumerate(("train", "validation", "test", "train"))
+    }
     assert published(apart) == ["train", "validation", "test", "train"]
     shared = {**apart, (KEYS[0], KEYS[5]): "validation"}
     assert published(shared) == ["test", "validation", "test", "train", "test"]

@@ -33,7 +33,9 @@ def test_truth_is_looked_up_or_unknown():
     assert KnownContent(graphs).of((Claim(side=1, kind="count", count=1),)) is False
     pair = replace(pair_row("a" * 32, "b" * 32), human_differences=("a man left",))
     row = description("shows a dog", "shows a cat", subject=pair.key)
-    images = {key: image_row(key, scene) for key, scene in zip(("a" * 32, "b" * 32), BALL, strict=True)}
+    images = {
+        key: image_row(key, scene) for key, scene in zip(("a" * 32, "b" * 32), BALL, strict=True)
+    }
     assert truth_of(row, {pair.key: pair}, images) == KnownContent(BALL, ("a man left",))
     assert truth_of(row, {pair.key: pair}, {}) == KnownContent(None, ("a man left",))
     assert truth_of(row, {}, images) == KnownContent(None)
@@ -46,10 +48,17 @@ def test_a_thing_that_has_only_moved_may_pass_for_gone():
     there = Claim(side=0, kind="exists", selector=ball.model_copy(update={"column": "left"}))
     assert KnownContent(graphs).of((there, Claim(side=1, kind="absent", selector=ball))) is True
     assert (
-        KnownContent(graphs).of((there.model_copy(update={"selector": ball}), Claim(side=1, kind="absent", selector=ball)))
+        KnownContent(graphs).of(
+            (
+                there.model_copy(update={"selector": ball}),
+                Claim(side=1, kind="absent", selector=ball),
+            )
+        )
         is False
     )
-    blue = there.model_copy(update={"selector": Selector(shape="ball", colour="blue", column="left")})
+    blue = there.model_copy(
+        update={"selector": Selector(shape="ball", colour="blue", column="left")}
+    )
     assert KnownContent(graphs).of((blue, Claim(side=1, kind="absent", selector=ball))) is False
 
 
@@ -77,9 +86,17 @@ def test_a_text_is_as_true_as_what_it_repeats():
     assert is_as_true(less, (chosen,), KnownContent(None)) is True
     assert is_as_true(other, (chosen,), KnownContent(None)) is None
     assert (
-        is_as_true(other, (chosen, description("shows a lady on the beach", "has an empty beach")), KnownContent(None)) is True
+        is_as_true(
+            other,
+            (chosen, description("shows a lady on the beach", "has an empty beach")),
+            KnownContent(None),
+        )
+        is True
     )
-    assert is_as_true(other, (chosen,), KnownContent(None, ("The woman left the beach empty.",))) is True
+    assert (
+        is_as_true(other, (chosen,), KnownContent(None, ("The woman left the beach empty.",)))
+        is True
+    )
     chosen = description("shows a street", "shows the same view, unchanged", no_change=True)
     assert is_as_true(("a road", "an identical road"), (chosen,), KnownContent(None)) is True
     assert is_as_true(("a road", "a road with a bus"), (chosen,), KnownContent(None)) is None

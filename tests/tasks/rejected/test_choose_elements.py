@@ -5,8 +5,8 @@ import pytest
 
 from pairwright.schemas.config import ElementsConfig
 from pairwright.schemas.rows import Box, ElementRow, MasksRow, Tag
+from pairwright.tasks.images.masks import encode_mask
 from pairwright.tasks.rejected.choose_elements import choose_elements
-from pairwright.tasks.store.masks import encode_mask
 from tests.fixtures.rows import row_of
 
 TOO_SMALL, TOO_LARGE = "too small (elements.min_area=0.005)", "too large (elements.max_area=0.5)"
@@ -22,11 +22,16 @@ def rectangle(x0, y0, x1, y1):
 
 
 def masks_row(*masks, whys=None, names="abcdefgh"):
-    tags = tuple(Tag(name=names[n], score=0.5 + n / 10, tagger="ram", objects=(f"id {n}",)) for n in range(len(masks)))
+    tags = tuple(
+        Tag(name=names[n], score=0.5 + n / 10, tagger="ram", objects=(f"id {n}",))
+        for n in range(len(masks))
+    )
     boxes = tuple(Box(tag=n, score=0.7, x0=n, y0=0, x1=9, y1=9) for n in (*range(len(masks)), 0))
     whys = whys or tuple("" if mask.any() else "no pixels" for mask in masks)
     encoded = tuple(encode_mask(mask).model_dump_json() for mask in masks)
-    return row_of(MasksRow, source="image", key="masks", tags=tags, boxes=boxes, masks=encoded, whys=whys)
+    return row_of(
+        MasksRow, source="image", key="masks", tags=tags, boxes=boxes, masks=encoded, whys=whys
+    )
 
 
 def chosen(*masks, **settings):
@@ -43,7 +48,12 @@ def test_a_row_says_all_of_its_element():
     (element,) = choose_elements([row], ElementsConfig())
     assert isinstance(element, ElementRow)
     assert (element.source_key, element.subject) == ("masks", "image")
-    assert (element.tag, element.tagger, element.tag_score, element.object_ids) == ("a", "ram", 0.5, ("id 0",))
+    assert (element.tag, element.tagger, element.tag_score, element.object_ids) == (
+        "a",
+        "ram",
+        0.5,
+        ("id 0",),
+    )
     assert element.boxes == row.boxes
     assert element.box == (10, 5, 30, 15)
     assert element.mask == row.masks[0]

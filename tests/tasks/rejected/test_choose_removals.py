@@ -10,14 +10,20 @@ import torch
 from PIL import Image
 
 from pairwright.schemas.config import Profile, RejectionsConfig
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, StatementsRow, make_key
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.embedders import make_clip, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.rejected import choose_removals as stage
-from pairwright.tasks.rejected.choose_removals import NO_DROP, NO_ELEMENT, NONE_PASSED, STAGE, choose_removals
+from pairwright.tasks.rejected.choose_removals import (
+    NO_DROP,
+    NO_ELEMENT,
+    NONE_PASSED,
+    STAGE,
+    choose_removals,
+)
 from pairwright.tasks.rejected.fit_removals import fit_removals
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.descriptions import description
@@ -38,24 +44,42 @@ DIFFERENCE = description(f"shows {FIRST}", f"has {SECOND}", subject=PAIR.key)
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
-    return RejectionsConfig(scorer="clip", clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False))
+    return RejectionsConfig(
+        scorer="clip", clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False)
+    )
 
 
 @pytest.fixture(scope="module")
 def spaces(config):
     """Return the vectors of the images, and of the images without an element, as the stages before make them."""
     model = make_clip(config.clip)
-    images = {row.key: to_unit(model.encode([model.prepare(decode_rgb(row.image))])[0], "")[0] for row in IMAGES}
-    profile = Profile.model_validate({"embedding": {"embedders": ["clip", "gradients"], "clip": config.clip}})
-    removals = [removal_of(row, one, BLOCKS[one.tag]) for row in IMAGES for one in ELEMENTS[row.key]]
-    fitted = fit_removals(removals, profile.section("fitted"), images={row.key: row for row in IMAGES})
-    return {"vectors": space(images), "candidates": space({row.subject: row.vector for row in fitted})}
+    images = {
+        row.key: to_unit(model.encode([model.prepare(decode_rgb(row.image))])[0], "")[0]
+        for row in IMAGES
+    }
+    profile = Profile.model_validate(
+        {"embedding": {"embedders": ["clip", "gradients"], "clip": config.clip}}
+    )
+    removals = [
+        removal_of(row, one, BLOCKS[one.tag]) for row in IMAGES for one in ELEMENTS[row.key]
+    ]
+    fitted = fit_removals(
+        removals, profile.section("fitted"), images={row.key: row for row in IMAGES}
+    )
+    return {
+        "vectors": space(images),
+        "candidates": space({row.subject: row.vector for row in fitted}),
+    }
 
 
 def space(vectors):
     keys = sorted(vectors)
     matrix = np.array([vectors[key] for key in keys], dtype=np.float16)
-    return {"clip": Vectors(np.array([key.encode() for key in keys], dtype="S32"), matrix, np.ones(len(keys)))}
+    return {
+        "clip": Vectors(
+            np.array([key.encode() for key in keys], dtype="S32"), matrix, np.ones(len(keys))
+        )
+    }
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +115,11 @@ def test_scores_are_the_equations_sums(config, spaces, cosine):
     said = [["a red ball on a table.", "Behind it stands a box"], [SECOND]]
     assert len(row.removal_scores) == 6
     for one, (side, tag) in zip(row.removal_scores, product((0, 1), BLOCKS), strict=True):
-        assert (one.side, one.tag, one.removal) == (side, tag, element_of(IMAGES[side].key, tag).key)
+        assert (one.side, one.tag, one.removal) == (
+            side,
+            tag,
+            element_of(IMAGES[side].key, tag).key,
+        )
         wanted = sums(cosine, said[side], IMAGES[side], BLOCKS[tag])
         # Stored vectors have 11 bits, so a cosine is known to about 1e-3.
         assert one.clip == pytest.approx(wanted, abs=4e-3)
@@ -110,7 +138,9 @@ def test_a_half_that_denies_has_nothing_to_be_removed(config, spaces):
     row = choose(config, spaces, difference=denying)
     assert [one.clip for one in row.removal_scores if one.side == 1] == [0.0] * 3
     free = choose(config, spaces)
-    assert [one.clip for one in row.removal_scores[:3]] == [one.clip for one in free.removal_scores[:3]]
+    assert [one.clip for one in row.removal_scores[:3]] == [
+        one.clip for one in free.removal_scores[:3]
+    ]
     assert row.side == 0
     partly = description(f"shows {FIRST}", f"has {SECOND}, and no ball", subject=PAIR.key)
     same = choose(config, spaces, difference=partly)
@@ -120,16 +150,31 @@ def test_a_half_that_denies_has_nothing_to_be_removed(config, spaces):
 
 
 def preference(image, chosen, **values):
-    return row_of(PreferenceRow, chosen, source=image.key, chosen=chosen, **{"image_keys": (image.key,), **values})
+    return row_of(
+        PreferenceRow,
+        chosen,
+        source=image.key,
+        chosen=chosen,
+        **{"image_keys": (image.key,), **values},
+    )
 
 
 def test_statements_of_a_served_model_are_scored_in_the_place_of_sentences(config, spaces, cosine):
     row = preference(IMAGES[1], f"{FIRST}. {SECOND}")
-    said = ["A red ball is on a table.", "A box stands behind the table.", "two blue cubes are in the corner"]
+    said = [
+        "A red ball is on a table.",
+        "A box stands behind the table.",
+        "two blue cubes are in the corner",
+    ]
     made = row_of(StatementsRow, "said", source=row.key, text=row.chosen, sentences=tuple(said))
     other = replace(made, source_key="another row of this image", sentences=("A dog.",))
     (found,) = choose_removals(
-        [row], config, elements=ELEMENTS, inspected=INSPECTED, statements={row.subject: (made, other)}, **spaces
+        [row],
+        config,
+        elements=ELEMENTS,
+        inspected=INSPECTED,
+        statements={row.subject: (made, other)},
+        **spaces,
     )
     for one in found.removal_scores:
         assert one.clip == pytest.approx(sums(cosine, said, IMAGES[1], BLOCKS[one.tag]), abs=6e-3)
@@ -155,7 +200,9 @@ def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(config, spaces
     assert {one.removal: one.why for one in row.removal_scores if one.why} == {free.element: "halo"}
     assert row.element not in ("", free.element)
     assert row.key != free.key
-    none = {key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()}
+    none = {
+        key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()
+    }
     row = choose(config, spaces, inspected=none)
     assert (row.maker, row.element, row.reason) == ("", "", f"{NONE_PASSED}: halo")
     assert len(row.removal_scores) == 6
@@ -168,7 +215,9 @@ def test_what_is_not_checked_or_embedded_yet_is_left_out(config, spaces):
     kept = known.keys != second[2].key.encode()
     fewer = {"clip": Vectors(known.keys[kept], known.matrix[kept], known.norms[kept])}
     row = choose(config, spaces, inspected=checked, candidates=fewer)
-    assert [one.removal for one in row.removal_scores] == [one.key for one in (*first[1:], *second[:2])]
+    assert [one.removal for one in row.removal_scores] == [
+        one.key for one in (*first[1:], *second[:2])
+    ]
     for tables in ({"candidates": {}}, {"vectors": {}}, {"elements": {}}, {"inspected": {}}):
         row = choose(config, spaces, **tables)
         assert (row.maker, row.removal_scores, row.reason) == ("", (), NO_ELEMENT)
@@ -177,11 +226,18 @@ def test_what_is_not_checked_or_embedded_yet_is_left_out(config, spaces):
 def test_the_text_must_fit_worse_by_enough(config, spaces):
     free = choose(config, spaces)
     best = max(one.score for one in free.removal_scores)
-    assert choose(config.model_copy(update={"min_drop": best - 1e-6}), spaces).element == free.element
+    assert (
+        choose(config.model_copy(update={"min_drop": best - 1e-6}), spaces).element == free.element
+    )
     row = choose(config.model_copy(update={"min_drop": best}), spaces)
     assert (row.maker, row.reason) == ("", NO_DROP)
-    none = {key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()}
-    assert choose(config.model_copy(update={"min_drop": best}), spaces, inspected=none).reason == NO_DROP
+    none = {
+        key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()
+    }
+    assert (
+        choose(config.model_copy(update={"min_drop": best}), spaces, inspected=none).reason
+        == NO_DROP
+    )
 
 
 def test_what_cannot_be_compared_is_dropped(config, spaces):
@@ -198,7 +254,9 @@ def without_candidates(config, keys=(PAIR.key,), **tables):
     """Return what becomes of pairs of which no removal can be chosen."""
     pairs = [replace(PAIR, key=key) for key in keys]
     tables = {"elements": {}, "inspected": {}, "vectors": {}, "candidates": {}, **tables}
-    return list(choose_removals(pairs, config, differences=dict.fromkeys(keys, DIFFERENCE), **tables))
+    return list(
+        choose_removals(pairs, config, differences=dict.fromkeys(keys, DIFFERENCE), **tables)
+    )
 
 
 def test_ways_out_where_nothing_can_be_chosen(config):
@@ -229,11 +287,20 @@ def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
     graphs = tables_of(STAGE, scorer="scene-graph")
     assert list(graphs) == ["differences", "images", "elements", "inspected"]
     clip = tables_of(STAGE, scorer="clip")
-    assert list(clip) == ["differences", "elements", "inspected", "statements", "vectors", "candidates"]
+    assert list(clip) == [
+        "differences",
+        "elements",
+        "inspected",
+        "statements",
+        "vectors",
+        "candidates",
+    ]
     assert {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"} == {
         ("embeddings", "shown", ""),
         ("fitted", "key", "elements"),
     }
-    assert all(use.counts for use in clip.values()), "a row is owed again when what was missing comes"
+    assert all(use.counts for use in clip.values()), (
+        "a row is owed again when what was missing comes"
+    )
     assert "images" in tables_of(STAGE, scorer="clip", fallback="crop")
     assert "image" in graphs["images"].without

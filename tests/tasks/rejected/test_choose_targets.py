@@ -15,14 +15,20 @@ RED_BALL = Selector(colour="red", shape="ball")
 def sized(one, share):
     """Return an object that covers a share of an image of 100 pixels."""
     return one.model_copy(
-        update={"mask": Mask(height=10, width=10, counts=(100 - round(100 * share), round(100 * share)))}
+        update={
+            "mask": Mask(height=10, width=10, counts=(100 - round(100 * share), round(100 * share)))
+        }
     )
 
 
 def target(first, second, *claims):
     pair = pair_row("first", "second")
     images = {"first": image_row("first", first), "second": image_row("second", second)}
-    differences = {pair.key: description("shows a", "shows b", subject=pair.key, claims=claims)} if claims else {}
+    differences = (
+        {pair.key: description("shows a", "shows b", subject=pair.key, claims=claims)}
+        if claims
+        else {}
+    )
     (found,) = choose_targets([pair], CONFIG, images=images, differences=differences)
     return found
 
@@ -41,7 +47,10 @@ def test_the_element_that_makes_the_most_untrue_goes_with_what_rests_on_it():
     found = target(graph(*balls), graph(), claim)
     assert (found.subject, found.object_ids, found.drop) == ("first", ("b",), 1)
     claim = Claim(side=1, kind="count", selector=Selector(shape="box"), count=1)
-    box, ball = sized(thing("a", "box"), 0.2), sized(thing("b"), 0.1).model_copy(update={"support": "a"})
+    box, ball = (
+        sized(thing("a", "box"), 0.2),
+        sized(thing("b"), 0.1).model_copy(update={"support": "a"}),
+    )
     found = target(graph(), graph(box, ball), claim)
     assert (found.subject, found.object_ids) == ("second", ("a", "b"))
 

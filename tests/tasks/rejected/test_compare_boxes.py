@@ -31,7 +31,10 @@ def test_an_element_is_found_in_its_place_by_its_own_tag():
     before = [box(DOG, 100, 50, 118, 70, score=0.6), box(DOG, 120, 50, 140, 70, score=0.7)]
     after = [box(DOG, 100, 50, 118, 70, score=0.3), box(DOG, 119, 50, 140, 70, score=0.45)]
     assert look(before, after) == (0.7, 0.45)
-    pole, there = FilledRegion((10, 10), np.eye(50, dtype=bool)), box(DOG, 10, 10, 60, 60, score=0.6)
+    pole, there = (
+        FilledRegion((10, 10), np.eye(50, dtype=bool)),
+        box(DOG, 10, 10, 60, 60, score=0.6),
+    )
     assert look([there], [box(DOG, 12, 12, 60, 60, score=0.5)], pole) == (0.6, 0.5)
     assert look([there], [box(DOG, 40, 40, 140, 140, score=0.5)], pole) == (0.6, 0)
     # Nobody saw it there before: such a box has no reason to be of the pole.
@@ -59,4 +62,7 @@ def test_what_was_not_there_beside_the_hole_has_grown():
     assert grown([DOG_THERE, sliver], [shown]) == ("", 0)
     assert grown([DOG_THERE, box(CUP, 92, 50, 104, 70)], [shown]) == ("sofa", 0.9)
     assert grown([DOG_THERE, box(SOFA, 60, 50, 72, 70)], [shown]) == ("sofa", 0.9)
-    assert grown([DOG_THERE, box(SOFA, 100, 50, 140, 70)], [box(SOFA, 100, 50, 140, 70)]) == ("sofa", 0.5)
+    assert grown([DOG_THERE, box(SOFA, 100, 50, 140, 70)], [box(SOFA, 100, 50, 140, 70)]) == (
+        "sofa",
+        0.5,
+    )

@@ -2,7 +2,13 @@
 
 import pytest
 
-from pairwright.tasks.rejected.compare_words import compare, denies_change, repeats, says_nothing_else, stem
+from pairwright.tasks.rejected.compare_words import (
+    compare,
+    denies_change,
+    repeats,
+    says_nothing_else,
+    stem,
+)
 from tests.fixtures.descriptions import described
 
 CONTRADICTIONS = [
@@ -45,19 +51,32 @@ REFUSALS = {
         ("a man holding a cup", "a man who holds a mug"),
         ("an object", "a thing"),
     ],
-    "only adds words": [("a dog", "a dog and a cat"), ("dogs", "two dogs"), ("the dog", "a small dog")],
-    "only leaves words out": [("a dog and a cat", "a dog"), ("two dogs", "dogs"), ("the small dog", "a dog")],
+    "only adds words": [
+        ("a dog", "a dog and a cat"),
+        ("dogs", "two dogs"),
+        ("the dog", "a small dog"),
+    ],
+    "only leaves words out": [
+        ("a dog and a cat", "a dog"),
+        ("two dogs", "dogs"),
+        ("the small dog", "a dog"),
+    ],
 }
 
 
-@pytest.mark.parametrize(("reason", "texts"), [(reason, one) for reason, many in REFUSALS.items() for one in many])
+@pytest.mark.parametrize(
+    ("reason", "texts"), [(reason, one) for reason, many in REFUSALS.items() for one in many]
+)
 def test_other_changes_do_not(reason, texts):
     assert compare(*texts).refusal == reason
 
 
 SAME = [
     (("a red ball", "no ball"), ("the red ball", "a scene without a ball")),
-    (("a man in a red jacket on a horse", "a horse"), ("a man in a red coat on a horse", "a horse")),
+    (
+        ("a man in a red jacket on a horse", "a horse"),
+        ("a man in a red coat on a horse", "a horse"),
+    ),
     (("a red metal ball on a table", "a table"), ("a red ball", "a table")),
     (("two dogs", "a cat"), ("dogs", "a cat")),
     (
@@ -117,7 +136,13 @@ def test_no_change_is_told_from_changes():
 
 @pytest.mark.parametrize(
     "forms",
-    [("holds", "holding", "held"), ("rides", "riding"), ("boxes", "box"), ("women", "woman"), ("cities", "city")],
+    [
+        ("holds", "holding", "held"),
+        ("rides", "riding"),
+        ("boxes", "box"),
+        ("women", "woman"),
+        ("cities", "city"),
+    ],
 )
 def test_forms_of_a_word_are_one(forms):
     assert len({stem(form) for form in forms}) == 1

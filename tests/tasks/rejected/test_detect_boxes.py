@@ -17,7 +17,11 @@ from tests.fixtures.pictures import photograph
 from tests.tasks.models.samples import photographs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-PIXELS = {name: pixels for name, pixels in photographs().items() if name in ("china", "odd", "wide", "tall", "flower")}
+PIXELS = {
+    name: pixels
+    for name, pixels in photographs().items()
+    if name in ("china", "odd", "wide", "tall", "flower")
+}
 
 
 def tags_row(image, *tags):
@@ -47,11 +51,18 @@ def test_each_image_has_a_row_of_what_the_detector_says(config):
         assert isinstance(row, BoxesRow)
         assert (row.source_key, row.subject) == (source.key, image.key)
         assert (row.width, row.height, row.tags) == (image.width, image.height, source.tags)
-        (alone,) = detector.detect([detector.prepare(DecodedImage(PIXELS[image.name]))], [source.tags])
+        (alone,) = detector.detect(
+            [detector.prepare(DecodedImage(PIXELS[image.name]))], [source.tags]
+        )
         assert row.boxes
         assert [box.tag for box in row.boxes] == [box.tag for box in alone]
-        np.testing.assert_allclose([box.score for box in row.boxes], [box.score for box in alone], atol=1e-4)
-        assert all(0 <= box.x0 < box.x1 <= row.width and 0 <= box.y0 < box.y1 <= row.height for box in row.boxes)
+        np.testing.assert_allclose(
+            [box.score for box in row.boxes], [box.score for box in alone], atol=1e-4
+        )
+        assert all(
+            0 <= box.x0 < box.x1 <= row.width and 0 <= box.y0 < box.y1 <= row.height
+            for box in row.boxes
+        )
     assert len({row.key for row in made}) == len(made)
     assert made == list(detect_boxes(ROWS, config, images=BY_KEY))
 
@@ -62,7 +73,9 @@ def test_images_without_boxes_are_dropped(config):
     rows = [none, tags_row(broken, tag("cat")), ROWS[0]]
     made = list(detect_boxes(rows, config, images={**BY_KEY, "broken": broken}))
     by_source = {row.source_key: row for row in made}
-    assert by_source[none.key] == Dropped(source_key=none.key, reason="no boxes", detail="china: zzzz, .")
+    assert by_source[none.key] == Dropped(
+        source_key=none.key, reason="no boxes", detail="china: zzzz, ."
+    )
     assert isinstance(by_source[rows[1].key], Dropped)
     assert by_source[rows[1].key].reason != "no boxes"
     assert isinstance(by_source[ROWS[0].key], BoxesRow)
@@ -71,7 +84,9 @@ def test_images_without_boxes_are_dropped(config):
 
 
 def test_scenes_know_their_boxes():
-    image = photograph(PIXELS["odd"], graph=graph(thing("a", box=(1, 2, 3, 4)), thing("b", box=(5, 6, 7, 8))))
+    image = photograph(
+        PIXELS["odd"], graph=graph(thing("a", box=(1, 2, 3, 4)), thing("b", box=(5, 6, 7, 8)))
+    )
     tags = (tag("ball", "b"), tag("two balls", "a", "b"), tag("ghost", "c"), tag("nothing"))
     rows = [tags_row(image, *tags), tags_row(IMAGES["china"], tag("ball", "a"))]
     found, dropped = detect_boxes(rows, DetectionConfig(), images={**BY_KEY, image.key: image})
@@ -81,7 +96,10 @@ def test_scenes_know_their_boxes():
 
 
 def test_photographs_have_a_detector_with_weights():
-    scenes, photographs = DetectionConfig(), DetectionConfig(detector="grounding-dino", model="./nowhere", batch_size=3)
+    scenes, photographs = (
+        DetectionConfig(),
+        DetectionConfig(detector="grounding-dino", model="./nowhere", batch_size=3),
+    )
     assert STAGE.pin(scenes) is scenes
     assert (STAGE.processes(scenes), STAGE.processes(photographs)) == (None, count_gpus())
     assert make_detector(photographs) == GroundingDino(config=photographs)

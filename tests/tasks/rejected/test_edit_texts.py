@@ -31,7 +31,11 @@ def test_edited_texts_differ_in_one_place_of_a_half_and_stay_in_the_template(see
         assert halves[0] != halves[1]
         for old, new in zip(*halves, strict=True):
             words = old.split(), new.split()
-            blocks = [op for op in SequenceMatcher(None, *words, autojunk=False).get_opcodes() if op[0] != "equal"]
+            blocks = [
+                op
+                for op in SequenceMatcher(None, *words, autojunk=False).get_opcodes()
+                if op[0] != "equal"
+            ]
             assert len(blocks) <= 3, found.text
             assert not blocks or blocks[-1][2] - blocks[0][1] <= 8, found.text
         assert (found.maker, found.key) == ("edited", make_key(row.subject, "edited", found.text))
@@ -46,9 +50,13 @@ def test_an_edited_text_does_not_contradict_itself(seed):
         old, new = (CLAIMS.validate_json(one.claims) for one in (row, found))
         assert len(old) == len(new)
         assert not all_hold(new, graphs)
-        places = [[claim.value for claim in claims if claim.kind == "place"] for claims in (old, new)]
+        places = [
+            [claim.value for claim in claims if claim.kind == "place"] for claims in (old, new)
+        ]
         assert len({*places[0]}) == len({*places[1]})
-        named = [place for place, claim in enumerate(old) if claim.kind in ("exists", "absent", "count")]
+        named = [
+            place for place, claim in enumerate(old) if claim.kind in ("exists", "absent", "count")
+        ]
         for one, other in combinations(named, 2):
             before, after = ([claims[at].selector for at in (one, other)] for claims in (old, new))
             if before[0].shape and _things(old[one], graphs) & _things(old[other], graphs):
@@ -75,7 +83,11 @@ def _things(claim, graphs):
     """Return the ids of what a claim is about, wherever it is seen."""
     shown = graphs[claim.side ^ (claim.kind == "absent")]
     named = {name: value for name, value in claim.selector.model_dump().items() if value}
-    things = (one for one in shown.objects if all(getattr(one, name) == value for name, value in named.items()))
+    things = (
+        one
+        for one in shown.objects
+        if all(getattr(one, name) == value for name, value in named.items())
+    )
     return {(shown.world, one.id) for one in things}
 
 
@@ -83,7 +95,10 @@ def edited(seeds):
     """Return the descriptions of random pairs that are edited, each with its edited text and its scene graphs."""
     rows, pairs, images = described(seeds)
     found = list(edit_texts(rows, CONFIG, pairs=pairs, images=images))
-    graphs = [tuple(images[key].graph for key in (pairs[row.subject].first, pairs[row.subject].second)) for row in rows]
+    graphs = [
+        tuple(images[key].graph for key in (pairs[row.subject].first, pairs[row.subject].second))
+        for row in rows
+    ]
     return [one for one in zip(rows, found, graphs, strict=True) if not isinstance(one[1], Dropped)]
 
 
@@ -98,7 +113,11 @@ def test_edited_texts_are_false(seed):
         phrases = [read_phrases(half) for half in (read.first_half, read.second_half)]
         understood = sum(map(len, phrases)) == len(read_phrases(row.text))
         if understood and "objects" not in row.text:
-            true = [one.true_of(scene) for scene, some in zip(scenes, phrases, strict=True) for one in some]
+            true = [
+                one.true_of(scene)
+                for scene, some in zip(scenes, phrases, strict=True)
+                for one in some
+            ]
             assert not all(true), (row.text, found.text)
 
 
@@ -107,7 +126,9 @@ def test_every_visible_kind_of_edit_happens():
     assert len(found) > 350
     kinds = Counter(one.note.replace("rests on", "rests_on").split()[0] for _, one, _ in found)
     assert {*SCENE_WORDS, "pose", "count", "place"} - set(kinds) <= {"material", "size"}
-    assert kinds["material"] + kinds["size"] < len(found) / 10, "only where nothing else can be edited, as of glass"
+    assert kinds["material"] + kinds["size"] < len(found) / 10, (
+        "only where nothing else can be edited, as of glass"
+    )
     assert max(kinds.values()) < len(found) / 3
 
 
@@ -120,15 +141,21 @@ def halves(first, claims, scene):
     (pair,), images = rows_of([(scene, graph(thing("z", "cone")))])
     row = description(first, "shows a cone", claims=claims, subject=pair.key)
     configs = [RejectedTextsConfig(seed=seed) for seed in range(100)]
-    found = [next(edit_texts([row], config, pairs={pair.key: pair}, images=images)) for config in configs]
+    found = [
+        next(edit_texts([row], config, pairs={pair.key: pair}, images=images)) for config in configs
+    ]
     return {one.text.split("first image ")[1].split(", while")[0] for one in found}
 
 
 def test_an_attribute_changes_with_its_article():
-    found = halves("shows a blue ball", [claim(shape="ball", colour="blue")], graph(thing(colour="blue")))
+    found = halves(
+        "shows a blue ball", [claim(shape="ball", colour="blue")], graph(thing(colour="blue"))
+    )
     assert "shows an orange ball" in found
     assert "shows a red ball" in found
-    assert not {"shows a blue ball", "shows a purple ball", "shows a turquoise ball"} & found, "too near to blue"
+    assert not {"shows a blue ball", "shows a purple ball", "shows a turquoise ball"} & found, (
+        "too near to blue"
+    )
     assert any(text.startswith("shows a blue ") for text in found)
 
 
@@ -136,14 +163,22 @@ def test_what_is_hard_to_see_is_edited_last():
     claims = [claim(shape="ball", colour="red", material="metal", size="small")]
     found = halves("shows a small red metal ball", claims, graph(thing()))
     assert all(text.startswith("shows a small ") and " metal " in text for text in found)
-    only = halves("shows a small metal object", [claim(material="metal", size="small")], graph(thing()))
+    only = halves(
+        "shows a small metal object", [claim(material="metal", size="small")], graph(thing())
+    )
     assert {"shows a large metal object", "shows a small rubber object"} < only
 
 
 def test_a_phrase_that_stands_twice_is_left_alone():
     place = Claim(side=0, kind="place", value="a wooden table-top")
-    claims = [claim(shape="ball", colour="red"), claim(shape="ball", colour="red", column="left"), place]
-    found = halves("shows a red ball and a red ball on the left on a wooden table-top", claims, graph(thing()))
+    claims = [
+        claim(shape="ball", colour="red"),
+        claim(shape="ball", colour="red", column="left"),
+        place,
+    ]
+    found = halves(
+        "shows a red ball and a red ball on the left on a wooden table-top", claims, graph(thing())
+    )
     assert all(text.startswith("shows a red ball and a red ball on the left ") for text in found)
 
 
@@ -168,10 +203,16 @@ def both(first, second, claims, scenes):
     (pair,), images = rows_of([scenes])
     row = description(first, second, claims=claims, subject=pair.key)
     found = [
-        next(edit_texts([row], RejectedTextsConfig(seed=seed), pairs={pair.key: pair}, images=images))
+        next(
+            edit_texts([row], RejectedTextsConfig(seed=seed), pairs={pair.key: pair}, images=images)
+        )
         for seed in range(100)
     ]
-    texts = [one.text.removesuffix(".").split("first image ")[1] for one in found if not isinstance(one, Dropped)]
+    texts = [
+        one.text.removesuffix(".").split("first image ")[1]
+        for one in found
+        if not isinstance(one, Dropped)
+    ]
     return {tuple(text.split(", while the second image ")) for text in texts}
 
 
@@ -193,7 +234,12 @@ def test_both_halves_name_the_edited_thing_alike():
 
 def test_the_place_changes_in_both_halves():
     claims = [Claim(side=side, kind="place", value="a wooden table-top") for side in (0, 1)]
-    found = both("shows a ball on a wooden table-top", "has the same wooden table-top", claims, (graph(), graph()))
+    found = both(
+        "shows a ball on a wooden table-top",
+        "has the same wooden table-top",
+        claims,
+        (graph(), graph()),
+    )
     assert ("shows a ball in a photo studio", "has the same photo studio") in found
     assert len(found) == 5
 
@@ -201,7 +247,10 @@ def test_the_place_changes_in_both_halves():
 def test_a_column_near_its_boundary_is_not_edited():
     """The boundaries are at 85.3 and 170.7 of 256 pixels; 6 % are 15.4."""
     left = claim(shape="ball", column="left")
-    for box, is_edited in (((60, 50, 82, 80), False), ((58, 50, 80, 80), True)):  # middles at 71 and 69
+    for box, is_edited in (
+        ((60, 50, 82, 80), False),
+        ((58, 50, 80, 80), True),
+    ):  # middles at 71 and 69
         found = halves("shows a ball on the left", [left], graph(thing(box=box)))
         assert ("shows a ball in the centre" in found) == is_edited
 
@@ -211,7 +260,9 @@ def test_relations_follow_what_they_name():
     related = Claim(side=0, kind="relation", selector=cube, relation="left of", other=ball)
     claims = [claim(shape="ball", colour="red"), claim(shape="cube", colour="blue"), related]
     (pair,), images = rows_of([(graph(thing(), thing("b", "cube", "blue")), graph())])
-    row = description("shows a blue cube left of a red ball", "shows nothing", claims=claims, subject=pair.key)
+    row = description(
+        "shows a blue cube left of a red ball", "shows nothing", claims=claims, subject=pair.key
+    )
     (found,) = edit_texts([row], CONFIG, pairs={pair.key: pair}, images=images)
     shown, other, after = CLAIMS.validate_json(found.claims)
     assert (after.selector, after.other) == (other.selector, shown.selector)

@@ -7,12 +7,18 @@ from functools import partial
 
 import pytest
 
-from pairwright.prompts.differences import difference_regex
+from pairwright.prompts.difference_prompts import difference_regex
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped, RejectedTextRow, Served, make_key
 from pairwright.tasks.rejected.check_texts import KnownContent
-from pairwright.tasks.rejected.edit_with_model import OFFERS, CheckedEdit, check_edit, draw_plans, edit_with_model
+from pairwright.tasks.rejected.edit_with_model import (
+    OFFERS,
+    CheckedEdit,
+    check_edit,
+    draw_plans,
+    edit_with_model,
+)
 from pairwright.tasks.serving.chat import Answer
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import Reply
@@ -40,7 +46,10 @@ def is_choice(asked):
 
 def recoloured(asked):
     """Edit as a model does that was asked to: the named half gets another colour."""
-    sentence, side = SENTENCE.search(asked.text)[1], re.search(r"of the (first|second) image,", asked.text)[1]
+    sentence, side = (
+        SENTENCE.search(asked.text)[1],
+        re.search(r"of the (first|second) image,", asked.text)[1],
+    )
     start, middle, end = sentence.partition(", while the second image")
     return (
         (start.replace("red", "blue") + middle + end)
@@ -50,12 +59,16 @@ def recoloured(asked):
 
 
 def editor(edit=recoloured, choice="contradict"):
-    return lambda asked: (choice(asked) if callable(choice) else choice) if is_choice(asked) else edit(asked)
+    return lambda asked: (
+        (choice(asked) if callable(choice) else choice) if is_choice(asked) else edit(asked)
+    )
 
 
 def run(answer, rows=(CHOSEN,), *, answers=None, **config):
     config = partial(CounterfactualsConfig, enabled=True, **config)
-    return ask_stage(answer, edit_with_model, rows, config, pairs={PAIR.key: PAIR}, images={}, answers=answers)
+    return ask_stage(
+        answer, edit_with_model, rows, config, pairs={PAIR.key: PAIR}, images={}, answers=answers
+    )
 
 
 def test_an_edit_that_the_model_confirms_is_a_rejected_text():
@@ -79,11 +92,15 @@ def test_what_is_asked():
     assert (edit.body["max_tokens"], edit.body["temperature"]) == (91, 0.7)
     assert choice.grammar == {"regex": "(contradict|compatible)"}
     assert choice.body["temperature"] == 0
-    assert all(isinstance(one.body["messages"][0]["content"], str) for one in (edit, choice))  # no images
+    assert all(
+        isinstance(one.body["messages"][0]["content"], str) for one in (edit, choice)
+    )  # no images
 
 
 def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted():
-    (found,), asked = run(editor(choice=lambda asked: "compatible" if asked.number < 2 else "contradict"))
+    (found,), asked = run(
+        editor(choice=lambda asked: "compatible" if asked.number < 2 else "contradict")
+    )
     assert (found.skipped_true, len(asked), len(found.served)) == (1, 4, 4)
     assert len({one.seed for one in asked}) == 4
 
@@ -110,7 +127,10 @@ def test_only_a_clear_contradiction_will_do(choice, reason):
     [
         (lambda asked: "It is blue.", "off the template"),
         (lambda asked: SENTENCE.search(asked.text)[1], "no other content"),
-        (lambda asked: SENTENCE.search(asked.text)[1].replace("red", "blue"), "edited more than one half"),
+        (
+            lambda asked: SENTENCE.search(asked.text)[1].replace("red", "blue"),
+            "edited more than one half",
+        ),
     ],
 )
 def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason):
@@ -118,7 +138,9 @@ def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason):
     assert isinstance(found, Dropped)
     assert (found.source_key, found.reason, len(asked)) == (CHOSEN.key, reason, 3)
     assert len({one.seed for one in asked}) == 3
-    (found,), asked = run(editor(lambda asked: edit(asked) if asked.number < 2 else recoloured(asked)))
+    (found,), asked = run(
+        editor(lambda asked: edit(asked) if asked.number < 2 else recoloured(asked))
+    )
     assert isinstance(found, RejectedTextRow)
     assert (found.skipped_true, len(asked)) == (0, 4)
 
@@ -130,20 +152,27 @@ def test_kinds_are_drawn_among_what_the_text_offers():
         for kind, offer in OFFERS.items()
     }
     assert offered == {**{kind: [0] for kind in KINDS}, "object": [0, 1], "presence": [1]}
-    first = Counter(draw_plans(row, CounterfactualsConfig(enabled=True, seed=seed))[0] for seed in range(700))
+    first = Counter(
+        draw_plans(row, CounterfactualsConfig(enabled=True, seed=seed))[0] for seed in range(700)
+    )
     assert set(first) == {(kind, side) for kind, sides in offered.items() for side in sides}
     by_kind = Counter[str]()
     for (kind, _), count in first.items():
         by_kind[kind] += count
     assert all(60 < count < 140 for count in by_kind.values())
     plain = description("shows sofas", "shows dogs")
-    assert {kind for kind, _ in draw_plans(plain, CounterfactualsConfig(enabled=True))} == {"object"}
+    assert {kind for kind, _ in draw_plans(plain, CounterfactualsConfig(enabled=True))} == {
+        "object"
+    }
 
 
 def test_that_nothing_changed_is_not_edited():
     row = description("shows a red car", "shows the same scene, unchanged", no_change=True)
     (found,), asked = run(editor(), [row])
-    assert (found, asked) == (Dropped(source_key=row.key, reason="nothing to edit", detail=row.text), [])
+    assert (found, asked) == (
+        Dropped(source_key=row.key, reason="nothing to edit", detail=row.text),
+        [],
+    )
 
 
 def test_injections_leave_the_question_whole():
@@ -157,7 +186,9 @@ def test_injections_leave_the_question_whole():
     ends = {one.text.rpartition('"')[2] for one in asked}
     assert all(re.fullmatch(r"\n\nWrite the sentence again .* alone\.", end) for end in ends)
     for one in asked:
-        assert one.text.startswith('This sentence says how two images differ: "The difference between')
+        assert one.text.startswith(
+            'This sentence says how two images differ: "The difference between'
+        )
         assert one.text.count('"') == 2
         assert one.text.count("\n") == plain.text.count("\n")
         assert not re.search(r"<\||\|>|<image>|\[/?INST\]|<</?SYS>>|</?s>", one.text)
@@ -205,7 +236,10 @@ def test_the_other_half_is_put_right():
 
 REFUSED = {
     "cut off": [said("shows two blue cars near a tall house").removesuffix(".")],
-    "off the template": ["The cars are blue.", f"Sure! {said('shows two blue cars near a tall house')}"],
+    "off the template": [
+        "The cars are blue.",
+        f"Sure! {said('shows two blue cars near a tall house')}",
+    ],
     "empty half": [said("shows")],
     "verb not in the list": [said("includes two blue cars near a tall house")],
     "edited more than one half": [
@@ -227,7 +261,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("reason", "text"), [(reason, one) for reason, many in REFUSED.items() for one in many])
+@pytest.mark.parametrize(
+    ("reason", "text"), [(reason, one) for reason, many in REFUSED.items() for one in many]
+)
 def test_refusals(reason, text):
     edit = check(text)
     assert isinstance(edit, RefusedText), edit
@@ -241,7 +277,10 @@ def test_long_rewritings_cut_off_answers_and_what_people_said_are_refused():
     edit = check(said("shows two blue cars near a tall house"), finish_reason="length")
     assert edit == RefusedText("cut off", "length")
     truth = KnownContent(None, ("The man with the dog saw two blue cars near the tall house.",))
-    assert check(said("shows two blue cars near a tall house"), truth=truth).reason == "edited text is as true"
+    assert (
+        check(said("shows two blue cars near a tall house"), truth=truth).reason
+        == "edited text is as true"
+    )
 
 
 GRAPHS = (graph(thing(), thing("b", "cube", "green")), graph())

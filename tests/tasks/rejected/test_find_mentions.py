@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from pairwright.schemas.config import NounsConfig
-from pairwright.schemas.rows import DifferenceRow, Dropped, MentionRow, PairRow, PreferenceRow, make_key
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    Dropped,
+    MentionRow,
+    PairRow,
+    PreferenceRow,
+    make_key,
+)
 from pairwright.tasks.models.nouns import pin_model
 from pairwright.tasks.rejected.find_mentions import MAX_CHARACTERS, find_mentions
 from tests.fixtures.rows import row_of
@@ -24,10 +31,17 @@ def pair(number: int = 0) -> PairRow:
     return row_of(PairRow, source=FIRST, key=key, subject=key, first=FIRST, second=SECOND)
 
 
-def difference(first: str, second: str, *, number: int = 0, no_change: bool = False) -> DifferenceRow:
+def difference(
+    first: str, second: str, *, number: int = 0, no_change: bool = False
+) -> DifferenceRow:
     halves = {"first_half": first, "second_half": second}
     return row_of(
-        DifferenceRow, *halves.values(), number, source=make_key("pair", number), **halves, no_change=no_change
+        DifferenceRow,
+        *halves.values(),
+        number,
+        source=make_key("pair", number),
+        **halves,
+        no_change=no_change,
     )
 
 
@@ -36,19 +50,33 @@ def preference(chosen: str, *images: str) -> PreferenceRow:
 
 
 def mentions(*rows: DifferenceRow, config: NounsConfig) -> list[MentionRow | Dropped]:
-    return list(find_mentions(rows, config, pairs={row.subject: pair(n) for n, row in enumerate(rows)}))
+    return list(
+        find_mentions(rows, config, pairs={row.subject: pair(n) for n, row in enumerate(rows)})
+    )
 
 
 def test_each_half_is_about_what_is_in_its_image(config: NounsConfig) -> None:
     row = difference("two dogs near a table, a dog on a chair", "people and a ball")
     first, second = mentions(row, config=config)
     assert isinstance(first, MentionRow)
-    assert (first.subject, first.source_key, first.nouns) == (FIRST, row.key, ("dog", "table", "chair"))
+    assert (first.subject, first.source_key, first.nouns) == (
+        FIRST,
+        row.key,
+        ("dog", "table", "chair"),
+    )
     assert isinstance(second, MentionRow)
-    assert (second.subject, second.source_key, second.nouns) == (SECOND, row.key, ("people", "ball"))
+    assert (second.subject, second.source_key, second.nouns) == (
+        SECOND,
+        row.key,
+        ("people", "ball"),
+    )
     assert first.model == second.model == config.revision
-    assert first.key == make_key("mentions", row.key, FIRST, config.revision, "dog", "table", "chair")
-    first, second = mentions(difference("a table without a dog", "a table with a dog"), config=config)
+    assert first.key == make_key(
+        "mentions", row.key, FIRST, config.revision, "dog", "table", "chair"
+    )
+    first, second = mentions(
+        difference("a table without a dog", "a table with a dog"), config=config
+    )
     assert isinstance(first, MentionRow)
     assert isinstance(second, MentionRow)
     assert (first.nouns, second.nouns) == (("table",), ("table", "dog"))
@@ -67,9 +95,13 @@ def test_texts_without_mentions_say_why(config: NounsConfig) -> None:
     found = mentions(*rows, config=config)
     assert found == [
         Dropped(source_key=rows[0].key, reason="a description of no change"),
-        Dropped(source_key=rows[1].key, reason="no nouns in the preferred text", detail="it is; was not"),
+        Dropped(
+            source_key=rows[1].key, reason="no nouns in the preferred text", detail="it is; was not"
+        ),
         Dropped(source_key=rows[2].key, reason="no nouns in the preferred text", detail="; "),
-        Dropped(source_key=rows[3].key, reason="preferred text too long", detail="20,004 characters"),
+        Dropped(
+            source_key=rows[3].key, reason="preferred text too long", detail="20,004 characters"
+        ),
     ]
     assert list(find_mentions(rows[1:2], config, pairs={})) == [
         Dropped(source_key=rows[1].key, reason="no pair of the description")
@@ -82,6 +114,8 @@ def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> 
     assert [one.nouns for one in found[:2] if isinstance(one, MentionRow)] == [("dog", "cat")] * 2
     assert [one.subject for one in found[:2] if isinstance(one, MentionRow)] == [FIRST, SECOND]
     assert found[0].source_key == row.key
-    assert [one.reason for one in found[2:] if isinstance(one, Dropped)] == ["no nouns in the preferred text"] * 2
+    assert [one.reason for one in found[2:] if isinstance(one, Dropped)] == [
+        "no nouns in the preferred text"
+    ] * 2
     (found,) = find_mentions([replace(preference("A dog.", FIRST), image_keys=())], config)
     assert isinstance(found, Dropped)

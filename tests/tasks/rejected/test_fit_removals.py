@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pairwright.schemas.config import Profile
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow
 from pairwright.tasks.models import devices
@@ -20,7 +20,11 @@ from tests.fixtures.removals import element_of, noise_row, png, removal_of
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"))
-    return FittedConfig(enabled=True, clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False), batch_size=4)
+    return FittedConfig(
+        enabled=True,
+        clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False),
+        batch_size=4,
+    )
 
 
 def test_what_does_not_fit_or_decode_is_a_reason(config):
@@ -45,7 +49,10 @@ def test_what_does_not_fit_or_decode_is_a_reason(config):
 def test_it_is_left_out_unless_clip_chooses(monkeypatch):
     clip = ClipConfig(model="ViT-B-32", revision="abc")
     profile = Profile.model_validate(
-        {"embedding": {"embedders": ["gradients", "clip"], "clip": clip}, "rejections": {"scorer": "clip"}}
+        {
+            "embedding": {"embedders": ["gradients", "clip"], "clip": clip},
+            "rejections": {"scorer": "clip"},
+        }
     )
     assert profile.section("fitted") == FittedConfig(enabled=True, clip=clip)
     assert STAGE.enabled(profile.section("fitted"))

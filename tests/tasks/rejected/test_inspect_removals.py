@@ -9,11 +9,11 @@ from scipy.ndimage import distance_transform_edt
 
 from pairwright.schemas.config import DetectionConfig, InspectionConfig, Profile
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, InspectionRow, RemovalRow, Tag, make_key
+from pairwright.tasks.images.decode import encode_png
+from pairwright.tasks.images.masks import encode_mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.rejected import inspect_removals as stage
 from pairwright.tasks.rejected.inspect_removals import STAGE, inspect_removals
-from pairwright.tasks.store.images import encode_png
-from pairwright.tasks.store.masks import encode_mask
 from tests.fixtures.pictures import photograph
 from tests.fixtures.rows import row_of
 
@@ -42,13 +42,18 @@ class ColourDetector:
         return seen.pixels
 
     def detect(self, prepared, tags):
-        return [tuple(self._found(pixels.astype(int), names)) for pixels, names in zip(prepared, tags, strict=True)]
+        return [
+            tuple(self._found(pixels.astype(int), names))
+            for pixels, names in zip(prepared, tags, strict=True)
+        ]
 
     def _found(self, pixels, tags):
         for place, tag in enumerate(tags):
             channel = COLOURS[tag.name.split()[0]]
             purity = pixels[..., channel] - np.delete(pixels, channel, axis=2).max(axis=2)
-            count, labels, stats, _ = cv2.connectedComponentsWithStats((purity > 25).astype(np.uint8))
+            count, labels, stats, _ = cv2.connectedComponentsWithStats(
+                (purity > 25).astype(np.uint8)
+            )
             for n in range(1, count):
                 x, y, width, height, area = stats[n].tolist()
                 score = purity[labels == n].mean() / 255
@@ -76,7 +81,9 @@ def disc(row, column, radius):
     return (ROWS - row) ** 2 + (COLUMNS - column) ** 2 <= radius**2
 
 
-GROUND = np.stack([110 + COLUMNS // 8, 120 + ROWS // 8, np.full((HEIGHT, WIDTH), 118)], axis=2).astype(np.uint8)
+GROUND = np.stack(
+    [110 + COLUMNS // 8, 120 + ROWS // 8, np.full((HEIGHT, WIDTH), 118)], axis=2
+).astype(np.uint8)
 RED, BLUE, PALE = (230, 20, 20), (20, 20, 230), (150, 100, 100)
 BALL = disc(70, 90, 20)
 
@@ -93,7 +100,12 @@ def removal_row(image, mask, altered, *, tag="red ball", **changes):
     """Return a removal that makes an image ``altered``, in the window that it may change."""
     hole = distance_transform_edt(~mask) < DILATE + FEATHER + 1
     lines, columns = np.flatnonzero(hole.any(axis=1)), np.flatnonzero(hole.any(axis=0))
-    x0, y0, x1, y1 = window = (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
+    x0, y0, x1, y1 = window = (
+        int(columns[0]),
+        int(lines[0]),
+        int(columns[-1]) + 1,
+        int(lines[-1]) + 1,
+    )
     element = make_key("element", image.key, tag, altered.tobytes())
     row = row_of(
         RemovalRow, element, source=element, image_key=image.key, tag=tag, mask=encode_mask(mask).model_dump_json(),
@@ -104,7 +116,9 @@ def removal_row(image, mask, altered, *, tag="red ball", **changes):
 
 def boxes_row(image, pixels, least=0.25):
     (found,) = ColourDetector(least).detect([pixels], [TAGS])
-    return row_of(BoxesRow, source=image.key, width=WIDTH, height=HEIGHT, tags=TAGS, boxes=tuple(found))
+    return row_of(
+        BoxesRow, source=image.key, width=WIDTH, height=HEIGHT, tags=TAGS, boxes=tuple(found)
+    )
 
 
 def inspected(before, after, mask=BALL, *, row=None, **config):
@@ -152,7 +166,9 @@ def test_what_grew_in_its_place_is_named(asked):
     made = inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)))
     assert (made.why, made.grown) == (GREW, "blue ball")
     assert (made.grown_score, made.found_after) == (pytest.approx(210 / 255), 0)
-    assert inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), min_grown_score=0.9).passed
+    assert inspected(
+        painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), min_grown_score=0.9
+    ).passed
     behind = (disc(70, 74, 19), BLUE)
     with_behind = inspected(painted(behind, (BALL, RED)), painted(behind))
     assert with_behind.passed
@@ -168,7 +184,10 @@ def test_a_halo_is_one_and_nobody_looks_further(asked):
     assert made.why == HALO
     assert made.rim > 3
     assert (made.found_before, made.found_after) == (-1, -1)
-    assert inspected(painted((ring | BALL, RED)), painted((ring, RED)), max_rim=made.rim).rim == made.rim
+    assert (
+        inspected(painted((ring | BALL, RED)), painted((ring, RED)), max_rim=made.rim).rim
+        == made.rim
+    )
 
 
 @pytest.mark.parametrize(("away", "count"), [(8, 0), (9, 1)])
@@ -178,7 +197,11 @@ def test_pixels_outside_are_counted_again(asked, away, count):
     altered[70, 110 + away] = (1, 2, 3)
     image, row = photograph(painted((BALL, RED))), None
     row = removal_row(image, BALL, altered, window=(60, 40, 130, 100))
-    row = replace(row, patch=encode_png(np.ascontiguousarray(altered[40:100, 60:130])), changed_outside=count + 7)
+    row = replace(
+        row,
+        patch=encode_png(np.ascontiguousarray(altered[40:100, 60:130])),
+        changed_outside=count + 7,
+    )
     made = inspected(painted((BALL, RED)), altered, row=row)
     assert (made.changed_outside, made.why) == (count, "changed outside" if count else "")
     assert made.found_after == (-1 if count else 0)
@@ -212,7 +235,9 @@ def test_rows_that_do_not_fit_are_dropped_and_the_others_go_on(asked):
     rows = [bad[0], good, *bad[1:], replace(good, key="lost", image_key="lost")]
     images = {image.key: image, "lost": lost}
     boxes = {image.key: boxes_row(image, painted((BALL, RED)))}
-    made = list(inspect_removals(rows, InspectionConfig(detection=LOOKING), images=images, boxes=boxes))
+    made = list(
+        inspect_removals(rows, InspectionConfig(detection=LOOKING), images=images, boxes=boxes)
+    )
     dropped = {row.source_key: row for row in made if isinstance(row, Dropped)}
     assert [row.source_key for row in made if isinstance(row, InspectionRow)] == [good.key]
     assert {dropped[name].reason for name in BROKEN} == {"patch does not fit its image"}
@@ -225,7 +250,9 @@ def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
     image = photograph(painted((BALL, RED)))
     row = removal_row(image, BALL, painted((BALL, RED)))
     boxes = {image.key: replace(boxes_row(image, GROUND), tags=known)} if known else {}
-    (made,) = inspect_removals([row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes)
+    (made,) = inspect_removals(
+        [row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes
+    )
     assert (made.found_before, made.why) == (0, STILL)
 
 

@@ -59,7 +59,9 @@ def test_edges_that_cross_the_rim_are_none():
     rows, there = np.indices((HEIGHT, WIDTH))
     straight = np.repeat(np.where(rows < 30, 60, 200)[:, :, None], 3, axis=2).astype(np.uint8)
     assert rim(straight) == 0
-    slanting = np.repeat(np.where(rows + there < 90, 60, 200)[:, :, None], 3, axis=2).astype(np.uint8)
+    slanting = np.repeat(np.where(rows + there < 90, 60, 200)[:, :, None], 3, axis=2).astype(
+        np.uint8
+    )
     assert rim(slanting) < 0.5
 
 
@@ -73,7 +75,14 @@ def test_a_halo_follows_most_of_the_rim(arcs, expected):
 
 @pytest.mark.parametrize(
     "mask",
-    [NONE, ~NONE, np.zeros((1, 1), bool), np.ones((1, 1), bool), np.eye(3, dtype=bool), np.eye(1, 9, dtype=bool)],
+    [
+        NONE,
+        ~NONE,
+        np.zeros((1, 1), bool),
+        np.ones((1, 1), bool),
+        np.eye(3, dtype=bool),
+        np.eye(1, 9, dtype=bool),
+    ],
 )
 def test_what_cannot_be_measured_is_zero(mask):
     pixels = np.random.default_rng(0).integers(0, 255, (*mask.shape, 3), dtype=np.uint8)

@@ -10,13 +10,21 @@ from pairwright.schemas.claims import CLAIMS, Claim, Selector
 from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.rows import DifferenceRow, RejectionRow
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.rejected.choose_removals import Candidate, choose_removals, draw_crop, score_by_graphs
+from pairwright.tasks.rejected.choose_removals import (
+    Candidate,
+    choose_removals,
+    draw_crop,
+    score_by_graphs,
+)
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.removals import element_of, inspection_of
 from tests.fixtures.rows import row_of
 
 BALLS = (thing("a", "ball", "red"), thing("b", "ball", "red"), thing("c", "cube", "blue"))
-FIRST, SECOND = graph(*BALLS), graph(BALLS[2], changes=(SceneChange(type="counting", object_ids=("a", "b")),))
+FIRST, SECOND = (
+    graph(*BALLS),
+    graph(BALLS[2], changes=(SceneChange(type="counting", object_ids=("a", "b")),)),
+)
 RED_BALL = Selector(shape="ball", colour="red")
 CUBE = Selector(shape="cube")
 PAIR = pair_row("first", "second")
@@ -35,15 +43,28 @@ def choose(text, *elements, graphs=(FIRST, SECOND)):
     """Choose among elements of either image: (image, name, object ids, area)."""
     by_image = {"first": (), "second": ()}
     for image, name, ids, *area in elements:
-        by_image[image] += (element_of(image, name, objects=ids, area=area[0] if area else 0.1, key=name),)
+        by_image[image] += (
+            element_of(image, name, objects=ids, area=area[0] if area else 0.1, key=name),
+        )
     checks = {image: tuple(inspection_of(row) for row in rows) for image, rows in by_image.items()}
     images = dict(
-        zip(("first", "second"), (image_row("first", graphs[0]), image_row("second", graphs[1])), strict=True)
+        zip(
+            ("first", "second"),
+            (image_row("first", graphs[0]), image_row("second", graphs[1])),
+            strict=True,
+        )
     )
-    tables = {"differences": {PAIR.key: difference(text)}, "elements": by_image, "inspected": checks, "images": images}
+    tables = {
+        "differences": {PAIR.key: difference(text)},
+        "elements": by_image,
+        "inspected": checks,
+        "images": images,
+    }
     (row,) = choose_removals([PAIR], CONFIG, **tables)
     assert isinstance(row, RejectionRow)
-    assert [one.removal for one in row.removal_scores if one.chosen] == ([row.element] if row.element else [])
+    assert [one.removal for one in row.removal_scores if one.chosen] == (
+        [row.element] if row.element else []
+    )
     return {(one.side, one.removal): one.score for one in row.removal_scores}, row
 
 
@@ -54,21 +75,36 @@ def test_the_candidate_that_breaks_most_claims_is_chosen():
         Claim(side=1, kind="exists", selector=CUBE),
         Claim(side=1, kind="absent", selector=RED_BALL),
     )
-    first = [("first", "one ball", ("a",)), ("first", "both balls", ("a", "b")), ("first", "the cube", ("c",))]
+    first = [
+        ("first", "one ball", ("a",)),
+        ("first", "both balls", ("a", "b")),
+        ("first", "the cube", ("c",)),
+    ]
     got, row = choose(text, *first, ("second", "cube", ("c",)))
     # One ball breaks the count; both break count and existence; the first image's cube is not spoken of.
-    assert got == {(0, "one ball"): 0.25, (0, "both balls"): 0.5, (0, "the cube"): 0, (1, "cube"): 0.25}
+    assert got == {
+        (0, "one ball"): 0.25,
+        (0, "both balls"): 0.5,
+        (0, "the cube"): 0,
+        (1, "cube"): 0.25,
+    }
     assert (row.element, row.side, row.maker, row.reason) == ("both balls", 0, "removal", "")
 
 
 def test_true_claims_relations_and_no_change_break():
-    text = claims(*(Claim(side=1, kind="exists", selector=selector) for selector in (RED_BALL, CUBE)))
+    text = claims(
+        *(Claim(side=1, kind="exists", selector=selector) for selector in (RED_BALL, CUBE))
+    )
     got, row = choose(text, ("first", "other", ("c",)), ("second", "cube", ("c",)))
     assert got == {(0, "other"): 0, (1, "cube"): 1}
     assert (row.element, row.side) == ("cube", 1)
     relation = Claim(side=0, kind="relation", selector=CUBE, relation="behind", other=RED_BALL)
     near = [item.model_copy(update={"depth": "back"}) if item.id == "c" else item for item in BALLS]
-    first = [("first", "balls", ("a", "b")), ("first", "cube", ("c",), 0.2), ("first", "ball", ("b",))]
+    first = [
+        ("first", "balls", ("a", "b")),
+        ("first", "cube", ("c",), 0.2),
+        ("first", "ball", ("b",)),
+    ]
     got, row = choose(claims(relation), *first, graphs=(graph(*near), SECOND))
     assert got == {(0, "balls"): 1, (0, "cube"): 1, (0, "ball"): 0}
     assert row.element == "balls"
@@ -78,7 +114,9 @@ def test_true_claims_relations_and_no_change_break():
     assert row.element == "x"
 
 
-@pytest.mark.parametrize(("candidates", "expected"), [([("m", 0.2), ("z", 0.1)], "z"), ([("z", 0.1), ("m", 0.1)], "m")])
+@pytest.mark.parametrize(
+    ("candidates", "expected"), [([("m", 0.2), ("z", 0.1)], "z"), ([("z", 0.1), ("m", 0.1)], "m")]
+)
 def test_ties_go_to_the_smaller_area_then_to_the_lower_key(candidates, expected):
     text = claims(Claim(side=0, kind="count", selector=RED_BALL, count=2))
     _, row = choose(text, *(("first", key, ("a",), area) for key, area in candidates))

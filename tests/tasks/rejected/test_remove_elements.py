@@ -12,11 +12,11 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.removing import LamaConfig
 from pairwright.schemas.rows import Dropped, ElementRow
 from pairwright.schemas.scene import Mask
+from pairwright.tasks.images.decode import decode_rgb, put_patch
+from pairwright.tasks.images.masks import decode_mask, encode_mask
 from pairwright.tasks.models import devices, lama
 from pairwright.tasks.rejected import remove_elements as stage
 from pairwright.tasks.rejected.remove_elements import STAGE, remove_elements
-from pairwright.tasks.store.images import decode_rgb, put_patch
-from pairwright.tasks.store.masks import decode_mask, encode_mask
 from pairwright.tasks.store.pool import HELPERS
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.lama_checkpoints import HoleMean, write_lama
@@ -38,11 +38,17 @@ def disc(row, column, radius, size=(HEIGHT, WIDTH)):
 def element(image, mask, *ids, why="", tag="ball"):
     """Return the row of a mask of an image, as the step before would write it."""
     lines, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    box = (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1) if mask.any() else (0, 0, 0, 0)
+    box = (
+        (int(columns[0]), int(lines[0]), int(columns[-1]) + 1, int(lines[-1]) + 1)
+        if mask.any()
+        else (0, 0, 0, 0)
+    )
     encoded = encode_mask(mask).model_dump_json()
     about = {"tag": tag, "object_ids": ids, "box": box, "mask": encoded, "why": why}
     share = float(np.float32(mask.mean()))
-    return row_of(ElementRow, encoded, *ids, why, source="masks", subject=image.key, area_share=share, **about)
+    return row_of(
+        ElementRow, encoded, *ids, why, source="masks", subject=image.key, area_share=share, **about
+    )
 
 
 def scene(*discs):
@@ -56,11 +62,15 @@ def scene(*discs):
         for number, (name, colour, _) in enumerate(discs)
     ]
     image = photograph(pixels, graph=graph(*things))
-    return image, [element(image, owner == number, name) for number, (name, _, _) in enumerate(discs)]
+    return image, [
+        element(image, owner == number, name) for number, (name, _, _) in enumerate(discs)
+    ]
 
 
 THREE, ELEMENTS = scene(
-    ("a", "yellow", disc(40, 40, 12)), ("b", "yellow", disc(80, 110, 10)), ("c", "red", disc(40, 110, 14))
+    ("a", "yellow", disc(40, 40, 12)),
+    ("b", "yellow", disc(80, 110, 10)),
+    ("c", "red", disc(40, 110, 14)),
 )
 
 
@@ -78,7 +88,11 @@ def weights(tmp_path_factory):
 
 
 def removed(image, elements, **config):
-    return list(remove_elements(elements, RemovalsConfig(inpainter="lama", **config), images={image.key: image}))
+    return list(
+        remove_elements(
+            elements, RemovalsConfig(inpainter="lama", **config), images={image.key: image}
+        )
+    )
 
 
 def composed(image, row):
@@ -117,10 +131,19 @@ def test_holes_may_touch_the_borders(mask, weights):
 
 
 def test_what_cannot_be_removed_says_why(weights):
-    image, one = photograph(SLOPE.astype(np.uint8)), photograph(np.full((1, 1, 3), 7, dtype=np.uint8))
-    everything, nothing = np.ones((HEIGHT, WIDTH), dtype=bool), np.zeros((HEIGHT, WIDTH), dtype=bool)
+    image, one = (
+        photograph(SLOPE.astype(np.uint8)),
+        photograph(np.full((1, 1, 3), 7, dtype=np.uint8)),
+    )
+    everything, nothing = (
+        np.ones((HEIGHT, WIDTH), dtype=bool),
+        np.zeros((HEIGHT, WIDTH), dtype=bool),
+    )
     nearly = ~disc(60, 80, 6)  # with 5 dilated and 3 feathered, nothing is left
-    rows = [element(image, mask) for mask in (everything, nothing, nearly, everything[::2], everything.T)]
+    rows = [
+        element(image, mask)
+        for mask in (everything, nothing, nearly, everything[::2], everything.T)
+    ]
     rows += [element(one, everything[:1, :1]), element(one, nothing[:1, :1])]
     rows += [element(image, everything, why="too large", tag="sky")]
     images = {image.key: image, one.key: one}

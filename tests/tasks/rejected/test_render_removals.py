@@ -8,11 +8,11 @@ import pytest
 
 from pairwright.schemas.config import InspectionConfig, RemovalsConfig, ScenesConfig
 from pairwright.schemas.rows import Dropped, RemovalRow
+from pairwright.tasks.images.decode import decode_rgb, encode_png, put_patch
+from pairwright.tasks.images.masks import decode_mask, encode_mask
 from pairwright.tasks.models.scene_models import tags_of
 from pairwright.tasks.rejected.inspect_removals import inspect_removals
 from pairwright.tasks.rejected.remove_elements import remove_elements
-from pairwright.tasks.store.images import decode_rgb, encode_png, put_patch
-from pairwright.tasks.store.masks import decode_mask, encode_mask
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.pictures import photograph
 from tests.fixtures.removals import element_of
@@ -28,14 +28,19 @@ def removals():
 
     found = []
     for index in (0, 2):
-        picture, scene = next(photograph_world(ScenesConfig(seed=3, photographs=2, width=200, height=150), index))
+        picture, scene = next(
+            photograph_world(ScenesConfig(seed=3, photographs=2, width=200, height=150), index)
+        )
         image = photograph(picture, graph=scene)
         exposure = exposure_of(scene)
         with_all = replace(exposure, samples=64, seed=99).take()
         for tag in tags_of(scene)[:2]:
-            mask = np.logical_or.reduce([decode_mask(one.mask) for one in scene.objects if one.id in tag.objects])
+            mask = np.logical_or.reduce(
+                [decode_mask(one.mask) for one in scene.objects if one.id in tag.objects]
+            )
             row = replace(
-                element_of(image.key, tag.name, objects=tag.objects), mask=encode_mask(mask).model_dump_json()
+                element_of(image.key, tag.name, objects=tag.objects),
+                mask=encode_mask(mask).model_dump_json(),
             )
             (made,) = remove_elements([row], RENDERED, images={image.key: image})
             truth = replace(exposure.without(*tag.objects), samples=64, seed=99).take()
@@ -88,12 +93,17 @@ def test_good_removals_pass_and_planted_fillings_do_not(removals):
             before,
         ):
             planted.append(inspect(image, patched(row, bad)))
-    assert {one.why for one in planted} <= {"", "not what the scene shows (inspection.max_difference=2)"}
+    assert {one.why for one in planted} <= {
+        "",
+        "not what the scene shows (inspection.max_difference=2)",
+    }
     assert sum(not one.passed for one in planted) >= 0.95 * len(planted)
 
 
 def test_what_was_not_rendered_is_not_removed_so():
     image = photograph(np.zeros((20, 30, 3), np.uint8), graph=graph(thing("a")))
-    (made,) = remove_elements([element_of(image.key, "ball", objects=("a",))], RENDERED, images={image.key: image})
+    (made,) = remove_elements(
+        [element_of(image.key, "ball", objects=("a",))], RENDERED, images={image.key: image}
+    )
     assert isinstance(made, Dropped)
     assert made.reason == "not known how it was rendered"

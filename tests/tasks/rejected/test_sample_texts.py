@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from pairwright.prompts.differences import difference_regex
+from pairwright.prompts.difference_prompts import difference_regex
 from pairwright.schemas.claims import Claim
 from pairwright.schemas.config import PreferencesConfig, SampledTextsConfig
 from pairwright.schemas.errors import ServerError
@@ -37,7 +37,9 @@ FAR = said("three dogs in a park", "an empty park")
 
 def sample(answer, rows=(CHOSEN,), *, answers=None, pairs=PAIRS, images=IMAGES, **config):
     config = partial(SampledTextsConfig, **{"enabled": True, "samples": 3, **config})
-    return ask_stage(answer, sample_texts, rows, config, pairs=pairs, images=images, answers=answers)
+    return ask_stage(
+        answer, sample_texts, rows, config, pairs=pairs, images=images, answers=answers
+    )
 
 
 def in_turn(*texts):
@@ -63,14 +65,21 @@ def test_the_model_sees_the_images_and_the_question_only():
 def test_a_trained_model_is_asked_as_the_preference_asks():
     (found,), asked = sample(in_turn(WRONG), prompt="preference", seed=3)
     assert (found.text, found.maker) == (WRONG, "sampled")
-    assert {one.text for one in asked} == {f"<image><image>{ask(PAIR, 'template', PreferencesConfig(seed=3))}"}
+    assert {one.text for one in asked} == {
+        f"<image><image>{ask(PAIR, 'template', PreferencesConfig(seed=3))}"
+    }
     assert [one.grammar for one in asked] == [None] * 3
 
 
 def test_the_closest_sample_that_says_something_else_is_taken():
     (found,), asked = sample(in_turn(FAR, said("the red wall", "a wall in blue"), WRONG))
     assert found == rejected_text(
-        CHOSEN, "sampled", WRONG, note="the closest of 2 samples, unchecked", skipped_true=1, served=found.served
+        CHOSEN,
+        "sampled",
+        WRONG,
+        note="the closest of 2 samples, unchecked",
+        skipped_true=1,
+        served=found.served,
     )
     assert [served.seed for served in found.served] == [one.seed for one in asked]
     assert text_cosine(CHOSEN.text, FAR) < found.score < 1
@@ -87,7 +96,9 @@ def test_the_closest_sample_that_says_something_else_is_taken():
 )
 def test_what_is_as_true_is_no_negative(true):
     (found,), _ = sample(in_turn(true))
-    assert found == Dropped(source_key=CHOSEN.key, reason="all samples are as true", detail="1 of 3")
+    assert found == Dropped(
+        source_key=CHOSEN.key, reason="all samples are as true", detail="1 of 3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,12 +107,17 @@ def test_what_is_as_true_is_no_negative(true):
         ("They look alike.", "off the template"),
         (Reply(WRONG, finish_reason="length"), "cut off (sampled_texts.max_tokens=160)"),
         (said("red", "a green wall"), "too short"),
-        (said(", ".join(["a red wall"] * 12), "a green wall"), "off the template"),  # repeats itself
+        (
+            said(", ".join(["a red wall"] * 12), "a green wall"),
+            "off the template",
+        ),  # repeats itself
     ],
 )
 def test_what_is_off_the_template_is_no_sample(answer, why):
     (found,), _ = sample(in_turn(answer), samples=2)
-    assert found == Dropped(source_key=CHOSEN.key, reason="no sample is in the template", detail=f"{why}; {why}")
+    assert found == Dropped(
+        source_key=CHOSEN.key, reason="no sample is in the template", detail=f"{why}; {why}"
+    )
     (found,), _ = sample(in_turn(answer, WRONG), samples=2)
     assert (found.text, found.skipped_true) == (WRONG, 0)
 
@@ -109,9 +125,14 @@ def test_what_is_off_the_template_is_no_sample(answer, why):
 def test_scene_graphs_decide_where_they_can():
     """True by the graph is skipped; known to be false comes before closer samples of which nothing is known."""
     graphs = (graph(thing()), graph(thing(), thing("b", "cube", "blue")))
-    images = {row.key: replace(row, graph=scene) for row, scene in zip((RED, BLUE), graphs, strict=True)}
+    images = {
+        row.key: replace(row, graph=scene) for row, scene in zip((RED, BLUE), graphs, strict=True)
+    }
     chosen = description(
-        "shows a red ball", "displays a blue cube", subject=PAIR.key, claims=[Claim(side=1, kind="count", count=2)]
+        "shows a red ball",
+        "displays a blue cube",
+        subject=PAIR.key,
+        claims=[Claim(side=1, kind="count", count=2)],
     )
     true, unknown, false = (
         said("one red ball", "two objects"), said("a red ball with dots", "a blue cube"), said("a green box", "a sign")
@@ -145,5 +166,7 @@ def test_beside_a_person_s_text_the_model_answers_in_its_own_words():
     near, far = "the wall was painted green", "three dogs run in a park"
     (found,), asked = sample(in_turn(far, row.text, near), rows=(row,))
     assert (found.text, found.description, found.skipped_true) == (near, row.key, 1)
-    assert {one.text for one in asked} == {f"<image><image>{ask(PAIR, 'given', PreferencesConfig())}"}
+    assert {one.text for one in asked} == {
+        f"<image><image>{ask(PAIR, 'given', PreferencesConfig())}"
+    }
     assert [one.grammar for one in asked] == [None] * 3

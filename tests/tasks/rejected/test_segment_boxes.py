@@ -10,10 +10,17 @@ from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, BoxesRow, MasksRow, Tag
 from pairwright.schemas.scene import Mask
+from pairwright.tasks.images.masks import decode_mask, encode_mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import DecodedImage
-from pairwright.tasks.rejected.segment_boxes import COVERING, NO_PIXELS, OUTSIDE, STAGE, make_segmenter, segment_boxes
-from pairwright.tasks.store.masks import decode_mask, encode_mask
+from pairwright.tasks.rejected.segment_boxes import (
+    COVERING,
+    NO_PIXELS,
+    OUTSIDE,
+    STAGE,
+    make_segmenter,
+    segment_boxes,
+)
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.pictures import photograph
 from tests.fixtures.rows import row_of
@@ -21,7 +28,11 @@ from tests.fixtures.sam_checkpoints import write_sam
 from tests.tasks.models.samples import photographs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-PIXELS = {name: pixels for name, pixels in photographs().items() if name in ("china", "odd", "wide", "tall", "flower")}
+PIXELS = {
+    name: pixels
+    for name, pixels in photographs().items()
+    if name in ("china", "odd", "wide", "tall", "flower")
+}
 BALL = np.zeros((6, 8), dtype=bool)
 BALL[1:4, :3] = True
 
@@ -39,7 +50,12 @@ def box(place, *shares, size=(1, 1)):
 
 
 def boxes_row(image, tags, boxes):
-    about = {"width": image.width, "height": image.height, "tags": tuple(map(tag, tags)), "boxes": tuple(boxes)}
+    about = {
+        "width": image.width,
+        "height": image.height,
+        "tags": tuple(map(tag, tags)),
+        "boxes": tuple(boxes),
+    }
     return row_of(BoxesRow, image.key, *map(str, boxes), source="tags", subject=image.key, **about)
 
 
@@ -83,7 +99,9 @@ def test_each_image_has_a_row_of_what_the_segmenter_says(config):
         # The tag that nothing was found for is gone, and the boxes count without it.
         assert [one.name for one in row.tags] == ["cat", "dog"]
         assert row.boxes == tuple(replace(one, tag=min(one.tag, 1)) for one in source.boxes)
-        (alone,) = segmenter.segment([segmenter.prepare(DecodedImage(pixels))], [row.tags], [row.boxes])
+        (alone,) = segmenter.segment(
+            [segmenter.prepare(DecodedImage(pixels))], [row.tags], [row.boxes]
+        )
         for got, wanted in zip(masks_of(row), alone, strict=True):
             assert (got & wanted.mask).sum() >= 0.99 * (got | wanted.mask).sum() > 0
         assert row.whys == ("", "")
@@ -94,10 +112,25 @@ def test_each_image_has_a_row_of_what_the_segmenter_says(config):
 def test_boxes_that_make_no_mask_are_left_out_and_say_why(config):
     image = IMAGES["odd"]
     width, height = image.width, image.height
-    lies = [(0, 0, 1, 1), (-3, -3, 4, 4), (0, 0.02, 0.98, 1), (0.1, 0.1, 0.1, 0.9), (1, 0, 2, 1), (0.9, 0.9, 0.2, 0.2)]
+    lies = [
+        (0, 0, 1, 1),
+        (-3, -3, 4, 4),
+        (0, 0.02, 0.98, 1),
+        (0.1, 0.1, 0.1, 0.9),
+        (1, 0, 2, 1),
+        (0.9, 0.9, 0.2, 0.2),
+    ]
     nan = Box(tag=6, score=0.5, x0=float("nan"), y0=0, x1=9, y1=9)
     boxes = [*(box(place, *shares, size=(height, width)) for place, shares in enumerate(lies)), nan]
-    assert whys(config, image, *boxes) == (COVERING, COVERING, COVERING, OUTSIDE, OUTSIDE, OUTSIDE, OUTSIDE)
+    assert whys(config, image, *boxes) == (
+        COVERING,
+        COVERING,
+        COVERING,
+        OUTSIDE,
+        OUTSIDE,
+        OUTSIDE,
+        OUTSIDE,
+    )
 
 
 def test_a_box_that_covers_the_image_does_not_spoil_its_tag(config):
@@ -118,8 +151,12 @@ def test_scenes_have_the_renderers_masks():
     scene = graph(thing("a").model_copy(update={"mask": encode_mask(BALL)}))
     image = photograph(np.zeros((6, 8, 3), dtype=np.uint8), graph=scene)
     boxes = [box(place, 0, 0.2, 0.4, 0.7, size=(6, 8)) for place in (0, 1, 3)]
-    row = boxes_row(image, ["ball", "ghost", "unfound", "sky"], [*boxes[:2], box(3, 0, 0, 1, 1, size=(6, 8))])
-    row = replace(row, tags=(tag("ball", "a"), tag("ghost", "b"), tag("unfound", "a"), tag("sky", "a")))
+    row = boxes_row(
+        image, ["ball", "ghost", "unfound", "sky"], [*boxes[:2], box(3, 0, 0, 1, 1, size=(6, 8))]
+    )
+    row = replace(
+        row, tags=(tag("ball", "a"), tag("ghost", "b"), tag("unfound", "a"), tag("sky", "a"))
+    )
     (made,) = segment_boxes([row], SegmentationConfig(), images={image.key: image})
     assert [one.name for one in made.tags] == ["ball", "ghost", "sky"]
     first, ghost, sky = masks_of(made)

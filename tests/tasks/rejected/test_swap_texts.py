@@ -10,7 +10,14 @@ from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.rejected.swap_texts import swap_texts
 from pairwright.tasks.texts.differences import Difference, read_difference
-from tests.fixtures.descriptions import described, description, exchanged, person_said, rejected_text, truth
+from tests.fixtures.descriptions import (
+    described,
+    description,
+    exchanged,
+    person_said,
+    rejected_text,
+    truth,
+)
 from tests.fixtures.graphs import PROPERTY, graph, rows_of, thing
 
 CONFIG = RejectedTextsConfig()
@@ -33,14 +40,19 @@ def test_the_halves_change_places():
     row = description("shows a red ball", "depicts two cones")
     (found,) = swap_texts([row], CONFIG, pairs={}, images={})
     text = description("depicts two cones", "shows a red ball").text
-    assert found == rejected_text(row, "swapped", text, note="first and second exchanged, unchecked")
+    assert found == rejected_text(
+        row, "swapped", text, note="first and second exchanged, unchecked"
+    )
     assert 0.8 < found.score < 1
 
 
 def test_claims_decide_whether_the_swap_is_true():
-    (pair,), images = rows_of([(graph(thing(), thing("b", "cube")), graph(thing(), thing("b", "cube")))])
+    (pair,), images = rows_of(
+        [(graph(thing(), thing("b", "cube")), graph(thing(), thing("b", "cube")))]
+    )
     claims = [
-        Claim(side=side, kind="exists", selector=Selector(shape=shape)) for side, shape in enumerate(("ball", "cube"))
+        Claim(side=side, kind="exists", selector=Selector(shape=shape))
+        for side, shape in enumerate(("ball", "cube"))
     ]
     row = description("shows a ball", "shows a cube", claims=claims, subject=pair.key)
     (found,) = swap_texts([row], CONFIG, pairs={pair.key: pair}, images=images)
@@ -62,8 +74,14 @@ def test_without_graphs_no_change_and_equal_halves_are_true(row):
 @pytest.mark.parametrize(
     ("text", "swapped"),
     [
-        ("The first image has a dog, the second one none", "The second image has a dog, the first one none"),
-        ("Left picture: a dog. Right picture: a cat.", "Right picture: a dog. Left picture: a cat."),
+        (
+            "The first image has a dog, the second one none",
+            "The second image has a dog, the first one none",
+        ),
+        (
+            "Left picture: a dog. Right picture: a cat.",
+            "Right picture: a dog. Left picture: a cat.",
+        ),
         ("before it was open, after that closed", "after it was open, before that closed"),
         ("the dog is left of the tree now", None),
         ("a dog has come into the second image", None),

@@ -2,7 +2,13 @@
 
 import pytest
 
-from pairwright.tasks.rejected.tag_images import MAX_CHARACTERS, names_thing, read_words, tidy, why_refused
+from pairwright.tasks.rejected.tag_images import (
+    MAX_CHARACTERS,
+    names_thing,
+    read_words,
+    tidy,
+    why_refused,
+)
 
 THINGS = """
 candy bar, glass of water, bottle of wine

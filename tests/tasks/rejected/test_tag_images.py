@@ -7,13 +7,28 @@ import pytest
 from PIL import Image
 
 from pairwright.schemas.config import TaggingConfig
-from pairwright.schemas.rows import Dropped, ImageRow, MentionRow, RefusedTag, Tag, TagsRow, TargetRow, make_key
+from pairwright.schemas.rows import (
+    Dropped,
+    ImageRow,
+    MentionRow,
+    RefusedTag,
+    Tag,
+    TagsRow,
+    TargetRow,
+    make_key,
+)
 from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.ram import RamTagger
 from pairwright.tasks.models.scene_models import SceneTagger
-from pairwright.tasks.rejected.tag_images import MAX_NAMES, STAGE, choose_tags, identify_words, tag_images
-from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.rejected.tag_images import (
+    MAX_NAMES,
+    STAGE,
+    choose_tags,
+    identify_words,
+    tag_images,
+)
 from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.ram_checkpoints import TAGS, write_ram
 from tests.fixtures.rows import row_of
@@ -35,7 +50,9 @@ def encoded(seed: int, size: tuple[int, int] = (20, 30), mode: str = "RGB") -> b
 
 
 def mention(row: ImageRow, *nouns: str, text: int = 0) -> MentionRow:
-    return row_of(MentionRow, text, row.key, source=make_key("text", text), subject=row.key, nouns=nouns)
+    return row_of(
+        MentionRow, text, row.key, source=make_key("text", text), subject=row.key, nouns=nouns
+    )
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +115,11 @@ def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
     texts = {row.key: (mention(row, "zebra", "Dog", "sky"), mention(row, "table", "zebra", text=1))}
     (alone,), (found,) = tag_images([row], ram), tag_images([row], both, mentions=texts)
     assert "dog" in [name for name, *_ in tags_of(alone)]
-    assert tags_of(found)[:3] == [("zebra", 1.0, "nouns"), ("dog", 1.0, "nouns"), ("table", 1.0, "nouns")]
+    assert tags_of(found)[:3] == [
+        ("zebra", 1.0, "nouns"),
+        ("dog", 1.0, "nouns"),
+        ("table", 1.0, "nouns"),
+    ]
     assert tags_of(found)[3:] == [tag for tag in tags_of(alone) if tag[0] != "dog"]
     assert isinstance(found, TagsRow)
     assert RefusedTag(name="sky", reason="names no thing") in found.refused_tags
@@ -107,7 +128,10 @@ def test_names_of_texts_come_first_and_once(ram: TaggingConfig) -> None:
 def test_texts_alone_look_at_no_image() -> None:
     rows = [image(0, b"no image"), image(1, b"none"), image(2, b"none")]
     config = TaggingConfig(taggers=("nouns",))
-    texts = {rows[0].key: (mention(rows[0], "dog"),), rows[1].key: (mention(rows[1], "sky", "sea"),)}
+    texts = {
+        rows[0].key: (mention(rows[0], "dog"),),
+        rows[1].key: (mention(rows[1], "sky", "sea"),),
+    }
     first, *others = tag_images(rows, config, mentions=texts)
     assert tags_of(first) == [("dog", 1.0, "nouns")]
     assert others == [
@@ -138,7 +162,9 @@ def test_the_most_are_kept_and_excluded_many_and_long_names_are_refused() -> Non
         Tag(name=f"word{number:b}".replace("1", "l").replace("0", "o"), score=1.0, tagger="nouns")
         for number in range(5000)
     ]
-    kept, refused = choose_tags([Tag(name="x" * 10_000, score=1.0, tagger="nouns"), *many], TaggingConfig(max_tags=30))
+    kept, refused = choose_tags(
+        [Tag(name="x" * 10_000, score=1.0, tagger="nouns"), *many], TaggingConfig(max_tags=30)
+    )
     assert len(kept) == 30
     assert len(kept) + len(refused) == MAX_NAMES
     assert refused[0] == RefusedTag(name="x" * 60, reason="too long for a name")

@@ -35,10 +35,10 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneChange, SceneGraph, SceneObject
-from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.tasks.images.masks import encode_mask
+from pairwright.tasks.store.build import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.masks import encode_mask
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, fingerprint
@@ -64,7 +64,9 @@ def draw(place: int, balls: Sequence[tuple[str, tuple[int, int]]], size=SIZE) ->
     """Draw a table with coloured balls; equal arguments give equal pixels."""
     image = Image.new("RGB", size, ("#e8dfd0", "#d5dde4", "#dfe6d8", "#e6d8df")[place % 4])
     pen = ImageDraw.Draw(image)
-    pen.rectangle((0, size[1] * 0.62, *size), fill=("#b58d63", "#8a97a6", "#7f9a72", "#a67f92")[place % 4])
+    pen.rectangle(
+        (0, size[1] * 0.62, *size), fill=("#b58d63", "#8a97a6", "#7f9a72", "#a67f92")[place % 4]
+    )
     for colour, (x, y) in balls:
         pen.ellipse(ball_box(x, y, size), fill=colour, outline="black")
     return image
@@ -90,7 +92,9 @@ def ball_mask(x, y, size=SIZE):
     """Return the pixels of a ball by the equation of the circle."""
     left, top, right, bottom = ball_box(x, y, size)
     ys, xs = np.mgrid[: size[1], : size[0]]
-    return encode_mask((xs - (left + right) / 2) ** 2 + (ys - (top + bottom) / 2) ** 2 <= ((right - left) / 2) ** 2)
+    return encode_mask(
+        (xs - (left + right) / 2) ** 2 + (ys - (top + bottom) / 2) ** 2 <= ((right - left) / 2) ** 2
+    )
 
 
 def make_images(groups: int, photographs: int, *, size=SIZE) -> list[ImageRow]:
@@ -104,7 +108,11 @@ def make_images(groups: int, photographs: int, *, size=SIZE) -> list[ImageRow]:
             shown, changes, changed = list(colours), [], number % 3
             if number:
                 shown[changed] = COLOURS[(COLOURS.index(colours[changed]) + number) % 6]
-                change = {"object_id": f"ball{changed}", "before": colours[changed], "after": shown[changed]}
+                change = {
+                    "object_id": f"ball{changed}",
+                    "before": colours[changed],
+                    "after": shown[changed],
+                }
                 changes = [SceneChange(type="colour", **change)]
             form = ("png", "jpeg", "webp", "tiff")[number % 4]
             data = encode(draw(world, list(zip(shown, places, strict=True)), size), form)
@@ -151,7 +159,9 @@ def make_pairs(images: Sequence[ImageRow]) -> list[PairRow]:
     return rows
 
 
-def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str, rejection: RejectionRow) -> dict[str, list[Row]]:
+def about_pair(
+    pair: PairRow, images: dict[str, ImageRow], split: str, rejection: RejectionRow
+) -> dict[str, list[Row]]:
     """Return one row of each table about a pair."""
     first, second = images[pair.first], images[pair.second]
     chosen = f"The first image shows a {_words(first)}. In the second image the ball is recoloured. {HOSTILE}"
@@ -169,7 +179,10 @@ def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str, rejection
         ]
         for maker, (text, score, skipped) in wrong.items()
     }  # fmt: skip
-    negatives = [Negative(text=wrong[m][0], maker=m, note="", score=wrong[m][1]) for m in ("swapped", "retrieved")]
+    negatives = [
+        Negative(text=wrong[m][0], maker=m, note="", score=wrong[m][1])
+        for m in ("swapped", "retrieved")
+    ]
     preference = row_of(
         PreferenceRow, "preference", pair.key, source=pair.key,
         prompt=(Turn(role="user", text="What differs?"),),
@@ -193,7 +206,9 @@ def about_pair(pair: PairRow, images: dict[str, ImageRow], split: str, rejection
         conversation=tuple(Turn(role=("user", "assistant")[n % 2], text=text) for n, text in enumerate(turns)),
         model="by hand",
     )  # fmt: skip
-    row = row_of(SplitRow, "split", pair.key, source=pair.key, component=f"component-{split}", split=split)
+    row = row_of(
+        SplitRow, "split", pair.key, source=pair.key, component=f"component-{split}", split=split
+    )
     return {
         **texts, "differences": [difference], "comparisons": [comparison], "splits": [row], "preferences": [preference],
     }  # fmt: skip
@@ -209,10 +224,20 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
     by_key = {row.key: row for row in images}
     pairs = make_pairs(images)
     made = Handmade(
-        {"images": [*images], "pairs": [*pairs, Dropped(source_key=images[-1].key, reason="no candidate <left>")]}
+        {
+            "images": [*images],
+            "pairs": [*pairs, Dropped(source_key=images[-1].key, reason="no candidate <left>")],
+        }
     )
     made.tables["captions"] = [
-        row_of(CaptionRow, "caption", row.key, source=row.key, text=f"A {_words(row)}. {HOSTILE}", model="by hand")
+        row_of(
+            CaptionRow,
+            "caption",
+            row.key,
+            source=row.key,
+            text=f"A {_words(row)}. {HOSTILE}",
+            model="by hand",
+        )
         for row in images
     ]
     for number, row in enumerate(images):
@@ -220,10 +245,13 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
             made.tables.setdefault(name, []).extend(rows)
     inspected = {row.element: row for row in made.of("inspected")}
     elements = {
-        row.key: [one for one in made.of("elements") if one.subject == row.key and not one.why] for row in images
+        row.key: [one for one in made.of("elements") if one.subject == row.key and not one.why]
+        for row in images
     }
     rejections = [
-        reject_images(pair.key, [(elements[key], inspected) for key in (pair.first, pair.second)], n)
+        reject_images(
+            pair.key, [(elements[key], inspected) for key in (pair.first, pair.second)], n
+        )
         for n, pair in enumerate(pairs)
     ]
     made.tables["rejections"] = [*rejections]
@@ -231,7 +259,9 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
     for n, pair in enumerate(pairs):
         if n % (len(pairs) // 3 + 1) == 0 and n:
             continue  # left out, so that no image is in two splits
-        for name, rows in about_pair(pair, by_key, splits[n // (len(pairs) // 3 + 1)], rejections[n]).items():
+        for name, rows in about_pair(
+            pair, by_key, splits[n // (len(pairs) // 3 + 1)], rejections[n]
+        ).items():
             made.tables.setdefault(name, []).extend(rows)
     return made
 
@@ -240,7 +270,9 @@ def make_given(groups: int = 3, photographs: int = 4) -> Handmade:
     """Return a dataset whose preferences the source brought, each about one image; two of its first image."""
     whole = make_whole(groups, photographs)
     steps = ("tags", "boxes", "masks", "elements", "removals", "inspected")
-    made = Handmade({"images": whole.tables["images"], **{name: whole.tables[name] for name in steps}})
+    made = Handmade(
+        {"images": whole.tables["images"], **{name: whole.tables[name] for name in steps}}
+    )
     inspected = {row.element: row for row in made.of("inspected")}
     for name in ("given_preferences", "rejections", "preferences"):
         made.tables[name] = []
@@ -308,7 +340,10 @@ def plan_handmade(made: Handmade, until: str = "preferences", line=LINE) -> list
             reads={reads: row},
             writes=writes,
             config="none",
-            function=_giver(made.tables.get(name) or made.tables.get(name.replace("described", "differences"), [])),
+            function=_giver(
+                made.tables.get(name)
+                or made.tables.get(name.replace("described", "differences"), [])
+            ),
             tie="anchor" if name == "pairs" else "source_key",
         )
         tables[name] = fingerprint(stage, Section(), prompts={}, tables=tables)
@@ -336,7 +371,10 @@ def build_handmade(
     folder = Folder(str(root))
     planned = plan_handmade(made, until, line)
     keys = dict.fromkeys(row.source_key for row in made.tables.get("images", []))
-    items = write_items(folder, [ItemRow(key=k, source_key=k, subject=k, name=k, locator=json.dumps(k)) for k in keys])
+    items = write_items(
+        folder,
+        [ItemRow(key=k, source_key=k, subject=k, name=k, locator=json.dumps(k)) for k in keys],
+    )
     with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=rows_per_shard) as build:
         counts = []
         for stage in planned:
@@ -344,7 +382,9 @@ def build_handmade(
             outcomes = list(pool.run(stage, build.shards(stage)))
             assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
             counts.append(build.settle(stage))
-        record = BuildRecord(items=tuple(items), profile=resolve(PROFILE, {}), limit=None, until=until)
+        record = BuildRecord(
+            items=tuple(items), profile=resolve(PROFILE, {}), limit=None, until=until
+        )
         write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
         yield build, counts
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.schemas.rows import ImageRow, ItemRow, NeighbourRow, PairRow, make_key
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_images, make_pairs
 
@@ -40,7 +40,10 @@ LINE = (
 def make_five() -> dict[str, ImageRow]:
     """Return the images by their letter; their names are hostile."""
     rows = make_images(2, 3)[:5]
-    return {letter: replace(row, name=f"{letter} {HOSTILE}") for letter, row in zip("ABCDE", rows, strict=True)}
+    return {
+        letter: replace(row, name=f"{letter} {HOSTILE}")
+        for letter, row in zip("ABCDE", rows, strict=True)
+    }
 
 
 def make_neighbours(images: dict[str, ImageRow]) -> list[NeighbourRow]:
@@ -68,6 +71,8 @@ def pair_key(images: dict[str, ImageRow], letters: str) -> str:
 def build_neighbours(root: Path, images: dict[str, ImageRow]) -> Iterator[Build]:
     """Write the dataset, with A and B its only pair, and yield it settled."""
     rows = [*images.values()]
-    made = Handmade({"images": rows, "neighbours": make_neighbours(images), "pairs": make_pairs(rows[:2])})
+    made = Handmade(
+        {"images": rows, "neighbours": make_neighbours(images), "pairs": make_pairs(rows[:2])}
+    )
     with build_handmade(root, made, until="pairs", line=LINE, rows_per_shard=3) as (build, _):
         yield build

@@ -23,8 +23,8 @@ from pairwright.schemas.rows import (
     TagsRow,
     make_key,
 )
-from pairwright.tasks.store.images import decode_rgb, encode_png
-from pairwright.tasks.store.masks import decode_mask, encode_mask
+from pairwright.tasks.images.decode import decode_rgb, encode_png
+from pairwright.tasks.images.masks import decode_mask, encode_mask
 from tests.fixtures.rows import row_of
 
 REMOVING = (
@@ -45,7 +45,9 @@ CROP = (10, 20, 90, 80)
 def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[Row]]:
     """Return one image's rows of every step up to the checks; ``number`` chooses the check that is failed."""
     names = [*(f"{ball.colour} ball {hostile}" for ball in image.graph.objects), "table"]
-    tags = tuple(Tag(name=name, score=0.9 - n / 10, tagger="ram") for n, name in enumerate([*names, "cloud"]))
+    tags = tuple(
+        Tag(name=name, score=0.9 - n / 10, tagger="ram") for n, name in enumerate([*names, "cloud"])
+    )
     boxes = tuple(_box(n, ball.box, 0.8 - n / 10) for n, ball in enumerate(image.graph.objects))
     boxes = (*boxes, _box(3, (0, 74, image.width, image.height), 0.55))
     wide = np.zeros((image.height, image.width), bool)
@@ -69,8 +71,12 @@ def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[R
         masks=tuple(mask.model_dump_json() for mask in masks), mask_scores=(0.97, 0.96, 0.95, 0.94), **shared,
     )  # fmt: skip
     return {
-        "tags": [row_of(TagsRow, "tags", image.key, source=image.key, tags=tags, refused_tags=refused)],
-        "boxes": [row_of(BoxesRow, "boxes", image.key, source=rows["tags"], tags=tags[:4], **shared)],
+        "tags": [
+            row_of(TagsRow, "tags", image.key, source=image.key, tags=tags, refused_tags=refused)
+        ],
+        "boxes": [
+            row_of(BoxesRow, "boxes", image.key, source=rows["tags"], tags=tags[:4], **shared)
+        ],
         "masks": [segmented],
         "elements": [*elements],
         "removals": [*removals],
@@ -84,9 +90,17 @@ def _box(tag: int, place, score: float) -> Box:
 
 
 def _removal(image: ImageRow, element: ElementRow) -> RemovalRow:
-    mask = next(decode_mask(one.mask) for one in image.graph.objects if one.mask.model_dump_json() == element.mask)
+    mask = next(
+        decode_mask(one.mask)
+        for one in image.graph.objects
+        if one.mask.model_dump_json() == element.mask
+    )
     pixels = np.where(mask[:, :, None], np.uint8(GREY[0]), decode_rgb(image.image))
-    x0, y0, x1, y1 = window = (*element.box[:2], element.box[2] + 1, element.box[3] + 1)  # the circle's last pixel
+    x0, y0, x1, y1 = window = (
+        *element.box[:2],
+        element.box[2] + 1,
+        element.box[3] + 1,
+    )  # the circle's last pixel
     return row_of(
         RemovalRow, "removal", element.key, source=element.key, image_key=image.key, tag=element.tag, box=element.box,
         mask=element.mask, window=window, patch=encode_png(np.ascontiguousarray(pixels[y0:y1, x0:x1])),
@@ -115,12 +129,22 @@ def reject_images(subject: str, sides, n: int) -> RejectionRow:
     for side, (elements, inspected) in enumerate(sides):
         for place, row in enumerate(elements):
             taken = maker == "removal" and side == 0 and place == 1
-            base = score = {"removal": 0.5 if place == 1 else 0.25 * (place == 2), "crop": -0.1, "": 0.0}[maker]
+            base = score = {
+                "removal": 0.5 if place == 1 else 0.25 * (place == 2),
+                "crop": -0.1,
+                "": 0.0,
+            }[maker]
             score -= 0.125 * side
             why = inspected[row.key].why
             scores.append(
                 RemovalScore(
-                    removal=row.key, tag=row.tag, side=side, score=score, chosen=taken, clip=1.5 - base, why=why
+                    removal=row.key,
+                    tag=row.tag,
+                    side=side,
+                    score=score,
+                    chosen=taken,
+                    clip=1.5 - base,
+                    why=why,
                 )
             )
     chosen = next((score for score in scores if score.chosen), None)

@@ -7,11 +7,20 @@ that a model or a source could say is hostile (markup, quotes, a character that 
 from dataclasses import replace
 
 from pairwright.schemas import rows
-from pairwright.schemas.checks import LOW_RATING, NOT_TURNED_ROUND, NOTHING_AFFIRMED, SECOND_UNGROUNDED
+from pairwright.schemas.checks import (
+    LOW_RATING,
+    NOT_TURNED_ROUND,
+    NOTHING_AFFIRMED,
+    SECOND_UNGROUNDED,
+)
 from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade import HOSTILE, LINE, Handmade, make_whole
 
-CHAT, LANGUAGE, JUDGE = "Qwen/Qwen2-VL-7B-Instruct", "mistralai/Mixtral-8x7B-Instruct-v0.1", "judge <b>model</b>"
+CHAT, LANGUAGE, JUDGE = (
+    "Qwen/Qwen2-VL-7B-Instruct",
+    "mistralai/Mixtral-8x7B-Instruct-v0.1",
+    "judge <b>model</b>",
+)
 TURNED = "\u202egnorw daer\u202c"
 NASTY = f"{HOSTILE} {TURNED}"
 LINE_SERVED = (
@@ -28,7 +37,9 @@ LINE_SERVED = (
 )
 
 
-def asked(prompt, number, *, model=CHAT, tokens=(1300, 60), latency=1.0, finish="stop") -> rows.Served:
+def asked(
+    prompt, number, *, model=CHAT, tokens=(1300, 60), latency=1.0, finish="stop"
+) -> rows.Served:
     """Return one request; ``number`` makes its seed and tells it from others."""
     return rows.Served(
         prompt=prompt,
@@ -59,7 +70,15 @@ def make_served(groups: int = 6, photographs: int = 4) -> Handmade:
     ]
     made.tables["pairs"] = [*pairs]
     made.tables["captions"] = [_caption(row, n) for n, row in enumerate(made.of("captions"))]
-    for name in ("described", "controlled", "grounded", "judged", "questions", "sampled", "counterfactual"):
+    for name in (
+        "described",
+        "controlled",
+        "grounded",
+        "judged",
+        "questions",
+        "sampled",
+        "counterfactual",
+    ):
         made.tables[name] = []
     made.tables["differences"] = []
     comparisons = {row.subject: row for row in made.of("comparisons")}
@@ -74,7 +93,9 @@ def _caption(row: rows.CaptionRow, n: int) -> rows.CaptionRow:
     requests = (asked("describe_image", 10_000 + n, latency=2.0 + n / 100, tokens=(1350, 90)),)
     split = asked("split_sentences", 20_000 + n, latency=0.5, tokens=(120, 80))
     sentences = ("There is a table.", f"On it lie three balls {NASTY}.")
-    return replace(row, model=CHAT, sentences=sentences, text=" ".join(sentences), served=(*requests, split))
+    return replace(
+        row, model=CHAT, sentences=sentences, text=" ".join(sentences), served=(*requests, split)
+    )
 
 
 def _describe(made: Handmade, pair: rows.PairRow, n: int) -> None:
@@ -83,11 +104,16 @@ def _describe(made: Handmade, pair: rows.PairRow, n: int) -> None:
         made.tables["described"].append(
             rows.Dropped(source_key=pair.key, reason="off the template", detail="There are")
         )
-        made.tables["differences"].append(rows.Dropped(source_key=pair.key, reason="no description"))
+        made.tables["differences"].append(
+            rows.Dropped(source_key=pair.key, reason="no description")
+        )
         return
     bad = _described(pair, sentence(f"shows a cube {n}", f"features a lamp {NASTY}"), n, place=1)
     good = _described(
-        pair, sentence("displays a red ball", f"contains a {'green' if n % 4 else 'blue'} ball {NASTY}"), n, place=2
+        pair,
+        sentence("displays a red ball", f"contains a {'green' if n % 4 else 'blue'} ball {NASTY}"),
+        n,
+        place=2,
     )
     kept = [bad] if n == 1 else [bad, good]
     made.tables["described"] += kept
@@ -100,11 +126,17 @@ def _describe(made: Handmade, pair: rows.PairRow, n: int) -> None:
             ("sampled", sentence("displays a red lamp", f"contains a green ball {n}"), CHAT),
             ("counterfactual", good.text.replace("red", "yellow"), LANGUAGE),
         ):
-            request = asked(maker, 50_000 + n + (maker == "sampled") * 1000, model=model, latency=0.7)
+            request = asked(
+                maker, 50_000 + n + (maker == "sampled") * 1000, model=model, latency=0.7
+            )
             made.tables[maker].append(_rejected(pair, text, maker, n, served=(request,)))
     else:
-        made.tables["differences"].append(rows.Dropped(source_key=pair.key, reason="no description passed its checks"))
-        made.tables["questions"].append(rows.Failed(source_key=pair.key, reason="no answer in time"))
+        made.tables["differences"].append(
+            rows.Dropped(source_key=pair.key, reason="no description passed its checks")
+        )
+        made.tables["questions"].append(
+            rows.Failed(source_key=pair.key, reason="no answer in time")
+        )
 
 
 def _described(pair: rows.PairRow, text: str, n: int, *, place: int) -> rows.DifferenceRow:
@@ -120,19 +152,35 @@ def _described(pair: rows.PairRow, text: str, n: int, *, place: int) -> rows.Dif
 
 
 def _check(made: Handmade, row: rows.DifferenceRow, n: int, *, passes: bool) -> None:
-    fails = "" if passes else (NOT_TURNED_ROUND, SECOND_UNGROUNDED, LOW_RATING, NOTHING_AFFIRMED)[n % 4]
+    fails = (
+        "" if passes else (NOT_TURNED_ROUND, SECOND_UNGROUNDED, LOW_RATING, NOTHING_AFFIRMED)[n % 4]
+    )
     found = {
-        "swapped": (0.2 if fails == NOT_TURNED_ROUND else 0.9, NOT_TURNED_ROUND, f"Turned round: {NASTY}"),
+        "swapped": (
+            0.2 if fails == NOT_TURNED_ROUND else 0.9,
+            NOT_TURNED_ROUND,
+            f"Turned round: {NASTY}",
+        ),
         "same": (1.0, "", "There is no difference between the two images."),
-        "grounded": (-0.03 if fails == SECOND_UNGROUNDED else 0.08 + n / 1000, SECOND_UNGROUNDED, ""),
+        "grounded": (
+            -0.03 if fails == SECOND_UNGROUNDED else 0.08 + n / 1000,
+            SECOND_UNGROUNDED,
+            "",
+        ),
         "judged": (1.0 if fails == LOW_RATING else 4.0 + n % 2, LOW_RATING, f"4 {NASTY}"),
     }
     for number, (check, (score, why, answer)) in enumerate(found.items()):
         table = "controlled" if check in ("swapped", "same") else check
         failed = (fails == why and bool(why)) or (check == "grounded" and fails == NOTHING_AFFIRMED)
-        prompt = {"swapped": "difference_from_captions", "same": "difference_from_captions", "judged": "judge"}
+        prompt = {
+            "swapped": "difference_from_captions",
+            "same": "difference_from_captions",
+            "judged": "judge",
+        }
         model = JUDGE if check == "judged" else CHAT
-        request = asked(prompt.get(check, ""), 60_000 + 100 * n + 10 * number + passes, model=model, latency=0.9)
+        request = asked(
+            prompt.get(check, ""), 60_000 + 100 * n + 10 * number + passes, model=model, latency=0.9
+        )
         made.tables[table].append(
             row_of(
                 rows.CheckRow, check, row.key, source=row.key, subject=row.subject, description=row.key, check=check,
@@ -160,7 +208,15 @@ def _comparison(row: rows.ComparisonRow, n: int) -> rows.ComparisonRow:
         else row.conversation[:2],
         model=LANGUAGE,
         shown="captions",
-        served=(asked("compare_captions", 40_000 + n, model=LANGUAGE, latency=6.0 + n / 10, tokens=(400, 210)),),
+        served=(
+            asked(
+                "compare_captions",
+                40_000 + n,
+                model=LANGUAGE,
+                latency=6.0 + n / 10,
+                tokens=(400, 210),
+            ),
+        ),
     )
 
 
@@ -184,14 +240,23 @@ def _rejected(pair: rows.PairRow, text: str, maker: str, n: int, *, served) -> r
 def _prefer(made: Handmade) -> None:
     """Let the preferences hold the descriptions that were taken, and most of the models' rejected texts."""
     chosen = {row.subject: row for row in made.of("differences")}
-    more = {(row.subject, row.maker): row for name in ("sampled", "counterfactual") for row in made.of(name)}
+    more = {
+        (row.subject, row.maker): row
+        for name in ("sampled", "counterfactual")
+        for row in made.of(name)
+    }
     kept = []
     for row in made.of("preferences"):
         if row.subject in chosen:
             found = [more[row.subject, maker] for maker in ("sampled", "counterfactual")]
             extra = tuple(
-                rows.Negative(text=one.text, maker=one.maker, note=one.note, score=one.score) for one in found
+                rows.Negative(text=one.text, maker=one.maker, note=one.note, score=one.score)
+                for one in found
             )
             own = chosen[row.subject]
-            kept.append(replace(row, chosen=own.text, chosen_model=own.model, negatives=(*row.negatives, *extra)))
+            kept.append(
+                replace(
+                    row, chosen=own.text, chosen_model=own.model, negatives=(*row.negatives, *extra)
+                )
+            )
     made.tables["preferences"] = kept

@@ -7,8 +7,8 @@ from pathlib import Path
 from pairwright.tasks.report.browse_pages import BrowsePages
 from pairwright.tasks.report.card_table import make_cards
 from pairwright.tasks.report.explore_pages import Workshop
+from pairwright.tasks.report.query_tables import Tables, open_database
 from pairwright.tasks.report.search_cards import CardSearch
-from pairwright.tasks.report.tables import Tables, open_database
 from pairwright.tasks.report.write_report import Subject, write_report
 from tests.tasks.report.handmade import LINE, PROFILE, Handmade, build_handmade
 
@@ -74,7 +74,10 @@ def browse_build(root: Path, build, counts, profile=PROFILE):
 
 @contextmanager
 def browse(root: Path, made: Handmade, **given):
-    with build_handmade(root / "dataset", made, **given) as (build, counts), browse_build(root, build, counts) as pages:
+    with (
+        build_handmade(root / "dataset", made, **given) as (build, counts),
+        browse_build(root, build, counts) as pages,
+    ):
         yield pages
 
 

@@ -33,9 +33,14 @@ def test_each_preference_about_an_image_has_a_card_with_its_own_texts(tmp_path):
         for key, said in seen.items():
             assert " ".join(rows[key].chosen.split()) in said
         first = next(iter(rows))
-        decision = parse_decision(f'{{"key": "{first}", "verdict": "reject", "at": "2026-11-21T11:00:00Z"}}')
+        decision = parse_decision(
+            f'{{"key": "{first}", "verdict": "reject", "at": "2026-11-21T11:00:00Z"}}'
+        )
         apart = pages.decide([decision, decision.model_copy(update={"key": "0" * 32})])
-        assert ([one.key for one in apart.known], [one.key for one in apart.unknown]) == ([first], ["0" * 32])
+        assert ([one.key for one in apart.known], [one.key for one in apart.unknown]) == (
+            [first],
+            ["0" * 32],
+        )
         assert set(cards(pages.page({"decision": "reject"}, "")[0])) == {first}
 
 
@@ -44,7 +49,9 @@ def test_pairs_without_a_preference_are_found_by_the_reason(tmp_path):
     whole = {row.subject: row.key for row in made.of("preferences")}
     pairs = {row.key for row in made.of("pairs")}
     with browse(tmp_path, made) as pages:
-        assert set(cards(pages.page({"size": "50"}, "")[0])) == set(whole.values()) | (pairs - whole.keys())
+        assert set(cards(pages.page({"size": "50"}, "")[0])) == set(whole.values()) | (
+            pairs - whole.keys()
+        )
         assert set(cards(pages.page({"kind": "none", "size": "50"}, "")[0])) == pairs - whole.keys()
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.report import card_removals
 from pairwright.tasks.report.card_removals import Steps, view_removals
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
 from tests.tasks.report.handmade import build_handmade
 from tests.tasks.report.handmade_removals import CROP, GREY, TOO_LARGE
@@ -28,7 +28,9 @@ def look(tables, made, tmp_path):
         both = [images[pair.first], images[pair.second]]
         pictures = PictureFolder(tmp_path)
         steps = Steps(tables, [pair.key], images=[pair.first, pair.second])
-        return view_removals(pair.key, [(row, pictures.add_image(row)) for row in both], steps, pictures)
+        return view_removals(
+            pair.key, [(row, pictures.add_image(row)) for row in both], steps, pictures
+        )
 
     return look
 
@@ -40,7 +42,9 @@ def test_what_was_found_and_what_was_refused(look, made):
     image: ImageRow = next(row for row in made.of("images") if row.key == made.of("pairs")[0].first)
     assert [element.number for element in first.elements] == [1, 2, 3, 4]
     rows = [element.row for element in first.elements]
-    assert [row.tag.split()[0] for row in rows if not row.why] == [ball.colour for ball in image.graph.objects]
+    assert [row.tag.split()[0] for row in rows if not row.why] == [
+        ball.colour for ball in image.graph.objects
+    ]
     assert [(row.tag, row.why) for row in rows if row.why] == [("table", TOO_LARGE)]
     assert first.unboxed == ["cloud"]
     assert [tag.reason for tag in first.refused_tags] == ["names no thing"]
@@ -70,7 +74,9 @@ def test_a_candidate_shows_the_image_without_its_element(look, tmp_path):
     one = look(0).candidates[0]
     with Image.open(tmp_path / one.patch) as patch, Image.open(tmp_path / one.mask) as mask:
         overlay, alpha = np.asarray(patch), np.asarray(mask)[:, :, 3] > 0
-    assert np.array_equal(overlay[:, :, 3] > 0, alpha), "every pixel of the ball has changed, and no other"
+    assert np.array_equal(overlay[:, :, 3] > 0, alpha), (
+        "every pixel of the ball has changed, and no other"
+    )
     assert set(map(tuple, overlay[alpha][:, :3])) == {GREY}
 
 
@@ -103,12 +109,18 @@ def test_a_build_that_went_no_further_shows_candidates_without_scores(tmp_path, 
     with build_handmade(tmp_path / "dataset", made, until="inspected") as (build, _):
         view = look(0, tables=Tables(build))
     assert [one.score for one in view.candidates] == [None] * 6
-    assert [sum(bool(one.why) is failed for one in view.candidates) for failed in (False, True)] == [4, 2]
+    assert [
+        sum(bool(one.why) is failed for one in view.candidates) for failed in (False, True)
+    ] == [4, 2]
 
 
 def test_images_without_elements(tmp_path, made, look):
     rejection = replace(
-        made.of("rejections")[0], maker="", element="", removal_scores=(), why="no element can be removed"
+        made.of("rejections")[0],
+        maker="",
+        element="",
+        removal_scores=(),
+        why="no element can be removed",
     )
     bare = replace(made, tables={**made.tables, "tags": [], "rejections": [rejection]})
     with build_handmade(tmp_path / "dataset", bare) as (build, _):

@@ -16,7 +16,11 @@ def marked(text, other):
 @pytest.mark.parametrize(
     ("text", "other", "found"),
     [
-        ("the two small red balls roll", "the cube rolls", ["two small red balls roll"]),  # beside each other: one mark
+        (
+            "the two small red balls roll",
+            "the cube rolls",
+            ["two small red balls roll"],
+        ),  # beside each other: one mark
         ("a very red ball", "a red ball", ["very"]),
         ("a red ball", "a very red ball", []),
         ("A ball, here", "a ball here", ["A", ","]),

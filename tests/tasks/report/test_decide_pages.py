@@ -38,7 +38,10 @@ def download(page):
 
 def test_pairs_are_decided_by_keys_kept_and_downloaded(browser, whole, made):
     with open_page(browser, whole / "pairs-1.html", **DESK) as (page, watched):
-        texts = [page.locator(f"#pair-4 .words > .{kind} > p").first.inner_text() for kind in ("chosen", "rejected")]
+        texts = [
+            page.locator(f"#pair-4 .words > .{kind} > p").first.inner_text()
+            for kind in ("chosen", "rejected")
+        ]
         press(page, "j", "a")
         assert page.evaluate("document.activeElement.id") == "pair-2", "who accepted goes on"
         press(page, "r", "j")
@@ -67,10 +70,19 @@ def test_pairs_are_decided_by_keys_kept_and_downloaded(browser, whole, made):
             (key_of(page, 3), "none", "", "", ""),
             (key_of(page, 4), "edit", "", "One\n\ntwo.", "why"),
         ]
-        assert {key_of(page, number) for number in (1, 2, 4)} <= {row.key for row in made.of("preferences")}
+        assert {key_of(page, number) for number in (1, 2, 4)} <= {
+            row.key for row in made.of("preferences")
+        }
         assert page.locator("#pair-4 .edited-text.rejected").inner_text().startswith("One")
-        assert page.locator(f"{CARD} .verdict:visible").all_inner_texts() == ["accepted", "rejected", "edited"]
-        assert "pairwright decide 'hand <b>made</b>' decisions.jsonl" in page.locator(".bar").inner_text()
+        assert page.locator(f"{CARD} .verdict:visible").all_inner_texts() == [
+            "accepted",
+            "rejected",
+            "edited",
+        ]
+        assert (
+            "pairwright decide 'hand <b>made</b>' decisions.jsonl"
+            in page.locator(".bar").inner_text()
+        )
         assert watched.complaints == []
 
 
@@ -94,7 +106,11 @@ def test_views_are_laid_over_the_images_by_keys(browser, whole):
         pair = page.locator(CARD, has=page.locator("[data-heat]")).first
         pair.evaluate("(pair) => pair.focus()")
         assert pair.locator(".heat-words").is_hidden()
-        for key, name, laid in (("h", "heat", ".heat"), ("c", "changed", ".mask.laid"), ("b", "boxes", ".boxes svg")):
+        for key, name, laid in (
+            ("h", "heat", ".heat"),
+            ("c", "changed", ".mask.laid"),
+            ("b", "boxes", ".boxes svg"),
+        ):
             button = pair.locator(f"[data-view={name}]")
             press(page, key)
             assert button.get_attribute("aria-pressed") == "true"
@@ -143,11 +159,16 @@ COVERED = """() => {
 
 
 @pytest.mark.parametrize("options", [DESK, PHONE])
-def test_both_images_are_seen_at_once_and_the_bar_lies_over_no_text_at_the_end(browser, whole, options):
+def test_both_images_are_seen_at_once_and_the_bar_lies_over_no_text_at_the_end(
+    browser, whole, options
+):
     with open_page(browser, whole / "pairs-1.html", **options) as (page, _):
         page.locator("#pair-1").evaluate("(pair) => pair.scrollIntoView()")
         frames = [page.locator("#pair-1 .look .frame").nth(n).bounding_box() for n in (0, 1)]
-        assert all(box["y"] >= 0 and box["y"] + box["height"] <= options["viewport"]["height"] for box in frames)
+        assert all(
+            box["y"] >= 0 and box["y"] + box["height"] <= options["viewport"]["height"]
+            for box in frames
+        )
         assert frames[0]["y"] == frames[1]["y"], "beside each other"
         page.locator(f"{CARD} [data-do=accept]").first.focus()
         bar = page.locator(".bar").bounding_box()
@@ -166,7 +187,10 @@ def test_decisions_of_the_dataset_are_shown(browser, tmp_path, made):
     ]
     folder = report(tmp_path, made, decisions=Decisions({one.key: one for one in decided}))
     pages = {
-        key: path for path in folder.glob("pairs-*.html") for key in (first.key, second.key) if key in path.read_text()
+        key: path
+        for path in folder.glob("pairs-*.html")
+        for key in (first.key, second.key)
+        if key in path.read_text()
     }
     with open_page(browser, pages[first.key]) as (page, watched):
         card = page.locator(f'[data-key="{first.key}"]')
@@ -177,7 +201,9 @@ def test_decisions_of_the_dataset_are_shown(browser, tmp_path, made):
         assert watched.complaints == []
     with open_page(browser, pages[second.key]) as (page, _):
         # What this browser kept and the dataset knows better is no longer offered.
-        before = {second.key: {"key": second.key, "verdict": "accept", "at": "2026-11-20T23:00:00.000Z"}}
+        before = {
+            second.key: {"key": second.key, "verdict": "accept", "at": "2026-11-20T23:00:00.000Z"}
+        }
         page.evaluate("(before) => localStorage.setItem(store, JSON.stringify(before))", before)
         page.reload()
         assert page.locator("#tally").text_content() == "No decisions yet"

@@ -9,7 +9,7 @@ from pairwright.schemas.decisions import Decision
 from pairwright.schemas.rows import EmbeddingRow, ImageRow
 from pairwright.tasks.report import explore_pages
 from pairwright.tasks.report.explore_pages import NotMadeYetError, draw_map, find_nearest
-from pairwright.tasks.store.decisions import KeptFilter, read_filters
+from pairwright.tasks.store.decision_table import KeptFilter, read_filters
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade import HOSTILE, LINE, Handmade, make_images, make_pairs
@@ -25,9 +25,22 @@ def make_embedded() -> Handmade:
     rows = []
     for number, row in enumerate(images):
         angle = np.pi / 2 * number / (len(images) - 1)
-        for name, vector in (("p", (np.cos(angle), np.sin(angle))), ("q <b>", (np.sin(angle), -np.cos(angle)))):
+        for name, vector in (
+            ("p", (np.cos(angle), np.sin(angle))),
+            ("q <b>", (np.sin(angle), -np.cos(angle))),
+        ):
             numbers = tuple(float(np.float16(one)) for one in vector)
-            rows.append(row_of(EmbeddingRow, name, row.key, source=row.key, embedder=name, vector=numbers, norm=1.0))
+            rows.append(
+                row_of(
+                    EmbeddingRow,
+                    name,
+                    row.key,
+                    source=row.key,
+                    embedder=name,
+                    vector=numbers,
+                    norm=1.0,
+                )
+            )
     return Handmade({"images": images, "embeddings": rows, "pairs": make_pairs(images)})
 
 
@@ -37,12 +50,18 @@ def settled(render, query):
         try:
             return render(query, "token")
         except NotMadeYetError:
-            np.random.default_rng().normal(size=100_000)  # leaves the processor to the thread now and then
+            np.random.default_rng().normal(
+                size=100_000
+            )  # leaves the processor to the thread now and then
     raise AssertionError("never made")
 
 
 def keys_of(text):
-    return [given["src"][7:39] for tag, given in Reader(text).tags if tag == "img" and "thumbs/" in given["src"]]
+    return [
+        given["src"][7:39]
+        for tag, given in Reader(text).tags
+        if tag == "img" and "thumbs/" in given["src"]
+    ]
 
 
 def test_images_are_a_grid_of_pages_with_their_pairs(tmp_path, monkeypatch):
@@ -58,7 +77,9 @@ def test_images_are_a_grid_of_pages_with_their_pairs(tmp_path, monkeypatch):
         assert sorted(seen) == sorted(images)
         assert [images[key].name for key in seen] == sorted(row.name for row in images.values())
         text, _ = pages.explore.grid({"q": '"world 2"'}, "token")
-        assert [images[key].name for key in keys_of(text)] == [f"world 2 <b>photograph</b> {n}" for n in range(3)]
+        assert [images[key].name for key in keys_of(text)] == [
+            f"world 2 <b>photograph</b> {n}" for n in range(3)
+        ]
         assert "<b>photograph" not in text
         own = [pair for pair in made.of("pairs") if seen[0] in (pair.first, pair.second)]
         assert f'about={seen[0]}">{len(own)} pair' in pages.explore.grid({}, "token")[0]
@@ -69,7 +90,9 @@ def test_images_are_a_grid_of_pages_with_their_pairs(tmp_path, monkeypatch):
         path = pages.explore.thumbnail(f"{seen[0]}.jpg")
         with Image.open(path) as shown:
             assert shown.size == (160, 120)
-        assert [pages.explore.thumbnail(name) for name in ("../x.jpg", "x", f"{seen[0]}.png")] == [None] * 3
+        assert [pages.explore.thumbnail(name) for name in ("../x.jpg", "x", f"{seen[0]}.png")] == [
+            None
+        ] * 3
         assert not pages.explore.thumbnail(f"{'0' * 32}.jpg").exists()
         for query in ({"page": "0"}, {"like": "x"}, {"like": "0" * 32}, {"colour": "x"}):
             text, status = settled(pages.explore.grid, query)
@@ -84,7 +107,10 @@ def test_more_like_this_follows_the_stored_vectors(tmp_path):
         assert status == 200
         assert keys_of(text) == around, "by rising angle, the image itself first"
         assert "1.000" in text
-        assert keys_of(settled(pages.explore.grid, {"like": around[-1], "space": "q <b>"})[0]) == around[::-1]
+        assert (
+            keys_of(settled(pages.explore.grid, {"like": around[-1], "space": "q <b>"})[0])
+            == around[::-1]
+        )
         assert html.escape(SPACES[1]) in text
 
 
@@ -93,8 +119,18 @@ def test_the_map_has_images_and_pairs(tmp_path):
     with browse(tmp_path, made, until="pairs", line=LINE_EMBEDDED) as pages:
         first = made.of("pairs")[0]
         at = "2026-11-21T11:00:00Z"
-        pages.decide([Decision.model_validate_json(f'{{"key": "{first.key}", "verdict": "reject", "at": "{at}"}}')])
-        for colour, style in (("cluster", "tone0"), ("similarity", "shade0"), ("decision", "is-reject")):
+        pages.decide(
+            [
+                Decision.model_validate_json(
+                    f'{{"key": "{first.key}", "verdict": "reject", "at": "{at}"}}'
+                )
+            ]
+        )
+        for colour, style in (
+            ("cluster", "tone0"),
+            ("similarity", "shade0"),
+            ("decision", "is-reject"),
+        ):
             text, status = settled(pages.map, {"colour": colour})
             assert status == 200
             assert text.count("<circle") == 12
@@ -107,7 +143,9 @@ def test_the_map_has_images_and_pairs(tmp_path):
 
 def drawn(matrix):
     keys = [f"{n:032x}" for n in range(len(matrix))]
-    space = Vectors(np.array([key.encode() for key in keys], "S32"), matrix, np.ones(len(matrix), np.float32))
+    space = Vectors(
+        np.array([key.encode() for key in keys], "S32"), matrix, np.ones(len(matrix), np.float32)
+    )
     return draw_map(space, keys)
 
 
@@ -116,11 +154,14 @@ def test_groups_of_vectors_stand_apart_on_the_map():
     centres = np.repeat(np.eye(3, 16, dtype=np.float32), 20, axis=0)
     places, clusters = drawn(centres + rng.normal(0, 0.02, centres.shape).astype(np.float32))
     middles = [places[start : start + 20].mean(axis=0) for start in (0, 20, 40)]
-    spread = max(np.linalg.norm(places[20 * n : 20 * n + 20] - middles[n], axis=1).max() for n in range(3))
+    spread = max(
+        np.linalg.norm(places[20 * n : 20 * n + 20] - middles[n], axis=1).max() for n in range(3)
+    )
     apart = min(np.linalg.norm(middles[a] - middles[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
     assert apart > 2 * spread
     assert not any(
-        set(clusters[20 * a : 20 * a + 20]) & set(clusters[20 * b : 20 * b + 20]) for a, b in ((0, 1), (1, 2))
+        set(clusters[20 * a : 20 * a + 20]) & set(clusters[20 * b : 20 * b + 20])
+        for a, b in ((0, 1), (1, 2))
     )
     assert (places.min(), places.max()) == (0, 1)
     for count in (0, 1, 2, 3, 9):

@@ -4,8 +4,13 @@ import duckdb
 import numpy as np
 import pytest
 
-from pairwright.tasks.report.measure_dataset import count_words, measure_dataset, measure_removals, measure_truth
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.measure_dataset import (
+    count_words,
+    measure_dataset,
+    measure_removals,
+    measure_truth,
+)
+from pairwright.tasks.report.query_tables import Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_removals import TOO_LARGE
 
@@ -38,7 +43,9 @@ def test_measures_of_a_dataset(tmp_path):
     with build_handmade(tmp_path, made) as (build, _):
         measures = SimpleNamespace(**measure_dataset(Tables(build)))
         words = count_words(Tables(build), "captions", "text")
-    assert words.values.repeat(words.counts).tolist() == sorted(len(row.text.split()) for row in made.of("captions"))
+    assert words.values.repeat(words.counts).tolist() == sorted(
+        len(row.text.split()) for row in made.of("captions")
+    )
     pairs, preferences = made.of("pairs"), made.of("preferences")
     assert [chart.title for chart in measures.similarities] == [
         "Similarity by layout",
@@ -48,11 +55,14 @@ def test_measures_of_a_dataset(tmp_path):
     for chart, values in zip(
         measures.similarities, zip(*(row.similarities for row in pairs), strict=True), strict=False
     ):
-        assert chart.legend[0][2].startswith(f"median {np.quantile(values, 0.5, method='inverted_cdf'):.2f}, ")
+        assert chart.legend[0][2].startswith(
+            f"median {np.quantile(values, 0.5, method='inverted_cdf'):.2f}, "
+        )
         assert chart.legend[0][2].endswith(f"({len(pairs)})")
     assert measures.lengths[-1].legend[1][1] == "rejected"
     assert measures.splits == {
-        split: sum(row.split == split for row in preferences) for split in ("train", "validation", "test")
+        split: sum(row.split == split for row in preferences)
+        for split in ("train", "validation", "test")
     }
     groups = {row.key: row.group for row in made.of("images")}
     assert measures.truth.right == sum(groups[row.first] == groups[row.second] for row in pairs)

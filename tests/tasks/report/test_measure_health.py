@@ -11,8 +11,15 @@ from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.rows import Negative
 from pairwright.tasks.pages.charts import Proportion
-from pairwright.tasks.report.measure_health import FOLDS, LEAST_ROWS, Finding, judge_wording, measure_health, tell
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.measure_health import (
+    FOLDS,
+    LEAST_ROWS,
+    Finding,
+    judge_wording,
+    measure_health,
+    tell,
+)
+from pairwright.tasks.report.query_tables import Tables
 from tests.tasks.report.handmade import LINE, build_handmade, encode, make_whole
 from tests.tasks.report.handmade_served import LINE_SERVED, make_served
 
@@ -26,7 +33,9 @@ def rows_of(count: int, *, marked: float, components: int = 20) -> list[dict[str
     for number in range(count):
         texts = [" ".join(rng.choices(WORDS, k=6)) for _ in range(2)]
         told = " perhaps" if rng.random() < marked else ""
-        rows.append({"chosen": texts[0], "rejected": texts[1] + told, "component": str(number % components)})
+        rows.append(
+            {"chosen": texts[0], "rejected": texts[1] + told, "component": str(number % components)}
+        )
     return rows
 
 
@@ -49,14 +58,19 @@ def test_what_is_learnt_of_a_component_does_not_count_for_it() -> None:
     for number in range(400):
         texts = [" ".join(rng.choices(WORDS, k=6)) for _ in range(2)]
         own = number % 20
-        rows.append({"chosen": texts[0], "rejected": f"{texts[1]} only{own}", "component": str(own)})
+        rows.append(
+            {"chosen": texts[0], "rejected": f"{texts[1]} only{own}", "component": str(own)}
+        )
     found = tell(rows)
     assert found is not None
     assert 0.4 < found.mean() < 0.6
 
 
 def test_rows_that_tell_nothing() -> None:
-    rows = [{"chosen": "a b", "rejected": "a b", "component": str(number)} for number in range(LEAST_ROWS)]
+    rows = [
+        {"chosen": "a b", "rejected": "a b", "component": str(number)}
+        for number in range(LEAST_ROWS)
+    ]
     assert np.array_equal(tell(rows), np.full(LEAST_ROWS, 0.5))
     assert tell(rows_of(LEAST_ROWS - 1, marked=1.0)) is None
     assert tell(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
@@ -66,7 +80,9 @@ def test_few_rows_are_spared() -> None:
     """Of 40 rows about 34 are known by a word; the interval reaches below the bound."""
     rows = [{**row, "rejected_maker": "edited"} for row in rows_of(40, marked=0.7)]
     for most, good in ((0.5, False), (0.9, True)):
-        told, longer = judge_wording(rows, HealthConfig(max_text_only_accuracy=most, max_longer_share=0.5))
+        told, longer = judge_wording(
+            rows, HealthConfig(max_text_only_accuracy=most, max_longer_share=0.5)
+        )
         assert (told.name, told.good) == ("Told by the text", good)
         assert told.found.value > 0.7
         assert (longer.name, longer.good) == ("Longer", False)
@@ -89,7 +105,10 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
     made = make_whole()
     preferences = made.of("preferences")
     shape = made.of("images")[0].graph.objects[0].shape
-    claims = [f'[{{"side": 0, "kind": "exists", "selector": {{"shape": "{name}"}}}}]' for name in (shape, "unicorn")]
+    claims = [
+        f'[{{"side": 0, "kind": "exists", "selector": {{"shape": "{name}"}}}}]'
+        for name in (shape, "unicorn")
+    ]
     first, second = preferences[:2]
     made.tables["preferences"] = [
         replace(first, claims=claims[0], rejected=second.chosen, rejected_claims=claims[1]),
@@ -99,7 +118,9 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
     ]
     found = health(tmp_path, made)
     assert found["Rejected, yet true"].found == found["Chosen, yet false"].found == Proportion(1, 2)
-    words = [(len(one.chosen.split()), len(one.rejected.split())) for one in made.tables["preferences"]]
+    words = [
+        (len(one.chosen.split()), len(one.rejected.split())) for one in made.tables["preferences"]
+    ]
     longer = sum((a > b) + (a == b) / 2 for a, b in words)
     assert found["Longer"].found == Proportion(longer, len(preferences))
     assert "{:.1f} words against {:.1f}".format(*np.mean(words, axis=0)) in found["Longer"].about
@@ -115,7 +136,10 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
 def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> None:
     """Of three splits, two are held out; what a held-out row rejects does not count."""
     made = make_whole()
-    rows = {split: [one for one in made.of("preferences") if one.split == split] for split in ("train", "validation")}
+    rows = {
+        split: [one for one in made.of("preferences") if one.split == split]
+        for split in ("train", "validation")
+    }
     (first, second, *_), (one, other, *_) = rows["train"], rows["validation"]
     texts = {
         one.key: "A cup has gone.",
@@ -130,7 +154,11 @@ def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> N
         one.key: {"rejected": texts[other.key]},
     }
     made.tables["preferences"] = [
-        replace(row, chosen=texts.get(row.key, row.key), **({"rejected": f"{row.key} b"} | changed.get(row.key, {})))
+        replace(
+            row,
+            chosen=texts.get(row.key, row.key),
+            **({"rejected": f"{row.key} b"} | changed.get(row.key, {})),
+        )
         for row in made.of("preferences")
     ]
     found = health(tmp_path, made)["Held out, yet rejected"]
@@ -141,7 +169,9 @@ def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> N
 def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> None:
     made = make_served()
     pairs = {one.subject for one in made.of("preferences")}
-    passed, failed, unrated = [*{one.subject: one for one in made.of("judged") if one.subject in pairs}.values()][:3]
+    passed, failed, unrated = [
+        *{one.subject: one for one in made.of("judged") if one.subject in pairs}.values()
+    ][:3]
     made.tables["judged"] = [
         replace(passed, passed=True, why=""),
         replace(failed, passed=False, why=LOW_RATING),
@@ -150,7 +180,8 @@ def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> 
     texts = {one.key: (one.subject, one.text) for one in made.of("described")}
     rated = dict(texts[one.description] for one in (passed, failed, unrated))
     made.tables["preferences"] = [
-        replace(one, rejected=rated.get(one.subject, one.rejected).upper()) for one in made.of("preferences")
+        replace(one, rejected=rated.get(one.subject, one.rejected).upper())
+        for one in made.of("preferences")
     ]
     found = health(tmp_path, made, line=LINE_SERVED)["Rejected, yet believed"]
     assert (found.found, found.good) == (Proportion(1, 2), False)
@@ -161,13 +192,18 @@ def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
     told = ({"model": "vlm"}, {"model": "vlm", "checks": '{"swapped": 0.5}'}, {"model": "given"})
     differences, preferences = made.of("differences")[:3], made.of("preferences")[:3]
     notes = ("halves exchanged, unchecked", "of pair q, unchecked", "colour red -> blue")
-    made.tables["differences"] = [replace(row, **one) for row, one in zip(differences, told, strict=True)]
+    made.tables["differences"] = [
+        replace(row, **one) for row, one in zip(differences, told, strict=True)
+    ]
     made.tables["preferences"] = [
         replace(row, subject=said.subject, chosen=said.text, claims="[]", rejected_note=note)
         for row, said, note in zip(preferences, differences, notes, strict=True)
     ]
     found = health(tmp_path, made)
-    for name, share in (("Chosen, unchecked", Proportion(1, 2)), ("Rejected, unchecked", Proportion(2, 3))):
+    for name, share in (
+        ("Chosen, unchecked", Proportion(1, 2)),
+        ("Rejected, unchecked", Proportion(2, 3)),
+    ):
         assert (found[name].found, found[name].good) == (share, False)
 
 
@@ -176,10 +212,17 @@ def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: P
     image = Image.new("RGB", (20, 10), "white")
     whole, changed = (encode(one, "PNG") for one in (image, _painted(image)))
     made.tables["preferences"] = [
-        replace(one, images=(whole, whole), rejected_images=(whole, changed), rejected_image_maker="removal")
+        replace(
+            one,
+            images=(whole, whole),
+            rejected_images=(whole, changed),
+            rejected_image_maker="removal",
+        )
         for one in made.of("preferences")
     ]
-    found = health(tmp_path, made, bounds=HealthConfig(min_changed_share=0.06))["Rejected images differ"]
+    found = health(tmp_path, made, bounds=HealthConfig(min_changed_share=0.06))[
+        "Rejected images differ"
+    ]
     assert (found.value, found.good) == ("5.0%", False)
     assert health(tmp_path, made)["Rejected images differ"].good
 

@@ -11,7 +11,7 @@ import pytest
 from pairwright.schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
 from pairwright.schemas.rows import Dropped, Turn
 from pairwright.tasks.report import measure_writing
-from pairwright.tasks.report.tables import CHECKS, Tables
+from pairwright.tasks.report.query_tables import CHECKS, Tables
 from tests.tasks.report.handmade import Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_served import CHAT, LANGUAGE, LINE_SERVED, asked, make_served
 
@@ -22,7 +22,9 @@ class Given(Tables):
     def __init__(self, create, *rows):
         self.connection = duckdb.connect()
         self.connection.execute(create)
-        self.connection.executemany(f"INSERT INTO {create.split()[2]} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        self.connection.executemany(
+            f"INSERT INTO {create.split()[2]} VALUES ({', '.join('?' * len(rows[0]))})", rows
+        )
 
     def has(self, name):
         return True
@@ -66,8 +68,13 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
     rows = whole.of("differences")
     assert len(rows) >= 5
     texts = ["One.", "One. ", "Two.", "Nothing differs.", "Nothing differs."]
-    rows = [replace(row, text=text, attempts=1 + n % 2) for n, (row, text) in enumerate(zip(rows, texts, strict=False))]
-    pairs = [row.key for row in whole.of("pairs") if row.key not in {one.source_key for one in rows}]
+    rows = [
+        replace(row, text=text, attempts=1 + n % 2)
+        for n, (row, text) in enumerate(zip(rows, texts, strict=False))
+    ]
+    pairs = [
+        row.key for row in whole.of("pairs") if row.key not in {one.source_key for one in rows}
+    ]
     refused = [
         Dropped(source_key=pairs[0], reason="cut off", detail="length"),
         Dropped(source_key=pairs[1], reason="too long (differences.max_words=120)"),
@@ -82,7 +89,9 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
 
 def test_where_all_were_refused_it_says_so(tmp_path, whole):
     made = Handmade(dict(whole.tables))
-    made.tables["differences"] = [Dropped(source_key=row.key, reason="empty half") for row in whole.of("pairs")]
+    made.tables["differences"] = [
+        Dropped(source_key=row.key, reason="empty half") for row in whole.of("pairs")
+    ]
     found = differences_of(tmp_path, made)
     assert (found.total, found.lost) == (0, found.asked)
 
@@ -95,11 +104,16 @@ def test_axes_of_statements():
 
 def test_comparisons_of_a_dataset(tmp_path):
     made = make_whole(3, 3)
-    turns = tuple(Turn(role=role, text=text) for role, text in (("user", "q"), ("assistant", "a"), ("user", "which?")))
+    turns = tuple(
+        Turn(role=role, text=text)
+        for role, text in (("user", "q"), ("assistant", "a"), ("user", "which?"))
+    )
     rows = [
         replace(
             row,
-            commonalities=("Both show a table.",) if n else ("Both show a very old table.", "Both are warm."),
+            commonalities=("Both show a table.",)
+            if n
+            else ("Both show a very old table.", "Both are warm."),
             differences=("One two three.", "Four."),
             axes=("object types", "counts, attributes") if n else ("object types", ""),
             conversation=(*turns, Turn(role="assistant", text="AB"[n % 2])) if n < 3 else turns[:2],
@@ -107,7 +121,9 @@ def test_comparisons_of_a_dataset(tmp_path):
         for n, row in enumerate(made.of("comparisons"))
     ]
     many = len(rows)
-    with build_handmade(tmp_path, Handmade({**made.tables, "comparisons": rows}), until="comparisons") as (build, _):
+    with build_handmade(
+        tmp_path, Handmade({**made.tables, "comparisons": rows}), until="comparisons"
+    ) as (build, _):
         found = measure_writing.measure_summaries(Tables(build))
     assert found.rows == many
     assert found.common_words == pytest.approx((9 + 4 * (many - 1)) / many)
@@ -132,8 +148,14 @@ def made():
 
 @pytest.fixture(scope="module")
 def checks(made, tmp_path_factory):
-    with build_handmade(tmp_path_factory.mktemp("checks"), made, until="judged", line=LINE_SERVED) as (build, _):
-        return {check.name: check for name in CHECKS for check in measure_writing.measure_checks(Tables(build), name)}
+    with build_handmade(
+        tmp_path_factory.mktemp("checks"), made, until="judged", line=LINE_SERVED
+    ) as (build, _):
+        return {
+            check.name: check
+            for name in CHECKS
+            for check in measure_writing.measure_checks(Tables(build), name)
+        }
 
 
 def test_passed_and_failed_with_reasons_and_scores(made, checks):
@@ -142,7 +164,11 @@ def test_passed_and_failed_with_reasons_and_scores(made, checks):
     for name, check in checks.items():
         own = [row for row in rows if row.check == name]
         failed = Counter(row.why for row in own if not row.passed)
-        assert (check.rows, check.passed, check.why) == (len(own), len(own) - failed.total(), dict(failed))
+        assert (check.rows, check.passed, check.why) == (
+            len(own),
+            len(own) - failed.total(),
+            dict(failed),
+        )
         assert check.against == sum(number for why, number in failed.items() if why in AGAINST)
     assert checks["same"].passed == checks["same"].rows
     assert any(row.why == NOTHING_AFFIRMED for row in made.of("grounded"))
@@ -160,12 +186,17 @@ def test_requests_of_captions(tmp_path):
     rows = made.of("captions")
     second = "other"
     given = [
-        (asked("describe", 1, latency=1.0), asked("split", 2, model=second, latency=9.0, tokens=(10, 5))),
+        (
+            asked("describe", 1, latency=1.0),
+            asked("split", 2, model=second, latency=9.0, tokens=(10, 5)),
+        ),
         (asked("describe", 3, latency=2.0, finish="length"), asked("describe", 4, latency=3.0)),
         (asked("describe", 5, latency=4.0),),
         (),
     ]
-    made.tables["captions"] = [replace(row, served=served) for row, served in zip(rows, given, strict=True)]
+    made.tables["captions"] = [
+        replace(row, served=served) for row, served in zip(rows, given, strict=True)
+    ]
     uses = measured(tmp_path, made, until="captions")
     assert [(use.stage, use.model) for use in uses] == [("captions", CHAT), ("captions", second)]
     chat, other = uses
@@ -183,15 +214,22 @@ def test_a_request_counts_once(tmp_path):
     """The description that was taken holds its requests, too."""
     made = make_served(2, 3)
     uses = measured(tmp_path, made)
-    requests = {one for name in LINE_SERVED for row in made.of(name[0]) for one in getattr(row, "served", ())}
+    requests = {
+        one
+        for name in LINE_SERVED
+        for row in made.of(name[0])
+        for one in getattr(row, "served", ())
+    }
     assert sum(use.requests for use in uses) == len(requests)
-    assert sum(use.completion_tokens for use in uses) == sum(one.completion_tokens for one in requests)
+    assert sum(use.completion_tokens for use in uses) == sum(
+        one.completion_tokens for one in requests
+    )
     assert {use.stage for use in uses}.isdisjoint({"differences", "grounded"})
     assert {use.model for use in uses if use.stage in ("comparisons", "questions")} == {LANGUAGE}
 
 
 def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("pairwright.tasks.report.tables.CHUNK_ROWS", 3)
+    monkeypatch.setattr("pairwright.tasks.report.query_tables.CHUNK_ROWS", 3)
     made = Handmade(make_whole(5, 4).tables)
     made.tables["captions"] = [
         replace(row, served=(asked(f"p{n % 3}", n, model=f"m{n % 2}", latency=n / 10),) * 2)
@@ -199,5 +237,8 @@ def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch
     ]
     uses = measured(tmp_path, made, until="captions")
     # Each request stands twice in its row and counts once; one model has the even numbers, one the odd.
-    assert sorted((use.model, use.requests, use.rows) for use in uses) == [("m0", 10, 10), ("m1", 10, 10)]
+    assert sorted((use.model, use.requests, use.rows) for use in uses) == [
+        ("m0", 10, 10),
+        ("m1", 10, 10),
+    ]
     assert next(use for use in uses if use.model == "m1").median == pytest.approx(1.0)

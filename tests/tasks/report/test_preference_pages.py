@@ -20,7 +20,10 @@ def pages(tmp_path_factory, made):
 
 def articles(folder):
     text = (folder / "preferences.html").read_text()
-    return [" ".join(re.sub(r"<[^>]+>", " ", one).split()) for one in text.split('<article class="pair"')[1:]]
+    return [
+        " ".join(re.sub(r"<[^>]+>", " ", one).split())
+        for one in text.split('<article class="pair"')[1:]
+    ]
 
 
 def test_preferences_have_a_page_of_their_own(pages, made):
@@ -28,18 +31,33 @@ def test_preferences_have_a_page_of_their_own(pages, made):
     for name in ("index.html", "preferences.html"):
         page = read(pages, name)
         assert "preferences.html" in page.links
-        assert all((pages / link.partition("#")[0]).is_file() for link in page.links if link.partition("#")[0])
+        assert all(
+            (pages / link.partition("#")[0]).is_file()
+            for link in page.links
+            if link.partition("#")[0]
+        )
         assert len(page.ids) == len(set(page.ids))
     assert "12 in full" in read(pages).text
     found = articles(pages)
     assert len(found) == 12
     taken, crops, none = (
         [one for one in found if words in one]
-        for words in ("removed taken", "A random crop fallback", "None No removal changes how the text fits.")
+        for words in (
+            "removed taken",
+            "A random crop fallback",
+            "None No removal changes how the text fits.",
+        )
     )
-    shown = {row.subject: row.rejected_image_maker for row in sorted(made.of("preferences"), key=lambda row: row.key)}
+    shown = {
+        row.subject: row.rejected_image_maker
+        for row in sorted(made.of("preferences"), key=lambda row: row.key)
+    }
     makers = list(shown.values())
-    assert (len(taken), len(crops), len(none)) == (makers.count("removal"), makers.count("crop"), makers.count(""))
+    assert (len(taken), len(crops), len(none)) == (
+        makers.count("removal"),
+        makers.count("crop"),
+        makers.count(""),
+    )
     assert taken
     assert crops
     assert none
@@ -50,7 +68,9 @@ def test_preferences_have_a_page_of_their_own(pages, made):
         assert "second image" not in one
     page = read(pages, "preferences.html")
     assert [given for tag, given in page.tags if tag == "script"] == WITH_DECISIONS
-    assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
+    assert not any(
+        name.startswith("on") or name == "style" for _, given in page.tags for name in given
+    )
     assert page.text.count(HOSTILE.split("&")[0].strip()) > 24
 
 

@@ -15,7 +15,15 @@ from pairwright.tasks.report.serve_pages import Guard, Keys, Opening, listen
 
 def asked(keys: Keys, query: str) -> Request:
     host = (b"host", f"127.0.0.1:{keys.port}".encode())
-    return Request({"type": "http", "method": "GET", "path": "/", "query_string": query.encode(), "headers": [host]})
+    return Request(
+        {
+            "type": "http",
+            "method": "GET",
+            "path": "/",
+            "query_string": query.encode(),
+            "headers": [host],
+        }
+    )
 
 
 def test_secrets_are_of_one_start_and_one_lets_in_once():
@@ -24,7 +32,11 @@ def test_secrets_are_of_one_start_and_one_lets_in_once():
     assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 401]
     query = keys.url(keys.entry).partition("?")[2]
     assert [guard._refuse(asked(keys, query)).status_code for _ in range(2)] == [303, 303]
-    secrets = [one for keys in (Keys(1), Keys(1)) for one in (keys.entry, keys.cookie, keys.page, *keys.once)]
+    secrets = [
+        one
+        for keys in (Keys(1), Keys(1))
+        for one in (keys.entry, keys.cookie, keys.page, *keys.once)
+    ]
     assert len(set(secrets)) == 8
     assert all(len(one) >= 43 for one in secrets)
 
@@ -49,7 +61,11 @@ def test_pages_that_are_being_made_say_so_and_a_fault_is_told():
     opening = Opening(make, Keys(1))
     client = TestClient(opening)
     answer = client.get("/")
-    assert (answer.status_code, answer.headers["refresh"], opening.workshop.is_busy) == (200, "1", True)
+    assert (answer.status_code, answer.headers["refresh"], opening.workshop.is_busy) == (
+        200,
+        "1",
+        True,
+    )
     made.set()
     while opening.workshop.is_busy:
         time.sleep(0.01)

@@ -73,10 +73,17 @@ def test_texts_are_marked_and_shown_not_interpreted(pages):
         page = read(pages, path.name)
         scripts = SCRIPTS if path.name == "index.html" else WITH_DECISIONS
         assert [attributes for tag, attributes in page.tags if tag == "script"] == scripts
-        assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
+        assert not any(
+            name.startswith("on") or name == "style" for _, given in page.tags for name in given
+        )
         assert {tag for tag, _ in page.tags}.isdisjoint({"iframe", "object", "form", "base"})
-        assert {given["src"].split("/")[0] for tag, given in page.tags if tag == "img"} == {"images"}
-    assert "".join(read(pages, path.name).text for path in pages.glob("pairs-*.html")).count(HOSTILE) > 100
+        assert {given["src"].split("/")[0] for tag, given in page.tags if tag == "img"} == {
+            "images"
+        }
+    assert (
+        "".join(read(pages, path.name).text for path in pages.glob("pairs-*.html")).count(HOSTILE)
+        > 100
+    )
 
 
 def test_pages_open_without_complaint(browser, pages):
@@ -94,24 +101,34 @@ def test_pages_open_without_complaint(browser, pages):
 def test_pages_fit_a_phone_even_with_words_that_do_not_end(browser, tmp_path, made):
     hostile = Handmade(dict(made.tables))
     hostile.tables["questions"] = [
-        replace(row, question=LONG, answer=LONG) if hasattr(row, "answer") else row for row in made.tables["questions"]
+        replace(row, question=LONG, answer=LONG) if hasattr(row, "answer") else row
+        for row in made.tables["questions"]
     ]
     hostile.tables["described"] = [
         replace(row, text=row.text + LONG, model=f"model-{LONG}") if hasattr(row, "model") else row
         for row in made.tables["described"]
     ]
     hostile.tables["judged"] = [
-        replace(row, why=row.why and LONG, text=LONG, served=tuple(replace(one, model=LONG) for one in row.served))
+        replace(
+            row,
+            why=row.why and LONG,
+            text=LONG,
+            served=tuple(replace(one, model=LONG) for one in row.served),
+        )
         for row in made.of("judged")
     ]
     folder = report(tmp_path, hostile, pairs=10, line=LINE_SERVED)
     for path in sorted(folder.glob("*.html")):
         for size in (PHONE, {"viewport": {"width": 1280, "height": 900}}):
             with open_page(browser, path, **size) as (page, _):
-                page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                page.evaluate(
+                    "for (const one of document.querySelectorAll('details')) one.open = true"
+                )
                 assert not overflows(page), (path.name, size)
                 for table in page.locator(".scroll").all():
-                    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), "a table is cut"
+                    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), (
+                        "a table is cut"
+                    )
 
 
 @pytest.mark.slow
@@ -120,5 +137,7 @@ def test_text_stands_out_from_its_ground(browser, pages):
     for scheme in ("light", "dark"):
         for name in ("index.html", "pairs-1.html"):
             with open_page(browser, pages / name, color_scheme=scheme) as (page, _):
-                page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+                page.evaluate(
+                    "for (const one of document.querySelectorAll('details')) one.open = true"
+                )
                 assert page.evaluate(script) == []

@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 from pairwright.schemas.decisions import Decision, latest
 from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.search_cards import Search
-from pairwright.tasks.report.thresholds import Limits, Range, _reach, compare_annotators, read_ranges, view_thresholds
+from pairwright.tasks.report.thresholds import (
+    Limits,
+    Range,
+    _reach,
+    compare_annotators,
+    read_ranges,
+    view_thresholds,
+)
 from tests.tasks.report.handmade import PROFILE
 from tests.tasks.report.handmade_neighbours import MINING, build_neighbours, make_five, pair_key
 from tests.tasks.report.pages import Reader, browse_build
@@ -24,7 +31,10 @@ JOINT = {
 def browsing(root):
     images = make_five()
     profile = PROFILE.model_copy(update={"mining": MINING})
-    with build_neighbours(root / "dataset", images) as build, browse_build(root, build, [], profile=profile) as pages:
+    with (
+        build_neighbours(root / "dataset", images) as build,
+        browse_build(root, build, [], profile=profile) as pages,
+    ):
         yield images, pages, pages.cards
 
 
@@ -52,10 +62,17 @@ def test_candidates_are_cards_only_where_they_are_to_be_judged(tmp_path):
 def test_judgements_are_stored_apart_from_decisions_and_shown(tmp_path):
     with browsing(tmp_path) as (images, pages, _):
         first, second = pair_key(images, "AB"), pair_key(images, "DE")
-        given = [judge(first, "reject"), judge(first, "fits"), judge(second, "unrelated"), judge(second, "accept")]
+        given = [
+            judge(first, "reject"),
+            judge(first, "fits"),
+            judge(second, "unrelated"),
+            judge(second, "accept"),
+        ]
         apart = pages.decide([*given, judge("0" * 32, "fits")])
         assert [one.verdict for one in apart.known] == ["reject", "fits", "unrelated"]
-        assert len(apart.unknown) == 2, "of a candidate, which is no row, only its likeness is judged"
+        assert len(apart.unknown) == 2, (
+            "of a candidate, which is no row, only its likeness is judged"
+        )
         text, status = pages.page({"judge": "1"}, "token")
         assert (status, text.count("data-judged=")) == (200, 7)
         assert f'data-pair="{second}" data-judged="unrelated"' in text
@@ -70,7 +87,9 @@ def test_the_page_counts_candidates_and_suggests_a_band(tmp_path):
         assert status == 200
         assert "No thresholds suggested yet" in text
         words = {"AC": "fits", "AB": "near-identical", "BC": "fits", "DE": "unrelated"}
-        pages.decide([judge(pair_key(images, letters), verdict) for letters, verdict in words.items()])
+        pages.decide(
+            [judge(pair_key(images, letters), verdict) for letters, verdict in words.items()]
+        )
         shown = Reader(pages.thresholds({}, "token")[0]).text
         # Going down, DE is the first range of unrelated pairs, after BC's; going up, AB that of copies, after AC's.
         assert "Suggested: 0.50 to 0.82" in " ".join(shown.split())
@@ -78,7 +97,9 @@ def test_the_page_counts_candidates_and_suggests_a_band(tmp_path):
         assert "next" not in " ".join(shown.split()).split("Suggested")[1].split("Judgements")[0]
         text, _ = pages.thresholds({"unrelated": "20"}, "token")
         cell = next(
-            given["href"] for tag, given in Reader(text).tags if "min_similarity 0.30" in given.get("title", "")
+            given["href"]
+            for tag, given in Reader(text).tags
+            if "min_similarity 0.30" in given.get("title", "")
         )
         picked = dict(urllib.parse.parse_qsl(cell.partition("?")[2].partition("#")[0]))
         shown = Reader(pages.thresholds(picked, "token")[0]).text
@@ -92,7 +113,9 @@ def test_counts_are_of_all_candidates(tmp_path):
     with browsing(tmp_path) as (_, pages, cards):
         cards.set_decisions(latest([]))
         lows = read_ranges(cards.database, "low", "unrelated")
-        assert sum(one.candidates for one in lows) == 12, "each is found from one or from both of its images"
+        assert sum(one.candidates for one in lows) == 12, (
+            "each is found from one or from both of its images"
+        )
         assert sum(one.shown for one in lows) == 7
         view = view_thresholds(cards.database, pages.subject.profile.mining, Limits())
         assert (view.judged, view.suggested) == (0, None)
@@ -103,7 +126,9 @@ def test_counts_are_of_all_candidates(tmp_path):
 def ranges(*judged, shown=40):
     """Return ranges from 0.9 down, each with how many were judged bad, of how many."""
     return [
-        Range(low=0.9 - n / 50, high=0.92 - n / 50, candidates=90, shown=shown, bad=Proportion(*one))
+        Range(
+            low=0.9 - n / 50, high=0.92 - n / 50, candidates=90, shown=shown, bad=Proportion(*one)
+        )
         for n, one in enumerate(judged)
     ]
 
@@ -114,14 +139,18 @@ def test_a_range_is_taken_where_its_interval_ends_within_the_limit():
     assert [round(one.interval[1], 3) for one in found[:2]] == [0.098, 0.101]
     assert _reach(found, 10) == (found[0], found[1])
     found = ranges((0, 0), (0, 25), (0, 0), (0, 0), (0, 0), (3, 3))
-    assert _reach(found, 10) == (found[1], found[3]), "the middle of what is open; what is inside is no worse"
+    assert _reach(found, 10) == (found[1], found[3]), (
+        "the middle of what is open; what is inside is no worse"
+    )
     found = ranges((2, 40), (30, 40))
     assert _reach(found, 10) == (None, None), "nothing is left to be judged"
     (whole,) = (one._replace(whole=True) for one in ranges((1, 20), shown=20))
     assert whole.interval == (0.05, 0.05)
     assert _reach([whole], 5) == (whole, None)
     slip, sound = (one._replace(whole=True) for one in ranges((1, 5), (0, 5), shown=5))
-    assert _reach([slip, sound], 10) == (sound, None), "one slip of five, 4.6 % at the least, does not end the band"
+    assert _reach([slip, sound], 10) == (sound, None), (
+        "one slip of five, 4.6 % at the least, does not end the band"
+    )
 
 
 def test_judgements_are_kept_by_annotator_and_compared(tmp_path):
@@ -131,7 +160,12 @@ def test_judgements_are_kept_by_annotator_and_compared(tmp_path):
         for name, words in given.items():
             pages.annotator = name
             pages.page({}, "")  # looks at what is decided
-            pages.decide([judge(key, word, by="nobody") for key, word in zip(keys, words.split(), strict=True)])
+            pages.decide(
+                [
+                    judge(key, word, by="nobody")
+                    for key, word in zip(keys, words.split(), strict=True)
+                ]
+            )
         assert f'data-pair="{keys[1]}" data-judged="unrelated"' in pages.page({"judge": "1"}, "")[0]
         pages.annotator, pages._known = "anna", None
         assert f'data-pair="{keys[1]}" data-judged="fits"' in pages.page({"judge": "1"}, "")[0]

@@ -5,10 +5,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pairwright.tasks.images.decode import decode_rgb, encode_png, put_patch
+from pairwright.tasks.images.masks import encode_mask
 from pairwright.tasks.pages import environment
-from pairwright.tasks.report.write_images import CHANGED, SIDE, TONE_COLOURS, PictureFolder, draw_heat, paint_mask
-from pairwright.tasks.store.images import decode_rgb, encode_png, put_patch
-from pairwright.tasks.store.masks import encode_mask
+from pairwright.tasks.report.write_images import (
+    CHANGED,
+    SIDE,
+    TONE_COLOURS,
+    PictureFolder,
+    draw_heat,
+    paint_mask,
+)
 from tests.tasks.report.handmade import make_images
 
 
@@ -28,7 +35,9 @@ def test_small_images_keep_their_bytes(tmp_path, images, form, ending):
 def test_what_browsers_do_not_show_becomes_png_with_the_same_pixels(tmp_path, images):
     picture = PictureFolder(tmp_path).add_image(images["tiff"])
     assert picture.src.endswith(".png")
-    assert np.array_equal(decode_rgb((tmp_path / picture.src).read_bytes()), decode_rgb(images["tiff"].image))
+    assert np.array_equal(
+        decode_rgb((tmp_path / picture.src).read_bytes()), decode_rgb(images["tiff"].image)
+    )
 
 
 def test_moving_pictures_are_shown_as_models_see_them(tmp_path, images):
@@ -68,11 +77,17 @@ def test_a_patch_is_what_it_changes_and_nothing_else(tmp_path, images):
     expected[20:61, 30:70] = (pixels[20:61, 30:70] != 120).any(axis=2)
     assert np.array_equal(overlay[:, :, 3], expected * 255)
     assert (overlay[expected][:, :3] == 120).all()
-    assert folder.add_patch("l", pixels, (encode_png(pixels[5:9, 5:9]), (5, 5, 9, 9)), over=folder.add_image(row)) == ""
+    assert (
+        folder.add_patch(
+            "l", pixels, (encode_png(pixels[5:9, 5:9]), (5, 5, 9, 9)), over=folder.add_image(row)
+        )
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
-    "window", [(0, 0, 400, 300), (801, 333, 1303, 777), (1590, 1190, 1600, 1200), (0, 0, 1600, 1200)]
+    "window",
+    [(0, 0, 400, 300), (801, 333, 1303, 777), (1590, 1190, 1600, 1200), (0, 0, 1600, 1200)],
 )
 def test_a_patch_of_a_large_photograph_lies_where_it_does_in_the_preview(tmp_path, window):
     """The whole image with the patch, made smaller at once, is what the overlay shows over the preview."""
@@ -84,7 +99,8 @@ def test_a_patch_of_a_large_photograph_lies_where_it_does_in_the_preview(tmp_pat
         overlay = np.asarray(shown)
     whole = put_patch(pixels, *grey_patch(row, window))
     both = [
-        np.asarray(Image.fromarray(one).resize((640, 480), Image.Resampling.LANCZOS), int) for one in (pixels, whole)
+        np.asarray(Image.fromarray(one).resize((640, 480), Image.Resampling.LANCZOS), int)
+        for one in (pixels, whole)
     ]
     changed = overlay[:, :, 3] == 255
     assert np.abs(overlay[changed][:, :3] - both[1][changed]).max() <= 2
@@ -117,7 +133,11 @@ def test_masks_have_their_own_colours(tmp_path, images):
     assert pixels[2, 2, :3].tolist() == list(CHANGED)
     folder = PictureFolder(tmp_path)
     picture, empty = folder.add_image(images["png"]), encode_mask(np.zeros((120, 160), bool))
-    assert folder.add_masks("m", [(empty, CHANGED)], over=picture) == folder.add_masks("n", [], over=picture) == ""
+    assert (
+        folder.add_masks("m", [(empty, CHANGED)], over=picture)
+        == folder.add_masks("n", [], over=picture)
+        == ""
+    )
 
 
 def plain(colour, size=(64, 48)):
@@ -137,7 +157,9 @@ def test_what_differs_glows_and_the_rest_is_veiled():
     assert share == pytest.approx(27.4 * 19.4 / (64 * 48), abs=0.01)
     shown = opened(png)
     assert shown.shape == (48, 64, 4)
-    (light, full), (dark, veil) = ((int(one[:3].sum()), one[3]) for one in (shown[24, 24], shown[2, 2]))
+    (light, full), (dark, veil) = (
+        (int(one[:3].sum()), one[3]) for one in (shown[24, 24], shown[2, 2])
+    )
     assert (light > 600, full, dark < 20, veil) == (True, 235, True, 150)
     assert draw_heat(plain(30), plain(220)) == (b"", 1.0)
     noise = plain(100)

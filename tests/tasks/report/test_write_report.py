@@ -8,7 +8,7 @@ from PIL import Image
 from pairwright.schemas.config import Profile
 from pairwright.schemas.rows import Dropped, Failed
 from pairwright.tasks.pages.environment import count_things
-from pairwright.tasks.report.tables import Tables
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.write_report import Subject, sample_pairs
 from tests.tasks.report.browser import open_page, shown_in
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_whole
@@ -33,7 +33,9 @@ def test_pages_are_well_formed_and_refer_to_what_is_there(whole):
             assert (whole / (file or name)).is_file(), link
             assert not mark or mark in ids[file or name], link
         for button in (attributes for tag, attributes in read(whole, name).tags if tag == "button"):
-            for src in (button.get("data-mask", "") + "|" + button.get("data-changed", "")).split("|"):
+            for src in (button.get("data-mask", "") + "|" + button.get("data-changed", "")).split(
+                "|"
+            ):
                 assert not src or (whole / src).is_file()
     used = "".join((whole / path.name).read_text() for path in whole.glob("*.html"))
     assert all(f"images/{path.name}" in used for path in (whole / "images").iterdir())
@@ -44,8 +46,14 @@ def test_texts_are_shown_not_interpreted(whole, made):
         page = read(whole, name)
         scripts = [attributes for tag, attributes in page.tags if tag == "script"]
         assert scripts == (SCRIPTS if name == "index.html" else WITH_DECISIONS)
-        assert not any(name.startswith("on") or name == "style" for _, attributes in page.tags for name in attributes)
-        policy = next(a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+        assert not any(
+            name.startswith("on") or name == "style"
+            for _, attributes in page.tags
+            for name in attributes
+        )
+        policy = next(
+            a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"
+        )
         assert policy.startswith("default-src 'none'")
         assert "unsafe" not in policy
         assert "http" not in policy
@@ -62,7 +70,9 @@ def test_what_is_known_of_a_pair_is_on_its_page(whole, made):
         assert words in text
     marks = re.findall(r"<mark>(.*?)</mark>", (whole / "pairs-1.html").read_text())
     assert {"ball", "cube"} <= set(marks)
-    text = " ".join(read(whole, "pairs-1.html").text.split() + read(whole, "pairs-2.html").text.split())
+    text = " ".join(
+        read(whole, "pairs-1.html").text.split() + read(whole, "pairs-2.html").text.split()
+    )
     for words in ("Rejected image", "removed from the first image taken", "Score 0.50 its sum of cosines (Eq. 9) 1.00",
                   "Of 6 candidates, this removal makes the text fit worst among those that passed their checks.",
                   "tags: ram",
@@ -71,20 +81,31 @@ def test_what_is_known_of_a_pair_is_on_its_page(whole, made):
                   "A random crop of the second image fallback", "It shows 25.0% of the image.",
                   "No removal was chosen: no removal changes how the text fits."):  # fmt: skip
         assert words in text, words
-    boxes = [given for tag, given in read(whole, "pairs-1.html").tags if tag == "rect" and given.get("class") == "over"]
+    boxes = [
+        given
+        for tag, given in read(whole, "pairs-1.html").tags
+        if tag == "rect" and given.get("class") == "over"
+    ]
     assert len(boxes) == 10 * 2 * 4
 
 
 def test_the_same_dataset_gives_the_same_report(tmp_path, whole, made):
     again = report(tmp_path, made, pairs=14)
-    files = {path.relative_to(whole): path.read_bytes() for path in whole.rglob("*") if path.is_file()}
-    dated = {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(whole): path.read_bytes() for path in whole.rglob("*") if path.is_file()
+    }
+    dated = {
+        path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()
+    }
     assert files == dated
 
 
 def test_a_build_that_stopped_at_mining_shows_its_pairs(tmp_path, made):
     folder = report(tmp_path, made, until="pairs")
-    index, pairs = " ".join(read(folder).text.split()), " ".join(read(folder, "pairs-1.html").text.split())
+    index, pairs = (
+        " ".join(read(folder).text.split()),
+        " ".join(read(folder, "pairs-1.html").text.split()),
+    )
     assert "Similarity of the pairs" in index
     for word in ("Lengths", "Rejected texts", "preferences"):
         assert word not in index
@@ -93,17 +114,28 @@ def test_a_build_that_stopped_at_mining_shows_its_pairs(tmp_path, made):
 
 
 def test_rows_still_owed_are_said(tmp_path, whole):
-    assert [count_things(number, "pair") for number in (0, 1, 1000)] == ["0 pairs", "1 pair", "1,000 pairs"]
+    assert [count_things(number, "pair") for number in (0, 1, 1000)] == [
+        "0 pairs",
+        "1 pair",
+        "1,000 pairs",
+    ]
     made = make_whole(2, 2)
-    made.tables["captions"] = [Failed(source_key=row.key, reason="timeout") for row in made.of("images")]
+    made.tables["captions"] = [
+        Failed(source_key=row.key, reason="timeout") for row in made.of("images")
+    ]
     text = " ".join(read(report(tmp_path, made)).text.split())
     assert "4 rows " in text
     assert "still owed;" not in read(whole).text
 
 
 def test_a_source_in_words_without_its_place():
-    for source, words in (("scenes:7", "rendered scenes"), ("folder:/home/me/photographs/", "folder photographs")):
-        told = Subject(name="", version="", made="", counts=(), profile=Profile(source=source), pairs=0)
+    for source, words in (
+        ("scenes:7", "rendered scenes"),
+        ("folder:/home/me/photographs/", "folder photographs"),
+    ):
+        told = Subject(
+            name="", version="", made="", counts=(), profile=Profile(source=source), pairs=0
+        )
         assert told.source == words
 
 
@@ -115,7 +147,9 @@ def test_an_empty_dataset_says_so(tmp_path):
 
 def test_images_without_pairs_say_so(tmp_path, made):
     alone = Handmade({"images": made.tables["images"]})
-    alone.tables["pairs"] = [Dropped(source_key=row.key, reason="no neighbours") for row in made.of("images")]
+    alone.tables["pairs"] = [
+        Dropped(source_key=row.key, reason="no neighbours") for row in made.of("images")
+    ]
     page = read(report(tmp_path, alone))
     assert "No pairs yet" in page.text
     assert "no neighbours" in page.text
@@ -124,21 +158,37 @@ def test_images_without_pairs_say_so(tmp_path, made):
 def test_pairs_without_graphs_groups_or_texts(tmp_path):
     made = make_whole()
     made.tables["images"] = [replace(row, graph=None, group="") for row in made.of("images")]
-    for name in ("swapped", "edited", "retrieved", "preferences", "comparisons", "captions", "tags", "rejections"):
+    for name in (
+        "swapped",
+        "edited",
+        "retrieved",
+        "preferences",
+        "comparisons",
+        "captions",
+        "tags",
+        "rejections",
+    ):
         made.tables[name] = []
     folder = report(tmp_path, made)
     page = read(folder, "pairs-1.html")
     assert "No preference was made from this pair." in page.text
-    assert "No text was written about this pair." in "".join(read(folder, p.name).text for p in folder.glob("pairs-*"))
+    assert "No text was written about this pair." in "".join(
+        read(folder, p.name).text for p in folder.glob("pairs-*")
+    )
     assert "same scene" not in page.text
     assert "Precision" not in read(folder).text
 
 
 def test_hovering_flickers_between_the_two_images(browser, whole):
-    with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (page, _):
+    with open_page(browser, whole / "pairs-1.html", viewport={"width": 1280, "height": 900}) as (
+        page,
+        _,
+    ):
         frame = page.locator(".look .frame").first
         frame.scroll_into_view_if_needed()
-        own, other = (frame.locator(f".{side}").evaluate("(image) => image.src") for side in ("own", "other"))
+        own, other = (
+            frame.locator(f".{side}").evaluate("(image) => image.src") for side in ("own", "other")
+        )
         assert own != other
         assert shown_in(frame) == own
         before = pixels(frame, whole)
@@ -146,8 +196,12 @@ def test_hovering_flickers_between_the_two_images(browser, whole):
         assert shown_in(frame) == other
         # The second image of the pair is what the reader sees in its place, and the first comes back by itself.
         assert np.abs(pixels(frame, whole) - before).max() > 50
-        page.wait_for_function("(frame) => !frame.classList.contains('swapped')", arg=frame.element_handle())
-        page.wait_for_function("(frame) => frame.classList.contains('swapped')", arg=frame.element_handle())
+        page.wait_for_function(
+            "(frame) => !frame.classList.contains('swapped')", arg=frame.element_handle()
+        )
+        page.wait_for_function(
+            "(frame) => frame.classList.contains('swapped')", arg=frame.element_handle()
+        )
         page.mouse.move(2, 2)
         assert shown_in(frame) == own
 
@@ -183,7 +237,9 @@ def test_keys_and_touch_flicker_too(browser, whole):
 def test_nothing_moves_by_itself_for_those_who_ask(browser, whole):
     with open_page(browser, whole / "index.html", reduced_motion="reduce") as (page, _):
         frame = page.locator(".frame").first
-        own, other = (frame.locator(f".{side}").evaluate("(image) => image.src") for side in ("own", "other"))
+        own, other = (
+            frame.locator(f".{side}").evaluate("(image) => image.src") for side in ("own", "other")
+        )
         frame.hover()
         page.wait_for_timeout(700)
         assert shown_in(frame) == own

@@ -7,7 +7,13 @@ import pytest
 from pairwright.schemas.scene import ChangeType
 from pairwright.tasks.scenes import plan
 from pairwright.tasks.scenes.changes import CONTENT, DISTRACTING, Draft
-from pairwright.tasks.scenes.plan import draw_world, plan_camera, rests_on, stands_free, visible_shares
+from pairwright.tasks.scenes.plan import (
+    draw_world,
+    plan_camera,
+    rests_on,
+    stands_free,
+    visible_shares,
+)
 from pairwright.tasks.scenes.vocabulary import NEAR_COLOURS, PLACES, SHAPES
 
 WORLDS = 24
@@ -62,7 +68,9 @@ def test_words_tell_things_apart_outside_of_groups(drafts):
 
 @pytest.mark.parametrize("kind", CONTENT)
 def test_a_change_alters_what_it_names_in_the_way_that_it_says(drafts, kind: ChangeType):
-    found = list(outcomes(drafts[::2] if kind == "move" else drafts, kind))  # moves take long to draw
+    found = list(
+        outcomes(drafts[::2] if kind == "move" else drafts, kind)
+    )  # moves take long to draw
     assert len(found) >= 5
     for draft, done, change in found:
         assert altered(draft.scene, done.scene) == {change.object_id, *change.object_ids}
@@ -83,9 +91,16 @@ def test_a_change_alters_what_it_names_in_the_way_that_it_says(drafts, kind: Cha
                 assert new.shape not in ("chair", "sign")
         elif kind == "orientation":
             assert replace(old, yaw=new.yaw) == new
-            assert [draft.camera.facing(thing)[0] for thing in (old, new)] == [change.before, change.after]
+            assert [draft.camera.facing(thing)[0] for thing in (old, new)] == [
+                change.before,
+                change.after,
+            ]
         elif kind in ("disappearance", "removal"):
-            assert (new, change.before, old.support is not None) == (None, old.phrase, kind == "removal")
+            assert (new, change.before, old.support is not None) == (
+                None,
+                old.phrase,
+                kind == "removal",
+            )
             assert all(thing.support != old.id for thing in done.scene.things)
         elif kind == "addition":
             assert (old, change.after) == (None, new.phrase)
@@ -95,7 +110,10 @@ def test_a_change_alters_what_it_names_in_the_way_that_it_says(drafts, kind: Cha
             camera = draft.camera
             assert not SHAPES[old.shape].front or camera.facing(old)[0] == camera.facing(new)[0]
             places = [camera.position_of(thing, camera.silhouette(thing)) for thing in (old, new)]
-            assert [f"{place.column} {place.depth}" for place in places] == [change.before, change.after]
+            assert [f"{place.column} {place.depth}" for place in places] == [
+                change.before,
+                change.after,
+            ]
             assert change.before != change.after
             assert all(place.clear for place in places)
         elif kind == "substitution":
@@ -107,8 +125,21 @@ def test_a_change_alters_what_it_names_in_the_way_that_it_says(drafts, kind: Cha
 def test_counts_change_by_one_or_two(drafts):
     words = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
     for draft, done, change in outcomes(drafts, "counting"):
-        counts = [sum(thing.group == "group-1" for thing in scene.things) for scene in (draft.scene, done.scene)]
+        counts = [
+            sum(thing.group == "group-1" for thing in scene.things)
+            for scene in (draft.scene, done.scene)
+        ]
         assert [words[text.split(" ")[0]] for text in (change.before, change.after)] == counts
         assert abs(counts[0] - counts[1]) in (1, 2)
         assert counts[1] >= 1
-        assert len({thing.phrase for scene in (draft.scene, done.scene) for thing in scene.things if thing.group}) == 1
+        assert (
+            len(
+                {
+                    thing.phrase
+                    for scene in (draft.scene, done.scene)
+                    for thing in scene.things
+                    if thing.group
+                }
+            )
+            == 1
+        )

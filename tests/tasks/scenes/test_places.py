@@ -6,7 +6,9 @@ from pairwright.tasks.scenes.vocabulary import COLOURS, TEXTS
 
 
 def test_linear_values_of_srgb_by_hand():
-    assert places.linear((0, 255, 188)) == pytest.approx([0, 1, ((188 / 255 + 0.055) / 1.055) ** 2.4])
+    assert places.linear((0, 255, 188)) == pytest.approx(
+        [0, 1, ((188 / 255 + 0.055) / 1.055) ** 2.4]
+    )
     assert places.linear((10, 10, 10))[0] == pytest.approx(10 / 255 / 12.92)
 
 

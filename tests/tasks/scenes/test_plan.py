@@ -22,7 +22,12 @@ def test_overlap_agrees_with_opencv():
     found = []
     for _ in range(300):
         rectangles = [
-            ((rng.uniform(0, 3), rng.uniform(0, 3)), tuple(rng.uniform(0.3, 2, 2)), rng.uniform(0, 180)) for _ in "ab"
+            (
+                (rng.uniform(0, 3), rng.uniform(0, 3)),
+                tuple(rng.uniform(0.3, 2, 2)),
+                rng.uniform(0, 180),
+            )
+            for _ in "ab"
         ]
         kind = cv2.rotatedRectangleIntersection(*rectangles)[0]
         a, b = (cv2.boxPoints(r).astype(float) for r in rectangles)

@@ -39,15 +39,24 @@ def of(kind="exists", count=0, **named):
         ("no red ball", of("absent", shape="ball", colour="red")),
         ("with no sign of any red ball", of("absent", shape="ball", colour="red")),
         ("a scene that lacks any ball", of("absent", shape="ball")),
-        ("a red ball but no sign of a mug", (*of(shape="ball", colour="red"), *of("absent", shape="mug"))),
-        ("a red ball but without any mug", (*of(shape="ball", colour="red"), *of("absent", shape="mug"))),
+        (
+            "a red ball but no sign of a mug",
+            (*of(shape="ball", colour="red"), *of("absent", shape="mug")),
+        ),
+        (
+            "a red ball but without any mug",
+            (*of(shape="ball", colour="red"), *of("absent", shape="mug")),
+        ),
         ("four objects", of("count", 4)),
         ("a ball on the left", of(shape="ball", column="left")),
         ("a ball on the left of a lamp", (*of(shape="ball"), *of(shape="lamp"))),
         ("a ball on top of a box in the centre", of(shape="ball", rests_on="box", column="centre")),
         ("a car facing left", of(shape="car", facing="left")),
         ("a sign reading 'STOP'", of(shape="sign", text="STOP")),
-        ("a ball on a toy street", (Claim(side=0, kind="place", value="a toy street"), *of(shape="ball"))),
+        (
+            "a ball on a toy street",
+            (Claim(side=0, kind="place", value="a toy street"), *of(shape="ball")),
+        ),
     ],
 )
 def test_phrases_become_claims(half, claims):
@@ -78,5 +87,11 @@ def test_what_is_not_read_or_not_understood():
     assert read_phrases("two balls with dots", "").claims == of(shape="ball")
     assert read_phrases("a red ball", "a blue ball").understood
     assert not read_phrases("a red ball", "a blue ball beside a giraffe").understood
-    for odd in ("a red ball " * 100_000, "no " * 100_000, "the any a " * 100_000, "x" * 1_000_000, "狗在草地上"):
+    for odd in (
+        "a red ball " * 100_000,
+        "no " * 100_000,
+        "the any a " * 100_000,
+        "x" * 1_000_000,
+        "狗在草地上",
+    ):
         assert read_phrases(odd, odd).claims == ()

@@ -21,4 +21,7 @@ def test_noise_falls_and_printed_patterns_stay():
     noise = np.random.default_rng(0).normal(1, 0.1, flat.shape[:2]).astype(np.float32)
     picture = develop(albedo * noise[..., None], albedo).astype(float)
     clean = tone_map(albedo).astype(float)
-    assert np.abs(picture - clean).mean() < 0.5 * np.abs(tone_map(albedo * noise[..., None]) - clean).mean()
+    assert (
+        np.abs(picture - clean).mean()
+        < 0.5 * np.abs(tone_map(albedo * noise[..., None]) - clean).mean()
+    )

@@ -4,7 +4,13 @@ import pytest
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.places import LIFT, STYLES, surfaces_of
 from pairwright.tasks.scenes.shapes import FORMS, extent_of, form_of
-from pairwright.tasks.scenes.vocabulary import COLOURS, METALLIC_COLOURS, NEAR_COLOURS, PLACES, SHAPES
+from pairwright.tasks.scenes.vocabulary import (
+    COLOURS,
+    METALLIC_COLOURS,
+    NEAR_COLOURS,
+    PLACES,
+    SHAPES,
+)
 
 ALL = [(shape, pose) for shape, kind in SHAPES.items() for pose in kind.poses or (None,)]
 
@@ -40,7 +46,9 @@ def test_nothing_of_a_place_is_where_things_stand(place):
     for style in range(STYLES):
         for surface in surfaces_of(place, style):
             low, high = surface.soup.min(axis=1), surface.soup.max(axis=1)
-            beside = (low[:, 0] > 2.8) | (high[:, 0] < -2.8) | (low[:, 1] > 2.5) | (high[:, 1] < -2.5)
+            beside = (
+                (low[:, 0] > 2.8) | (high[:, 0] < -2.8) | (low[:, 1] > 2.5) | (high[:, 1] < -2.5)
+            )
             assert (beside | (high[:, 2] <= 2 * LIFT + 1e-9)).all()
 
 

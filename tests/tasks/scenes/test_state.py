@@ -11,7 +11,9 @@ RIGHT, AWAY, UP = np.eye(3)
 CAR = Thing("car", "car", "red", "metal", "large", x=0.4, y=0.3)
 
 
-@pytest.mark.parametrize(("yaw", "facing"), [(0, "front"), (90, "right"), (180, "back"), (-90, "left")])
+@pytest.mark.parametrize(
+    ("yaw", "facing"), [(0, "front"), (90, "right"), (180, "back"), (-90, "left")]
+)
 def test_facing_is_as_the_viewer_sees_it(yaw, facing):
     thing = replace(CAR, x=0.0, y=0.0, yaw=np.radians(yaw))
     assert FRONT.facing(thing)[0] == facing
@@ -49,7 +51,9 @@ def test_columns_are_thirds_of_the_picture(middle, column, clear):
 def test_depths_are_thirds_of_the_place(away, depth, clear):
     mask = np.zeros((192, 256), bool)
     mask[90:99, 123:133] = True
-    found = FRONT.position_of(Thing("ball", "ball", "red", "rubber", "small", y=TARGET[1] + away), mask)
+    found = FRONT.position_of(
+        Thing("ball", "ball", "red", "rubber", "small", y=TARGET[1] + away), mask
+    )
     assert (found.column, found.depth, found.clear) == ("centre", WORDS[1][depth], clear)
 
 
@@ -65,7 +69,10 @@ def test_a_thing_is_elsewhere_where_both_places_are_clear_and_differ():
 def test_silhouettes_are_where_the_renderer_sees_things(view):
     from pairwright.tasks.scenes.render import survey
 
-    things = (replace(CAR, yaw=0.6), Thing("cone", "cone", "blue", "rubber", "medium", x=-1.4, y=-0.5))
+    things = (
+        replace(CAR, yaw=0.6),
+        Thing("cone", "cone", "blue", "rubber", "medium", x=-1.4, y=-0.5),
+    )
     camera = replace(FRONT, view=view)
     seen = survey(Scene("a photo studio", 0, view, Light("left", "white"), things), camera)
     for thing in things:

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
+from pairwright.tasks.images.masks import decode_mask
 from pairwright.tasks.scenes.changes import Draft
 from pairwright.tasks.scenes.render import survey
 from pairwright.tasks.scenes.state import Camera, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import Light, View
 from pairwright.tasks.scenes.world import describe
-from pairwright.tasks.store.masks import decode_mask
 
 VIEW = View(0, 41, "a high viewpoint from the front")
 CAMERA = Camera(VIEW, 128, 96)
@@ -25,7 +25,10 @@ def ball(name, **where):
 def test_what_a_thing_rests_on_is_named():
     cube = Thing("object-1", "cube", "blue", "rubber", "large")
     graph = look(cube, ball("object-2", z=cube.height, support="object-1"))[1]
-    assert [(thing.support, thing.rests_on) for thing in graph.objects] == [(None, None), ("object-1", "cube")]
+    assert [(thing.support, thing.rests_on) for thing in graph.objects] == [
+        (None, None),
+        ("object-1", "cube"),
+    ]
 
 
 def test_visible_share_of_a_half_hidden_thing():
@@ -40,7 +43,10 @@ def test_visible_share_of_a_half_hidden_thing():
 
 
 def test_changed_pixels_are_those_of_the_thing():
-    before, after = look(ball("object-1"), ball("object-2", x=1.5))[0], look(ball("object-2", x=1.5))[0]
+    before, after = (
+        look(ball("object-1"), ball("object-2", x=1.5))[0],
+        look(ball("object-2", x=1.5))[0],
+    )
     gone = before.mask("object-1")
     assert before.changed(after, {"object-1"}) == gone.sum() > 100
     assert before.changed(after, {"object-2"}) == 0

@@ -50,21 +50,32 @@ def test_rows_are_taken_when_there_is_room_for_them() -> None:
             yield item(number)
 
     with chat_server(echo) as server:
-        for done, _ in enumerate(ask_rows(rows(), ask_once, config_of(server, max_concurrency=4), pace=QUICK)):
+        for done, _ in enumerate(
+            ask_rows(rows(), ask_once, config_of(server, max_concurrency=4), pace=QUICK)
+        ):
             assert taken - done <= 2 * 4 + AHEAD + 1
         assert server.most <= 4
 
 
 def test_a_row_may_give_several_results_or_none() -> None:
     async def work(row: ItemRow, chat: Chat) -> list[ItemRow | Dropped]:
-        answers = await asyncio.gather(*(chat.ask(question(f"{row.name} {number}")) for number in range(3)))
-        rows: list[ItemRow | Dropped] = [replace(row, name=answer.text) for answer in answers if row.name != "1"]
+        answers = await asyncio.gather(
+            *(chat.ask(question(f"{row.name} {number}")) for number in range(3))
+        )
+        rows: list[ItemRow | Dropped] = [
+            replace(row, name=answer.text) for answer in answers if row.name != "1"
+        ]
         return rows if row.name != "2" else [*rows, Dropped(source_key=row.key, reason="odd")]
 
     with chat_server(echo) as server:
         results = list(ask_rows(items(3), work, config_of(server), pace=QUICK))
-    by_row = [[each for each in results if getattr(each, "name", "answer 2").startswith(f"answer {n}")] for n in (0, 2)]
-    assert [each.name for each in by_row[0] if isinstance(each, ItemRow)] == [f"answer 0 {n}" for n in range(3)]
+    by_row = [
+        [each for each in results if getattr(each, "name", "answer 2").startswith(f"answer {n}")]
+        for n in (0, 2)
+    ]
+    assert [each.name for each in by_row[0] if isinstance(each, ItemRow)] == [
+        f"answer 0 {n}" for n in range(3)
+    ]
     assert by_row[1][-1] == Dropped(source_key=item(2).key, reason="odd")
     assert len(results) == 3 + 0 + 4
 
@@ -74,7 +85,10 @@ def test_a_refused_question_drops_its_row_and_an_unanswered_one_fails_it() -> No
         return {"1": Status(400, "too long"), "2": Status(500, "broken")}.get(asked.text, "good")
 
     with chat_server(answer) as server:
-        results = {result.source_key: result for result in asked(items(4), config_of(server, max_attempts=3))}
+        results = {
+            result.source_key: result
+            for result in asked(items(4), config_of(server, max_attempts=3))
+        }
         where = f"(3 tries, last at {server.url})"
     refused = {"reason": "the server refused the request", "detail": "too long"}
     assert results[item(1).key] == Dropped(source_key=item(1).key, **refused)
@@ -85,7 +99,14 @@ def test_a_refused_question_drops_its_row_and_an_unanswered_one_fails_it() -> No
 
 
 def test_fifty_faults_of_all_kinds_lose_no_row_and_double_none() -> None:
-    kinds = [Status(500), Status(429), Status(503, headers={"Retry-After": "0"}), Close(), Close(reset=True), Hang()]
+    kinds = [
+        Status(500),
+        Status(429),
+        Status(503, headers={"Retry-After": "0"}),
+        Close(),
+        Close(reset=True),
+        Hang(),
+    ]
     kinds += [Raw(b"<html>no</html>"), Raw(b'{"choices": []}')]
     kinds += [Raw(b'{"choices": [{"message": {"content": "\xff"}, "finish_reason": "stop"}]}')]
     kinds += [Raw(b'{"choices": [{"message":', headers={"Content-Length": "900"}, cut=24)]
@@ -130,7 +151,9 @@ def test_an_iterator_that_is_left_alone_cancels_what_is_under_way(way: str) -> N
         del results
         gc.collect()
         assert tasks_left() == 0
-        assert threading.active_count() <= before + server.connections + 1  # the loop's own, and the server's
+        assert (
+            threading.active_count() <= before + server.connections + 1
+        )  # the loop's own, and the server's
 
 
 def test_several_threads_share_a_client() -> None:
@@ -189,7 +212,9 @@ def test_a_killed_run_repeats_no_finished_request(tmp_path: Path) -> None:
             known = len(memory)
             assert known >= 40
             assert len(before) - known <= 5, "only what was under way is not known"
-            results = texts(list(asked(items(120), config_of(server, max_concurrency=5), answers=memory)))
+            results = texts(
+                list(asked(items(120), config_of(server, max_concurrency=5), answers=memory))
+            )
         after = [request.text for request in server.asked[len(before) :]]
     assert results == {str(number): f"answer {number}" for number in range(120)}
     assert not set(after) & set(finished)
@@ -197,10 +222,26 @@ def test_a_killed_run_repeats_no_finished_request(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_ends_in_the_middle_ends_quietly(tmp_path: Path) -> None:
-    script = SCRIPT.replace("print(result.name, flush=True)", "raise SystemExit(f'left at {result.name}')")
+    script = SCRIPT.replace(
+        "print(result.name, flush=True)", "raise SystemExit(f'left at {result.name}')"
+    )
     # That a step takes long is no fault: asyncio warns of it in this mode, and tells of tasks left behind as errors.
-    script = script.replace("import sys\n", 'import sys, logging\nlogging.getLogger("asyncio").setLevel("ERROR")\n')
+    script = script.replace(
+        "import sys\n", 'import sys, logging\nlogging.getLogger("asyncio").setLevel("ERROR")\n'
+    )
     with chat_server(lambda asked: "good" if asked.text == "0" else Hang()) as server:
-        command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, server.url, str(tmp_path / "x.answers")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+        command = [
+            sys.executable,
+            "-X",
+            "dev",
+            "-W",
+            "error",
+            "-c",
+            script,
+            server.url,
+            str(tmp_path / "x.answers"),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+        )
     assert (done.stderr, done.returncode) == ("left at 0\n", 1)

@@ -22,7 +22,10 @@ from tests.fixtures.chat_server import Close, Fault, Hang, Raw, Reply, Status, b
 GOOD = body_of(Reply("good", fingerprint="fp"), "tiny")
 STATUSES = {408: "no answer in time", 429: "server busy", 500: "server error", 504: "server error"}
 FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
-    **{str(code): (Status(code), reason, f"HTTP {code}: scripted") for code, reason in STATUSES.items()},
+    **{
+        str(code): (Status(code), reason, f"HTTP {code}: scripted")
+        for code, reason in STATUSES.items()
+    },
     "502 in HTML": (Status(502, body=b"<h1>Bad</h1>"), "server error", "HTTP 502: Bad"),
     "503": (Status(503, body=b""), "server busy", "HTTP 503"),
     "closed": (Close(), "broken answer", "Server disconnected without sending a response."),
@@ -30,7 +33,11 @@ FAULTS: dict[str, tuple[Fault | Reply, str, str]] = {
     "cut after the head": (Raw(GOOD, cut=0), "broken answer", "peer closed connection"),
     "aborted": (Reply("go", finish_reason="abort"), "server error", "finish reason abort"),
     "hang": (Hang(), "no answer in time", "0.5 s of models.*.timeout_seconds"),
-    "a byte now and then": (Hang(drip=0.05), "no answer in time", "0.5 s of models.*.timeout_seconds"),
+    "a byte now and then": (
+        Hang(drip=0.05),
+        "no answer in time",
+        "0.5 s of models.*.timeout_seconds",
+    ),
 }
 
 
@@ -43,7 +50,9 @@ def limit_of(fault: Fault | Reply) -> float:
 def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> None:
     fault, reason, detail = FAULTS[name]
     with chat_server(lambda asked: fault if asked.text == "1" else "good") as server:
-        config = config_of(server, timeout_seconds=limit_of(fault), max_attempts=2, patience_seconds=60)
+        config = config_of(
+            server, timeout_seconds=limit_of(fault), max_attempts=2, patience_seconds=60
+        )
         ended = asyncio.Event()
 
         async def work(row: ItemRow, chat: Chat) -> ItemRow:
@@ -55,7 +64,11 @@ def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> N
             finally:
                 ended.set()
 
-        (result,) = [each for each in ask_rows(items(2), work, config, pace=QUICK) if not isinstance(each, ItemRow)]
+        (result,) = [
+            each
+            for each in ask_rows(items(2), work, config, pace=QUICK)
+            if not isinstance(each, ItemRow)
+        ]
         tries = [request for request in server.asked if request.text == "1"]
     assert isinstance(result, Failed)
     assert result.reason == reason
@@ -81,22 +94,40 @@ def test_a_server_that_does_not_fit_ends_the_shard_at_once(fault: Status, words:
 
 
 def test_only_what_is_needed_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_BASE_URL"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_ADMIN_KEY",
+        "OPENAI_ORG_ID",
+        "OPENAI_PROJECT_ID",
+        "OPENAI_BASE_URL",
+    ):
         monkeypatch.setenv(name, "http://sk-ambient")
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Ambient: sk-ambient\nAuthorization: Bearer sk-ambient")
+    monkeypatch.setenv(
+        "OPENAI_CUSTOM_HEADERS", "X-Ambient: sk-ambient\nAuthorization: Bearer sk-ambient"
+    )
     with chat_server(lambda _: Raw(GOOD)) as server:
         ask_now(config_of(server))
         monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", " sk-mine\n")
         ask_now(config_of(server, max_concurrency=7))
     without, with_key = (request.headers for request in server.asked)
-    expected = {"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"}
+    expected = {
+        "host",
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-type",
+        "content-length",
+        "user-agent",
+    }
     assert set(without) == expected
     assert set(with_key) == expected | {"authorization"}
     assert with_key["authorization"] == "Bearer sk-mine"
     assert "sk-ambient" not in repr([request.headers for request in server.asked])
 
 
-def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_not_used_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with chat_server(lambda _: "good") as proxy, chat_server(lambda _: "good") as server:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
@@ -186,7 +217,9 @@ def test_a_body_of_another_form_is_broken(data: bytes) -> None:
     ],
 )
 def test_wrong_counts_of_tokens_are_none(usage: Any) -> None:
-    served = read_answer(json.dumps({**ANSWER, "usage": usage, "system_fingerprint": None}).encode()).served
+    served = read_answer(
+        json.dumps({**ANSWER, "usage": usage, "system_fingerprint": None}).encode()
+    ).served
     assert (served.prompt_tokens, served.completion_tokens, served.revision) == (0, 0, "")
 
 
@@ -203,7 +236,10 @@ def test_halves_of_surrogates_do_not_reach_a_file() -> None:
         (b'{"error": {"message": "too long", "code": 400}}', "too long"),
         (b'{"object": "error", "message": "too long"}', "too long"),
         (b'{"detail": "Not Found"}', "Not Found"),
-        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', '[{"loc": ["body"], "msg": "field required"}]'),
+        (
+            b'{"detail": [{"loc": ["body"], "msg": "field required"}]}',
+            '[{"loc": ["body"], "msg": "field required"}]',
+        ),
         (b'{"error": "too\\nlong\\u0000\\u202e"}', "too long"),
         (b"<html><title>502</title>\n<b>Bad</b> gateway</html>", "502 Bad gateway"),
         (b"\xff\xfe", "\ufffd\ufffd"),
@@ -254,7 +290,12 @@ def test_what_the_server_says_of_an_answer_is_kept() -> None:
         answer = ask_now(config_of(server, revision="abc"))
     assert (answer.text, answer.finish_reason) == ("Red.", "length")
     served = answer.served
-    assert (served.model, served.revision, served.prompt, served.seed) == ("tiny-8bit", "fp-7", "test", 1)
+    assert (served.model, served.revision, served.prompt, served.seed) == (
+        "tiny-8bit",
+        "fp-7",
+        "test",
+        1,
+    )
     assert (served.prompt_tokens, served.completion_tokens) == (7, 3)
     assert served.latency >= 0.05
 
@@ -273,7 +314,9 @@ def test_a_server_that_refuses_everything_from_the_start_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("value", ["sk 123", "sk-\u00e9", "sk-\x01"])
-def test_what_is_no_key_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_what_is_no_key_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", value)
     with pytest.raises(ConfigError, match=r"^models\.\*\.key: .*PAIRWRIGHT_TEST_KEY") as caught:
         Client(config_of("http://127.0.0.1:9/v1"))
@@ -287,7 +330,10 @@ def test_the_key_reaches_no_log_no_error_no_row_and_no_memory(
     secret = "sk-Zq7/very+secret=="
     monkeypatch.setenv("PAIRWRIGHT_TEST_KEY", secret)
     kinds: list[Any] = [
-        *(Reply(f"the key is {secret}", fingerprint=secret, model=secret), Reply("x", finish_reason=secret)),
+        *(
+            Reply(f"the key is {secret}", fingerprint=secret, model=secret),
+            Reply("x", finish_reason=secret),
+        ),
         *map(Raw, (GOOD.replace(b"good", secret.encode()), secret.encode())),
         *(Status(code, f"bad key {secret}") for code in (400, 429, 500)),
     ]
@@ -302,7 +348,9 @@ def test_the_key_reaches_no_log_no_error_no_row_and_no_memory(
                     said += map(repr, asked([item(number)], config, answers=memory))
                 except PairwrightError as error:
                     said.append(repr(error))
-            assert {request.headers["authorization"] for request in server.asked} == {f"Bearer {secret}"}
+            assert {request.headers["authorization"] for request in server.asked} == {
+                f"Bearer {secret}"
+            }
         for code in (401, 404):
             with chat_server(lambda _, code=code: Status(code, secret)) as server:
                 server.models = ("tiny", secret)

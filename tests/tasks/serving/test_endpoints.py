@@ -42,7 +42,9 @@ def test_retry_after_is_capped_by_patience() -> None:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_server_that_is_gone_or_busy_with_nobody_is_waited_for_without_using_up_tries(gone: bool) -> None:
+def test_a_server_that_is_gone_or_busy_with_nobody_is_waited_for_without_using_up_tries(
+    gone: bool,
+) -> None:
     end = time.monotonic() + 0.6
     with chat_server(lambda _: "good" if gone or time.monotonic() > end else Status(503)) as server:
         if gone:
@@ -67,18 +69,25 @@ def test_each_shard_that_fails_halves_the_patience_until_there_is_an_answer() ->
 
 def test_one_question_that_no_server_survives_is_no_proof_against_the_server() -> None:
     with chat_server(lambda _: Hang()) as server:
-        (result,) = asked(items(1), config_of(server, timeout_seconds=0.5, max_attempts=4, patience_seconds=0.05))
+        (result,) = asked(
+            items(1), config_of(server, timeout_seconds=0.5, max_attempts=4, patience_seconds=0.05)
+        )
         assert len(server.asked) == 4
     assert isinstance(result, Failed)
     assert result.reason == "no answer in time"
 
 
 def test_a_dead_endpoint_costs_no_row(caplog: pytest.LogCaptureFixture) -> None:
-    with chat_server(lambda asked: asked.text) as dead, chat_server(lambda asked: asked.text) as alive:
+    with (
+        chat_server(lambda asked: asked.text) as dead,
+        chat_server(lambda asked: asked.text) as alive,
+    ):
         config = config_of(dead, alive, max_attempts=1)
         dead.stop()
         assert len(texts(list(asked(items(100), config)))) == 100
-        assert [said.startswith(f"{dead.url} ") for said in caplog.messages] == [True], "it is said once"
+        assert [said.startswith(f"{dead.url} ") for said in caplog.messages] == [True], (
+            "it is said once"
+        )
         dead.start()
         assert len(texts(list(asked(items(300), config)))) == 300
         assert dead.asked, "it is tried again"
@@ -97,7 +106,9 @@ def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
         return asked.text
 
     with chat_server(answer) as first, chat_server(answer) as second:
-        assert len(texts(list(asked(items(150), config_of(first, second, max_concurrency=5))))) == 150
+        assert (
+            len(texts(list(asked(items(150), config_of(first, second, max_concurrency=5))))) == 150
+        )
     assert most == 5
 
 
@@ -112,7 +123,9 @@ def test_the_number_of_requests_falls_when_the_server_is_full() -> None:
             refused += full
         if full:
             was_full.set()
-        elif was_full.wait(0.5):  # on a busy machine the first ones would be gone before the eleventh comes
+        elif was_full.wait(
+            0.5
+        ):  # on a busy machine the first ones would be gone before the eleventh comes
             time.sleep(0.01)
         with changing:
             under_way -= 1
@@ -143,7 +156,9 @@ def open_endpoints(*, limit: int = 8, patience_s: float = 60.0) -> tuple[Endpoin
     return Endpoints(made, most=limit, patience_s=patience_s, pace=pace), connection
 
 
-async def end(endpoints: Endpoints, endpoint: Endpoint, reason: Reason | None = None, *, request: int = 1) -> None:
+async def end(
+    endpoints: Endpoints, endpoint: Endpoint, reason: Reason | None = None, *, request: int = 1
+) -> None:
     """Let a taken endpoint answer, or fail."""
     assert isinstance(endpoint.connection, Scripted)
     endpoint.connection.fault = FaultError(reason, "test") if reason else None
@@ -172,8 +187,12 @@ def test_all_who_wait_are_told_that_there_is_nothing_to_wait_for(why: str) -> No
         endpoint = await endpoints.take()
         waiting = [asyncio.create_task(endpoints.take()) for _ in range(5)]
         await asyncio.sleep(0.01)
-        connection.fault = ServerError("no key") if why == "refused" else FaultError("no connection", "test")
-        with pytest.raises(ServerError, match="no key" if why == "refused" else r"127\.0\.0\.1:1/v1"):
+        connection.fault = (
+            ServerError("no key") if why == "refused" else FaultError("no connection", "test")
+        )
+        with pytest.raises(
+            ServerError, match="no key" if why == "refused" else r"127\.0\.0\.1:1/v1"
+        ):
             await endpoints.post(endpoint, {}, 1)
         results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
         assert [type(result) for result in results] == [ServerError] * len(waiting)
@@ -211,7 +230,9 @@ def test_the_limit_doubles_with_each_round_up_to_the_most() -> None:
     assert Limiter(most=2, start=4).limit == 2
 
 
-def test_requests_that_were_together_halve_the_limit_once_and_a_whole_round_lets_one_more_begin() -> None:
+def test_requests_that_were_together_halve_the_limit_once_and_a_whole_round_lets_one_more_begin() -> (
+    None
+):
     limiter = Limiter(most=64, start=16)
     assert overload(limiter, together=16, times=5) == 8
     assert [feed(limiter, 7), feed(limiter, 1)] == [8, 9]

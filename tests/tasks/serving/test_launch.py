@@ -33,12 +33,16 @@ def servers(tmp_path):
         yield running
 
 
-def local(diary: Path, *, model: str = "tiny", fault: str = "", start_seconds: float = 30) -> ChatConfig:
+def local(
+    diary: Path, *, model: str = "tiny", fault: str = "", start_seconds: float = 30
+) -> ChatConfig:
     flags = ("--diary", str(diary), *(("--fault", fault) if fault else ()))
     command = (sys.executable, str(stand_in_vllm.__file__))
     return ChatConfig(
         model=model,
-        launch=LaunchConfig(enabled=True, command=command, flags=flags, start_timeout_seconds=start_seconds),
+        launch=LaunchConfig(
+            enabled=True, command=command, flags=flags, start_timeout_seconds=start_seconds
+        ),
     )
 
 
@@ -81,7 +85,9 @@ def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary) -> None:
     assert are_gone(began, within_s=0)
 
 
-def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothing(servers, diary, monkeypatch) -> None:
+def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothing(
+    servers, diary, monkeypatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert servers.ready(local(diary), field=FIELD) == servers.ready(local(diary), field=FIELD)
@@ -89,7 +95,11 @@ def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothi
     arguments, environment = began["arguments"], began["environment"]
     said = dict(pairwise(arguments))
     assert arguments[:2] == ["serve", "tiny"]
-    plain = {"--max-model-len": "8192", "--gpu-memory-utilization": "0.9", "--generation-config": "vllm"}
+    plain = {
+        "--max-model-len": "8192",
+        "--gpu-memory-utilization": "0.9",
+        "--generation-config": "vllm",
+    }
     assert plain.items() <= said.items()
     assert json.loads(said["--limit-mm-per-prompt"]) == {"image": 2, "video": 0}
     assert json.loads(said["--mm-processor-kwargs"]) == {"max_pixels": 1_003_520}
@@ -98,7 +108,9 @@ def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothi
     quiet = ("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_OFFLINE", "CUDA_VISIBLE_DEVICES")
     assert [environment[name] for name in quiet] == ["1", "1", "1", "1"]
     assert "PYTHONPATH" not in environment
-    assert environment["PATH"].startswith(f"{Path(sys.executable).resolve().parent}:")  # vLLM's own programs
+    assert environment["PATH"].startswith(
+        f"{Path(sys.executable).resolve().parent}:"
+    )  # vLLM's own programs
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # the numbers are nvidia-smi's
 
 
@@ -106,8 +118,13 @@ def test_one_model_ends_before_the_next_begins(servers, diary) -> None:
     for model in ("one", "two", "one"):
         servers.ready(local(diary, model=model), field=FIELD)
     servers.stop()
-    order = [next((key, entry[key]) for key in ("began", "ended") if key in entry) for entry in entries(diary)]
-    assert order == [(what, model) for model in ("one", "two", "one") for what in ("began", "ended")]
+    order = [
+        next((key, entry[key]) for key in ("began", "ended") if key in entry)
+        for entry in entries(diary)
+    ]
+    assert order == [
+        (what, model) for model in ("one", "two", "one") for what in ("began", "ended")
+    ]
 
 
 def test_a_server_that_crashed_is_started_again_and_its_engine_is_not_left(servers, diary) -> None:
@@ -149,10 +166,19 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
 @pytest.mark.parametrize(
     ("log", "cause"),
     [
-        (TRACEBACK, "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."),
-        (TRACEBACK, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has 23.5 GiB"),
+        (
+            TRACEBACK,
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.",
+        ),
+        (
+            TRACEBACK,
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has 23.5 GiB",
+        ),
         (TRACEBACK, "OSError: no file named model.safetensors found in directory /models/x"),
-        ("usage: vllm serve [model_tag] [options]\nCAUSE\n", "error: unrecognized arguments: --flag"),
+        (
+            "usage: vllm serve [model_tag] [options]\nCAUSE\n",
+            "error: unrecognized arguments: --flag",
+        ),
         ("usage: vllm serve\nCAUSE\n", "error: argument --max-model-len: invalid int value: 'x'"),
         (PYDANTIC, PYDANTIC.splitlines()[1].strip()),
         ("CAUSE\n", "bash: vllm: cannot execute: required file not found"),
@@ -201,7 +227,10 @@ with Servers(Path(sys.argv[1])) as servers:
 """
 
 
-SLOW = [pytest.param(os.kill, how, marks=pytest.mark.slow) for how in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)]
+SLOW = [
+    pytest.param(os.kill, how, marks=pytest.mark.slow)
+    for how in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+]
 
 
 @pytest.mark.parametrize(("kill", "how"), [*SLOW, (os.killpg, signal.SIGKILL)])
@@ -215,4 +244,6 @@ def test_a_build_that_is_killed_leaves_no_server(tmp_path, diary, kill, how) -> 
 
 def start_build(folder: Path, chat: ChatConfig, **more) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", BUILD, str(folder / "logs"), chat.model_dump_json()]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    return subprocess.Popen(
+        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
+    )

@@ -56,14 +56,18 @@ def test_it_ends_as_the_command_ends_and_so_does_what_that_leaves_behind() -> No
 
 
 def test_the_command_has_its_time_to_end() -> None:
-    with start(*SHELL, "trap 'sleep 0.5; exit 5' TERM; echo ready; while :; do sleep 0.05; done") as running:
+    with start(
+        *SHELL, "trap 'sleep 0.5; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    ) as running:
         running.stdout.readline()
         running.terminate()
         assert running.wait() == 5
 
 
 def test_a_command_that_will_not_end_is_killed_with_its_children() -> None:
-    with start(*SHELL, "trap '' TERM; sleep 600 & echo $!; while :; do sleep 0.05; done", grace_s=0.3) as running:
+    with start(
+        *SHELL, "trap '' TERM; sleep 600 & echo $!; while :; do sleep 0.05; done", grace_s=0.3
+    ) as running:
         child = running.stdout.readline()
         running.terminate()
         assert running.wait() == 256 - signal.SIGKILL
@@ -77,5 +81,7 @@ def test_a_parent_that_has_gone_already_ends_the_command() -> None:
 
 def test_it_loads_nothing_of_the_project() -> None:
     code = f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert not {"pairwright", "pydantic"} & set(loaded.split())

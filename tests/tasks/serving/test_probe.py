@@ -35,11 +35,17 @@ def obeys_schemas(asked: Asked):
 
 
 def refuses_unknown_fields(asked: Asked):
-    return Status(400, "unknown field structured_outputs") if "structured_outputs" in asked.body else obeys_all(asked)
+    return (
+        Status(400, "unknown field structured_outputs")
+        if "structured_outputs" in asked.body
+        else obeys_all(asked)
+    )
 
 
 def find(*servers, images=0, **chat):
-    return find_model(ChatConfig(endpoint=tuple(one.url for one in servers), **chat), images=images, pace=QUICK)
+    return find_model(
+        ChatConfig(endpoint=tuple(one.url for one in servers), **chat), images=images, pace=QUICK
+    )
 
 
 def refusal(error, *servers, **chat) -> str:
@@ -51,10 +57,17 @@ def refusal(error, *servers, **chat) -> str:
 def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
     with chat_server(obeys_all, models=["tiny"]) as server:
         asked = ChatConfig(endpoint=(server.url,), revision="abc", temperature=0.3)
-        assert find_model(asked) == asked.model_copy(update={"model": "tiny", "structured_output": "vllm"})
+        assert find_model(asked) == asked.model_copy(
+            update={"model": "tiny", "structured_output": "vllm"}
+        )
 
 
-OTHERS = [f"{WORD} is what I was told to say", '{"word": "hello"}', "[" * 20_000, Status(400, "no grammars here")]
+OTHERS = [
+    f"{WORD} is what I was told to say",
+    '{"word": "hello"}',
+    "[" * 20_000,
+    Status(400, "no grammars here"),
+]
 OTHERS += [Reply(None, finish_reason="length"), Reply("", finish_reason="content_filter")]
 
 
@@ -105,27 +118,43 @@ def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside
 
 
 def test_a_server_that_the_build_starts_is_not_asked() -> None:
-    launched = ChatConfig(model="tiny", launch=LaunchConfig(enabled=True, command=(sys.executable,)))
+    launched = ChatConfig(
+        model="tiny", launch=LaunchConfig(enabled=True, command=(sys.executable,))
+    )
     found = find_model(launched, images=2)
     assert (found.model, found.structured_output) == ("tiny", "vllm")
-    assert find_model(launched.model_copy(update={"structured_output": "none"})).structured_output == "none"
+    assert (
+        find_model(launched.model_copy(update={"structured_output": "none"})).structured_output
+        == "none"
+    )
     with pytest.raises(ConfigError, match=r"models\.chat\.model"):
         find_model(launched.model_copy(update={"model": ""}))
 
 
 def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
     def answer(asked: Asked):
-        return Status(400, "At most 1 image(s) may be provided") if len(asked.images) > 1 else obeys_all(asked)
+        return (
+            Status(400, "At most 1 image(s) may be provided")
+            if len(asked.images) > 1
+            else obeys_all(asked)
+        )
 
     with chat_server(answer) as server:
         assert find(server, images=1).model == "tiny"
-        assert re.match(r"models\.chat: tiny at .* 2 images", refusal(ConfigError, server, images=2))
+        assert re.match(
+            r"models\.chat: tiny at .* 2 images", refusal(ConfigError, server, images=2)
+        )
 
 
 def test_several_servers_must_serve_the_same() -> None:
-    with chat_server(obeys_all, models=["one"]) as first, chat_server(obeys_all, models=["two"]) as second:
+    with (
+        chat_server(obeys_all, models=["one"]) as first,
+        chat_server(obeys_all, models=["two"]) as second,
+    ):
         for named in ({}, {"model": "one"}):
-            assert f'{second.url} does not serve "one"' in refusal(ConfigError, first, second, **named)
+            assert f'{second.url} does not serve "one"' in refusal(
+                ConfigError, first, second, **named
+            )
 
 
 def test_an_address_of_something_else() -> None:
@@ -141,7 +170,9 @@ def test_faults_that_pass_do_not_decide() -> None:
         assert len(server.asked) == 5
 
 
-@pytest.mark.parametrize("fault", [Status(503, "loading"), Status(429, headers={"Retry-After": "3600"}), Hang()])
+@pytest.mark.parametrize(
+    "fault", [Status(503, "loading"), Status(429, headers={"Retry-After": "3600"}), Hang()]
+)
 def test_a_server_that_stays_busy_decides_nothing(fault) -> None:
     with chat_server(lambda asked: fault) as server:
         said = refusal(ServerError, server, timeout_seconds=0.2, patience_seconds=0.3)

@@ -43,8 +43,20 @@ DATA = {
 }
 """What is put into prompts and was written by others, models included; a new prompt is put on one of the two lists."""
 OURS = {
-    *("caption_sentences", "comparison_layout", "comparison_layout_list", "comparison_sentences", "difference_phrases"),
-    *("answer_sentences", "control_reversed", "control_same", "difference_from_images", "difference_template"),
+    *(
+        "caption_sentences",
+        "comparison_layout",
+        "comparison_layout_list",
+        "comparison_sentences",
+        "difference_phrases",
+    ),
+    *(
+        "answer_sentences",
+        "control_reversed",
+        "control_same",
+        "difference_from_images",
+        "difference_template",
+    ),
 }
 """Prompts that other prompts are put together from, and those whose values are ours."""
 HEADERS = re.compile(
@@ -66,7 +78,9 @@ PROMPTS = sorted(DATA)
 
 @cache
 def fill(name: str, text: str) -> str:
-    return load(name).render(**{value: text if value in DATA[name] else "[words]" for value in values(name)})
+    return load(name).render(
+        **{value: text if value in DATA[name] else "[words]" for value in values(name)}
+    )
 
 
 @cache
@@ -200,8 +214,40 @@ def test_a_caption_cannot_answer_the_question_that_quotes_it() -> None:
 PIECES = st.sampled_from(
     [
         *sorted({token for family in FAMILIES for token in family.tokens}),
-        *("<|", "|>", "<", ">", "[", "]", "|", "/", "&lt;", "&gt;", "&", "amp;", "lt;", "<<", ">>", "INST", "image"),
-        *("\u200b", "\u00ad", "\u0301", "\u202e", "\u200d", "\ufe0f", "\0", "\n", "\r", "\u2028", " ", "＜", "｜"),
+        *(
+            "<|",
+            "|>",
+            "<",
+            ">",
+            "[",
+            "]",
+            "|",
+            "/",
+            "&lt;",
+            "&gt;",
+            "&",
+            "amp;",
+            "lt;",
+            "<<",
+            ">>",
+            "INST",
+            "image",
+        ),
+        *(
+            "\u200b",
+            "\u00ad",
+            "\u0301",
+            "\u202e",
+            "\u200d",
+            "\ufe0f",
+            "\0",
+            "\n",
+            "\r",
+            "\u2028",
+            " ",
+            "＜",
+            "｜",
+        ),
         *("User:", "### ", "Assistant", "Image 2:", "system", "\U000e0061", "\ud800"),
         *("é", "日", "🐕", '"', "\\", "#", "*"),
     ]
@@ -220,6 +266,12 @@ def test_whatever_is_put_together_is_data_afterwards(text, most) -> None:
 
 
 @settings(max_examples=200)
-@given(st.text(st.characters(categories=("Lu", "Ll", "Nd", "Sc", "Sm", "So", "Zs", "Po"), exclude_characters="<>|&:")))
+@given(
+    st.text(
+        st.characters(
+            categories=("Lu", "Ll", "Nd", "Sc", "Sm", "So", "Zs", "Po"), exclude_characters="<>|&:"
+        )
+    )
+)
 def test_letters_numbers_and_signs_are_kept(text) -> None:
     assert as_data(text) == " ".join(text.split())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pairwright.tasks.images.decode import decode_rgb, is_plain
 from pairwright.tasks.serving.write_request import image_url
-from pairwright.tasks.store.images import decode_rgb, is_plain
 from tests.fixtures.pictures import chunk, encode, picture, raw_png
 
 BUDGET = 1_003_520
@@ -37,7 +37,9 @@ def smooth(width, height):
 
 
 @pytest.mark.parametrize(
-    ("kind", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")], ids=lambda text: text
+    ("kind", "media"),
+    [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")],
+    ids=lambda text: text,
 )
 def test_a_plain_file_goes_as_it_is(kind, media) -> None:
     data = picture(kind=kind, size=(64, 48))
@@ -105,14 +107,20 @@ def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(name) -> Non
 def test_a_large_photograph_is_shrunk_in_shape_and_loses_little() -> None:
     image = smooth(2000, 1500)
     noise = np.random.default_rng(0).integers(-8, 8, (1500, 2000, 3))
-    data = encode(Image.fromarray((np.asarray(image) + noise).clip(0, 255).astype(np.uint8)), "JPEG")
+    data = encode(
+        Image.fromarray((np.asarray(image) + noise).clip(0, 255).astype(np.uint8)), "JPEG"
+    )
     media, small = sent(data)
     assert media == "image/jpeg"
     with Image.open(io.BytesIO(small)) as shown:
         # 2000 x 1500 times the root of 1,003,520 / 3,000,000
         assert shown.size == (1156, 867)
-        assert shown.layer[0][1:3] == shown.layer[1][1:3]  # as many samples of colour as of brightness
-        difference = np.abs(np.asarray(shown, dtype=float) - np.asarray(image.resize((1156, 867)), dtype=float))
+        assert (
+            shown.layer[0][1:3] == shown.layer[1][1:3]
+        )  # as many samples of colour as of brightness
+        difference = np.abs(
+            np.asarray(shown, dtype=float) - np.asarray(image.resize((1156, 867)), dtype=float)
+        )
     assert difference.mean() < 3
 
 

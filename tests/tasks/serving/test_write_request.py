@@ -22,7 +22,9 @@ def parts_of(asked: Question) -> list[Any]:
     """Return the texts and the images' bytes of the last message."""
     content = body_of(asked, CONFIG)["messages"][-1]["content"]
     return [
-        part["text"] if part["type"] == "text" else base64.b64decode(part["image_url"]["url"].partition(",")[2])
+        part["text"]
+        if part["type"] == "text"
+        else base64.b64decode(part["image_url"]["url"].partition(",")[2])
         for part in content
     ]
 
@@ -83,17 +85,27 @@ def test_a_grammar_is_sent_in_the_form_that_the_server_knows(
 ) -> None:
     asked = question("Why?", grammar=grammar)
     config = CONFIG.model_copy(update={"structured_output": structured})
-    untouched = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0} if structured == "vllm" else {}
+    untouched = (
+        {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0} if structured == "vllm" else {}
+    )
     assert body_of(asked, config) == body_of(question("Why?"), CONFIG) | untouched | sent
 
 
-SAME = question("Why?", images=(RED,), before=(Turn(role="user", text="A?"),), grammar=Grammar(regex="a"))
+SAME = question(
+    "Why?", images=(RED,), before=(Turn(role="user", text="A?"),), grammar=Grammar(regex="a")
+)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"prompt": "other"}, {"text": "Why"}, {"images": (BLUE,)}, {"seed": 2}, {"max_tokens": 511}),
+        *(
+            {"prompt": "other"},
+            {"text": "Why"},
+            {"images": (BLUE,)},
+            {"seed": 2},
+            {"max_tokens": 511},
+        ),
         *({"before": ()}, {"before": (Turn(role="assistant", text="A?"),)}, {"temperature": 0.5}),
     ],
 )
@@ -109,6 +121,11 @@ def test_a_grammar_counts_as_it_is_sent() -> None:
 
 
 def test_where_and_how_fast_it_is_asked_changes_no_key() -> None:
-    changes = {"endpoint": ("http://elsewhere/v1",), "key": "OTHER", "max_concurrency": 3, "timeout_seconds": 7.0}
+    changes = {
+        "endpoint": ("http://elsewhere/v1",),
+        "key": "OTHER",
+        "max_concurrency": 3,
+        "timeout_seconds": 7.0,
+    }
     assert key_of(SAME, CONFIG.model_copy(update=changes)) == key_of(SAME, CONFIG)
     assert key_of(replace(SAME, temperature=0.4), CONFIG) == key_of(SAME, CONFIG)

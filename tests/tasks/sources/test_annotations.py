@@ -6,7 +6,14 @@ import pytest
 
 from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources import annotations
-from pairwright.tasks.sources.annotations import MAX_TEXTS, check_texts, check_word, load_json, load_lists, texts_of
+from pairwright.tasks.sources.annotations import (
+    MAX_TEXTS,
+    check_texts,
+    check_word,
+    load_json,
+    load_lists,
+    texts_of,
+)
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 
@@ -43,7 +50,9 @@ def test_other_texts_are_refused(value: object, reason: str) -> None:
         (b'{"a": 3}', "a .*list.* int"),
     ],
 )
-def test_files_that_are_no_annotations_are_a_source_error(data: bytes, said: str, tmp_path: Path) -> None:
+def test_files_that_are_no_annotations_are_a_source_error(
+    data: bytes, said: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.json").write_bytes(data)
     with pytest.raises(SourceError, match=rf"a\.json: .*{said}"):
         load_lists(tmp_path / "a.json")
@@ -54,7 +63,9 @@ def test_files_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     assert load_lists(tmp_path / "a.json") == {"a": [1]}
 
 
-def test_missing_and_oversized_files_are_a_source_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_oversized_files_are_a_source_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SourceError, match=r"a\.json: .*No such file"):
         load_json(tmp_path / "a.json", list)
     (tmp_path / "a.json").write_bytes(b"[1, 2]")
@@ -63,7 +74,9 @@ def test_missing_and_oversized_files_are_a_source_error(tmp_path: Path, monkeypa
         load_json(tmp_path / "a.json", list)
 
 
-def test_long_lines_are_skipped_and_blank_ones_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lines_are_skipped_and_blank_ones_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(annotations, "MAX_LINE_BYTES", 8)
     (tmp_path / "a").write_bytes(b"1234567\n\n12345678\n123456789\n" + b"x" * 30 + b"\n  \nlast")
     found = list(annotations.read_lines(tmp_path / "a"))

@@ -31,7 +31,11 @@ def talk(*texts):
 
 ASK = "Image 1: <image>\nImage 2: <image>\nSummarize the commonalities and differences."
 RECORDS = [
-    {"id": "0", "image": PATHS[:2], "conversations": talk(ASK, SUMMARY, "Which one has a kite?", "B")},
+    {
+        "id": "0",
+        "image": PATHS[:2],
+        "conversations": talk(ASK, SUMMARY, "Which one has a kite?", "B"),
+    },
     {"id": "1", "image": PATHS[1:3], "conversations": talk(ASK, 'It\'s "hard" to say\nreally')},
 ]
 
@@ -64,12 +68,18 @@ def test_a_record_becomes_a_pair_and_its_comparison(images, tmp_path):
     path = write_parquet(tmp_path / "Phase1/phase1_278K.parquet", RECORDS)
     (item, _), found = read_all(source(path, images))
     first, second, pair, comparison = found["phase1_278K.parquet#0"]
-    assert (pair.first, pair.second) == (first.key, second.key) == (make_key(DATA[0]), make_key(DATA[1]))
+    assert (
+        (pair.first, pair.second)
+        == (first.key, second.key)
+        == (make_key(DATA[0]), make_key(DATA[1]))
+    )
     assert (first.name, second.name) == tuple(PATHS[:2])
     said = zip(("user", "assistant") * 2, (ASK, SUMMARY, "Which one has a kite?", "B"), strict=True)
     turns = tuple(Turn(role=role, text=text) for role, text in said)
     assert comparison == ComparisonRow(
-        key=make_key("comparison", pair.key, *(part for turn in turns for part in (turn.role, turn.text))),
+        key=make_key(
+            "comparison", pair.key, *(part for turn in turns for part in (turn.role, turn.text))
+        ),
         source_key=item.key,
         subject=pair.key,
         text=SUMMARY,
@@ -93,14 +103,27 @@ def test_the_json_form_gives_the_same_rows(images, tmp_path):
     assert (off.text, off.commonalities, off.differences) == ('It\'s "hard" to say\nreally', (), ())
     for place in (path, path.parent):
         found = read_all(source(place, images))[1]
-        assert list(found) == ["phase1_instruct_data_278k.json#0", "phase1_instruct_data_278k.json#1"]
+        assert list(found) == [
+            "phase1_instruct_data_278k.json#0",
+            "phase1_instruct_data_278k.json#1",
+        ]
         assert list(found.values()) == list(table.values())
 
 
 def test_the_question_answer_set_is_read_in_both_forms(images, tmp_path):
-    columns = {"id": ["1"], "image": [repr(PATHS[:2])], "question": ["Which has a dog?"], "answer": ["The first."]}
+    columns = {
+        "id": ["1"],
+        "image": [repr(PATHS[:2])],
+        "question": ["Which has a dog?"],
+        "answer": ["The first."],
+    }
     table = write_table(tmp_path / "CaD_QA_eval.parquet", columns)
-    record = {"image": PATHS[:2], "text": "Which has a dog?", "answer": "The first.", "question_id": "1_2"}
+    record = {
+        "image": PATHS[:2],
+        "text": "Which has a dog?",
+        "answer": "The first.",
+        "question_id": "1_2",
+    }
     lines = tmp_path / "CaD_QA_eval.jsonl"
     lines.write_text(json.dumps(record) + "\n{damaged\n")
     (_, _, _, comparison), damaged = read_all(source(lines, images))[1].values()
@@ -123,7 +146,12 @@ def test_bad_records_are_dropped_one_by_one(images, tmp_path):
         "identical images": [PATHS[1]],
     }
     talks = {
-        "damaged conversation": [[], [{"from": "system", "value": "x"}], "nothing", talk(ASK, "\ud800")],
+        "damaged conversation": [
+            [],
+            [{"from": "system", "value": "x"}],
+            "nothing",
+            talk(ASK, "\ud800"),
+        ],
         "no answer": [talk("only a question")],
         "too much text": [talk(ASK, "x" * 200_001)],
     }
@@ -132,7 +160,9 @@ def test_bad_records_are_dropped_one_by_one(images, tmp_path):
     bad += [(reason, [first, PATHS[1]], both) for reason, some in firsts.items() for first in some]
     bad += [(reason, PATHS[:2], turns) for reason, some in talks.items() for turns in some]
     cases = enumerate([*bad, ("", PATHS[:2], both)])
-    records = [{"id": str(n), "image": paths, "conversations": turns} for n, (_, paths, turns) in cases]
+    records = [
+        {"id": str(n), "image": paths, "conversations": turns} for n, (_, paths, turns) in cases
+    ]
     write_parquet(tmp_path / "a.parquet", records)
     (tmp_path / "a.json").write_text(json.dumps(records))
     for name in ("a.parquet", "a.json"):
@@ -156,8 +186,22 @@ def test_what_repr_writes_is_read(value):
 @pytest.mark.parametrize(
     "text",
     [
-        *("__import__('os').system('true')", "open('x')", "[x for x in 'a']", "f'{1}'", "b'bytes'", "1.5e300", "1 2"),
-        *("9" * 10_000, "[" * 100_000, "-" * 100_000 + "1", "'" + "\\'" * 200_000, "'" + "a" * 500_000 + "'"),
+        *(
+            "__import__('os').system('true')",
+            "open('x')",
+            "[x for x in 'a']",
+            "f'{1}'",
+            "b'bytes'",
+            "1.5e300",
+            "1 2",
+        ),
+        *(
+            "9" * 10_000,
+            "[" * 100_000,
+            "-" * 100_000 + "1",
+            "'" + "\\'" * 200_000,
+            "'" + "a" * 500_000 + "'",
+        ),
         *("['a'", "'a", "{[]: 1}", "", "'a\nb'", "'\\N{nothing}'"),
     ],
 )

@@ -48,10 +48,17 @@ def read_one(item, root):
 
 
 @settings(max_examples=30)
-@given(st.sets(st.lists(st.text("aB-.é", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join), max_size=12))
+@given(
+    st.sets(
+        st.lists(st.text("aB-.é", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join),
+        max_size=12,
+    )
+)
 def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
     root = tmp_path_factory.mktemp("tree")
-    wanted = {f"{stem}.png" for stem in stems if not any(part.startswith(".") for part in stem.split("/"))}
+    wanted = {
+        f"{stem}.png" for stem in stems if not any(part.startswith(".") for part in stem.split("/"))
+    }
     for name in wanted:
         put(root, name, b"")
     if not wanted:
@@ -63,9 +70,21 @@ def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
 
 
 def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
-    for name in (b"new\nline.png", b"\xff\xfe.png", "smile 😀.png".encode(), b"back\\slash.png", b"%41 b.png"):
+    for name in (
+        b"new\nline.png",
+        b"\xff\xfe.png",
+        "smile 😀.png".encode(),
+        b"back\\slash.png",
+        b"%41 b.png",
+    ):
         put(tmp_path, name, picture())
-    assert names(tmp_path) == ["%41 b.png", r"back\\slash.png", r"new\nline.png", "smile 😀.png", r"\xff\xfe.png"]
+    assert names(tmp_path) == [
+        "%41 b.png",
+        r"back\\slash.png",
+        r"new\nline.png",
+        "smile 😀.png",
+        r"\xff\xfe.png",
+    ]
     assert all(isinstance(row, ImageRow) for rows in read(tmp_path).values() for row in rows)
     for item in listed(tmp_path):
         item.locator.encode("utf-8")
@@ -99,19 +118,25 @@ def test_a_good_image_becomes_a_row(tmp_path):
     put(tmp_path, "sub/photo.jpeg", data)
     (item,) = listed(tmp_path)
     (row,) = read_one(item, tmp_path)
-    assert row == photograph(data, source_key=item.key, name="sub/photo.jpeg", source="folder", licence="CC0-1.0")
+    assert row == photograph(
+        data, source_key=item.key, name="sub/photo.jpeg", source="folder", licence="CC0-1.0"
+    )
 
 
 def bomb():
     """Return a PNG of half a megabyte that decodes to 660 MB."""
 
     def chunk(name, body):
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        return (
+            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        )
 
     packer = zlib.compressobj(9)
     rows = b"".join(packer.compress(bytes(1 + 3 * 14832)) for _ in range(20)) + packer.flush()
     header = struct.pack(">IIBBBBB", 14832, 14832, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    )
 
 
 def test_the_corpus_of_bad_files(tmp_path):
@@ -124,7 +149,11 @@ def test_the_corpus_of_bad_files(tmp_path):
         "truncated.png": (picture()[:-200], "truncated image"),
         "zero.jpg": (b"", "empty file"),
     }
-    good = {"a good.png": picture(), "a good copy.png": picture(), "wrong ending.gif": picture(kind="JPEG")}
+    good = {
+        "a good.png": picture(),
+        "a good copy.png": picture(),
+        "wrong ending.gif": picture(kind="JPEG"),
+    }
     for name, data in {**good, **{name: data for name, (data, _) in bad.items()}}.items():
         put(tmp_path, name, data)
     (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere.png")
@@ -145,7 +174,8 @@ def test_the_corpus_of_bad_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "kind", "reason"), [(errno.EACCES, Dropped, "unreadable file"), (errno.EIO, Failed, "I/O error")]
+    ("number", "kind", "reason"),
+    [(errno.EACCES, Dropped, "unreadable file"), (errno.EIO, Failed, "I/O error")],
 )
 def test_what_the_system_refuses_to_open(tmp_path, monkeypatch, number, kind, reason):
     put(tmp_path, "a.png", picture())

@@ -17,7 +17,9 @@ DATA = [picture(seed) for seed in range(6)]
 JPEGS = [picture(seed, kind="JPEG") for seed in range(3)]
 TABLE = "data/train-00000-of-00281.parquet"
 TURNS = pa.list_(pa.struct([("from", pa.string()), ("value", pa.string())]))
-TEXTS = pa.list_(pa.struct([("user", pa.string()), ("assistant", pa.string()), ("source", pa.string())]))
+TEXTS = pa.list_(
+    pa.struct([("user", pa.string()), ("assistant", pa.string()), ("source", pa.string())])
+)
 MODEL = json.dumps({"model": "llava-v1.5-7b", "type": "detailed_description"})
 
 
@@ -26,7 +28,9 @@ def talk(answer, question="<image>\nPlease generate a detailed caption of this i
 
 
 def said(*answers):
-    return [{"user": "What differs?", "assistant": answer, "source": "MIMIC-IT"} for answer in answers]
+    return [
+        {"user": "What differs?", "assistant": answer, "source": "MIMIC-IT"} for answer in answers
+    ]
 
 
 def test_answers_are_captions(tmp_path):
@@ -41,10 +45,24 @@ def test_answers_are_captions(tmp_path):
     write_table(tmp_path / "set" / TABLE, columns, types={"image": IMAGE, "conversations": TURNS})
     items, found = read_all(config_of("llava-recap", tmp_path / "set"))
     row = found[f"{TABLE}#0"][0]
-    assert (row.key, row.captions, row.source_key) == (make_key(DATA[0]), ("A dog on a lawn.",), items[0].key)
-    assert (row.name, row.source, row.licence, row.group) == (f"{TABLE}#0 000", "llava-recap", "", "")
+    assert (row.key, row.captions, row.source_key) == (
+        make_key(DATA[0]),
+        ("A dog on a lawn.",),
+        items[0].key,
+    )
+    assert (row.name, row.source, row.licence, row.group) == (
+        f"{TABLE}#0 000",
+        "llava-recap",
+        "",
+        "",
+    )
     assert found[f"{TABLE}#4"][0].captions == ("First.",)
-    assert list(reasons_of(found).values()) == ["no caption", "no caption", "not an image", "no image in the row"]
+    assert list(reasons_of(found).values()) == [
+        "no caption",
+        "no caption",
+        "not an image",
+        "no image in the row",
+    ]
     counts, _ = build(f"llava-recap:{tmp_path / 'set'}", tmp_path / "out")
     assert (counts["images"].of, counts["images"].rows, counts["similar_pairs"].of) == (6, 2, 2)
 
@@ -60,7 +78,11 @@ def test_edits_become_pairs_with_their_instruction_and_prompts(tmp_path):
     write_table(tmp_path / TABLE, columns, types={"original_image": IMAGE, "edited_image": IMAGE})
     items, found = read_all(config_of("instructpix2pix", tmp_path))
     first, second, pair = found[f"{TABLE}#0"]
-    assert (pair.first, pair.second) == (first.key, second.key) == (make_key(DATA[0]), make_key(DATA[1]))
+    assert (
+        (pair.first, pair.second)
+        == (first.key, second.key)
+        == (make_key(DATA[0]), make_key(DATA[1]))
+    )
     assert (first.captions, second.captions) == (("a field",), ("a field in snow",))
     assert (pair.origin, pair.instruction, pair.human_differences) == ("edit", "make it snow", ())
     assert {row.source_key for row in (first, second, pair)} == {items[0].key}
@@ -82,16 +104,29 @@ def test_two_images_become_a_pair_with_the_answers_about_them(tmp_path):
     ]
     images = [[struct(DATA[n]) for n in shown] for shown, _ in rows]
     columns = {"images": images, "texts": [texts for _, texts in rows]}
-    write_table(tmp_path / "set" / TABLE, columns, types={"images": pa.list_(IMAGE), "texts": TEXTS})
+    write_table(
+        tmp_path / "set" / TABLE, columns, types={"images": pa.list_(IMAGE), "texts": TEXTS}
+    )
     items, found = read_all(config_of("scene-difference", tmp_path / "set"))
     first, second, pair = found[f"{TABLE}#0"]
-    assert (pair.first, pair.second) == (first.key, second.key) == (make_key(DATA[0]), make_key(DATA[1]))
+    assert (
+        (pair.first, pair.second)
+        == (first.key, second.key)
+        == (make_key(DATA[0]), make_key(DATA[1]))
+    )
     assert pair.human_differences == ("One has a dog.", "The other has a cat.")
     assert (pair.origin, pair.anchor, pair.cluster, pair.instruction) == ("given", "", -1, "")
     assert {row.source_key for row in (first, second, pair)} == {items[0].key}
     assert (first.name, second.name) == (f"{TABLE}#0 image 1", f"{TABLE}#0 image 2")
-    told = [*["not two images"] * 2, "no text about the difference", "identical images", "no text about the difference"]
-    assert reasons_of(found) == {f"{TABLE}#{number}": reason for number, reason in enumerate(told, 2)}
+    told = [
+        *["not two images"] * 2,
+        "no text about the difference",
+        "identical images",
+        "no text about the difference",
+    ]
+    assert reasons_of(found) == {
+        f"{TABLE}#{number}": reason for number, reason in enumerate(told, 2)
+    }
     counts, _ = build(f"scene-difference:{tmp_path / 'set'}", tmp_path / "out")
     of = {name: (count.of, count.rows) for name, count in counts.items() if count.of}
     assert of == {"images": (7, 3), "given_pairs": (7, 2), "pairs": (2, 2)}
@@ -101,9 +136,21 @@ def test_two_images_become_a_pair_with_the_answers_about_them(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "columns", "words"),
     [
-        ("llava-recap", {"image": [DATA[0]], "text": ["a"]}, r"conversations, id; .*image \(binary\), text"),
-        ("scene-difference", {"images": [["a.png"]], "texts": [[]]}, r"column images .*images \(list<"),
-        ("instructpix2pix", {"original_image": [DATA[0]]}, "edit_prompt, edited_image, .*_prompt; "),
+        (
+            "llava-recap",
+            {"image": [DATA[0]], "text": ["a"]},
+            r"conversations, id; .*image \(binary\), text",
+        ),
+        (
+            "scene-difference",
+            {"images": [["a.png"]], "texts": [[]]},
+            r"column images .*images \(list<",
+        ),
+        (
+            "instructpix2pix",
+            {"original_image": [DATA[0]]},
+            "edit_prompt, edited_image, .*_prompt; ",
+        ),
         ("rlaif-v", {"image": [DATA[0]], "question": ["a"]}, "chosen, rejected; "),
     ],
 )
@@ -134,9 +181,18 @@ def test_rows_become_preferences_about_one_image(preferences):
     items, found = read_all(config_of("rlaif-v", preferences))
     image, preference = found[f"{TABLE}#0"]
     key = make_key("preference", image.key, "What is it?", "A dog.", "A horse.", "llava-v1.5-7b")
-    said = {"chosen": "A dog.", "chosen_model": "llava-v1.5-7b", "rejected": "A horse.", "rejected_maker": "given"}
+    said = {
+        "chosen": "A dog.",
+        "chosen_model": "llava-v1.5-7b",
+        "rejected": "A horse.",
+        "rejected_maker": "given",
+    }
     said |= {"rejected_note": "RLAIF-V COCO 0", "prompt": (Turn(role="user", text="What is it?"),)}
-    shown = {"images": (JPEGS[0],), "image_keys": (make_key(JPEGS[0]),), "component": make_key(JPEGS[0])}
+    shown = {
+        "images": (JPEGS[0],),
+        "image_keys": (make_key(JPEGS[0]),),
+        "component": make_key(JPEGS[0]),
+    }
     lacking = dict.fromkeys(("negatives", "rejected_images", "removal_scores"), ())
     about = {"split": "train", "sources": ("rlaif-v",), "licences": ("CC-BY-NC-4.0",)}
     row = {"key": key, "source_key": items[0].key, "subject": image.key}
@@ -151,7 +207,9 @@ def test_rows_become_preferences_about_one_image(preferences):
     }
 
 
-@pytest.mark.parametrize("text", [None, 7, "", "[]", '{"model": 3}', "[" * 9000, '{"model": " "}', " " * 10_001])
+@pytest.mark.parametrize(
+    "text", [None, 7, "", "[]", '{"model": 3}', "[" * 9000, '{"model": " "}', " " * 10_001]
+)
 def test_the_model_is_the_data_set_where_none_is_named(text):
     assert answering_model(text) == "RLAIF-V"
 
@@ -164,8 +222,14 @@ def test_a_build_brings_preferences_and_nothing_is_mined(preferences, tmp_path):
     pw.open(tmp_path / "out").report(pairs=4)
     page = (tmp_path / "out/report/index.html").read_text()
     assert ("No pairs yet" in page, "Each is about one image." in page) == (False, True)
-    assert len(re.findall(r'<article class="card" aria-label="Preference', page)) == 2  # one of each image
+    assert (
+        len(re.findall(r'<article class="card" aria-label="Preference', page)) == 2
+    )  # one of each image
     tally = pw.open(tmp_path / "out").export("hf", str(tmp_path / "hf"))
     assert (tally.rows, tally.licences, tally.makers) == (3, {"CC-BY-NC-4.0": 2}, {"given": 3})
     card = (tmp_path / "hf/README.md").read_text()
-    assert ("about one image" in card, "embedded" in card, "license: cc-by-nc-4.0" in card) == (True, False, True)
+    assert ("about one image" in card, "embedded" in card, "license: cc-by-nc-4.0" in card) == (
+        True,
+        False,
+        True,
+    )

@@ -28,7 +28,9 @@ def folder(tmp_path):
 def manifest(folder, *lines):
     """Write lines: objects as JSON, bytes as they are."""
     path = folder / "m.jsonl"
-    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines))
+    path.write_bytes(
+        b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+    )
     return path
 
 
@@ -42,14 +44,29 @@ def read(path, kind="jsonl", **options):
 
 def reasons(path, kind="jsonl", **options):
     rows = read(path, kind, **options)
-    return {name: got[0].reason for name, got in rows.items() if isinstance(got[0], Dropped) and len(got) == 1}
+    return {
+        name: got[0].reason
+        for name, got in rows.items()
+        if isinstance(got[0], Dropped) and len(got) == 1
+    }
 
 
 def test_a_line_becomes_an_image_with_all_that_it_says(folder):
-    line = {"image": "a.png", "caption": " A dog. ", "captions": ["A dog.", "Rex"], "license": "CC-BY-4.0", "group": 7}
+    line = {
+        "image": "a.png",
+        "caption": " A dog. ",
+        "captions": ["A dog.", "Rex"],
+        "license": "CC-BY-4.0",
+        "group": 7,
+    }
     path = manifest(folder, line)
     (row,) = read(path)["a.png"]
-    about = {"source_key": listed(path)[0].key, "source": "jsonl", "licence": "CC-BY-4.0", "group": "7"}
+    about = {
+        "source_key": listed(path)[0].key,
+        "source": "jsonl",
+        "licence": "CC-BY-4.0",
+        "group": "7",
+    }
     assert row == photograph(A, name="a.png", captions=("A dog.", "Rex"), **about)
     (row,) = read(path, limits=ImagesConfig(licence="CC0-1.0"), caption_column="license")["a.png"]
     assert (row.licence, row.captions) == ("CC0-1.0", ("CC-BY-4.0",))
@@ -58,16 +75,26 @@ def test_a_line_becomes_an_image_with_all_that_it_says(folder):
 @pytest.mark.parametrize("field", ["image_path", "file_name", "path"])
 def test_every_name_of_the_field_and_lists_of_one(folder, field):
     path = manifest(folder, {field: "deep/c.png"}, {field: ["a.png"], "id": "x"})
-    assert {name: rows[0].key for name, rows in read(path).items()} == {"deep/c.png": make_key(C), "x": make_key(A)}
+    assert {name: rows[0].key for name, rows in read(path).items()} == {
+        "deep/c.png": make_key(C),
+        "x": make_key(A),
+    }
 
 
-@pytest.mark.parametrize("line", [{"image1": "b.png", "image2": "a.png"}, {"images": ["b.png", "a.png"]}])
+@pytest.mark.parametrize(
+    "line", [{"image1": "b.png", "image2": "a.png"}, {"images": ["b.png", "a.png"]}]
+)
 def test_two_images_are_a_pair_in_their_own_order(folder, line):
     texts = {"difference": "The dog left.", "captions": ["A cat came.", "The dog left."]}
     texts |= {"caption1": "a dog", "caption2": ["a cat", "the cat"]}
     path = manifest(folder, line | texts | {"licence": "CC0-1.0", "group": "film 3"})
     first, second, pair = read(path, "jsonl-pairs")["b.png a.png"]
-    assert (first.key, first.captions, first.licence, first.group) == (make_key(B), ("a dog",), "CC0-1.0", "film 3")
+    assert (first.key, first.captions, first.licence, first.group) == (
+        make_key(B),
+        ("a dog",),
+        "CC0-1.0",
+        "film 3",
+    )
     assert (second.key, second.captions) == (make_key(A), ("a cat", "the cat"))
     differences = ("The dog left.", "A cat came.")
     key = make_key("pair", make_key(B), make_key(A), "given", "", *differences)
@@ -77,10 +104,21 @@ def test_two_images_are_a_pair_in_their_own_order(folder, line):
 
 
 def test_a_line_of_another_number_of_images(folder):
-    path = manifest(folder, {"images": ["a.png", "b.png"]}, {"image": "a.png"}, {"images": ["a.png"] * 3, "id": "3"})
-    assert reasons(path, "jsonl-pairs") == {"m.jsonl line 2": "not a pair", "m.jsonl line 3": "more than two images"}
+    path = manifest(
+        folder,
+        {"images": ["a.png", "b.png"]},
+        {"image": "a.png"},
+        {"images": ["a.png"] * 3, "id": "3"},
+    )
+    assert reasons(path, "jsonl-pairs") == {
+        "m.jsonl line 2": "not a pair",
+        "m.jsonl line 3": "more than two images",
+    }
     rows = read(path)
-    assert [row.key for row in rows["a.png b.png"] if isinstance(row, ImageRow)] == [make_key(A), make_key(B)]
+    assert [row.key for row in rows["a.png b.png"] if isinstance(row, ImageRow)] == [
+        make_key(A),
+        make_key(B),
+    ]
     assert [row.key for row in rows["a.png"]] == [make_key(A)]
 
 
@@ -109,22 +147,40 @@ def test_lines_that_make_no_sense_are_dropped_with_their_number(folder, tmp_path
         ({"image": "b.png", "group": "x" * 2000}, "damaged field"),
         (b'{"image": "b.png", "caption": "' + b"x" * MAX_LINE_BYTES + b'"}', "line too long"),
     ]
-    files = {"out.png": "path leaves the folder", "loop.png": "symlink loop", "pipe.png": "not a regular file"}
-    files |= {"large.bmp": "file too large", "words.png": "not an image", "none.png": "missing file"}
+    files = {
+        "out.png": "path leaves the folder",
+        "loop.png": "symlink loop",
+        "pipe.png": "not a regular file",
+    }
+    files |= {
+        "large.bmp": "file too large",
+        "words.png": "not an image",
+        "none.png": "missing file",
+    }
     files |= {"deep": "not a regular file", "y" * 300: "unreadable file", "a.png/x": "missing file"}
     images = [{"image": name} for name in (*files, "deep/c.png")]
     path = manifest(folder, {"image": "a.png"}, b"", *(line for line, _ in lines), *images)
     numbered = {f"m.jsonl line {number}": reason for number, (_, reason) in enumerate(lines, 3)}
     assert reasons(path, limits=ImagesConfig(max_bytes=20_000)) == numbered | files
     rows = read(path)
-    assert [name for name, got in rows.items() if isinstance(got[0], ImageRow)] == ["a.png", "large.bmp", "deep/c.png"]
+    assert [name for name, got in rows.items() if isinstance(got[0], ImageRow)] == [
+        "a.png",
+        "large.bmp",
+        "deep/c.png",
+    ]
 
 
 def test_change_types_travel_and_scenes_are_groups(folder):
     both = {"image1": "a.png", "image2": "b.png"}
     path = manifest(
         folder,
-        {**both, "change_types": ["addition", "viewpoint"], "source": "real", "scene": "office-3", "id": "typed"},
+        {
+            **both,
+            "change_types": ["addition", "viewpoint"],
+            "source": "real",
+            "scene": "office-3",
+            "id": "typed",
+        },
         {**both, "change_types": "pose", "scene": 7, "id": "one"},
         {**both, "source": "real", "id": "none"},
     )
@@ -161,7 +217,9 @@ def test_files_of_a_folder_are_splits_and_lines_name_theirs(folder):
     with pytest.raises(SourceError, match="test, train, val"):
         listed(folder, splits=("dev",))
 
-    path = manifest(folder, {"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{")
+    path = manifest(
+        folder, {"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{"
+    )
     assert [item.name for item in listed(path, splits=("val",))] == ["b.png", "m.jsonl line 3"]
     with pytest.raises(SourceError, match=r"reading\.splits .*'test'.*train, val"):
         listed(path, splits=("train", "test"))
@@ -187,7 +245,9 @@ def test_a_file_that_is_no_manifest_is_a_source_error(folder, text):
 
 
 def test_the_first_line_that_names_images_tells_the_kind(folder):
-    path = manifest(folder, b"{", {"note": "a line without images"}, {"image1": "a.png", "image2": "b.png"})
+    path = manifest(
+        folder, b"{", {"note": "a line without images"}, {"image1": "a.png", "image2": "b.png"}
+    )
     assert recognise_source(str(path)) == f"jsonl-pairs:{path}"
     manifest(folder, b"{", {"image": "a.png"}, {"image1": "a.png", "image2": "b.png"})
     assert recognise_source(str(path)) == f"jsonl:{path}"

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.stages import TABLES
+from pairwright.flows.pipeline.stages import TABLES
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, PairRow
 from pairwright.tasks.sources.readers import READERS
 from tests.fixtures import layouts
-from tests.fixtures.layouts import cut, list_all, put, put_lines, read_all, source_of, write_omnidiff
+from tests.fixtures.layouts import (
+    cut,
+    list_all,
+    put,
+    put_lines,
+    read_all,
+    source_of,
+    write_omnidiff,
+)
 from tests.fixtures.tables import build
 
 
@@ -44,19 +52,37 @@ CLEVR = "sc_images/CLEVR_semantic_000001.png"
 COCO = "images/train2017/000000000139.jpg"
 SAMPLES = [
     # 4 before, 4 after, 4 distractors of which one is its own before
-    Sample("clevr-change", layouts.write_clevr_change, CHANGES, 11, CLEVR, 4, "change_captions.json"),
+    Sample(
+        "clevr-change", layouts.write_clevr_change, CHANGES, 11, CLEVR, 4, "change_captions.json"
+    ),
     Sample("clevr-dc", layouts.write_clevr_dc, NUMBERS, 8, "aft/10.png", 0, "captions.json"),
-    Sample("spot-the-diff", layouts.write_spot_the_diff, SPOTS, 10, SPOT, 1, "annotations/train.json"),
-    Sample("image-editing-request", layouts.write_image_editing_request, EDITS, 7, "images/d_b.jpg", 3, "train.json"),
-    Sample("localized-narratives", layouts.write_localized_narratives, NARRATIVES, 4, COCO, 1, NARRATED),
-    Sample("omnidiff", write_omnidiff, ["2", "same", "0", "1"], 6, "real/1_b.jpg", 3, "train.jsonl"),
+    Sample(
+        "spot-the-diff", layouts.write_spot_the_diff, SPOTS, 10, SPOT, 1, "annotations/train.json"
+    ),
+    Sample(
+        "image-editing-request",
+        layouts.write_image_editing_request,
+        EDITS,
+        7,
+        "images/d_b.jpg",
+        3,
+        "train.json",
+    ),
+    Sample(
+        "localized-narratives", layouts.write_localized_narratives, NARRATIVES, 4, COCO, 1, NARRATED
+    ),
+    Sample(
+        "omnidiff", write_omnidiff, ["2", "same", "0", "1"], 6, "real/1_b.jpg", 3, "train.jsonl"
+    ),
 ]
 PAIRS = ("given_pairs", "pairs")
 every_kind = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
 
 
 @every_kind
-def test_order_and_keys_are_the_same_each_time_and_elsewhere(sample: Sample, tmp_path: Path) -> None:
+def test_order_and_keys_are_the_same_each_time_and_elsewhere(
+    sample: Sample, tmp_path: Path
+) -> None:
     sample.write(tmp_path / "one")
     first = list_all(source_of(sample.kind, tmp_path / "one"))
     assert [item.name for item in first] == sample.names
@@ -79,7 +105,9 @@ def test_every_item_gives_its_images_and_its_pair(sample: Sample, tmp_path: Path
     assert {row.source for row in rows if isinstance(row, ImageRow)} == {sample.kind}
     pairs = [row for row in rows if isinstance(row, PairRow)]
     assert len(pairs) == (0 if sample.kind == "localized-narratives" else len(sample.names))
-    assert {key for pair in pairs for key in (pair.first, pair.second)} == (images if pairs else set())
+    assert {key for pair in pairs for key in (pair.first, pair.second)} == (
+        images if pairs else set()
+    )
 
 
 @every_kind
@@ -90,10 +118,17 @@ def test_a_changed_image_changes_the_key_of_its_item_alone(sample: Sample, tmp_p
     put(tmp_path, sample.file, cut(99))
     os.utime(tmp_path / sample.file, ns=(5, 5))
     changed = sample.names[sample.position]
-    (dropped,) = [row for row in READERS[sample.kind].read_items(before, config) if isinstance(row, Dropped)]
-    assert (dropped.source_key, dropped.reason) == (before[sample.position].key, "changed since it was listed")
+    (dropped,) = [
+        row for row in READERS[sample.kind].read_items(before, config) if isinstance(row, Dropped)
+    ]
+    assert (dropped.source_key, dropped.reason) == (
+        before[sample.position].key,
+        "changed since it was listed",
+    )
     after = list_all(config)
-    assert [old.name for old, new in zip(before, after, strict=True) if old.key != new.key] == [changed]
+    assert [old.name for old, new in zip(before, after, strict=True) if old.key != new.key] == [
+        changed
+    ]
     (tmp_path / sample.file).unlink()
     gone = list_all(config)[sample.position]
     assert gone.key not in (before[sample.position].key, after[sample.position].key)
@@ -106,7 +141,9 @@ def test_a_changed_image_changes_the_key_of_its_item_alone(sample: Sample, tmp_p
 def test_images_may_be_elsewhere(sample: Sample, tmp_path: Path) -> None:
     sample.write(tmp_path / "in")
     (tmp_path / "pictures").mkdir()
-    folders = [path for path in (tmp_path / "in").iterdir() if path.is_dir() and path.name != "annotations"]
+    folders = [
+        path for path in (tmp_path / "in").iterdir() if path.is_dir() and path.name != "annotations"
+    ]
     for folder in folders:
         folder.rename(tmp_path / "pictures" / folder.name)
     config = source_of(sample.kind, tmp_path / "in", images=str(tmp_path / "pictures"))
@@ -141,9 +178,19 @@ def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_p
     counts, _ = build(source, tmp_path / "out")
     assert list(counts) == list(TABLES[: TABLES.index("pairs") + 1])
     brings = bool(READERS[sample.kind].brings)
-    searched = ["embeddings", "admitted", "neighbours", "keypoints", "similar_pairs", "matched_pairs"]
+    searched = [
+        "embeddings",
+        "admitted",
+        "neighbours",
+        "keypoints",
+        "similar_pairs",
+        "matched_pairs",
+    ]
     # Three images are too unlike to pair.
-    assert [name for name, count in counts.items() if count.of] == ["images", *(PAIRS if brings else searched)]
+    assert [name for name, count in counts.items() if count.of] == [
+        "images",
+        *(PAIRS if brings else searched),
+    ]
     images = counts["images"]
     assert images.pending == images.failed == 0
     # Of a pair with a bad image the other is missing too, unless another pair shows it.
@@ -152,8 +199,20 @@ def test_a_whole_build_counts_right_and_owes_nothing_after(sample: Sample, tmp_p
     if brings:
         found, bad = len(sample.names) - 1, {"not an image": 1}
         given, pairs = (counts[name] for name in PAIRS)
-        assert (given.of, given.ok, given.dropped, given.rows, given.reasons) == (found + 1, found, 1, found, bad)
-        assert (pairs.of, pairs.ok, pairs.dropped, pairs.rows, pairs.reasons) == (found, found, 0, found, {})
+        assert (given.of, given.ok, given.dropped, given.rows, given.reasons) == (
+            found + 1,
+            found,
+            1,
+            found,
+            bad,
+        )
+        assert (pairs.of, pairs.ok, pairs.dropped, pairs.rows, pairs.reasons) == (
+            found,
+            found,
+            0,
+            found,
+            {},
+        )
     again, shards = build(source, tmp_path / "out")
     assert (again, shards) == (counts, 0)
 

@@ -9,7 +9,14 @@ from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, ImageRow
 from pairwright.tasks.sources import localized_narratives
 from pairwright.tasks.sources.readers import recognise_source
-from tests.fixtures.layouts import list_all, narrative, put_lines, read_all, source_of, write_localized_narratives
+from tests.fixtures.layouts import (
+    list_all,
+    narrative,
+    put_lines,
+    read_all,
+    source_of,
+    write_localized_narratives,
+)
 
 COCO = "coco_train_localized_narratives-00000-of-00002.jsonl"
 
@@ -23,7 +30,10 @@ def test_an_image_is_one_row_with_the_captions_of_all_annotators(tmp_path: Path)
     write_localized_narratives(tmp_path)
     images = read(tmp_path)
     assert {name: row.captions for name, row in images.items()} == {
-        "mscoco_train2017/285": ('A sign reads "stop", "timed_caption": it says.', "I can see a bear."),
+        "mscoco_train2017/285": (
+            'A sign reads "stop", "timed_caption": it says.',
+            "I can see a bear.",
+        ),
         "mscoco_train2017/139": ("In this image there is a room.",),
         "open_images_train/fffabc0000000001": ("There is a boat.", "A boat on water."),
         "open_images_train/00a1b2c3d4e5f607": ("A person on a bench.",),
@@ -49,11 +59,15 @@ def test_images_are_found_where_the_collections_unpack_them(tmp_path: Path) -> N
     assert len(read(tmp_path)) == 4
 
 
-def test_traces_are_not_parsed_unless_they_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_are_not_parsed_unless_they_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_localized_narratives(tmp_path)
     parsed: list[bytes] = []
     parse = localized_narratives.parse_record
-    monkeypatch.setattr(localized_narratives, "parse_record", lambda line: (parsed.append(line), parse(line))[1])
+    monkeypatch.setattr(
+        localized_narratives, "parse_record", lambda line: (parsed.append(line), parse(line))[1]
+    )
     line = narrative("mscoco_train2017", "139", 7, "Another one.")
     other_order = {name: line[name] for name in reversed(line)}
     compact = json.dumps(line, separators=(",", ":")).encode()

@@ -43,7 +43,12 @@ def test_a_change_and_its_distractor_are_pairs_with_their_captions_and_type(tmp_
 def test_a_split_names_places_in_the_sorted_list(tmp_path: Path) -> None:
     """The list is 0, 1, 3, 4: place 3 is number 4, and place 2 is number 3."""
     write_clevr_change(tmp_path)
-    assert list(read_change(tmp_path, splits=["train"])) == ["000004.png", "000004.png_n", "000000.png", "000000.png_n"]
+    assert list(read_change(tmp_path, splits=["train"])) == [
+        "000004.png",
+        "000004.png_n",
+        "000000.png",
+        "000000.png_n",
+    ]
     assert list(read_change(tmp_path, splits=["test"])) == ["000003.png", "000003.png_n"]
     assert next(iter(read_change(tmp_path, splits=["test", "val"]))) == "000001.png"
 
@@ -53,14 +58,19 @@ def test_places_stay_the_same_where_only_some_images_were_copied(tmp_path: Path)
     (tmp_path / "images/CLEVR_default_000001.png").unlink()
     put(tmp_path, "images/thumbs.db", b"")
     found = read_all(source_of("clevr-change", tmp_path))
-    assert [name for name, rows in found.items() if isinstance(rows[0], Dropped)] == ["000001.png", "000001.png_n"]
+    assert [name for name, rows in found.items() if isinstance(rows[0], Dropped)] == [
+        "000001.png",
+        "000001.png_n",
+    ]
     assert list(found)[6:] == ["000003.png", "000003.png_n"]
 
 
 def test_places_out_of_range_are_dropped(tmp_path: Path) -> None:
     write_clevr_change(tmp_path)
     put(tmp_path, "splits.json", {"train": [0, 4, -1, True, "1", 1.0, None, [0]]})
-    rows = [row for found in read_all(source_of("clevr-change", tmp_path)).values() for row in found]
+    rows = [
+        row for found in read_all(source_of("clevr-change", tmp_path)).values() for row in found
+    ]
     refused = [row for row in rows if isinstance(row, Dropped)]
     assert [row.reason for row in refused] == ["split names no image"] * 7
     assert refused[0].detail == "splits.json train: train names place 4 of 4"
@@ -83,9 +93,13 @@ def test_the_unpacked_archive_is_read_and_recognised(tmp_path: Path) -> None:
     write_clevr_change(tmp_path / "clevr" / "data")
     assert len(read_change(tmp_path / "clevr")) == 8
     assert recognise_source(str(tmp_path / "clevr")) == f"clevr-change:{tmp_path / 'clevr'}"
-    assert recognise_source(str(tmp_path / "clevr/data")) == f"clevr-change:{tmp_path / 'clevr/data'}"
+    assert (
+        recognise_source(str(tmp_path / "clevr/data")) == f"clevr-change:{tmp_path / 'clevr/data'}"
+    )
     moved = read_change(tmp_path / "clevr", images=str(tmp_path / "clevr" / "data"))
-    assert [pair.key for pair in moved.values()] == [pair.key for pair in read_change(tmp_path / "clevr").values()]
+    assert [pair.key for pair in moved.values()] == [
+        pair.key for pair in read_change(tmp_path / "clevr").values()
+    ]
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -110,7 +124,12 @@ def test_pairs_in_which_nothing_was_done_are_told_by_their_captions(tmp_path: Pa
     put(tmp_path, "captions.json", dict(zip(("0", "2.png", "10"), texts, strict=True)))
     pairs = read_dc(tmp_path)
     types = {name: pair.change_types for name, pair in pairs.items()}
-    assert types == {"000010.png": (), "000000.png": (), "000002.png": ("no_change",), "000047.png": ()}
+    assert types == {
+        "000010.png": (),
+        "000000.png": (),
+        "000002.png": ("no_change",),
+        "000047.png": (),
+    }
 
 
 def test_bad_numbers_and_captions_are_dropped(tmp_path: Path) -> None:
@@ -119,7 +138,11 @@ def test_bad_numbers_and_captions_are_dropped(tmp_path: Path) -> None:
     put(tmp_path, "split.json", {"train": [0, 2, -1, "47", False, 10**12, 10, 99]})
     found = read_all(source_of("clevr-dc", tmp_path))
     reasons = [row.reason for rows in found.values() for row in rows if isinstance(row, Dropped)]
-    assert sorted(reasons) == [*["captions are not texts"] * 2, "missing file", *["split names no image"] * 4]
+    assert sorted(reasons) == [
+        *["captions are not texts"] * 2,
+        "missing file",
+        *["split names no image"] * 4,
+    ]
     assert read_dc(tmp_path)["000000.png"].human_differences == ("one text",)
 
 
@@ -133,7 +156,9 @@ def test_records_of_one_id_are_one_pair_with_all_sentences(tmp_path: Path) -> No
     }
 
 
-def test_the_second_image_is_the_later_one_and_the_difference_image_is_not_read(tmp_path: Path) -> None:
+def test_the_second_image_is_the_later_one_and_the_difference_image_is_not_read(
+    tmp_path: Path,
+) -> None:
     write_spot_the_diff(tmp_path)
     rows = read_all(source_of("spot-the-diff", tmp_path))
     names = [row.name for row in rows["12998"] if isinstance(row, ImageRow)]
@@ -207,7 +232,12 @@ def test_bad_records_are_dropped_by_their_number_of_image_editing_request(tmp_pa
     put(tmp_path, "train.json", records)
     found = read_all(source_of("image-editing-request", tmp_path, splits=["train"]))
     reasons = {name: row.reason for name, (row, *_) in found.items() if isinstance(row, Dropped)}
-    told = [*["path leaves the folder"] * 2, "no path of an image", "no record", "captions are not texts"]
+    told = [
+        *["path leaves the folder"] * 2,
+        "no path of an image",
+        "no record",
+        "captions are not texts",
+    ]
     numbered = {f"train.json record {number}": reason for number, reason in enumerate(told, 1)}
     assert reasons == {**numbered, "same": "identical images"}
     pair = found["images/c_a.png images/c_b.jpg"][-1]
@@ -223,7 +253,9 @@ def test_bad_records_are_dropped_by_their_number_of_image_editing_request(tmp_pa
         ("image-editing-request", write_image_editing_request),
     ],
 )
-def test_pairs_have_their_split_in_our_words(kind: str, write: Callable[[Path], None], tmp_path: Path) -> None:
+def test_pairs_have_their_split_in_our_words(
+    kind: str, write: Callable[[Path], None], tmp_path: Path
+) -> None:
     write(tmp_path)
     pairs = read_pairs(kind, tmp_path)
     assert {pair.split for pair in pairs.values()} == {"train", "validation", "test"}

@@ -14,8 +14,8 @@ from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
 from pairwright.tasks.sources.find_files import FilePattern
+from pairwright.tasks.sources.parquet_tables import split_of
 from pairwright.tasks.sources.readers import READERS, recognise_source
-from pairwright.tasks.sources.tables import split_of
 from tests.fixtures.pictures import photograph, picture
 from tests.fixtures.tables import IMAGE, read_all, struct, write_table
 from tests.fixtures.tables import config_of as source_config
@@ -32,11 +32,15 @@ def listed(path, **reading):
 
 
 def keys_of(found):
-    return {name: [row.key for row in rows if isinstance(row, ImageRow)] for name, rows in found.items()}
+    return {
+        name: [row.key for row in rows if isinstance(row, ImageRow)] for name, rows in found.items()
+    }
 
 
 def reasons_of(found):
-    return {name: rows[0].reason for name, rows in found.items() if not isinstance(rows[0], ImageRow)}
+    return {
+        name: rows[0].reason for name, rows in found.items() if not isinstance(rows[0], ImageRow)
+    }
 
 
 def write_images(path, data=DATA, **options):
@@ -50,7 +54,12 @@ def test_a_row_becomes_an_image_with_its_caption(tmp_path):
     (item,), found = read_all(config_of(path))
     assert item.name == "one.parquet#0"
     (row,) = found["one.parquet#0"]
-    about = {"source_key": item.key, "source": "parquet", "licence": "CC0-1.0", "captions": ("a dog",)}
+    about = {
+        "source_key": item.key,
+        "source": "parquet",
+        "licence": "CC0-1.0",
+        "captions": ("a dog",),
+    }
     assert row == photograph(DATA[0], name="one.parquet#0 dog.png", **about)
 
 
@@ -63,7 +72,9 @@ def test_a_row_becomes_an_image_with_its_caption(tmp_path):
     ],
 )
 def test_images_are_found_by_their_type(tmp_path, column, kind):
-    value = DATA[0] if pa.types.is_large_binary(kind) or pa.types.is_binary(kind) else struct(DATA[0])
+    value = (
+        DATA[0] if pa.types.is_large_binary(kind) or pa.types.is_binary(kind) else struct(DATA[0])
+    )
     write_table(tmp_path / "a.parquet", {"n": [1], column: [value]}, types={column: kind})
     _, found = read_all(config_of(tmp_path))
     assert keys_of(found) == {"a.parquet#0": [make_key(DATA[0])]}
@@ -72,16 +83,25 @@ def test_images_are_found_by_their_type(tmp_path, column, kind):
 def test_of_several_columns_of_bytes_the_usual_name_or_the_configured_one_counts(tmp_path):
     path = write_table(tmp_path / "a.parquet", {"mask": [DATA[0]], "image": [DATA[1]]})
     assert keys_of(read_all(config_of(path))[1]) == {"a.parquet#0": [make_key(DATA[1])]}
-    assert keys_of(read_all(config_of(path, image_column="mask"))[1]) == {"a.parquet#0": [make_key(DATA[0])]}
+    assert keys_of(read_all(config_of(path, image_column="mask"))[1]) == {
+        "a.parquet#0": [make_key(DATA[0])]
+    }
     other = write_table(tmp_path / "b.parquet", {"left": [DATA[0]], "right": [DATA[1]]})
-    with pytest.raises(SourceError, match=r"b\.parquet: .* reading\.image_column; .*left \(binary\)"):
+    with pytest.raises(
+        SourceError, match=r"b\.parquet: .* reading\.image_column; .*left \(binary\)"
+    ):
         listed(other)
     with pytest.raises(SourceError, match=r"reading\.image_column: 'up'"):
         listed(other, image_column="up")
 
 
 def test_captions_are_found_by_name_or_configured(tmp_path):
-    columns = {"image": [DATA[0]], "text": ["a text"], "captions": [["one", "", " two "]], "alt": ["other"]}
+    columns = {
+        "image": [DATA[0]],
+        "text": ["a text"],
+        "captions": [["one", "", " two "]],
+        "alt": ["other"],
+    }
     path = write_table(tmp_path / "a.parquet", columns)
     (row,) = read_all(config_of(path))[1]["a.parquet#0"]
     assert row.captions == ("one", "two")
@@ -105,7 +125,9 @@ def test_several_images_of_a_row_are_one_group_and_all_or_none_are_taken(tmp_pat
 
 
 def test_text_that_is_not_utf_8_drops_its_row_only(tmp_path):
-    bad = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))
+    bad = pa.StringArray.from_buffers(
+        2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")
+    )
     pq.write_table(pa.table({"image": pa.array(DATA[:2]), "text": bad}), tmp_path / "a.parquet")
     _, found = read_all(config_of(tmp_path))
     assert reasons_of(found) == {"a.parquet#1": "damaged row"}
@@ -128,12 +150,18 @@ def test_splits_are_named_by_files_and_folders(path, split):
 
 
 def test_the_layout_of_the_hub_and_its_splits(tmp_path):
-    for name, data in (("train-00001-of-00002", 2), ("train-00000-of-00002", 1), ("test-00000-of-00001", 3)):
+    for name, data in (
+        ("train-00001-of-00002", 2),
+        ("train-00000-of-00002", 1),
+        ("test-00000-of-00001", 3),
+    ):
         write_images(tmp_path / f"data/{name}.parquet", [DATA[data]])
     (tmp_path / "README.md").write_text("card")
     write_images(tmp_path / ".cache/x.parquet")
     train = [f"train-0000{number}-of-00002.parquet#0" for number in (0, 1)]
-    assert listed(tmp_path) == [f"data/{name}" for name in ("test-00000-of-00001.parquet#0", *train)]
+    assert listed(tmp_path) == [
+        f"data/{name}" for name in ("test-00000-of-00001.parquet#0", *train)
+    ]
     assert listed(tmp_path, splits=("test",)) == ["data/test-00000-of-00001.parquet#0"]
     assert listed(tmp_path / "data" / "train-*.parquet") == train
     with pytest.raises(SourceError, match=r"reading\.splits .*'validation'; .*test, train"):
@@ -147,7 +175,9 @@ def test_what_datasets_writes_is_read_and_what_it_saves_is_refused_with_what_to_
     made.to_parquet(tmp_path / "x.parquet")
     _, found = read_all(config_of(tmp_path / "x.parquet"))
     read = [(row.key, row.captions) for (row,) in found.values()]
-    assert read == [(make_key(data), (caption,)) for data, caption in zip(DATA[:3], "abc", strict=True)]
+    assert read == [
+        (make_key(data), (caption,)) for data, caption in zip(DATA[:3], "abc", strict=True)
+    ]
     made.save_to_disk(tmp_path / "saved")
     with pytest.raises(SourceError, match="to_parquet"):
         listed(tmp_path / "saved")
@@ -159,7 +189,12 @@ def test_damaged_files_are_items_that_are_dropped(tmp_path):
     (tmp_path / "c.parquet").write_bytes(b"")
     write_table(tmp_path / "d.parquet", {"n": [1]})
     _, found = read_all(config_of(tmp_path))
-    assert list(found) == ["a.parquet", *(f"b.parquet#{n}" for n in range(6)), "c.parquet", "d.parquet"]
+    assert list(found) == [
+        "a.parquet",
+        *(f"b.parquet#{n}" for n in range(6)),
+        "c.parquet",
+        "d.parquet",
+    ]
     damaged = dict.fromkeys(["a.parquet", "c.parquet"], "damaged table")
     assert reasons_of(found) == damaged | {"d.parquet": "wrong columns"}
     (tmp_path / "b.parquet").unlink()
@@ -168,7 +203,9 @@ def test_damaged_files_are_items_that_are_dropped(tmp_path):
 
 
 def test_a_damaged_row_group_leaves_the_others(tmp_path):
-    path = write_images(tmp_path / "a.parquet", rows_per_group=2, compression="zstd", use_dictionary=False)
+    path = write_images(
+        tmp_path / "a.parquet", rows_per_group=2, compression="zstd", use_dictionary=False
+    )
     column = pq.ParquetFile(path).metadata.row_group(1).column(1)
     data = bytearray(path.read_bytes())
     start = column.data_page_offset
@@ -203,7 +240,9 @@ def test_more_rows_than_bytes_are_not_believed(tmp_path):
 def test_a_small_file_does_not_unfold_to_many_large_values(tmp_path):
     value = DATA[0] + bytes(4_000_000)
     image = pa.array([value] * 60)
-    pq.write_table(pa.table({"image": image, "n": list(range(60))}), tmp_path / "a.parquet", compression="zstd")
+    pq.write_table(
+        pa.table({"image": image, "n": list(range(60))}), tmp_path / "a.parquet", compression="zstd"
+    )
     del image
     before, most = pa.total_allocated_bytes(), 0
     config = config_of(tmp_path)
@@ -220,7 +259,12 @@ def test_paths_are_read_below_the_folder_only(tmp_path):
     (root / "pictures" / "a.png").write_bytes(DATA[0])
     (tmp_path / "secret.png").write_bytes(DATA[1])
     (root / "out.png").symlink_to(tmp_path / "secret.png")
-    columns = {"image": [struct(None, path) for path in ("pictures/a.png", "../secret.png", "out.png", "none.png")]}
+    columns = {
+        "image": [
+            struct(None, path)
+            for path in ("pictures/a.png", "../secret.png", "out.png", "none.png")
+        ]
+    }
     write_table(root / "a.parquet", columns, types={"image": IMAGE})
     _, found = read_all(config_of(root))
     assert keys_of(found)["a.parquet#0"] == [make_key(DATA[0])]
@@ -285,8 +329,12 @@ def test_a_remote_store_is_read_like_a_disk(tmp_path):
         store.pipe_file("/bucket/set/README.md", b"card")
         config = config_of("memory://bucket/set", splits=("train",))
         items, found = read_all(config)
-        assert [item.name for item in items] == [f"data/train-00000-of-00001.parquet#{n}" for n in (0, 1)]
-        assert [key for keys in keys_of(found).values() for key in keys] == [make_key(one) for one in DATA[:2]]
+        assert [item.name for item in items] == [
+            f"data/train-00000-of-00001.parquet#{n}" for n in (0, 1)
+        ]
+        assert [key for keys in keys_of(found).values() for key in keys] == [
+            make_key(one) for one in DATA[:2]
+        ]
         assert len(listed("memory://bucket/set/data/*.parquet")) == 4
         store.pipe_file("/bucket/set/data/train-00000-of-00001.parquet", data[:-1] + b"x")
         (row, _) = READERS["parquet"].read_items(items, config)
@@ -303,4 +351,7 @@ def test_which_paths_are_tables(tmp_path):
     (tmp_path / "mixed" / "a.png").write_bytes(DATA[0])
     tables = ("hub", "x.parquet", "x/*.parquet", "hf://datasets/a/b", "s3://b/x.parquet")
     for name, kind in {**dict.fromkeys(tables, "parquet"), "mixed": "folder"}.items():
-        assert recognise_source(name if "://" in name else str(tmp_path / name)).partition(":")[0] == kind, name
+        assert (
+            recognise_source(name if "://" in name else str(tmp_path / name)).partition(":")[0]
+            == kind
+        ), name

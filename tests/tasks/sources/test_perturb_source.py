@@ -8,11 +8,11 @@ import pytest
 import pairwright as pw
 from pairwright.schemas.config import Profile, RobustnessConfig
 from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, Turn, make_key
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.perturb import perturb_image
 from pairwright.tasks.sources.read_items import IMAGES as STAGE
 from pairwright.tasks.sources.read_items import perturb_source
 from pairwright.tasks.sources.read_items import read_items as read_images
-from pairwright.tasks.store.images import decode_rgb
 from pairwright.tasks.store.stage import fingerprint
 from tests.fixtures.exports import preference
 from tests.fixtures.layouts import list_all, source_of, write_image_editing_request
@@ -28,7 +28,9 @@ TEXT = f"Commonalities: {OTHER}\n\nDifferences:\n1. Object types: {STATEMENT}"
 
 def image(number: int, item: str = "item") -> ImageRow:
     data = picture(number, kind="JPEG")
-    return photograph(data, name=str(number), source_key=item, captions=("a red ball on the grass",))
+    return photograph(
+        data, name=str(number), source_key=item, captions=("a red ball on the grass",)
+    )
 
 
 def pair(first: ImageRow, second: ImageRow) -> PairRow:
@@ -55,7 +57,9 @@ def test_a_pair_goes_with_its_images():
     rows = [image(0), image(1), pair(image(0), image(1)), comparison(pair(image(0), image(1)))]
     first, second, made, compared = perturb_source(rows, BOTH)
     for before, after in zip(rows, (first, second), strict=False):
-        right = perturb_image(decode_rgb(before.image), "gaussian-noise", severity=3, key=before.key)
+        right = perturb_image(
+            decode_rgb(before.image), "gaussian-noise", severity=3, key=before.key
+        )
         assert np.array_equal(decode_rgb(after.image), right)
         assert after.key == after.subject == make_key(after.image) != before.key
         assert after.format == "png"
@@ -68,8 +72,15 @@ def test_a_pair_goes_with_its_images():
     assert compared.key != "c"
     parts = compared.commonalities[0], compared.differences[0]
     assert compared.text == "Commonalities: {}\n\nDifferences:\n1. Object types: {}".format(*parts)
-    assert [wrong(OTHER, compared.commonalities[0]), wrong(STATEMENT, compared.differences[0])] == [3, 3]
-    assert [turn.text for turn in compared.conversation] == [f"Is it so? {STATEMENT}", compared.text, "B"]
+    assert [wrong(OTHER, compared.commonalities[0]), wrong(STATEMENT, compared.differences[0])] == [
+        3,
+        3,
+    ]
+    assert [turn.text for turn in compared.conversation] == [
+        f"Is it so? {STATEMENT}",
+        compared.text,
+        "B",
+    ]
 
 
 def test_a_preference_shows_the_images_of_its_item():
@@ -104,13 +115,21 @@ def test_neither_order_nor_company_matter():
 def test_it_is_part_of_the_fingerprint_only_where_it_is_wanted():
     marks = {
         fingerprint(STAGE, Profile(robustness=wanted).sources, prompts={}, tables={})
-        for wanted in (RobustnessConfig(), RobustnessConfig(severity=3), FOG, WORDS, RobustnessConfig(word_share=0.4))
+        for wanted in (
+            RobustnessConfig(),
+            RobustnessConfig(severity=3),
+            FOG,
+            WORDS,
+            RobustnessConfig(word_share=0.4),
+        )
     }
     assert len(marks) == 4
     assert "robustness" not in Profile().sources.model_dump()
 
 
-@pytest.mark.parametrize("settings", [(), ("robustness.corruption=fog", "robustness.word_share=0.4")])
+@pytest.mark.parametrize(
+    "settings", [(), ("robustness.corruption=fog", "robustness.word_share=0.4")]
+)
 def test_a_build_reads_it_so(tmp_path, settings):
     write_image_editing_request(tmp_path / "in")
     source = source_of("image-editing-request", tmp_path / "in")
@@ -123,5 +142,7 @@ def test_a_build_reads_it_so(tmp_path, settings):
     for row in pw.open(tmp_path / "out")["pairs"].rows():
         assert {row.first, row.second} <= images.keys()
         assert row.human_differences[0] == row.instruction or row.instruction == ""
-    said = {text for row in pw.open(tmp_path / "out")["pairs"].rows() for text in row.human_differences}
+    said = {
+        text for row in pw.open(tmp_path / "out")["pairs"].rows() for text in row.human_differences
+    }
     assert ("remove the flag" in said) == (not settings)

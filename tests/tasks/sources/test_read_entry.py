@@ -6,7 +6,13 @@ import pytest
 
 from pairwright.schemas.config import ImagesConfig, Profile
 from pairwright.schemas.rows import ItemRow
-from pairwright.tasks.sources.read_entry import EntryMetadata, SourceImage, check_path, read_below, read_pair
+from pairwright.tasks.sources.read_entry import (
+    EntryMetadata,
+    SourceImage,
+    check_path,
+    read_below,
+    read_pair,
+)
 from pairwright.tasks.sources.reader import RefusedEntryError
 from tests.fixtures.pictures import picture
 
@@ -19,17 +25,25 @@ AFTER = SourceImage(data=picture(2, kind="JPEG", size=(40, 30)), name="after.jpg
 def test_equal_pixels_are_a_pair_only_where_nothing_changed():
     again = SourceImage(data=picture(1, kind="BMP"), name="again.bmp")
     for other in (replace(BEFORE, name="copy.png"), again):
-        with pytest.raises(RefusedEntryError, match=f"identical images: before.png and {other.name}"):
+        with pytest.raises(
+            RefusedEntryError, match=f"identical images: before.png and {other.name}"
+        ):
             read_pair(ITEM, (BEFORE, other), CONFIG, about=EntryMetadata())
-    first, second, pair = read_pair(ITEM, (BEFORE, again), CONFIG, about=EntryMetadata(may_be_identical=True))
+    first, second, pair = read_pair(
+        ITEM, (BEFORE, again), CONFIG, about=EntryMetadata(may_be_identical=True)
+    )
     assert (pair.first, pair.second) == (first.key, second.key)
-    image, pair = read_pair(ITEM, (BEFORE, BEFORE), CONFIG, about=EntryMetadata(may_be_identical=True))
+    image, pair = read_pair(
+        ITEM, (BEFORE, BEFORE), CONFIG, about=EntryMetadata(may_be_identical=True)
+    )
     assert pair.first == pair.second == image.key
 
 
 def test_other_texts_are_another_pair():
     keys = {
-        read_pair(ITEM, both, CONFIG, about=EntryMetadata(human_differences=texts, origin=origin))[-1].key
+        read_pair(ITEM, both, CONFIG, about=EntryMetadata(human_differences=texts, origin=origin))[
+            -1
+        ].key
         for both in ((BEFORE, AFTER), (AFTER, BEFORE))
         for texts in ((), ("a",), ("a", "b"))
         for origin in ("given", "edit")
@@ -50,7 +64,21 @@ def test_paths_below_the_folder_are_taken(name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("", "/a", "../a", "a/../../b", "..", "a/..", ".", "./", "\\a", "a\\..\\..\\b", "C:/a", "C:\\a", "s3://b/a"),
+        *(
+            "",
+            "/a",
+            "../a",
+            "a/../../b",
+            "..",
+            "a/..",
+            ".",
+            "./",
+            "\\a",
+            "a\\..\\..\\b",
+            "C:/a",
+            "C:\\a",
+            "s3://b/a",
+        ),
         *("file:///etc/passwd", "a\0", "\ud800", "x" * 5000, None, 7, ["a.png"]),
     ],
 )

@@ -27,7 +27,12 @@ def write(folder: Path, *records: Any) -> Path:
 
 def test_records_become_conversations_in_an_order_of_their_seed(tmp_path: Path) -> None:
     records = [{"id": n, "image": "coco/1.png", "conversations": MORE} for n in range(9)]
-    path = write(tmp_path, *records, {"conversations": MORE[2:4]}, {"image": ["coco/1.png"] * 2, "conversations": SAID})
+    path = write(
+        tmp_path,
+        *records,
+        {"conversations": MORE[2:4]},
+        {"image": ["coco/1.png"] * 2, "conversations": SAID},
+    )
     rows = list(read_llava(path, seed=1))
     assert sorted(row.source_key for row in rows) == sorted(f"mix.json#{n}" for n in range(11))
     assert list(read_llava(path, seed=1)) == rows != list(read_llava(path, seed=2))
@@ -60,7 +65,9 @@ def test_images_may_lie_beside_the_file_s_folder_as_in_an_export(tmp_path: Path)
         ({"image": ["coco/1.png"] * 17, "conversations": SAID}, "too many images"),
     ],
 )
-def test_a_record_that_will_not_do_is_dropped_with_its_reason(tmp_path: Path, record: Any, reason: str) -> None:
+def test_a_record_that_will_not_do_is_dropped_with_its_reason(
+    tmp_path: Path, record: Any, reason: str
+) -> None:
     (row,) = read_llava(write(tmp_path, record), seed=0)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == ("mix.json#0", reason)

@@ -10,18 +10,24 @@ from pairwright.tasks.sources.find_files import MAX_NAMES, expand_braces
 from pairwright.tasks.sources.readers import READERS, explain_reader, recognise_source
 
 
-def test_a_folder_is_recognised_by_path_or_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_recognised_by_path_or_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pictures").mkdir()
     Path("odd:name").mkdir()
     assert recognise_source("pictures") == f"folder:{tmp_path}/pictures"
     assert recognise_source("folder:pictures") == f"folder:{tmp_path}/pictures"
     assert recognise_source("odd:name") == f"folder:{tmp_path}/odd:name"
-    assert recognise_source("nowhere") == f"folder:{tmp_path}/nowhere"  # said to be missing when it is listed
+    assert (
+        recognise_source("nowhere") == f"folder:{tmp_path}/nowhere"
+    )  # said to be missing when it is listed
     assert recognise_source("folder:s3://bucket") == "folder:s3://bucket"
 
 
-def test_scenes_are_recognised_unless_a_folder_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenes_are_recognised_unless_a_folder_has_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert recognise_source("scenes") == recognise_source("scenes:") == "scenes:"
     Path("scenes").mkdir()
@@ -61,7 +67,9 @@ PATTERNS = "plain.tar s-{000..011}.tar {9..11} {11..9} {08..10} {0..10} {a,b}-{1
 
 @pytest.mark.parametrize("pattern", [*PATTERNS.split(), "a}b", "{1..}"])
 def test_as_bash_does(pattern):
-    said = subprocess.run(["bash", "-c", f"printf '%s\\n' {pattern}"], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {pattern}"], capture_output=True, text=True, check=True
+    )
     assert expand_braces(pattern) == said.stdout.split("\n")[:-1]
 
 

@@ -19,12 +19,20 @@ from pairwright.schemas.claims import content_changes, is_no_change
 from pairwright.schemas.config import Profile, ScenesConfig
 from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.schemas.scene import DISTRACTORS, PREPOSITIONS
+from pairwright.tasks.images.masks import decode_mask
 from pairwright.tasks.scenes.render import exposure_of
 from pairwright.tasks.sources import scenes
 from pairwright.tasks.sources.scenes import list_items, read_items
-from pairwright.tasks.store.masks import decode_mask
 
-CONFIG = ScenesConfig(seed=4, worlds=11, photographs=4, width=128, height=96, samples_per_pixel=4, no_change_share=0.25)
+CONFIG = ScenesConfig(
+    seed=4,
+    worlds=11,
+    photographs=4,
+    width=128,
+    height=96,
+    samples_per_pixel=4,
+    no_change_share=0.25,
+)
 
 
 def source_of(config):
@@ -48,7 +56,11 @@ def worlds():
     """Per world its photographs; a world lacks what could not be drawn, which is rare."""
     found = [read(item, CONFIG) for item in listed(CONFIG)]
     assert sum(isinstance(row, Dropped) for rows in found for row in rows) <= 2
-    return [[row for row in rows if isinstance(row, ImageRow)] for rows in found if isinstance(rows[0], ImageRow)]
+    return [
+        [row for row in rows if isinstance(row, ImageRow)]
+        for rows in found
+        if isinstance(rows[0], ImageRow)
+    ]
 
 
 def variations(worlds):
@@ -82,7 +94,14 @@ def test_limit_is_counted_in_photographs(limit, counts):
 
 def test_keys_hash_all_that_decides_the_pixels(monkeypatch):
     plain = ScenesConfig(worlds=2)
-    changes = {"seed": 1, "width": 128, "height": 96, "samples_per_pixel": 5, "no_change_share": 0.5, "photographs": 2}
+    changes = {
+        "seed": 1,
+        "width": 128,
+        "height": 96,
+        "samples_per_pixel": 5,
+        "no_change_share": 0.5,
+        "photographs": 2,
+    }
     keys = {item.key for item in listed(plain)}
     for name, value in changes.items():
         keys |= {item.key for item in listed(plain.model_copy(update={name: value}))}
@@ -90,7 +109,11 @@ def test_keys_hash_all_that_decides_the_pixels(monkeypatch):
     more = listed(plain.model_copy(update={"worlds": 9}))
     assert {item.key for item in more[:2]} == {item.key for item in listed(plain)}
     for renderer in ("mitsuba", "pyoidn"):
-        monkeypatch.setattr(scenes, "version", lambda name, other=renderer: "9.9" if name == other else version(name))
+        monkeypatch.setattr(
+            scenes,
+            "version",
+            lambda name, other=renderer: "9.9" if name == other else version(name),
+        )
         assert not {item.key for item in listed(plain)} & keys
 
 
@@ -130,14 +153,18 @@ def test_masks_boxes_and_shares_agree(worlds):
             assert thing.box == (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1)
             assert 0.5 <= thing.visible <= 1
             centre = (thing.box[0] + thing.box[2]) / 2 / 128
-            assert thing.column == ("left" if centre < 1 / 3 else "right" if centre > 2 / 3 else "centre")
+            assert thing.column == (
+                "left" if centre < 1 / 3 else "right" if centre > 2 / 3 else "centre"
+            )
         assert taken.max() == 1
         assert len(things(row)) == len(row.graph.objects) >= 3
 
 
 def test_every_type_of_change_occurs_and_is_true(worlds):
     seen = Counter()
-    fields = {name: name for name in ("size", "colour", "pose", "text", "material")} | {"orientation": "facing"}
+    fields = {name: name for name in ("size", "colour", "pose", "text", "material")} | {
+        "orientation": "facing"
+    }
     for base, row in variations(worlds):
         old, new, concerned = things(base), things(row), set()
         for change in row.graph.changes:
@@ -163,7 +190,10 @@ def test_every_type_of_change_occurs_and_is_true(worlds):
                 assert set(change.object_ids) <= old.keys() ^ new.keys()
             else:
                 field = {"viewpoint": "viewpoint", "illumination": "light"}[change.type]
-                assert [getattr(r.graph, field) for r in (base, row)] == [change.before, change.after]
+                assert [getattr(r.graph, field) for r in (base, row)] == [
+                    change.before,
+                    change.after,
+                ]
         same = {"shape", "colour", "material", "size", "facing", "pose", "text"}
         for name in (old.keys() | new.keys()) - concerned:
             assert old[name].model_dump(include=same) == new[name].model_dump(include=same)
@@ -199,13 +229,17 @@ def test_photographs_have_equal_content_only_if_their_changes_are_equal(worlds):
         assert rows[0].graph.changes == ()
         for a, b in combinations(rows, 2):
             content = [exposure_of(row.graph).scene.things for row in (a, b)]
-            assert (content[0] == content[1]) == (content_changes(a.graph) == content_changes(b.graph))
+            assert (content[0] == content[1]) == (
+                content_changes(a.graph) == content_changes(b.graph)
+            )
 
 
 def test_no_two_photographs_of_a_world_change_one_thing_in_the_same_way(worlds):
     for rows in worlds:
         changes = [change for row in rows for change in content_changes(row.graph)]
-        kinds = Counter((change.type, change.type != "counting" and change.object_id) for change in changes)
+        kinds = Counter(
+            (change.type, change.type != "counting" and change.object_id) for change in changes
+        )
         assert not changes or max(kinds.values()) == 1
 
 
@@ -217,7 +251,10 @@ def test_colours_look_like_their_names(material):
 
     names = colours_of("ball", material)
     spots = [(x, y) for y in (-1, 0.2, 1.4) for x in (-1.5, -0.5, 0.5, 1.5)]
-    balls = [Thing(c, "ball", c, material, "medium", x=x, y=y) for c, (x, y) in zip(names, spots, strict=False)]
+    balls = [
+        Thing(c, "ball", c, material, "medium", x=x, y=y)
+        for c, (x, y) in zip(names, spots, strict=False)
+    ]
     view = View(0, 41, "")
     camera = Camera(view, 128, 96)
     scene = Scene("a photo studio", 0, view, Light("left", "white"), tuple(balls))

@@ -41,7 +41,12 @@ def reasons(path, **options):
 
 
 def test_a_sample_becomes_an_image_with_captions_licence_and_group(tmp_path):
-    record = {"caption": "from json", "url": "http://x.example/1.jpg", "license": "CC-BY-4.0", "group": 7}
+    record = {
+        "caption": "from json",
+        "url": "http://x.example/1.jpg",
+        "license": "CC-BY-4.0",
+        "group": 7,
+    }
     path = write_tar(
         tmp_path / "a.tar",
         ("0001.jpg", picture(1, kind="JPEG")),
@@ -52,7 +57,10 @@ def test_a_sample_becomes_an_image_with_captions_licence_and_group(tmp_path):
     )
     (row,) = read(path)["a.tar/0001"]
     about = {"source": "webdataset", "licence": "CC-BY-4.0", "group": "7"}
-    about |= {"source_key": listed(path)[0].key, "captions": ("from text", "from caption", "from json")}
+    about |= {
+        "source_key": listed(path)[0].key,
+        "captions": ("from text", "from caption", "from json"),
+    }
     assert row == photograph(picture(1, kind="JPEG"), name="a.tar/0001.jpg", **about)
     (row,) = read(path, limits=ImagesConfig(licence="CC0-1.0"), caption_column="url")["a.tar/0001"]
     assert (row.licence, row.captions[2]) == ("CC0-1.0", "http://x.example/1.jpg")
@@ -113,20 +121,48 @@ def test_hostile_members_are_refused(tmp_path):
         ("a/../../up2", "path leaves the archive", [("a/../../up2.png", picture(1))]),
         ("/etc/abs", "path leaves the archive", [("/etc/abs.png", picture(1))]),
         ("soft", "link in an archive", [entry("soft.png", **passwd)]),
-        ("hard", "link in an archive", [entry("hard.png", type=tarfile.LNKTYPE, linkname="good.png")]),
-        ("char", "not a regular file", [entry("char.png", type=tarfile.CHRTYPE, devmajor=1, devminor=5)]),
+        (
+            "hard",
+            "link in an archive",
+            [entry("hard.png", type=tarfile.LNKTYPE, linkname="good.png")],
+        ),
+        (
+            "char",
+            "not a regular file",
+            [entry("char.png", type=tarfile.CHRTYPE, devmajor=1, devminor=5)],
+        ),
         ("block", "not a regular file", [entry("block.png", type=tarfile.BLKTYPE)]),
         ("pipe", "not a regular file", [entry("pipe.png", type=tarfile.FIFOTYPE)]),
         ("big", "file too large", [("big.png", picture(2, kind="BMP", size=(100, 100)))]),
-        ("caption", "link in an archive", [("caption.png", picture(3)), entry("caption.txt", **passwd)]),
+        (
+            "caption",
+            "link in an archive",
+            [("caption.png", picture(3)), entry("caption.txt", **passwd)],
+        ),
         ("twice", "duplicated member", [("twice.png", picture(4)), ("twice.png", picture(5))]),
         ("words", "no image in the sample", [("words.txt", b"no image here")]),
         ("long", "file too large", [("long.png", picture(6)), ("long.txt", b"x" * (MAX_TEXT + 1))]),
-        ("latin", "damaged caption or record", [("latin.png", picture(7)), ("latin.txt", b"caf\xe9")]),
-        ("json", "damaged caption or record", [("json.png", picture(8)), ("json.json", b'{"caption": ')]),
-        ("deep", "damaged caption or record", [("deep.png", picture(9)), ("deep.json", b"[" * 100_000)]),
+        (
+            "latin",
+            "damaged caption or record",
+            [("latin.png", picture(7)), ("latin.txt", b"caf\xe9")],
+        ),
+        (
+            "json",
+            "damaged caption or record",
+            [("json.png", picture(8)), ("json.json", b'{"caption": ')],
+        ),
+        (
+            "deep",
+            "damaged caption or record",
+            [("deep.png", picture(9)), ("deep.json", b"[" * 100_000)],
+        ),
         ("text", "not an image", [("text.jpg", b"hello")]),
-        ("many", "too many members of one basename", [(f"many.{n}.png", b"") for n in range(MAX_OF_SAMPLE + 1)]),
+        (
+            "many",
+            "too many members of one basename",
+            [(f"many.{n}.png", b"") for n in range(MAX_OF_SAMPLE + 1)],
+        ),
     ]
     members = [member for _, _, members in cases for member in members]
     path = write_tar(tmp_path / "a.tar", ("good.png", picture()), *members)
@@ -154,7 +190,11 @@ SPARSE = b"22 GNU.sparse.major=1\n" + b"22 GNU.sparse.minor=0\n"
         raw_header("p", 6, b"x") + b"99 a=\n".ljust(512, b"\0"),
         raw_header("p", 12, b"x") + b"12 size=-99\n".ljust(512, b"\0"),
         raw_header("p", 12, b"x") + b"12 size=abc\n".ljust(512, b"\0"),
-        raw_header("p", len(SPARSE), b"x") + SPARSE.ljust(512, b"\0") + raw_header("s.png", 6) + b"sparse" + bytes(506),
+        raw_header("p", len(SPARSE), b"x")
+        + SPARSE.ljust(512, b"\0")
+        + raw_header("s.png", 6)
+        + b"sparse"
+        + bytes(506),
         raw_header("p", 2 << 20, b"x") + bytes(2 << 20),
         raw_header("p", 2 << 20, b"L") + bytes(2 << 20),
         raw_header("p", 6_000, b"L") + (b"n" * 5_990 + b".png").ljust(6_144, b"\0"),
@@ -162,7 +202,9 @@ SPARSE = b"22 GNU.sparse.major=1\n" + b"22 GNU.sparse.minor=0\n"
 )
 def test_extended_headers_that_make_no_sense_leave_what_was_before(tmp_path, header):
     first, second = ("a.png", picture()), ("b.png", picture(1))
-    one = write_tar(tmp_path / "one.tar", first).read_bytes()[: 512 + -(-len(first[1]) // 512) * 512]
+    one = write_tar(tmp_path / "one.tar", first).read_bytes()[
+        : 512 + -(-len(first[1]) // 512) * 512
+    ]
     path = tmp_path / "a.tar"
     path.write_bytes(one + header + write_tar(tmp_path / "two.tar", second).read_bytes())
     rows = [row for found in read(path).values() for row in found]
@@ -172,7 +214,9 @@ def test_extended_headers_that_make_no_sense_leave_what_was_before(tmp_path, hea
 
 
 def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is_missing(tmp_path):
-    whole = write_tar(tmp_path / "whole.tar", ("a.png", picture(1)), ("b.png", picture(2))).read_bytes()
+    whole = write_tar(
+        tmp_path / "whole.tar", ("a.png", picture(1)), ("b.png", picture(2))
+    ).read_bytes()
     second = 512 + -(-len(picture(1)) // 512) * 512
     for name, reason, rest in (
         ("cut", "truncated archive", whole[second : second + 600]),
@@ -184,7 +228,9 @@ def test_truncated_and_damaged_tars_give_what_is_whole_and_say_that_something_is
     ):
         path = tmp_path / f"{name}.tar"
         path.write_bytes(whole[:second] + rest)
-        assert [type(row).__name__ for (row,) in read(path).values()] == ["ImageRow", "Dropped"], name
+        assert [type(row).__name__ for (row,) in read(path).values()] == ["ImageRow", "Dropped"], (
+            name
+        )
         assert reasons(path) == {f"{name}.tar": reason}
 
 
@@ -196,7 +242,9 @@ def test_a_file_that_is_no_tar_or_holds_no_sample_is_a_source_error(tmp_path, da
 
 
 def test_gzipped_tars_are_refused_with_what_to_do(tmp_path):
-    packed = gzip.compress(write_tar(tmp_path / "d/a.tar", ("a.png", picture())).read_bytes(), mtime=0)
+    packed = gzip.compress(
+        write_tar(tmp_path / "d/a.tar", ("a.png", picture())).read_bytes(), mtime=0
+    )
     for name in ("d/b.tar.gz", "d/c.tgz", "d/d.tar", "alone.tar.gz"):
         (tmp_path / name).write_bytes(packed)
     gzipped = "gzipped archive"
@@ -207,7 +255,9 @@ def test_gzipped_tars_are_refused_with_what_to_do(tmp_path):
         listed(source.partition(":")[2])
 
 
-@pytest.mark.parametrize("place", ["missing.tar", "empty", "nothing-*.tar", "nothing-{0..3}.tar", "odd://x/a.tar"])
+@pytest.mark.parametrize(
+    "place", ["missing.tar", "empty", "nothing-*.tar", "nothing-{0..3}.tar", "odd://x/a.tar"]
+)
 def test_nothing_to_list_is_a_source_error(tmp_path, place):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match=re.escape(place)):
@@ -233,7 +283,10 @@ def test_patterns_and_folders_list_their_tars_in_order(tmp_path):
     assert [item.name for item in listed(tmp_path / "d")] == everything
     assert [item.name for item in listed(f"{tmp_path}/d/s-{{002..000}}.tar")] == everything[:0:-1]
     assert [item.name for item in listed(f"{tmp_path}/d/s-*.tar")] == everything[1:]
-    assert [item.name for item in listed(f"{tmp_path}/d/{{deeper/*.TAR,s-001.tar}}")] == [everything[0], everything[2]]
+    assert [item.name for item in listed(f"{tmp_path}/d/{{deeper/*.TAR,s-001.tar}}")] == [
+        everything[0],
+        everything[2],
+    ]
     assert [item.name for item in listed(tmp_path / "d" / "s-001.tar")] == everything[2:3]
     (tmp_path / "d" / "s-001.tar").rename(tmp_path / "d" / "s-[0].tar")
     assert [item.name for item in listed(tmp_path / "d" / "s-[0].tar")] == ["s-[0].tar/1"]
@@ -243,7 +296,10 @@ def test_a_tar_that_a_pattern_names_and_that_is_missing_is_a_dropped_row(tmp_pat
     shards(tmp_path)
     (tmp_path / "s-001.tar").unlink()
     os.mkfifo(tmp_path / "s-001.tar")
-    assert reasons(f"{tmp_path}/s-{{000..003}}.tar") == {"s-001.tar": "not a regular file", "s-003.tar": "missing file"}
+    assert reasons(f"{tmp_path}/s-{{000..003}}.tar") == {
+        "s-001.tar": "not a regular file",
+        "s-003.tar": "missing file",
+    }
 
 
 def test_a_tar_that_changes_or_vanishes_after_listing(tmp_path):
@@ -254,7 +310,11 @@ def test_a_tar_that_changes_or_vanishes_after_listing(tmp_path):
     os.utime(tmp_path / "s-000.tar", ns=(1, 1))
     (tmp_path / "s-001.tar").unlink()
     rows = list(READER.read_items(items, config))
-    assert [getattr(row, "reason", "") for row in rows] == ["changed since it was listed", "missing file", ""]
+    assert [getattr(row, "reason", "") for row in rows] == [
+        "changed since it was listed",
+        "missing file",
+        "",
+    ]
 
 
 def test_a_disk_that_fails_leaves_its_items_owed(tmp_path, monkeypatch):
@@ -284,7 +344,11 @@ def test_tars_in_a_remote_store(tmp_path):
     for path in tmp_path.iterdir():
         store.pipe_file(f"/bucket/d/{path.name}", path.read_bytes())
     names = ["s-000.tar/0", "s-001.tar/1"]
-    for source in ("memory://bucket/d", "memory://bucket/d/s-{000..001}.tar", "memory://bucket/d/*.tar"):
+    for source in (
+        "memory://bucket/d",
+        "memory://bucket/d/s-{000..001}.tar",
+        "memory://bucket/d/*.tar",
+    ):
         assert list(read(source)) == names
     rows = read("memory://bucket/d/s-001.tar")
     assert rows["s-001.tar/1"][0].image == picture(1)
@@ -297,7 +361,10 @@ def test_tars_in_a_remote_store(tmp_path):
 
 def test_tars_are_recognised_by_name_and_folders_by_what_they_hold(tmp_path):
     shards(tmp_path / "d", 1)
-    assert recognise_source(f"{tmp_path}/d/s-{{000..011}}.tar") == f"webdataset:{tmp_path}/d/s-{{000..011}}.tar"
+    assert (
+        recognise_source(f"{tmp_path}/d/s-{{000..011}}.tar")
+        == f"webdataset:{tmp_path}/d/s-{{000..011}}.tar"
+    )
     assert recognise_source("s3://bucket/a.TAR") == "webdataset:s3://bucket/a.TAR"
     assert recognise_source(f"{tmp_path}/d") == f"webdataset:{tmp_path}/d"
     (tmp_path / "d" / "a.png").write_bytes(b"")

@@ -27,18 +27,27 @@ class Forge:
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "tests.tasks.store.forge"]
         pipe = subprocess.PIPE
-        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, bufsize=1)
+        self._server = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, bufsize=1
+        )
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.communicate()
 
-    def start(self, root: Path, words: Sequence[str], config: ToyConfig | None = None, **options: Any) -> int:
+    def start(
+        self, root: Path, words: Sequence[str], config: ToyConfig | None = None, **options: Any
+    ) -> int:
         """Start a build; return its process, which leads its group."""
         config = config or ToyConfig()
-        return self._ask({"root": str(root), "words": list(words), "config": config.model_dump(), **options})
+        return self._ask(
+            {"root": str(root), "words": list(words), "config": config.model_dump(), **options}
+        )
 
     def wait(self, process: int) -> int:
         """Return how the process ended: its exit code, or the negative number of the signal that killed it."""
@@ -81,7 +90,11 @@ def _build(options: dict[str, Any]) -> int:
     except BaseException:  # noqa: BLE001  (a fork must not go on where its parent was)
         traceback.print_exc()
         return RAISED
-    return SHARDS_FAILED if any(isinstance(outcome.result, ShardFailed) for outcome in outcomes) else ALL_DONE
+    return (
+        SHARDS_FAILED
+        if any(isinstance(outcome.result, ShardFailed) for outcome in outcomes)
+        else ALL_DONE
+    )
 
 
 if __name__ == "__main__":

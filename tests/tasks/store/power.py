@@ -22,7 +22,9 @@ Rng = random.Random
 class File:
     """Bytes of a file: the time of each write and flush."""
 
-    writes: list[tuple[int, int, bytes | None]] = field(default_factory=list[tuple[int, int, bytes | None]])
+    writes: list[tuple[int, int, bytes | None]] = field(
+        default_factory=list[tuple[int, int, bytes | None]]
+    )
     """Moment, place and bytes; ``None`` cuts the file off at the place."""
     flushes: list[int] = field(default_factory=list[int])
 
@@ -75,7 +77,9 @@ class Disk:
     def __init__(self, root: Path) -> None:
         """Begin with an empty folder that is on the disk."""
         self.root, self.top, self.moment = root, Names(), 0
-        self._open: dict[int, tuple[File | Names, int]] = {}  # node and place of each open file, by its number
+        self._open: dict[
+            int, tuple[File | Names, int]
+        ] = {}  # node and place of each open file, by its number
 
     def tick(self) -> int:
         """Return the present moment, and go on to the next."""
@@ -126,9 +130,13 @@ class Disk:
         yield from ((name, self._renamed) for name in ("rename", "replace"))
         yield from ((name, self._removed) for name in ("unlink", "remove", "rmdir"))
 
-    def _opened(self, number: int, path: Any, flags: int, *_: Any, dir_fd: int | None = None, **__: Any) -> None:
+    def _opened(
+        self, number: int, path: Any, flags: int, *_: Any, dir_fd: int | None = None, **__: Any
+    ) -> None:
         place = self.find(path, dir_fd)
-        node = self.node(path) if dir_fd is None else (place[0].now.get(place[1]) if place else None)
+        node = (
+            self.node(path) if dir_fd is None else (place[0].now.get(place[1]) if place else None)
+        )
         if node is None and place and flags & os.O_CREAT:
             node = File()
             self.change(place[0], {place[1]: node})
@@ -148,7 +156,9 @@ class Disk:
         node, here = self._open.get(number, (None, 0))
         if not isinstance(node, File):
             return
-        node.writes.append((self.tick(), here if place is None else place, bytes(memoryview(data)[:count])))
+        node.writes.append(
+            (self.tick(), here if place is None else place, bytes(memoryview(data)[:count]))
+        )
         if place is None:
             self._open[number] = (node, here + count)
 

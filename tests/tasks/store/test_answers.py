@@ -45,7 +45,9 @@ def ends() -> list[int]:
     return [sum(sizes[: count + 1]) for count in range(len(sizes))]
 
 
-def test_whoever_comes_second_says_that_it_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_whoever_comes_second_says_that_it_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     second = threading.Thread(target=write, args=(tmp_path / "x.answers",))
     with Answers(tmp_path / "x.answers"):
         second.start()
@@ -74,7 +76,9 @@ def test_a_file_with_any_flipped_bit_gives_what_came_before_it(tmp_path: Path) -
     path = tmp_path / "x.answers"
     data = write(path)
     for place in range(len(data)):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :])
+        path.write_bytes(
+            data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
+        )
         assert known(path) == first(sum(end <= place for end in ends())), place
 
 
@@ -95,7 +99,9 @@ class FaultyOs:
         return os.pwrite(file, data[:taken], place)
 
 
-def test_a_full_disk_is_named_and_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named_and_spoils_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for room in range(HEADER.size + len(VALUES[2])):
         path = tmp_path / f"{room}.answers"
         with Answers(path) as answers:
@@ -133,7 +139,11 @@ def test_many_threads_may_put_and_get(tmp_path: Path) -> None:
             list(threads.map(work, range(8)))
         assert len(answers) == 1600
     with Answers(path) as answers:
-        assert all(answers.get(make_key(t, n)) == f"{t} {n}".encode() * (n % 7) for t in range(8) for n in range(200))
+        assert all(
+            answers.get(make_key(t, n)) == f"{t} {n}".encode() * (n % 7)
+            for t in range(8)
+            for n in range(200)
+        )
 
 
 SCRIPT = """
@@ -154,10 +164,14 @@ with Answers(Path(sys.argv[1])) as answers:
 def test_what_was_put_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "x.answers"
     command = [sys.executable, "-c", SCRIPT, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
+    ) as process:
         assert process.stdout is not None
         count = [int(process.stdout.readline()) for _ in range(50)][-1]
         process.kill()
     with Answers(path) as answers:
         assert len(answers) >= count
-        assert all(answers.get(make_key("question", number)) == b"x" * number for number in range(count))
+        assert all(
+            answers.get(make_key("question", number)) == b"x" * number for number in range(count)
+        )

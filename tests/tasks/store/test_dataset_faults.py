@@ -18,7 +18,11 @@ from tests.tasks.store.toy import STAGES, build_toy, check, read_tree
 
 WORDS = ["a", "b", "bad", "c", "d"]
 FIRST = STAGES[:1]
-REASONS = {"ENOSPC": "No space left on device", "EIO": "Input/output error", "full": "No space left on device"}
+REASONS = {
+    "ENOSPC": "No space left on device",
+    "EIO": "Input/output error",
+    "full": "No space left on device",
+}
 
 
 def _errors(root: Path, **options: Any) -> list[str]:
@@ -41,7 +45,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str,
 
 @pytest.mark.parametrize(("fault", "first"), [("ENOSPC", 0), ("EIO", 2), ("full", 4)])
 def test_a_fault_at_any_call_is_said_and_the_resumed_build_is_the_undisturbed_one(
-    fault: str, first: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, undisturbed: dict[int, dict[str, bytes]]
+    fault: str,
+    first: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    undisturbed: dict[int, dict[str, bytes]],
 ) -> None:
     for at in count(first, 6):
         root = tmp_path / str(at)
@@ -91,7 +99,10 @@ def test_after_a_fault_the_later_stages_catch_up(
 
 @pytest.mark.parametrize("fault", ["kill", "late kill"])
 def test_a_kill_at_any_call_leaves_an_undisturbed_build_to_resume(
-    fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, undisturbed: dict[int, dict[str, bytes]]
+    fault: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    undisturbed: dict[int, dict[str, bytes]],
 ) -> None:
     for at in count(len(fault) % 8, 29):
         root = tmp_path / str(at)
@@ -157,7 +168,9 @@ def test_a_fault_of_reading_is_not_taken_for_damage(
     assert at > 100
 
 
-def test_a_plan_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_written_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(path: str, schema: pa.Schema) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -16,7 +16,11 @@ from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.forge import ALL_DONE, Forge
 from tests.tasks.store.toy import ToyConfig, build_toy, check, read_tree
 
-WORDS = [f"{letter}{number}" for letter in "abc" for number in range(8)] + ["bad", "a1/again", "b2/again"]
+WORDS = [f"{letter}{number}" for letter in "abc" for number in range(8)] + [
+    "bad",
+    "a1/again",
+    "b2/again",
+]
 ROWS_PER_SHARD = 5
 KILLED = -signal.SIGKILL
 
@@ -37,7 +41,11 @@ def unkilled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("workers", "kills", "seed"),
-    [(1, 5, 1), pytest.param(1, 25, 2, marks=pytest.mark.slow), pytest.param(2, 6, 3, marks=pytest.mark.slow)],
+    [
+        (1, 5, 1),
+        pytest.param(1, 25, 2, marks=pytest.mark.slow),
+        pytest.param(2, 6, 3, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_builds_end_like_an_unkilled_one(
     forge: Forge, unkilled: dict[str, bytes], tmp_path: Path, workers: int, kills: int, seed: int
@@ -68,7 +76,9 @@ def _seconds(forge: Forge, root: Path, config: ToyConfig, workers: int) -> float
     return time.monotonic() - start
 
 
-def _run(forge: Forge, root: Path, config: ToyConfig, *, workers: int, seconds: float | None = None) -> int:
+def _run(
+    forge: Forge, root: Path, config: ToyConfig, *, workers: int, seconds: float | None = None
+) -> int:
     """Build, and kill the build after some seconds; return how it ended."""
     process = forge.start(root, WORDS, config, rows_per_shard=ROWS_PER_SHARD, workers=workers)
     if seconds is not None:

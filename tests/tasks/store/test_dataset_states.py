@@ -20,7 +20,21 @@ from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.faults import Killed, faulty
 from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, take_calls
 
-POOL = ["a", "b", "b/2", "c", "c/2", "bad1", "bad2", "d", "failing1", "failing2", "failing1/2", "m", "z"]
+POOL = [
+    "a",
+    "b",
+    "b/2",
+    "c",
+    "c/2",
+    "bad1",
+    "bad2",
+    "d",
+    "failing1",
+    "failing2",
+    "failing1/2",
+    "m",
+    "z",
+]
 
 
 class Life(RuleBasedStateMachine):
@@ -33,7 +47,9 @@ class Life(RuleBasedStateMachine):
         self.config = ToyConfig(trouble=str(self.root / "trouble"), calls=str(self.root / "calls"))
         self.words: list[str] = []
         self.size = 3
-        self.finished: set[str] = set()  # items that some undisturbed build has finished: nobody may work on them again
+        self.finished: set[str] = (
+            set()
+        )  # items that some undisturbed build has finished: nobody may work on them again
         self.maybe: set[str] = set()  # failing items that a disturbed build may have finished
 
     def teardown(self) -> None:
@@ -45,7 +61,9 @@ class Life(RuleBasedStateMachine):
 
     @rule(word=st.sampled_from(POOL))
     def add_or_remove(self, word: str) -> None:
-        self.words = [w for w in self.words if w != word] if word in self.words else [*self.words, word]
+        self.words = (
+            [w for w in self.words if w != word] if word in self.words else [*self.words, word]
+        )
 
     @rule(size=st.integers(1, 8))
     def cut_otherwise(self, size: int) -> None:
@@ -65,7 +83,10 @@ class Life(RuleBasedStateMachine):
         failed = self._failed(counts[0].failed, calls)
         check(self.out, self.words, failed)
         assert counts[0].of == len(self.words)
-        assert all(count.pending == 0 and (count.failed == 0 or count.stage == "images") for count in counts)
+        assert all(
+            count.pending == 0 and (count.failed == 0 or count.stage == "images")
+            for count in counts
+        )
         self.finished |= set(self.words) - failed
         self.maybe -= self.finished | failed
 
@@ -95,7 +116,9 @@ class Life(RuleBasedStateMachine):
         failing = {word for word in self.words if word.startswith("failing")} - self.finished
         failed = failing & calls.keys() if Path(self.config.trouble).exists() else set[str]()
         assert len(failed) == count
-        assert failing - failed <= self.maybe | (set() if Path(self.config.trouble).exists() else failing)
+        assert failing - failed <= self.maybe | (
+            set() if Path(self.config.trouble).exists() else failing
+        )
         return failed
 
 

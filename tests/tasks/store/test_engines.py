@@ -54,14 +54,18 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(
 ) -> None:
     config = ToyConfig(calls=str(tmp_path / "calls"))
     stages = (replace(STAGES[0], function=read_and_die), *STAGES[1:])
-    counts, outcomes = build_toy(tmp_path / "out", WORDS, config, rows_per_shard=3, workers=engine, stages=stages)
+    counts, outcomes = build_toy(
+        tmp_path / "out", WORDS, config, rows_per_shard=3, workers=engine, stages=stages
+    )
     assert engine.count == 2
     assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
     assert {count.failed + count.pending for count in counts} == {0}
     killed = int((tmp_path / "killed").read_text())
     assert killed != os.getpid()
     (said,) = [one.getMessage() for one in caplog.records if one.name.startswith("distributed")]
-    assert said.startswith(f"Worker process {killed} was killed by signal 9: its shard is run again")
+    assert said.startswith(
+        f"Worker process {killed} was killed by signal 9: its shard is run again"
+    )
     calls = Counter(Path(config.calls).read_text().splitlines())
     # The journal of the killed shard has all but the row before, whose results may have been incomplete.
     assert set(calls) >= {f"item {word}" for word in WORDS}
@@ -73,7 +77,9 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ConfigError, match=r"run\.runner dask: .*pip install -c constraints\.txt -e '\.\[dask\]'"):
+    with pytest.raises(
+        ConfigError, match=r"run\.runner dask: .*pip install -c constraints\.txt -e '\.\[dask\]'"
+    ):
         DaskWorkers(RunConfig())
 
 
@@ -81,9 +87,13 @@ def test_a_cluster_that_does_not_start_is_an_error_that_says_why() -> None:
     code = "from pairwright.schemas.config import RunConfig; from pairwright.tasks.store.on_dask import DaskWorkers; "
     command = [sys.executable, "-c", f"{code}DaskWorkers(RunConfig(workers=1))"]
     refusing = {**os.environ, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=refusing)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=refusing
+    )
     assert done.returncode == 1
-    assert re.search(r"ConfigError: run\.runner dask: its cluster does not start: .*encryption", done.stderr)
+    assert re.search(
+        r"ConfigError: run\.runner dask: its cluster does not start: .*encryption", done.stderr
+    )
 
 
 STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
@@ -91,12 +101,22 @@ STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, 
 
 
 def planned(name: str, processes: int | None = None) -> Planned:
-    return Planned(stage=replace(STAGE, name=name, processes=lambda config: processes), config=None, fingerprint="0")
+    return Planned(
+        stage=replace(STAGE, name=name, processes=lambda config: processes),
+        config=None,
+        fingerprint="0",
+    )
 
 
 def shard(folder: Path) -> ShardRef:
     return ShardRef(
-        folder=Folder(str(folder)), name="toy-0", plan="", start=0, stop=1, indexes=(), journals=str(folder)
+        folder=Folder(str(folder)),
+        name="toy-0",
+        plan="",
+        start=0,
+        stop=1,
+        indexes=(),
+        journals=str(folder),
     )
 
 
@@ -109,7 +129,9 @@ def error(outcome: Outcome) -> str:
 
 
 def test_a_worker_that_does_not_see_a_folder_or_has_other_code_does_nothing(tmp_path: Path) -> None:
-    assert not error(run_here(done, planned("a"), shard(tmp_path), code=code_mark(), paths=[str(tmp_path)]))
+    assert not error(
+        run_here(done, planned("a"), shard(tmp_path), code=code_mark(), paths=[str(tmp_path)])
+    )
     away = str(tmp_path / "away")
     assert away in error(run_here(done, planned("a"), shard(tmp_path), paths=[away]))
     assert "code" in error(run_here(done, planned("a"), shard(tmp_path), code="of another commit"))
@@ -149,6 +171,14 @@ def test_models_stay_from_shard_to_shard_and_go_for_those_of_another_stage(
         load()
         return done(planned, shard)
 
-    for name, processes in [("a", 1), ("a", 1), ("between", None), ("a", 1), ("b", 1), ("b", 0), ("a", 1)]:
+    for name, processes in [
+        ("a", 1),
+        ("a", 1),
+        ("between", None),
+        ("a", 1),
+        ("b", 1),
+        ("b", 0),
+        ("a", 1),
+    ]:
         run_here(work, planned(name, processes), shard(tmp_path))
     assert len(loaded) == 3  # for a, for b, for a again

@@ -15,16 +15,25 @@ ROW = EvaluationRow(
 )  # fmt: skip
 
 
-def test_evaluations_at_the_same_time_keep_their_rows_and_one_again_replaces_its_own(tmp_path: Path) -> None:
+def test_evaluations_at_the_same_time_keep_their_rows_and_one_again_replaces_its_own(
+    tmp_path: Path,
+) -> None:
     folder = Folder(str(tmp_path))
     rows = [replace(ROW, asked=f"limit {number}", value=number / 20) for number in range(20)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda row: write_evaluation(folder, [row, replace(row, name="text")]), rows))
     write_evaluation(folder, [replace(ROW, run="dpo")])
     write_evaluation(folder, [])
-    assert {(row.asked, row.value) for row in read_evaluations(folder, "sft")} == {(r.asked, r.value) for r in rows}
+    assert {(row.asked, row.value) for row in read_evaluations(folder, "sft")} == {
+        (r.asked, r.value) for r in rows
+    }
     assert len(read_evaluations(folder, "sft")) == 40
     write_evaluation(folder, [replace(rows[3], value=1.0)])
     assert [row.value for row in read_evaluations(folder, "sft") if row.asked == "limit 3"] == [1.0]
-    assert (read_evaluations(folder, "dpo"), read_evaluations(folder, "none")) == ([replace(ROW, run="dpo")], [])
-    assert pq.read_table(tmp_path / "evaluations").num_rows == 2 * 19 + 2, "it is one table for whoever reads Parquet"
+    assert (read_evaluations(folder, "dpo"), read_evaluations(folder, "none")) == (
+        [replace(ROW, run="dpo")],
+        [],
+    )
+    assert pq.read_table(tmp_path / "evaluations").num_rows == 2 * 19 + 2, (
+        "it is one table for whoever reads Parquet"
+    )

@@ -23,7 +23,11 @@ def test_what_is_written_is_read_listed_and_deleted(folder: Folder) -> None:
     folder.write("a/x", memoryview(bytearray(b"2")))
     folder.write("a/b/z", b"")
     folder.write("a/x", b"345")
-    assert (folder.names("a"), folder.folders("a"), folder.exists("a/x")) == (["x", "y"], ["b"], True)
+    assert (folder.names("a"), folder.folders("a"), folder.exists("a/x")) == (
+        ["x", "y"],
+        ["b"],
+        True,
+    )
     assert (folder.read("a/x"), folder.read("a/b/z")) == (b"345", b"")
     with folder.open("a/y") as file:
         assert file.read() == b"1"
@@ -47,7 +51,9 @@ def test_a_folder_travels_to_another_process(folder: Folder) -> None:
     assert len(pickle.dumps(folder)) < 500
 
 
-def test_an_address_of_an_unknown_kind_and_a_path_on_which_nothing_can_be_made_are_named(tmp_path: Path) -> None:
+def test_an_address_of_an_unknown_kind_and_a_path_on_which_nothing_can_be_made_are_named(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(StoreError, match="nonsense://x"):
         Folder("nonsense://x").names("")
     (tmp_path / "file").write_text("")
@@ -63,7 +69,9 @@ def test_a_file_is_flushed_before_its_rename_and_its_folders_after(
 
     def open_file(path: Path, flags: int, *mode: int) -> int:
         descriptor = os.open(path, flags, *mode)
-        names[descriptor] = "file" if TEMPORARY in str(path) else str(Path(path).relative_to(tmp_path))
+        names[descriptor] = (
+            "file" if TEMPORARY in str(path) else str(Path(path).relative_to(tmp_path))
+        )
         return descriptor
 
     def fsync(descriptor: int) -> None:
@@ -79,7 +87,9 @@ def test_a_file_is_flushed_before_its_rename_and_its_folders_after(
     assert calls == ["flush .", "flush a", "flush file", "rename to a/b/x", "flush a/b"]
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 

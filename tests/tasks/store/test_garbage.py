@@ -9,9 +9,16 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.dataset import alone
+from pairwright.tasks.store.build import alone
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.garbage import Needed, GarbagePlan, carry_out, left_work, other_folders, unneeded_parts
+from pairwright.tasks.store.garbage import (
+    GarbagePlan,
+    Needed,
+    carry_out,
+    left_work,
+    other_folders,
+    unneeded_parts,
+)
 from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
 from pairwright.tasks.store.takedowns import write_takedown
@@ -25,8 +32,10 @@ LEFT = ["a1", "a2", "c1", "d1", "bad"]
 ROWS = 4
 
 
-def plan(root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool) -> GarbagePlan:
-    """Return what goes when some versions are kept, as ``flows.remove_images`` finds it for real datasets."""
+def plan(
+    root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool
+) -> GarbagePlan:
+    """Return what goes when some versions are kept, as ``flows.versions.remove_images`` finds it for real datasets."""
     folder, needed = Folder(str(root)), Needed()
     with open_toy(root, words) as build:
         for planned in build.planned:
@@ -71,8 +80,14 @@ def test_nothing_of_a_removed_image_is_left_and_nothing_is_owed(tmp_path: Path) 
     assert all(any(one in cell for cell in cells_of(tmp_path)) for one in gone)
     list(carry_out(Folder(str(tmp_path)), plan(tmp_path, WORDS, gone=[1], kept=[2], sweep=True)))
     assert not [cell for cell in cells_of(tmp_path) if any(one in cell for one in gone)]
-    files = [path for path in tmp_path.rglob("*") if path.is_file() and "takedowns" not in path.parts]
-    assert not [path for path in files if b"b1b1b1" in path.read_bytes() or key_of("b1").encode() in path.read_bytes()]
+    files = [
+        path for path in tmp_path.rglob("*") if path.is_file() and "takedowns" not in path.parts
+    ]
+    assert not [
+        path
+        for path in files
+        if b"b1b1b1" in path.read_bytes() or key_of("b1").encode() in path.read_bytes()
+    ]
     assert not (tmp_path / "journals").exists()
     _, outcomes = build_toy(tmp_path, WORDS, rows_per_shard=ROWS)
     assert outcomes == []
@@ -138,11 +153,17 @@ def test_only_what_no_kept_version_names_goes(tmp_path: Path) -> None:
     for words in steps:
         build_toy(tmp_path, words, rows_per_shard=1)
     assert plan(tmp_path, steps[2], gone=[], kept=[1, 2, 3], sweep=False).steps == 0
-    list(carry_out(Folder(str(tmp_path)), plan(tmp_path, steps[2], gone=[1], kept=[2, 3], sweep=False)))
+    list(
+        carry_out(
+            Folder(str(tmp_path)), plan(tmp_path, steps[2], gone=[1], kept=[2, 3], sweep=False)
+        )
+    )
     check_version(tmp_path, 2, steps[1])
     check_version(tmp_path, 3, steps[2])
     before = set(tmp_path.rglob("*.parquet"))
-    list(carry_out(Folder(str(tmp_path)), plan(tmp_path, steps[2], gone=[2], kept=[3], sweep=False)))
+    list(
+        carry_out(Folder(str(tmp_path)), plan(tmp_path, steps[2], gone=[2], kept=[3], sweep=False))
+    )
     check_version(tmp_path, 3, steps[2])
     assert build_toy(tmp_path, steps[2], rows_per_shard=1)[1] == []
     named = set(part_files(read_snapshot(Folder(str(tmp_path)), 3)))
@@ -156,7 +177,12 @@ def test_a_kept_version_from_before_the_image_stays_as_it_was(tmp_path: Path) ->
     build_toy(tmp_path, ["a1", "b1", "c1"], rows_per_shard=2)
     write_takedown(Folder(str(tmp_path)), [key_of("b1")], reason="")
     build_toy(tmp_path, ["a1", "b1", "c1"], rows_per_shard=2)
-    list(carry_out(Folder(str(tmp_path)), plan(tmp_path, ["a1", "b1", "c1"], gone=[2], kept=[1, 3], sweep=True)))
+    list(
+        carry_out(
+            Folder(str(tmp_path)),
+            plan(tmp_path, ["a1", "b1", "c1"], gone=[2], kept=[1, 3], sweep=True),
+        )
+    )
     check_version(tmp_path, 1, ["a1", "c1"])
     check_version(tmp_path, 3, ["a1", "c1"])
     assert not [cell for cell in cells_of(tmp_path) if key_of("b1") in cell]

@@ -13,7 +13,7 @@ from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import CaptionRow, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.store import index as index_module
-from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.tasks.store.build import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, columns_without, open_index, write_index
 from pairwright.tasks.store.part import encode_part
@@ -27,7 +27,9 @@ PARTS = {"part-a.parquet": 250, "part-b.parquet": 3, "part-c.parquet": 101}
 
 
 def _row(part: str, row: int) -> CaptionRow:
-    subject = make_key("subject", row % 90)  # about four rows of the first part, and some of the others, per subject
+    subject = make_key(
+        "subject", row % 90
+    )  # about four rows of the first part, and some of the others, per subject
     return row_of(CaptionRow, part, row, source=subject, text=f"{part} {row}")
 
 
@@ -36,9 +38,14 @@ LIVE = {name: [row for row in range(count) if row % 3] for name, count in PARTS.
 """Of each part, the rows that count."""
 
 
-def _entries(places: Iterable[tuple[str, int, int]], chunk: int | None = None) -> pa.RecordBatchReader:
+def _entries(
+    places: Iterable[tuple[str, int, int]], chunk: int | None = None
+) -> pa.RecordBatchReader:
     """Return the index of rows: their subject, and their place by part and row."""
-    found = [{"subject": bytes.fromhex(subject), "part": part, "row": row} for subject, part, row in sorted(places)]
+    found = [
+        {"subject": bytes.fromhex(subject), "part": part, "row": row}
+        for subject, part, row in sorted(places)
+    ]
     return pa.Table.from_pylist(found).to_reader(max_chunksize=chunk)
 
 
@@ -47,7 +54,9 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
     folder = Folder(str(tmp_path) if request.param == "local" else f"memory://index{tmp_path}")
     for name, rows in ROWS.items():
         folder.write(f"{TABLE}/{name}", encode_part(to_table(rows, CaptionRow), {}))
-    places = [(ROWS[name][row].subject, n, row) for n, name in enumerate(PARTS) for row in LIVE[name]]
+    places = [
+        (ROWS[name][row].subject, n, row) for n, name in enumerate(PARTS) for row in LIVE[name]
+    ]
     write_index(tmp_path / "index.arrow", _entries(places, 7), list(PARTS))
     if request.param == "memory":
         folder.write("index.arrow", (tmp_path / "index.arrow").read_bytes())
@@ -73,7 +82,9 @@ def test_rows_come_part_by_part_with_the_columns_asked_for(index: Index) -> None
     random.Random(0).shuffle(positions)
     rows = list(index.rows(positions, CaptionRow, columns_without(CaptionRow, ["sentences"])))
     assert rows == _live()
-    assert {row.text for row in index.rows([0, 1], CaptionRow, columns_without(CaptionRow, ["text"]))} == {None}
+    assert {
+        row.text for row in index.rows([0, 1], CaptionRow, columns_without(CaptionRow, ["text"]))
+    } == {None}
 
 
 def test_subjects_are_listed_once(index: Index) -> None:
@@ -84,7 +95,11 @@ def test_subjects_are_listed_once(index: Index) -> None:
 def test_subjects_that_share_their_first_half_are_told_apart(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     subjects = [f"{'a' * 16}{n:016x}" for n in range(5)] + [f"{'b' * 16}{0:016x}"]
-    write_index(tmp_path / "x", _entries((subject, 0, row) for row, subject in enumerate(subjects)), ["part"])
+    write_index(
+        tmp_path / "x",
+        _entries((subject, 0, row) for row, subject in enumerate(subjects)),
+        ["part"],
+    )
     index = open_index(folder, "x", TABLE)
     for row, subject in enumerate(subjects):
         assert index.find([subject]).tolist() == [row]
@@ -95,7 +110,12 @@ def test_an_empty_table_has_an_empty_index(tmp_path: Path) -> None:
     kinds = {"subject": pa.binary(), "part": pa.int32(), "row": pa.int32()}
     write_index(tmp_path / "x", pa.schema(kinds).empty_table().to_reader(), [])
     index = open_index(Folder(str(tmp_path)), "x", TABLE)
-    assert (len(index), index.names, list(index.tables(["text"])), list(index.batches(["text"]))) == (0, (), [], [])
+    assert (
+        len(index),
+        index.names,
+        list(index.tables(["text"])),
+        list(index.batches(["text"])),
+    ) == (0, (), [], [])
     assert index.find([make_key(1)]).tolist() == []
     assert index.images.tolist() == []
     assert list(index.rows(np.empty(0, np.int64), CaptionRow, ["key"])) == []
@@ -139,7 +159,9 @@ def test_rows_are_found_by_subject(toy):
     wanted = [rows[3].key, rows[11].key, "0" * 32]
     found = find_live(build, planned[0], ImageRow, subjects=wanted, without=("image",))
     right = sorted([rows[3], rows[11]], key=lambda row: row.subject)
-    assert [(row.key, row.name, row.image) for row in found] == [(row.key, row.name, b"") for row in right]
+    assert [(row.key, row.name, row.image) for row in found] == [
+        (row.key, row.name, b"") for row in right
+    ]
     assert find_live(build, planned[0], ImageRow, subjects=[]) == []
 
 
@@ -148,11 +170,15 @@ SIZES = {"colour": 3, "shape": 5}
 
 
 def _vector(image: str, embedder: str) -> EmbeddingRow:
-    vector = np.random.default_rng([int(image[:8], 16), SIZES[embedder]]).normal(size=SIZES[embedder])
+    vector = np.random.default_rng([int(image[:8], 16), SIZES[embedder]]).normal(
+        size=SIZES[embedder]
+    )
     length = float(np.linalg.norm(vector))
     unit = tuple(np.float16(vector / length).tolist())
     norm = np.float32(length).item()
-    return row_of(EmbeddingRow, image, embedder, source=image, embedder=embedder, vector=unit, norm=norm)
+    return row_of(
+        EmbeddingRow, image, embedder, source=image, embedder=embedder, vector=unit, norm=norm
+    )
 
 
 def _index(root: Path, rows: list[EmbeddingRow]) -> Index:
@@ -161,7 +187,11 @@ def _index(root: Path, rows: list[EmbeddingRow]) -> Index:
     parts = {"part-0": rows[:5], "part-1": rows[5:]}
     for name, some in parts.items():
         folder.write(f"tables/e/0/{name}", encode_part(to_table(some, EmbeddingRow), {}))
-    places = [(row.subject, n, number) for n, some in enumerate(parts.values()) for number, row in enumerate(some)]
+    places = [
+        (row.subject, n, number)
+        for n, some in enumerate(parts.values())
+        for number, row in enumerate(some)
+    ]
     write_index(root / "index", _entries(places), list(parts))
     return open_index(folder, "index", "tables/e/0")
 
@@ -177,7 +207,11 @@ def test_every_vector_is_found_by_its_image(tmp_path: Path) -> None:
         assert tuple(vectors.matrix[place].tolist()) == row.vector
         assert vectors.norms[place].item() == row.norm
     shape = opened["shape"]
-    assert (shape.matrix.dtype, shape.matrix.shape, shape.norms.dtype) == (np.float16, (7, 5), np.float32)
+    assert (shape.matrix.dtype, shape.matrix.shape, shape.norms.dtype) == (
+        np.float16,
+        (7, 5),
+        np.float32,
+    )
     assert [key.decode() for key in shape.keys] == sorted(IMAGES)
     asked = [IMAGES[5], IMAGES[0], IMAGES[5]]
     assert [shape.keys[place].decode() for place in shape.rows_of(asked)] == asked
@@ -189,7 +223,9 @@ def test_an_embedder_that_misses_an_image_is_named(tmp_path: Path) -> None:
         write_vectors(tmp_path / "vectors", _index(tmp_path, rows))
 
 
-def test_their_room_on_the_disk_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_their_room_on_the_disk_is_taken_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full disk must be an error here: writing to a map of a file that has no room ends the process."""
 
     def refuse(descriptor: int, offset: int, size: int) -> None:
@@ -197,4 +233,6 @@ def test_their_room_on_the_disk_is_taken_first(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
     with pytest.raises(OSError, match="No space left"):
-        write_vectors(tmp_path / "vectors", _index(tmp_path, [_vector(image, "colour") for image in IMAGES]))
+        write_vectors(
+            tmp_path / "vectors", _index(tmp_path, [_vector(image, "colour") for image in IMAGES])
+        )

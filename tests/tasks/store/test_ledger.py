@@ -9,7 +9,7 @@ import pytest
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import COLLECTION, DUPLICATE, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_about
@@ -38,7 +38,9 @@ class Tables:
     def part(self, number: int, *rows: Row | Dropped | Failed, stage: Stage = STAGE) -> None:
         self._write(f"{planned(stage).table}/part-{number}.parquet", rows, stage.writes)
 
-    def _write(self, name: str, rows: list[Row] | tuple[Row | Dropped | Failed, ...], kind: type[Row]) -> None:
+    def _write(
+        self, name: str, rows: list[Row] | tuple[Row | Dropped | Failed, ...], kind: type[Row]
+    ) -> None:
         table = to_table(rows, kind)
         self.folder.write(name, encode_part(table, describe_part(name, table, version=1)))
 
@@ -68,7 +70,9 @@ def _key(name: str) -> str:
 
 
 def _row(source: str, content: str, subject: str = "") -> CaptionRow:
-    return row_of(CaptionRow, "row", content, source=_key(source), subject=subject or make_key("row", content))
+    return row_of(
+        CaptionRow, "row", content, source=_key(source), subject=subject or make_key("row", content)
+    )
 
 
 @pytest.fixture
@@ -82,7 +86,9 @@ def test_a_row_ends_in_the_best_way_of_any_part(tables: Tables) -> None:
     tables.items(*NAMES)
     tables.part(1, Failed(source_key=_key("a"), reason="down"), _row("b", "b"))
     tables.part(2, _row("a", "a1"), _row("a", "a2"), Dropped(source_key=_key("c"), reason="dull"))
-    tables.part(3, Failed(source_key=_key("c"), reason="x"), Failed(source_key=_key("d"), reason="down"))
+    tables.part(
+        3, Failed(source_key=_key("c"), reason="x"), Failed(source_key=_key("d"), reason="down")
+    )
     assert tables.settle() == {
         "stage": "words", "fingerprint": "f1", "in": 5, "ok": 2, "dropped": 1, "failed": 1, "pending": 1, "rows": 3,
         "reasons": {"down": 1, "dull": 1},
@@ -99,7 +105,12 @@ def test_equal_keys_are_one_row_and_the_smallest_source_gives_it(tables: Tables)
     tables.part(1, _row(second, "same"))
     tables.part(2, _row(first, "same"))
     count = tables.settle()
-    assert (count["ok"], count["dropped"], count["rows"], count["reasons"]) == (1, 1, 1, {DUPLICATE: 1})
+    assert (count["ok"], count["dropped"], count["rows"], count["reasons"]) == (
+        1,
+        1,
+        1,
+        {DUPLICATE: 1},
+    )
     assert tables.ledger.live_parts("words") == {"part-2.parquet": 1}
     assert tables.owed() == []
 
@@ -147,8 +158,12 @@ def test_a_stage_by_source_owes_what_was_made_from_something_else(tables: Tables
 
 
 def test_a_stage_by_source_owes_what_was_made_from_another_table(tables: Tables) -> None:
-    first, second = (replace(STAGE, name=name, reads={"words": CaptionRow}) for name in ("first", "second"))
-    united = replace(STAGE, name="united", reads={"first": CaptionRow, "second": CaptionRow}, by_source=True)
+    first, second = (
+        replace(STAGE, name=name, reads={"words": CaptionRow}) for name in ("first", "second")
+    )
+    united = replace(
+        STAGE, name="united", reads={"first": CaptionRow, "second": CaptionRow}, by_source=True
+    )
     word, x, y = (make_key("row", name) for name in "wxy")
     same, other = (row_of(CaptionRow, "row", name, source=word, subject=word) for name in "xy")
     tables.items("a")
@@ -178,7 +193,9 @@ def test_rows_that_count_are_found_by_the_column_that_names_them(tables: Tables)
     use = Uses(table="words", row=CaptionRow, on="anchor", counts=True)
     reader = replace(STAGE, name="uses", reads={"pairs": PairRow}, uses=(use,))
     names = {"first": _key("a"), "second": _key("b"), "anchor": _key("c")}
-    pair = PairRow(key=_key("p"), source_key=_key("a"), subject=_key("p"), origin="mined", cluster=0, **names)
+    pair = PairRow(
+        key=_key("p"), source_key=_key("a"), subject=_key("p"), origin="mined", cluster=0, **names
+    )
     tables.items("a")
     tables.part(1, pair, stage=pairs)
     found = [tables.names(pairs, reader)]
@@ -190,7 +207,9 @@ def test_rows_that_count_are_found_by_the_column_that_names_them(tables: Tables)
 
 def test_a_row_is_owed_again_when_the_rows_that_count_change(tables: Tables) -> None:
     use = Uses(table="words", row=CaptionRow, counts=True)
-    counting, other = (replace(STAGE, name="uses", uses=(replace(use, counts=counts),)) for counts in (True, False))
+    counting, other = (
+        replace(STAGE, name="uses", uses=(replace(use, counts=counts),)) for counts in (True, False)
+    )
     tables.items("a")
     before = tables.names(counting)
     tables.part(1, _row("a", "text 1", subject=_key("a")))
@@ -217,7 +236,8 @@ def test_rows_that_are_used_of_others_count_too(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize(
-    "about", [{"rows": "2"}, {"ok": "0"}, {"dropped": "1"}, {"stage": "x"}, {"fingerprint": "f2"}, {}]
+    "about",
+    [{"rows": "2"}, {"ok": "0"}, {"dropped": "1"}, {"stage": "x"}, {"fingerprint": "f2"}, {}],
 )
 def test_a_part_must_state_what_it_holds(tables: Tables, about: dict[str, str]) -> None:
     rows, name = to_table([_row("a", "a")], CaptionRow), "tables/words/f1/part-1.parquet"
@@ -228,7 +248,10 @@ def test_a_part_must_state_what_it_holds(tables: Tables, about: dict[str, str]) 
 
 
 def test_a_full_disk_of_the_scratch_folder_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"spill: has no room .*TMPDIR"), Build(Folder(str(tmp_path)), (), ()) as build:
+    with (
+        pytest.raises(StoreError, match=r"spill: has no room .*TMPDIR"),
+        Build(Folder(str(tmp_path)), (), ()) as build,
+    ):
         build.ledger.run(
             "SET memory_limit = '20MB'; SET max_temp_directory_size = '1MB'; "
             "SELECT count(DISTINCT md5(i::VARCHAR)) FROM range(1000000) t(i)"
@@ -254,5 +277,7 @@ def test_parts_of_whole_inputs_say_which(tmp_path: Path, table: str) -> None:
         here = build.ledger.collection(build.planned[1].stage)
         folder = next(one.table for one in build.planned if one.stage.name == table)
         names = build.folder.names(folder, ".parquet")
-        said = [read_about(Part(build.folder, f"{folder}/{name}")).get(COLLECTION) for name in names]
+        said = [
+            read_about(Part(build.folder, f"{folder}/{name}")).get(COLLECTION) for name in names
+        ]
     assert (here in said, len(set(said))) == ((True, 2) if table == "neighbours" else (False, 1))

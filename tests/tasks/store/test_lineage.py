@@ -6,7 +6,15 @@ Of the words a, b, c: each has an image, a rank and a link; a and b are a pair, 
 from pathlib import Path
 
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.lineage import Link, Turned, count_rows, diff_stage, find_keys, follow, read_cells
+from pairwright.tasks.store.lineage import (
+    Link,
+    Turned,
+    count_rows,
+    diff_stage,
+    find_keys,
+    follow,
+    read_cells,
+)
 from tests.tasks.store.test_pinned import toy_version
 from tests.tasks.store.toy import ToyConfig, build_toy
 from tests.tasks.store.toy import key_of as image
@@ -43,17 +51,24 @@ def test_up_from_a_note(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a", "b", "c"])
     with toy_version(tmp_path, 1) as build:
         found = follow(build, [("notes", pair("a", "b"))], "made from")
-    both = {row for word in "ab" for row in (("images", image(word)), ("items", make_key("word", word)))}
+    both = {
+        row for word in "ab" for row in (("images", image(word)), ("items", make_key("word", word)))
+    }
     made = {("pairs", pair("a", "b")), ("neighbours", rank("a", "b"))}
     assert {(one.table, one.key) for one in found} == made | both
-    assert found[0] == Link(table="pairs", key=pair("a", "b"), of_table="notes", of_key=pair("a", "b"))
+    assert found[0] == Link(
+        table="pairs", key=pair("a", "b"), of_table="notes", of_key=pair("a", "b")
+    )
 
 
 def test_keys_are_found_by_their_beginning(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a", "b"])
     with toy_version(tmp_path, 1) as build:
         assert find_keys(build, image("a")[:12]) == [("images", image("a"))]
-        assert find_keys(build, pair("a", "b")) == [("pairs", pair("a", "b")), ("notes", pair("a", "b"))]
+        assert find_keys(build, pair("a", "b")) == [
+            ("pairs", pair("a", "b")),
+            ("notes", pair("a", "b")),
+        ]
         assert find_keys(build, "nothing") == []
         cells = read_cells(build, build.planned[0], [image("b"), image("a")], ["name"])
     assert cells == {image(word): {"name": word} for word in "ab"}

@@ -41,7 +41,10 @@ def root(server: S3Server, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def rows(root: Path | str) -> dict[str, list[Any]]:
-    return {name: sorted(found, key=lambda row: row.key) for name, found in read_toy(root, WORDS).items()}
+    return {
+        name: sorted(found, key=lambda row: row.key)
+        for name, found in read_toy(root, WORDS).items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    "kind", ["errors", *(pytest.param(k, marks=pytest.mark.slow) for k in ("connections", "slow reads"))]
+    "kind",
+    ["errors", *(pytest.param(k, marks=pytest.mark.slow) for k in ("connections", "slow reads"))],
 )
 def test_a_build_through_faults_ends_with_the_rows_of_one_on_a_disk(
     server: S3Server, root: str, kind: str, local: dict[str, list[Any]]
@@ -82,13 +86,17 @@ def test_a_build_through_faults_ends_with_the_rows_of_one_on_a_disk(
 
 def test_one_of_many_gets_a_name(root: str) -> None:
     with ThreadPoolExecutor(8) as threads:
-        won = list(threads.map(lambda n: Folder(root).create("snapshots/1.json", b"%d" % n), range(8)))
+        won = list(
+            threads.map(lambda n: Folder(root).create("snapshots/1.json", b"%d" % n), range(8))
+        )
     assert won.count(True) == 1
     assert Folder(root).read("snapshots/1.json") == b"%d" % won.index(True)
 
 
 @pytest.mark.parametrize("what", ["lost", "500"])
-def test_a_name_is_ones_own_where_the_answer_was_lost(server: S3Server, root: str, what: str) -> None:
+def test_a_name_is_ones_own_where_the_answer_was_lost(
+    server: S3Server, root: str, what: str
+) -> None:
     server.set_faults({"method": "PUT", "path": "mine", "what": what})
     assert Folder(root).create("mine", b"1")
     assert not Folder(root).create("mine", b"1")
@@ -108,7 +116,9 @@ def test_what_goes_on_failing_is_said_with_what_to_look_at(server: S3Server, roo
         Folder(root).read("missing")
 
 
-def test_a_refusal_is_not_asked_for_again(server: S3Server, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_not_asked_for_again(
+    server: S3Server, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
@@ -138,7 +148,11 @@ def test_a_part_is_read_in_few_requests(server: S3Server, root: str) -> None:
 
 
 def test_workers_of_a_machine_share_their_copies_and_leave_none(
-    server: S3Server, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local: dict[str, list[Any]]
+    server: S3Server,
+    root: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    local: dict[str, list[Any]],
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -153,4 +167,6 @@ def test_workers_of_a_machine_share_their_copies_and_leave_none(
     assert not [outcome.result for outcome in outcomes if isinstance(outcome.result, ShardFailed)]
     assert list((own / "copies").iterdir()) == [used]
     monkeypatch.undo()
-    assert rows(root) == {name: sorted(found, key=lambda row: row.key) for name, found in local.items()}
+    assert rows(root) == {
+        name: sorted(found, key=lambda row: row.key) for name, found in local.items()
+    }

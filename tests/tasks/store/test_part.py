@@ -14,7 +14,14 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import Dropped, ImageRow, PreferenceRow, make_key
 from pairwright.tasks.store import part as part_file
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, encode_part, read_about, read_columns, read_part, read_rows
+from pairwright.tasks.store.part import (
+    Part,
+    encode_part,
+    read_about,
+    read_columns,
+    read_part,
+    read_rows,
+)
 from tests.fixtures.rows import row_of
 
 ABOUT = {"stage": "images", "rows": "130"}
@@ -22,7 +29,12 @@ ABOUT = {"stage": "images", "rows": "130"}
 
 def _image(number: int) -> ImageRow:
     data = random.Random(number).randbytes(24)
-    given = {"image": data, "width": number, "name": f"image {number}", "captions": ("a", "bb")[: number % 3]}
+    given = {
+        "image": data,
+        "width": number,
+        "name": f"image {number}",
+        "captions": ("a", "bb")[: number % 3],
+    }
     return row_of(ImageRow, number, source=make_key(number), **given)
 
 
@@ -55,7 +67,9 @@ def test_another_reader_finds_the_layout_of_the_design() -> None:
     columns = {c["path_in_schema"]: c for c in file.metadata.row_group(0).to_dict()["columns"]}
     assert columns["image"]["compression"] == "UNCOMPRESSED"
     assert not columns["image"]["has_dictionary_page"]
-    assert columns["name"]["compression"] == columns["captions.list.element"]["compression"] == "ZSTD"
+    assert (
+        columns["name"]["compression"] == columns["captions.list.element"]["compression"] == "ZSTD"
+    )
     assert not columns["name"]["has_dictionary_page"]
     assert not columns["name"]["is_stats_set"]
 
@@ -111,9 +125,26 @@ def test_a_read_of_some_of_a_part_never_gives_a_changed_value(number: int) -> No
 
 def test_a_part_that_is_cut_off_or_too_long_is_found(part: Part) -> None:
     rng = random.Random(0)
-    lengths = {0, 1, 4, 8, 11, 12, FOOTER, *(len(DATA) - n for n in range(1, 20)), *rng.sample(range(len(DATA)), 200)}
+    lengths = {
+        0,
+        1,
+        4,
+        8,
+        11,
+        12,
+        FOOTER,
+        *(len(DATA) - n for n in range(1, 20)),
+        *rng.sample(range(len(DATA)), 200),
+    }
     spoilt = [DATA[:length] for length in lengths]
-    spoilt += [DATA + b"\0", DATA + b"PAR1", DATA + DATA, DATA + DATA[FOOTER:], b"PAR1" + DATA, DATA[:4] + DATA]
+    spoilt += [
+        DATA + b"\0",
+        DATA + b"PAR1",
+        DATA + DATA,
+        DATA + DATA[FOOTER:],
+        b"PAR1" + DATA,
+        DATA[:4] + DATA,
+    ]
     for data in spoilt:
         part.folder.write(part.name, data)
         for read in (read_part, read_about, lambda part: read_rows(part, [0])):
@@ -139,12 +170,16 @@ def test_a_large_footer_is_read_too(part: Part) -> None:
 CELLS: dict[str, Callable[[random.Random], str]] = {
     "empty": lambda rng: "",
     "short": lambda rng: rng.choice("ab"),
-    "incompressible": lambda rng: "".join(chr(rng.randrange(32, 0xD000)) for _ in range(rng.randrange(3_000))),
+    "incompressible": lambda rng: "".join(
+        chr(rng.randrange(32, 0xD000)) for _ in range(rng.randrange(3_000))
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", CELLS)
-@pytest.mark.parametrize("count", [0, 1, 30, *(pytest.param(n, marks=pytest.mark.slow) for n in (99, 101, 1_000))])
+@pytest.mark.parametrize(
+    "count", [0, 1, 30, *(pytest.param(n, marks=pytest.mark.slow) for n in (99, 101, 1_000))]
+)
 def test_parts_of_cells_of_any_size_have_room(part: Part, kind: str, count: int) -> None:
     rng = random.Random(count)
     columns: dict[str, Any] = {

@@ -9,9 +9,15 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import snapshot as snapshot_file
-from pairwright.tasks.store.dataset import Build
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder, seal
-from pairwright.tasks.store.snapshot import check_parts, describe_version, find_live, latest_snapshot, read_snapshot
+from pairwright.tasks.store.snapshot import (
+    check_parts,
+    describe_version,
+    find_live,
+    latest_snapshot,
+    read_snapshot,
+)
 from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, open_toy, plan_toy, record_of
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
@@ -74,7 +80,9 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
     assert len(paths) == 3
     for path in paths:
         path.unlink()
-    assert sorted(snapshot_file.missing_files(folder, snapshot)) == [str(path.relative_to(tmp_path)) for path in paths]
+    assert sorted(snapshot_file.missing_files(folder, snapshot)) == [
+        str(path.relative_to(tmp_path)) for path in paths
+    ]
     with pytest.raises(StoreError, match=r"part-.* 2 others.*version 1 .*`pairwright gc`"):
         check_parts(folder, snapshot)
 
@@ -93,7 +101,11 @@ def test_versions_follow_one_another(tmp_path: Path) -> None:
     assert second
     assert (second.number, second.content["parent"]) == (2, 1)
     images = second.content["stages"]["images"]
-    assert (images["counts"]["in"], images["counts"]["ok"], sum(images["parts"].values())) == (3, 3, 3)
+    assert (images["counts"]["in"], images["counts"]["ok"], sum(images["parts"].values())) == (
+        3,
+        3,
+        3,
+    )
     assert second.content["lineage"] == record_of().model_dump(mode="json")
     for part in images["parts"]:
         assert (tmp_path / "tables/images" / images["fingerprint"] / part).is_file()

@@ -45,11 +45,17 @@ def act(planned: Planned, shard: ShardRef) -> ShardDone:
 
 def _shards(folder: Path, *names: str) -> list[ShardRef]:
     options = {"plan": "", "start": 0, "stop": 1, "indexes": (), "journals": str(folder)}
-    return [ShardRef(folder=Folder(str(folder)), name=f"{name}-{n}", **options) for n, name in enumerate(names)]
+    return [
+        ShardRef(folder=Folder(str(folder)), name=f"{name}-{n}", **options)
+        for n, name in enumerate(names)
+    ]
 
 
 def _results(outcomes: list[Outcome]) -> dict[str, str]:
-    return {o.shard.name: o.result.error if isinstance(o.result, ShardFailed) else "done" for o in outcomes}
+    return {
+        o.shard.name: o.result.error if isinstance(o.result, ShardFailed) else "done"
+        for o in outcomes
+    }
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -65,13 +71,19 @@ def test_a_fault_is_recorded_and_the_other_shards_go_on(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_a_worker_logs_is_logged_here_once(tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_worker_logs_is_logged_here_once(
+    tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with Workers(count, act) as workers, caplog.at_level(logging.INFO, "pairwright"):
         list(workers.run(PLANNED, _shards(tmp_path, "ok", "say", "bug")))
         logging.getLogger("pairwright").setLevel(logging.WARNING)
         list(workers.run(PLANNED, _shards(tmp_path, "say")))
     said, failed = sorted(caplog.records, key=lambda record: record.levelno)
-    assert (said.name, said.levelno, said.getMessage()) == ("pairwright.toy", logging.INFO, "listed 3 images")
+    assert (said.name, said.levelno, said.getMessage()) == (
+        "pairwright.toy",
+        logging.INFO,
+        "listed 3 images",
+    )
     assert "bug-2" in failed.getMessage()
     assert "ZeroDivisionError" in caplog.text
 
@@ -80,7 +92,9 @@ def test_a_worker_that_dies_takes_no_other_shard_with_it(tmp_path: Path) -> None
     with Workers(2, act) as workers:
         for names in (["ok", "die_once", "ok", "ok"], ["ok", "die", "ok"], ["ok"]):
             outcomes = list(workers.run(PLANNED, _shards(tmp_path, *names)))
-            right = {f"{name}-{n}": DIED if name == "die" else "done" for n, name in enumerate(names)}
+            right = {
+                f"{name}-{n}": DIED if name == "die" else "done" for n, name in enumerate(names)
+            }
             assert _results(outcomes) == right
 
 
@@ -109,11 +123,17 @@ def where(planned: Planned, shard: ShardRef) -> ShardDone:
     deadline = time.monotonic() + 30
     while len(list(here.iterdir())) < int(wanted) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return ShardDone(name=shard.name, part=f"{os.getpid()} {os.environ[PLACE]} {os.environ[HELPERS]}", counts={})
+    return ShardDone(
+        name=shard.name, part=f"{os.getpid()} {os.environ[PLACE]} {os.environ[HELPERS]}", counts={}
+    )
 
 
 def _parts(outcomes: list[Outcome]) -> list[list[int]]:
-    return sorted([int(word) for word in o.result.part.split()] for o in outcomes if isinstance(o.result, ShardDone))
+    return sorted(
+        [int(word) for word in o.result.part.split()]
+        for o in outcomes
+        if isinstance(o.result, ShardDone)
+    )
 
 
 def _own(processes: int | None) -> Planned:
@@ -125,11 +145,15 @@ def _say(processes: int | None, config: object) -> int | None:
     return processes
 
 
-def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_it(tmp_path: Path) -> None:
+def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_it(
+    tmp_path: Path,
+) -> None:
     with Workers(5, where) as workers:
         common = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["5"] * 10))))
         own = _parts(list(workers.run(_own(2), _shards(tmp_path, *["2"] * 6))))
-        assert not any(Path(f"/proc/{pid}").exists() for pid, _, _ in own)  # and their devices' memory is free
+        assert not any(
+            Path(f"/proc/{pid}").exists() for pid, _, _ in own
+        )  # and their devices' memory is free
         again = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["1"] * 2))))
     # Two devices: two processes, numbered, and one helper for each from the three workers that are left.
     assert {(place, number) for _, place, number in own} == {(0, 1), (1, 1)}

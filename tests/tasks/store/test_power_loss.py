@@ -16,7 +16,12 @@ import pytest
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.garbage import carry_out
 from pairwright.tasks.store.snapshot import snapshot_numbers
-from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, write_swept, write_takedown
+from pairwright.tasks.store.takedowns import (
+    last_unswept,
+    read_takedowns,
+    write_swept,
+    write_takedown,
+)
 from tests.tasks.store.power import Disk
 from tests.tasks.store.test_garbage import cells_of, plan
 from tests.tasks.store.test_pinned import check as check_version
@@ -87,7 +92,13 @@ def cut(life: Life, root: Path, seed: int) -> None:
     One time in three, it is the moment after a step, whose promises stand.
     """
     rng = random.Random(seed)
-    moment = rng.choice([rng.randrange(life.disk.moment), rng.randrange(life.disk.moment), rng.choice(life.ends) + 1])
+    moment = rng.choice(
+        [
+            rng.randrange(life.disk.moment),
+            rng.randrange(life.disk.moment),
+            rng.choice(life.ends) + 1,
+        ]
+    )
     share = rng.choice([0.0, 0.5, 0.9, 1.0])
     life.disk.lay_down(root, moment, rng, share)
     done = bisect_right(life.ends, moment - 1)
@@ -127,7 +138,11 @@ def test_what_is_recorded_is_all_that_happened(life: Life, tmp_path: Path) -> No
 
 
 def _files(root: Path) -> dict[str, bytes]:
-    found = [path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock" and "work" not in path.parts]
+    found = [
+        path
+        for path in root.rglob("*")
+        if path.is_file() and path.suffix != ".lock" and "work" not in path.parts
+    ]
     return {str(path.relative_to(root)): path.read_bytes() for path in found}
 
 
@@ -139,6 +154,9 @@ def test_a_cut_really_loses_what_was_not_flushed(tmp_path: Path) -> None:
         (root / "flushed").replace(root / "renamed")
         (root / "folder").mkdir()
         Folder(str(root)).write("folder/kept", b"kept")
-    for share, expected in ((0.0, {"flushed": b"flushed"}), (1.0, {"renamed": b"flushed", "folder/kept": b"kept"})):
+    for share, expected in (
+        (0.0, {"flushed": b"flushed"}),
+        (1.0, {"renamed": b"flushed", "folder/kept": b"kept"}),
+    ):
         disk.lay_down(tmp_path / str(share), disk.moment, random.Random(0), share)
         assert _files(tmp_path / str(share)) == expected

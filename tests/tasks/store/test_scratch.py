@@ -25,11 +25,15 @@ with scratch_folder(Path(sys.argv[1])) as path:
 
 def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
     processes = [
-        subprocess.Popen([sys.executable, "-c", WAITING, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", WAITING, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
         for _ in range(2)
     ]
     try:
-        killed, living = (Path((process.stdout or sys.stdin).readline().strip()) for process in processes)
+        killed, living = (
+            Path((process.stdout or sys.stdin).readline().strip()) for process in processes
+        )
         processes[0].send_signal(signal.SIGKILL)
         processes[0].wait()
         assert (killed / "spill").exists()
@@ -44,7 +48,9 @@ def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_path: 
         assert sorted(path.name for path in tmp_path.iterdir()) == [own.name, f"{own.name}.lock"]
 
 
-def test_the_temporary_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_temporary_folder_is_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = own_temporary_folder()
     assert own == tmp_path / f"pairwright-{os.getuid()}" == own_temporary_folder()
@@ -127,7 +133,9 @@ def test_two_at_once_are_refused_and_a_killed_one_is_not_in_the_way(tmp_path):
     target = tmp_path / "out"
     code = "import sys, time\nfrom pathlib import Path\nfrom pairwright.tasks.store.scratch import replacing\n"
     code += "with replacing(Path(sys.argv[1])):\n    print('in', flush=True)\n    time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE, text=True
+    )
     with process:
         assert process.stdout.readline() == "in\n"
         with pytest.raises(StoreError, match=str(target)):

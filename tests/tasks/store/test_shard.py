@@ -9,7 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, NeighbourRow, PairRow, Row, make_key
+from pairwright.schemas.rows import (
+    CaptionRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    NeighbourRow,
+    PairRow,
+    Row,
+    make_key,
+)
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import NOTHING, ShardDone, read_plan, run_shard, write_plan
@@ -22,7 +31,12 @@ Function = Callable[..., Iterator[Row | Dropped | Failed]]
 
 
 def _stage(function: Function, *uses: Uses, **options: Any) -> Stage:
-    start = {"reads": {"images": ImageRow}, "writes": CaptionRow, "config": "toy", "group": "captioning"}
+    start = {
+        "reads": {"images": ImageRow},
+        "writes": CaptionRow,
+        "config": "toy",
+        "group": "captioning",
+    }
     return Stage(name="custom", version=1, function=function, uses=uses, **{**start, **options})
 
 
@@ -53,12 +67,16 @@ def test_results_are_put_in_the_order_of_their_inputs(tmp_path: Path) -> None:
     (outcome,) = _run(tmp_path, shuffled)
     assert isinstance(outcome.result, ShardDone)
     assert outcome.result.counts == {"ok": 8}
-    assert [row["source_key"] for row in _part(tmp_path)] == [key for key in given for _ in range(2)]
+    assert [row["source_key"] for row in _part(tmp_path)] == [
+        key for key in given for _ in range(2)
+    ]
     assert [row["text"] for row in _part(tmp_path)] == ["first", "second"] * 4
 
 
 def test_every_input_ends_in_one_way(tmp_path: Path) -> None:
-    def mixed(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow | Dropped | Failed]:
+    def mixed(
+        rows: Sequence[ImageRow], config: ToyConfig
+    ) -> Iterator[CaptionRow | Dropped | Failed]:
         by_name = {row.name: row for row in rows}
         yield Dropped(source_key=by_name["a"].key, reason="first candidate")
         yield Dropped(source_key=by_name["a"].key, reason="second candidate")
@@ -69,7 +87,9 @@ def test_every_input_ends_in_one_way(tmp_path: Path) -> None:
 
     (outcome,) = _run(tmp_path, mixed)
     assert outcome.result.counts == {"dropped": 2, "ok": 1, "failed": 1}
-    rows = {row["source_key"]: (row["status"], row["reason"], row["detail"]) for row in _part(tmp_path)}
+    rows = {
+        row["source_key"]: (row["status"], row["reason"], row["detail"]) for row in _part(tmp_path)
+    }
     keys = {row.name: row.key for row in read_toy(tmp_path, WORDS)["images"]}
     assert {name: rows[key] for name, key in keys.items()} == {
         "a": ("dropped", "first candidate", ""),
@@ -91,7 +111,9 @@ def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: 
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_was_done_or_what_another_process_did_meanwhile_is_not_done_again(tmp_path: Path, workers: int) -> None:
+def test_what_was_done_or_what_another_process_did_meanwhile_is_not_done_again(
+    tmp_path: Path, workers: int
+) -> None:
     """A worker of a killed build goes on to its end, and that of the next one waits for its journal."""
     config = ToyConfig(calls=str(tmp_path / "calls"))
     with open_toy(tmp_path / "out", WORDS, config) as build:
@@ -113,7 +135,11 @@ def test_a_stopped_shard_goes_on_where_it_was(tmp_path: Path) -> None:
                 seen.append("stopped")
                 raise KeyboardInterrupt
             seen.append(row.name)
-            yield Failed(source_key=row.key, reason="down") if len(seen) == 1 else _caption(row, f"{number}")
+            yield (
+                Failed(source_key=row.key, reason="down")
+                if len(seen) == 1
+                else _caption(row, f"{number}")
+            )
 
     with pytest.raises(KeyboardInterrupt):
         _run(tmp_path, stopping, journal=True)
@@ -149,12 +175,17 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
         Uses(table="pairs", row=PairRow, name="same"),
         Uses(table="neighbours", row=NeighbourRow, on="images", of="same", name="theirs"),
         Uses(table="neighbours", row=NeighbourRow, on="first", name="firsts"),
-        Uses(table="images", row=ImageRow, on="instruction", name="none"),  # a column that names nothing
+        Uses(
+            table="images", row=ImageRow, on="instruction", name="none"
+        ),  # a column that names nothing
     )
     (outcome,) = _run(tmp_path, take, *uses, reads={"pairs": PairRow})
     assert isinstance(outcome.result, ShardDone)
     live = read_toy(tmp_path, WORDS)
-    pairs, images = {row.key: row for row in live["pairs"]}, {row.key: row for row in live["images"]}
+    pairs, images = (
+        {row.key: row for row in live["pairs"]},
+        {row.key: row for row in live["images"]},
+    )
     firsts = {row.first for row in pairs.values()}
     assert given["notes"] == {row.subject: row for row in live["notes"]}
     assert given["same"] == pairs
@@ -163,7 +194,11 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
     assert given["links"] == dict.fromkeys(pairs, ())
     assert sorted(given["flat"].column("name").to_pylist()) == WORDS
     assert not {"image", "graph", "status"} & set(given["flat"].column_names)
-    assert given["firsts"] == {row.subject: row for row in live["neighbours"] if row.subject in firsts} != {}
+    assert (
+        given["firsts"]
+        == {row.subject: row for row in live["neighbours"] if row.subject in firsts}
+        != {}
+    )
     assert given["none"] == {}
     assert given["theirs"] == {row.subject: row for row in live["neighbours"]}
 

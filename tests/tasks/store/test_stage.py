@@ -35,7 +35,12 @@ START = fingerprint(STAGE, Config(), prompts=PROMPTS, tables=TABLES)
 
 
 DECIDING = {
-    "stage": [{"version": 2}, {"models": lambda config: ("model x@2",)}, {"prompts": ("another",)}, {"uses": ()}],
+    "stage": [
+        {"version": 2},
+        {"models": lambda config: ("model x@2",)},
+        {"prompts": ("another",)},
+        {"uses": ()},
+    ],
     "config": [{"threshold": 0.6}, {"inner": Inner(size=2)}],
     "prompts": [{"describe": "c" * 64}],
     "tables": [{"images": "5" * 16}, {"chosen": "5" * 16}],
@@ -46,21 +51,39 @@ OTHER = {
     "prompts": [{"another": "c" * 64}],
     "tables": [{"splits": "5" * 16}],
 }
-CASES = [(kind, case, kinds is DECIDING) for kinds in (DECIDING, OTHER) for kind in kinds for case in kinds[kind]]
+CASES = [
+    (kind, case, kinds is DECIDING)
+    for kinds in (DECIDING, OTHER)
+    for kind in kinds
+    for case in kinds[kind]
+]
 
 
 @pytest.mark.parametrize(("kind", "case", "decides"), CASES)
-def test_what_decides_rows_changes_the_fingerprint_and_nothing_else_does(kind: str, case: dict, decides: bool) -> None:
+def test_what_decides_rows_changes_the_fingerprint_and_nothing_else_does(
+    kind: str, case: dict, decides: bool
+) -> None:
     changed = {"stage": {}, "config": {}, "prompts": {}, "tables": {}, kind: case}
     stage, config = replace(STAGE, **changed["stage"]), Config(**changed["config"])
-    other = fingerprint(stage, config, prompts=PROMPTS | changed["prompts"], tables=TABLES | changed["tables"])
+    other = fingerprint(
+        stage, config, prompts=PROMPTS | changed["prompts"], tables=TABLES | changed["tables"]
+    )
     assert (other != START) == decides
 
 
 def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
     def mark(**options: object) -> str:
-        values = {"kind": "folder", "path": "/a", "images": {}, "reading": {}, "scenes": {}, **options}
-        stage = replace(STAGE, reads={"items": ItemRow}, uses=(), only_in=(), prompts=(), models=None)
+        values = {
+            "kind": "folder",
+            "path": "/a",
+            "images": {},
+            "reading": {},
+            "scenes": {},
+            **options,
+        }
+        stage = replace(
+            STAGE, reads={"items": ItemRow}, uses=(), only_in=(), prompts=(), models=None
+        )
         return fingerprint(stage, SourceConfig.model_validate(values), prompts={}, tables={})
 
     assert mark() == mark(path="/b") == mark(scenes={"worlds": 7})

@@ -13,7 +13,14 @@ from pairwright.tasks.store import takedowns as takedowns_file
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import latest_snapshot
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.store.takedowns import REMOVED, bury, last_unswept, mark_of, read_takedowns, write_takedown
+from pairwright.tasks.store.takedowns import (
+    REMOVED,
+    bury,
+    last_unswept,
+    mark_of,
+    read_takedowns,
+    write_takedown,
+)
 from tests.fixtures.rows import row_of
 from tests.tasks.store.test_pinned import check as check_version
 from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, key_of, take_calls
@@ -27,14 +34,21 @@ def config(tmp_path: Path) -> ToyConfig:
     return ToyConfig(calls=str(tmp_path / "calls"))
 
 
-def test_a_removed_image_leaves_with_all_that_is_made_of_it(tmp_path: Path, config: ToyConfig) -> None:
+def test_a_removed_image_leaves_with_all_that_is_made_of_it(
+    tmp_path: Path, config: ToyConfig
+) -> None:
     out = tmp_path / "out"
     build_toy(out, WORDS, config)
     take_calls(config)
     write_takedown(Folder(str(out)), [key_of("b1")], reason="asked")
     counts, _ = build_toy(out, WORDS, config)
     check(out, LEFT)
-    assert (counts[0].of, counts[0].ok, counts[0].dropped, counts[0].reasons) == (6, 3, 3, {REMOVED: 2, "bad word": 1})
+    assert (counts[0].of, counts[0].ok, counts[0].dropped, counts[0].reasons) == (
+        6,
+        3,
+        3,
+        {REMOVED: 2, "bad word": 1},
+    )
     calls = take_calls(config)
     assert len(items_of(calls)) == len(WORDS), "the part that held it is made anew"
     check_version(out, 1, WORDS)
@@ -64,7 +78,11 @@ def test_the_list_is_only_added_to(tmp_path: Path) -> None:
     entries = read_takedowns(folder)
     assert entries[0] == one
     assert [entry.number for entry in entries] == [1, 2]
-    assert [takedowns_file.removed_by(entries[:last]) for last in range(3)] == [set(), {"1", "2"}, {"1", "2", "3"}]
+    assert [takedowns_file.removed_by(entries[:last]) for last in range(3)] == [
+        set(),
+        {"1", "2"},
+        {"1", "2", "3"},
+    ]
     assert last_unswept(folder, entries) == 2
     takedowns_file.write_swept(folder, 2)
     assert last_unswept(folder, entries) == 0
@@ -79,7 +97,15 @@ def test_a_damaged_entry_stops_everything(tmp_path: Path) -> None:
 
 
 def _pair(first: str, second: str, item: str) -> PairRow:
-    return row_of(PairRow, first, second, source=item, subject=make_key(first, second), first=first, second=second)
+    return row_of(
+        PairRow,
+        first,
+        second,
+        source=item,
+        subject=make_key(first, second),
+        first=first,
+        second=second,
+    )
 
 
 def _text(pair: PairRow, item: str) -> CaptionRow:

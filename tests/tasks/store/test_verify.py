@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.dataset import ITEMS, write_record
+from pairwright.tasks.store.build import ITEMS, write_record
 from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.gates import Verdict, write_verdict
-from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers, write_deleted, write_snapshot
+from pairwright.tasks.store.snapshot import (
+    read_snapshot,
+    snapshot_numbers,
+    write_deleted,
+    write_snapshot,
+)
 from pairwright.tasks.store.takedowns import write_takedown
 from pairwright.tasks.store.verify import find_faults
 from tests.tasks.store.toy import build_toy, open_toy, read_tree, record_of
@@ -39,21 +44,41 @@ def folder(whole: Path, tmp_path: Path) -> Folder:
 
 
 def faults_of(folder: Folder) -> list[str]:
-    tables = [f"tables/{name}/{mark}" for name in folder.folders("tables") for mark in folder.folders(f"tables/{name}")]
+    tables = [
+        f"tables/{name}/{mark}"
+        for name in folder.folders("tables")
+        for mark in folder.folders(f"tables/{name}")
+    ]
     return list(find_faults(folder, [ITEMS, *tables]))
 
 
 def test_every_file_that_is_deleted_or_changed_is_named(folder: Folder, tmp_path: Path) -> None:
     assert faults_of(folder) == []
-    paths = [path for path in tmp_path.rglob("*") if path.suffix in (".json", ".parquet") and "work" not in path.parts]
-    assert {path.name for path in paths} >= {"build.json", "gates.json", "000001.json", "000002.json"}
+    paths = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.suffix in (".json", ".parquet") and "work" not in path.parts
+    ]
+    assert {path.name for path in paths} >= {
+        "build.json",
+        "gates.json",
+        "000001.json",
+        "000002.json",
+    }
     for path in paths:
         sound = path.read_bytes()
         places = range(0, len(sound), max(1, len(sound) // 7))
-        for damaged in (None, *(sound[:n] + bytes([sound[n] ^ 1 << n % 8]) + sound[n + 1 :] for n in places)):
+        for damaged in (
+            None,
+            *(sound[:n] + bytes([sound[n] ^ 1 << n % 8]) + sound[n + 1 :] for n in places),
+        ):
             path.unlink() if damaged is None else path.write_bytes(damaged)
-            lost = damaged is None and path.parent.name == "takedowns"  # the list says not how long it is
-            assert [str(path) in fault for fault in faults_of(folder)] == ([] if lost else [True]), damaged
+            lost = (
+                damaged is None and path.parent.name == "takedowns"
+            )  # the list says not how long it is
+            assert [str(path) in fault for fault in faults_of(folder)] == (
+                [] if lost else [True]
+            ), damaged
         path.write_bytes(sound)
 
 
@@ -108,11 +133,21 @@ def test_a_part_that_was_copied_over_another_is_named_and_made_again(tmp_path: P
     [
         {"items": ["../../etc/passwd"]},
         {"items": ["/etc/passwd"]},
-        {"stages": {"images": {"fingerprint": "../..", "parts": {"part-1.parquet": 1}, "refused": []}}},
-        {"stages": {"images": {"fingerprint": "f1", "parts": {"../part-1.parquet": 1}, "refused": []}}},
+        {
+            "stages": {
+                "images": {"fingerprint": "../..", "parts": {"part-1.parquet": 1}, "refused": []}
+            }
+        },
+        {
+            "stages": {
+                "images": {"fingerprint": "f1", "parts": {"../part-1.parquet": 1}, "refused": []}
+            }
+        },
     ],
 )
-def test_a_version_that_names_files_elsewhere_is_refused(folder: Folder, change: dict[str, Any]) -> None:
+def test_a_version_that_names_files_elsewhere_is_refused(
+    folder: Folder, change: dict[str, Any]
+) -> None:
     folder.write("snapshots/000002.json", seal(read_snapshot(folder, 2).content | change))
     with pytest.raises(StoreError, match=r"000002\.json: "):
         read_snapshot(folder, 2)

@@ -13,8 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from pairwright.schemas.config import BuildRecord, Profile, RunConfig, Section, resolve
-from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ImageRow, ItemRow, NeighbourRow, PairRow, Row, make_key
-from pairwright.tasks.store.dataset import Build, write_items
+from pairwright.schemas.rows import (
+    CaptionRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    ItemRow,
+    NeighbourRow,
+    PairRow,
+    Row,
+    make_key,
+)
+from pairwright.tasks.store.build import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.on_dask import Runner
@@ -29,7 +39,9 @@ class ToyConfig(Section):
 
     trouble: str = ""  # a file; while it exists, items named "failing..." fail
     seconds_per_row: float = 0.0  # time that each item, link and note takes
-    calls: str = ""  # a file to which a line is added for every item read, and every link and note made
+    calls: str = (
+        ""  # a file to which a line is added for every item read, and every link and note made
+    )
 
     def work(self, *words: str) -> None:
         """Take the time of one row, and record that it was worked on."""
@@ -41,7 +53,9 @@ class ToyConfig(Section):
 
 def list_words(words: Sequence[str]) -> list[ItemRow]:
     """Return one item per word; the place and the number of words do not matter."""
-    return [row_of(ItemRow, "word", word, source=make_key("word", word), name=word) for word in words]
+    return [
+        row_of(ItemRow, "word", word, source=make_key("word", word), name=word) for word in words
+    ]
 
 
 def read_words(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[ImageRow | Dropped | Failed]:
@@ -62,12 +76,16 @@ def _image(row: ItemRow) -> ImageRow:
     return row_of(ImageRow, data, source=row.key, subject=key, image=data, name=row.name)
 
 
-def rank_words(rows: Sequence[ImageRow], config: ToyConfig, *, everything: pa.Table) -> Iterator[NeighbourRow]:
+def rank_words(
+    rows: Sequence[ImageRow], config: ToyConfig, *, everything: pa.Table
+) -> Iterator[NeighbourRow]:
     """Yield the next word in alphabetical order as the only neighbour (the last has none)."""
     names = sorted((row["name"].partition("/")[0], row["key"]) for row in everything.to_pylist())
     for row in rows:
         after = [key for name, key in names if name > row.name.partition("/")[0]][:1]
-        yield row_of(NeighbourRow, "rank", row.key, *after, source=row.key, neighbours=(tuple(after),))
+        yield row_of(
+            NeighbourRow, "rank", row.key, *after, source=row.key, neighbours=(tuple(after),)
+        )
 
 
 def link_words(
@@ -94,7 +112,9 @@ def pair_words(rows: Sequence[NeighbourRow], config: ToyConfig) -> Iterator[Pair
         yield row_of(PairRow, first, second, source=row.key, first=first, second=second, **named)
 
 
-def note_pairs(rows: Sequence[PairRow], config: ToyConfig, *, images: Mapping[str, ImageRow]) -> Iterator[CaptionRow]:
+def note_pairs(
+    rows: Sequence[PairRow], config: ToyConfig, *, images: Mapping[str, ImageRow]
+) -> Iterator[CaptionRow]:
     """Yield both contents of a pair as a text."""
     for row in rows:
         config.work("note", row.key)
@@ -137,7 +157,10 @@ def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planne
 def record_of(rows_per_shard: int = 10, limit: int | None = None) -> BuildRecord:
     """Return what a toy build was asked for."""
     return BuildRecord(
-        items=(), profile=resolve(Profile(run=RunConfig(rows_per_shard=rows_per_shard)), {}), limit=limit, until=""
+        items=(),
+        profile=resolve(Profile(run=RunConfig(rows_per_shard=rows_per_shard)), {}),
+        limit=limit,
+        until="",
     )
 
 
@@ -154,7 +177,10 @@ def build_toy(
     running = Workers(workers) if isinstance(workers, int) else nullcontext(workers)
     outcomes: list[Outcome] = []
     counts: list[Counts] = []
-    with running as pool, open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages) as build:
+    with (
+        running as pool,
+        open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages) as build,
+    ):
         for stage in build.planned:
             with build.locked(stage):
                 build.settle(stage)
@@ -162,7 +188,9 @@ def build_toy(
                 if not any(isinstance(outcome.result, ShardFailed) for outcome in done):
                     build.drop_journals(stage)
                 counts.append(build.settle(stage))
-        write_snapshot(build, list(zip(build.planned, counts, strict=True)), record=record_of(rows_per_shard))
+        write_snapshot(
+            build, list(zip(build.planned, counts, strict=True)), record=record_of(rows_per_shard)
+        )
     return counts, outcomes
 
 
@@ -185,12 +213,17 @@ def read_toy(root: Path | str, words: Sequence[str]) -> dict[str, list[Row]]:
     with open_toy(root, words) as build:
         for stage in build.planned:
             build.settle(stage)
-        return {planned.stage.name: find_live(build, planned, planned.stage.writes) for planned in build.planned}
+        return {
+            planned.stage.name: find_live(build, planned, planned.stage.writes)
+            for planned in build.planned
+        }
 
 
 def read_tree(root: Path) -> dict[str, bytes]:
     """Return every file of the tables, by its path; locks hold nothing."""
-    paths = sorted(path for path in (root / "tables").rglob("*") if path.is_file() and path.name != ".lock")
+    paths = sorted(
+        path for path in (root / "tables").rglob("*") if path.is_file() and path.name != ".lock"
+    )
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
@@ -203,7 +236,9 @@ def expect(words: Sequence[str], failed: Collection[str] = ()) -> dict[str, set[
     chain = sorted(names)
     after = dict(pairwise(chain))
     return {
-        "images": {(min(same, key=lambda word: make_key("word", word)),) for same in names.values()},
+        "images": {
+            (min(same, key=lambda word: make_key("word", word)),) for same in names.values()
+        },
         "neighbours": {(word, after.get(word, "")) for word in chain},
         "links": {(word, after.get(word, "")) for word in chain},
         "pairs": set(after.items()),
@@ -217,10 +252,13 @@ def say(rows: Mapping[str, Sequence[Row]]) -> dict[str, list[tuple[str, ...]]]:
     said[""] = ""
     return {
         "images": [(row.name,) for row in rows["images"]],
-        "neighbours": [(said[row.subject], said["".join(row.neighbours[0])]) for row in rows["neighbours"]],
+        "neighbours": [
+            (said[row.subject], said["".join(row.neighbours[0])]) for row in rows["neighbours"]
+        ],
         "links": [(said[row.subject], said[row.text]) for row in rows["links"]],
         "pairs": [
-            (said[row.anchor], said[row.first if row.anchor == row.second else row.second]) for row in rows["pairs"]
+            (said[row.anchor], said[row.first if row.anchor == row.second else row.second])
+            for row in rows["pairs"]
         ],
         "notes": [tuple(row.text.split(" ")) for row in rows["notes"]],
     }
@@ -231,10 +269,14 @@ def key_of(word: str) -> str:
     return make_key(word.encode() * 50)
 
 
-def check_rows(rows: Mapping[str, Sequence[Row]], words: Sequence[str], failed: Collection[str] = ()) -> None:
+def check_rows(
+    rows: Mapping[str, Sequence[Row]], words: Sequence[str], failed: Collection[str] = ()
+) -> None:
     """The live rows are exactly the expected ones, each once."""
     said, right = say(rows), expect(words, failed)
-    assert {name: sorted(found) for name, found in said.items()} == {name: sorted(all_) for name, all_ in right.items()}
+    assert {name: sorted(found) for name, found in said.items()} == {
+        name: sorted(all_) for name, all_ in right.items()
+    }
 
 
 def check(root: Path | str, words: Sequence[str], failed: Collection[str] = ()) -> None:

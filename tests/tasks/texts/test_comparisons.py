@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.replies import RefusedText
-from pairwright.tasks.texts.comparisons import AXES, Comparison, LabelledDifference, read_axes, read_comparison
+from pairwright.tasks.texts.comparisons import (
+    AXES,
+    Comparison,
+    LabelledDifference,
+    read_axes,
+    read_comparison,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,10 @@ Differences:
 def test_the_published_layout():
     read = read_comparison(PUBLISHED)
     assert isinstance(read, Comparison)
-    assert read.commonalities == ("Both images show a group of people on a beach.", "In both, the sky is blue.")
+    assert read.commonalities == (
+        "Both images show a group of people on a beach.",
+        "In both, the sky is blue.",
+    )
     assert [item.axes for item in read.differences] == [
         ("object types",),
         ("counts",),
@@ -69,7 +78,10 @@ def test_merged_axes_and_numbers_inside_sentences():
     assert read.differences[0].text.endswith("Only Image 1 has 2. A pier.")
     items = "1. Object types: Image 1 ranks ships: 2. Titanic, 3. Olympic.\n2. Object actions: None sail."
     read = read_comparison(f"Commonalities: Both show boats.\n\nDifferences:\n{items}")
-    assert [item.text for item in read.differences] == ["Image 1 ranks ships: 2. Titanic, 3. Olympic.", "None sail."]
+    assert [item.text for item in read.differences] == [
+        "Image 1 ranks ships: 2. Titanic, 3. Olympic.",
+        "None sail.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +115,10 @@ LAYOUTS = {
         "2. **Counting the Objects**:\n   - **Image 1**: One dog\n   - **Image 2**: Two dogs.\n\n"
         "### Conclusion:\nOverall, both images show dogs.",
         ("Object Types: Both show a dog.", "Setting: Both are outdoors."),
-        (LabelledDifference(TYPES, "Image 1: A frisbee. Image 2: A ball."), LabelledDifference(COUNTS, "Image 1: One dog. Image 2: Two dogs.")),
+        (
+            LabelledDifference(TYPES, "Image 1: A frisbee. Image 2: A ball."),
+            LabelledDifference(COUNTS, "Image 1: One dog. Image 2: Two dogs."),
+        ),
     ),
     "the two halves below each axis": (
         "Sure! Here is a summary of the commonalities and differences:\n\n**1. Object Types:**\n"
@@ -111,34 +126,51 @@ LAYOUTS = {
         "**2. Counting the objects:**\n- Commonalities: Both have one person.\n- Differences: Image 1 has two dogs.\n\n"
         "I hope this helps! Let me know if you need more.",
         ("Both images show dogs.", "Both have one person."),
-        (LabelledDifference(TYPES, "Image 1 has a cat. Image 2 has none."), LabelledDifference(COUNTS, "Image 1 has two dogs.")),
+        (
+            LabelledDifference(TYPES, "Image 1 has a cat. Image 2 has none."),
+            LabelledDifference(COUNTS, "Image 1 has two dogs."),
+        ),
     ),
     "the axes as headings above bullets": (
         "**Similarities:**\n- Both show a street.\n\n**Differences:**\n\n**Object Types:**\n- Image 1 has a bus.\n"
         "- Image 2 has a tram.\n\n**Counts**\n- Image 1 has two cars.",
         ("Both show a street.",),
-        (LabelledDifference(TYPES, "Image 1 has a bus. Image 2 has a tram."), LabelledDifference(COUNTS, "Image 1 has two cars.")),
+        (
+            LabelledDifference(TYPES, "Image 1 has a bus. Image 2 has a tram."),
+            LabelledDifference(COUNTS, "Image 1 has two cars."),
+        ),
     ),
     "labels and images as bullets of one level": (
         "Similarities between the two images:\n* Both show a street.\n\nDifferences between the two images:\n"
         "* Object types:\n* Image 1: a bus.\n* Image 2: a tram.\n* Counts:\n* Image 1: four.",
         ("Both show a street.",),
-        (LabelledDifference(TYPES, "Image 1: a bus. Image 2: a tram."), LabelledDifference(COUNTS, "Image 1: four.")),
+        (
+            LabelledDifference(TYPES, "Image 1: a bus. Image 2: a tram."),
+            LabelledDifference(COUNTS, "Image 1: four."),
+        ),
     ),
     "prose alone": (
         "Both images depict a kitchen. They have a wooden floor. In contrast, the first image has a stove, whereas the "
         "second has a fridge. In terms of the number of objects, Image 1 has three chairs and Image 2 one.",
         ("Both images depict a kitchen.", "They have a wooden floor."),
         (
-            LabelledDifference((), "In contrast, the first image has a stove, whereas the second has a fridge."),
-            LabelledDifference(COUNTS, "In terms of the number of objects, Image 1 has three chairs and Image 2 one."),
+            LabelledDifference(
+                (), "In contrast, the first image has a stove, whereas the second has a fridge."
+            ),
+            LabelledDifference(
+                COUNTS,
+                "In terms of the number of objects, Image 1 has three chairs and Image 2 one.",
+            ),
         ),
     ),
     "prose below headings": (
         "## Commonalities and Differences\n\n**Commonalities**\n\nBoth show a park. The sky is clear.\n\n"
         "**Differences**\n\nThe first image has a dog.\nThe second has a\ncat.",
         ("Both show a park.", "The sky is clear."),
-        (LabelledDifference((), "The first image has a dog."), LabelledDifference((), "The second has a cat.")),
+        (
+            LabelledDifference((), "The first image has a dog."),
+            LabelledDifference((), "The second has a cat."),
+        ),
     ),
     "a heading for each axis": (
         "Commonalities in object types: Both contain a horse.\nDifferences in object types: Image 1 also has a dog.\n"
@@ -192,7 +224,10 @@ def test_layouts_that_models_write(name):
         ("", "\n\nI hope this helps!"),
         ("", "\nPlease note that this is based on the captions."),
         ("", "\n\nOverall, the two images are much alike.\n\nLet me know if you want more."),
-        ("Of course. Based on the two captions, here is a summary.\n\n", "\n\n---\n\n*Note: I only read captions.*"),
+        (
+            "Of course. Based on the two captions, here is a summary.\n\n",
+            "\n\n---\n\n*Note: I only read captions.*",
+        ),
         ("```\n", "\n```"),
         ("", "\n\n**Conclusion**\n\nThe images differ."),
     ],
@@ -204,14 +239,29 @@ def test_the_text_is_the_summary_alone(before, after):
     assert read == read_comparison(text)
 
 
-@pytest.mark.parametrize("end", ["with the three people standing...", "with three people", "with three people,", "- "])
+@pytest.mark.parametrize(
+    "end", ["with the three people standing...", "with three people", "with three people,", "- "]
+)
 def test_what_trails_off_is_cut_off(end):
     assert read_comparison(f"{SHOWN}1. Object types: {end}").reason == "cut off"
-    assert read_comparison(f"{SHOWN}1. Object types: {end}\n\nI hope this helps!").reason == "cut off"
+    assert (
+        read_comparison(f"{SHOWN}1. Object types: {end}\n\nI hope this helps!").reason == "cut off"
+    )
 
 
 @pytest.mark.parametrize(
-    "unit", [*"#*-_ \t\n.:>|«'", "- ", "1. ", "# ", "\n ", "- a\n", "Differences:\n", "Object types:\n", "sure "]
+    "unit",
+    [
+        *"#*-_ \t\n.:>|«'",
+        "- ",
+        "1. ",
+        "# ",
+        "\n ",
+        "- a\n",
+        "Differences:\n",
+        "Object types:\n",
+        "sure ",
+    ],
 )
 def test_long_nonsense_is_read_in_no_time(unit):
     for start in ("", f"{SHOWN}1. "):
@@ -221,7 +271,10 @@ def test_long_nonsense_is_read_in_no_time(unit):
 
 @given(
     st.lists(
-        st.sampled_from([*PUBLISHED.split(" "), "\n", "\n\n", "1.", "**", "- ", "Similarities:", "## "]), max_size=60
+        st.sampled_from(
+            [*PUBLISHED.split(" "), "\n", "\n\n", "1.", "**", "- ", "Similarities:", "## "]
+        ),
+        max_size=60,
     )
 )
 def test_whatever_is_written_is_read_or_refused(words):
@@ -230,6 +283,7 @@ def test_whatever_is_written_is_read_or_refused(words):
         assert read.commonalities
         assert read.differences
         assert all(
-            text.strip() == text != "" for text in (*read.commonalities, *(one.text for one in read.differences))
+            text.strip() == text != ""
+            for text in (*read.commonalities, *(one.text for one in read.differences))
         )
         assert read_comparison(read.text) == read

@@ -4,7 +4,12 @@ import pytest
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.replies import RefusedText
-from pairwright.tasks.texts.differences import Difference, inflections, read_difference, refuse_length
+from pairwright.tasks.texts.differences import (
+    Difference,
+    inflections,
+    read_difference,
+    refuse_length,
+)
 
 START = "The difference between the two images is that the first image"
 
@@ -15,11 +20,22 @@ def text(first="shows a red car", second="displays a blue car"):
 
 ACCEPTED = {
     "plain": (text(), ("a red car", "a blue car"), ("shows", "displays")),
-    "missing the": (text().replace("the two", "two"), ("a red car", "a blue car"), ("shows", "displays")),
+    "missing the": (
+        text().replace("the two", "two"),
+        ("a red car", "a blue car"),
+        ("shows", "displays"),
+    ),
     "in quotes": (f'"{text()}"', ("a red car", "a blue car"), ("shows", "displays")),
-    "over two lines": (text().replace(", while", ",\nwhile"), ("a red car", "a blue car"), ("shows", "displays")),
+    "over two lines": (
+        text().replace(", while", ",\nwhile"),
+        ("a red car", "a blue car"),
+        ("shows", "displays"),
+    ),
     "commas and while inside": (
-        text("shows a man, a dog and, while it rains, an umbrella", "depicts a man, wet, while running"),
+        text(
+            "shows a man, a dog and, while it rains, an umbrella",
+            "depicts a man, wet, while running",
+        ),
         ("a man, a dog and, while it rains, an umbrella", "a man, wet, while running"),
         ("shows", "depicts"),
     ),
@@ -28,18 +44,42 @@ ACCEPTED = {
         ("a poster, while the third image is not here", "none of these posters"),
         ("shows", "has"),
     ),
-    "longest verb first": (text("showcases a car", "shows a bus"), ("a car", "a bus"), ("showcases", "shows")),
-    "inflected": (text("showed a car", "is depicting a bus"), ("a car", "depicting a bus"), ("showed", "is")),
-    "two verbs": (text("is focused on a car", "focuses on a bus"), ("focused on a car", "on a bus"), ("is", "focuses")),
-    "British spelling": (text("centred on a car", "labelled a bus"), ("on a car", "a bus"), ("centred", "labelled")),
+    "longest verb first": (
+        text("showcases a car", "shows a bus"),
+        ("a car", "a bus"),
+        ("showcases", "shows"),
+    ),
+    "inflected": (
+        text("showed a car", "is depicting a bus"),
+        ("a car", "depicting a bus"),
+        ("showed", "is"),
+    ),
+    "two verbs": (
+        text("is focused on a car", "focuses on a bus"),
+        ("focused on a car", "on a bus"),
+        ("is", "focuses"),
+    ),
+    "British spelling": (
+        text("centred on a car", "labelled a bus"),
+        ("on a car", "a bus"),
+        ("centred", "labelled"),
+    ),
     "negation with content": (text("has no dog", "has a dog"), ("no dog", "a dog"), ("has", "has")),
-    "capitals": (text("Shows a car", "SHOWS a bus").upper(), ("A CAR", "A BUS"), ("shows", "shows")),
+    "capitals": (
+        text("Shows a car", "SHOWS a bus").upper(),
+        ("A CAR", "A BUS"),
+        ("shows", "shows"),
+    ),
     "quoted full stop": (
         text("shows a sign", "has a sign 'CAFE").replace("CAFE.", "CAFE.'"),
         ("a sign", "a sign 'CAFE.'"),
         ("shows", "has"),
     ),
-    "an abbreviation": (text("shows Dr. Smith", "shows a U.S. flag"), ("Dr. Smith", "a U.S. flag"), ("shows", "shows")),
+    "an abbreviation": (
+        text("shows Dr. Smith", "shows a U.S. flag"),
+        ("Dr. Smith", "a U.S. flag"),
+        ("shows", "shows"),
+    ),
 }
 
 
@@ -62,11 +102,14 @@ REFUSED = {
         text(second="shows a bus, while the second image shows a van"),
         text().removesuffix(".") + ". The first image also shows a tree.",
         f"{text()} Overall, they are different.",
-        text().replace("difference between the two images is", "differences between the two images are"),
+        text().replace(
+            "difference between the two images is", "differences between the two images are"
+        ),
     ],
     "empty half": [text("", "shows a car"), text("shows", "shows a car"), text("shows a car", "-")],
     "negation or auxiliary only": [
-        text("shows a car", second) for second in ("does", "is not", "doesn't", "does not have it", "is not the same")
+        text("shows a car", second)
+        for second in ("does", "is not", "doesn't", "does not have it", "is not the same")
     ]
     + [text("is not", "shows a car"), text("something does", "shows a car")],
     "verb not in the list": [
@@ -76,16 +119,26 @@ REFUSED = {
         text("hash a car"),
         text("shown-off a car"),
     ],
-    "halves are equal": [text("shows a car", "depicts a car"), text("shows a red car", "shows a  Red car")],
+    "halves are equal": [
+        text("shows a car", "depicts a car"),
+        text("shows a red car", "shows a  Red car"),
+    ],
     "placeholder kept": [
         text("shows [object description]", "depicts [object description]"),
         text("shows {descriptive verb} a red car", "depicts a bus"),
     ],
-    "cut off": [text().removesuffix("."), f"{START} shows a car, while the second", "", text().removesuffix(".") + "!"],
+    "cut off": [
+        text().removesuffix("."),
+        f"{START} shows a car, while the second",
+        "",
+        text().removesuffix(".") + "!",
+    ],
 }
 
 
-@pytest.mark.parametrize(("reason", "written"), [(reason, one) for reason, many in REFUSED.items() for one in many])
+@pytest.mark.parametrize(
+    ("reason", "written"), [(reason, one) for reason, many in REFUSED.items() for one in many]
+)
 def test_refused(reason, written):
     read = read_difference(written, difference_verbs())
     assert isinstance(read, RefusedText), read
@@ -100,7 +153,11 @@ def test_a_long_answer_is_cut_off_even_with_a_full_stop():
 @pytest.mark.parametrize(
     ("halves", "most", "refused"),
     [
-        (("shows a red car", "shows a blue car"), 22, RefusedText("too long (words=22)", "23 words")),
+        (
+            ("shows a red car", "shows a blue car"),
+            22,
+            RefusedText("too long (words=22)", "23 words"),
+        ),
         (("shows a red car", "shows a blue car"), 23, None),
         (("shows cars", "shows a blue car"), 120, RefusedText("too short", "cars")),
         (("shows two cars", "is bright"), 120, RefusedText("too short", "bright")),

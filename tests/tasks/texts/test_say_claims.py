@@ -30,12 +30,18 @@ def test_every_thing_that_a_text_names_is_there(both, seed):
     written = compose_difference(both, Random(seed))
     if written is None:
         return
-    carriers = [{"shape": thing.rests_on} for scene in both for thing in scene.objects]  # random ones may be missing
+    carriers = [
+        {"shape": thing.rests_on} for scene in both for thing in scene.objects
+    ]  # random ones may be missing
     for kind in KINDS[1:] if both[0].world == both[1].world else OF_ANY_PAIR[1:]:
         text = say_claims(written.claims, kind, Random(seed))
         for phrase in read_phrases(text):
             # "on top of a cube facing left": what follows the carrier is said of the thing on it
-            carrier = {name: word for name, word in phrase.named.items() if name not in ("facing", "pose", "text")}
+            carrier = {
+                name: word
+                for name, word in phrase.named.items()
+                if name not in ("facing", "pose", "text")
+            }
             assert any(phrase.true_of(scene) for scene in both) or carrier in carriers, (kind, text)
 
 
@@ -58,7 +64,9 @@ def test_exchanged_claims_are_another_text(both, seed):
         return
     exchanged = [one.model_copy(update={"side": 1 - one.side}) for one in written.claims]
     for kind in KINDS[1:]:
-        assert say_claims(exchanged, kind, Random(seed)) != say_claims(written.claims, kind, Random(seed))
+        assert say_claims(exchanged, kind, Random(seed)) != say_claims(
+            written.claims, kind, Random(seed)
+        )
 
 
 @pytest.mark.parametrize(
@@ -111,11 +119,13 @@ def test_what_is_said_of_a_thing_that_is_moved_or_taken_stays():
     taken, moved = claim(0, rests_on="box"), claim(1, column="right")
     beside = [Claim(side=one.side, kind="relation", selector=one.selector, relation="left of", other=LAMP)
               for one in (taken, moved)]  # fmt: skip
-    assert "The red metal ball to the left of the blue metal lamp has been taken off a box and is gone." in said(
-        "changes", taken, beside[0], claim(1, "absent")
+    assert (
+        "The red metal ball to the left of the blue metal lamp has been taken off a box and is gone."
+        in said("changes", taken, beside[0], claim(1, "absent"))
     )
-    assert "Someone has moved the red metal ball on the left, now on the right to the left of the blue metal lamp." in (
-        said("changes", claim(0, column="left"), moved, beside[1])
+    assert (
+        "Someone has moved the red metal ball on the left, now on the right to the left of the blue metal lamp."
+        in (said("changes", claim(0, column="left"), moved, beside[1]))
     )
 
 
@@ -123,8 +133,9 @@ def test_no_change_is_said_as_no_change():
     lights = [Claim(side=0, kind="light", value="bright warm light from above")]
     lights += [Claim(side=1, kind="light", value="dim warm light from above")]
     claims = (Claim(side=0, kind="no_change"), claim(0), claim(1), *lights)
-    assert "Nothing in the scene has changed; only the light is dimmer. Both images show a red metal ball." in said(
-        "changes", *claims
+    assert (
+        "Nothing in the scene has changed; only the light is dimmer. Both images show a red metal ball."
+        in said("changes", *claims)
     )
     assert "No change, only the light is dimmer: a red metal ball." in said("short", *claims)
     for kind in KINDS:

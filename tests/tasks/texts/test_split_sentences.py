@@ -21,7 +21,12 @@ def answer(facts):
 
 @pytest.mark.parametrize(
     "text",
-    [answer(FACTS), json.dumps(FACTS), f"```json\n{answer(FACTS)}\n```", f"  {answer(FACTS + FACTS[:1])}\n"],
+    [
+        answer(FACTS),
+        json.dumps(FACTS),
+        f"```json\n{answer(FACTS)}\n```",
+        f"  {answer(FACTS + FACTS[:1])}\n",
+    ],
     ids=["object", "list", "fence", "a fact twice"],
 )
 def test_a_faithful_split_is_taken(text):

@@ -80,7 +80,13 @@ def test_no_text_is_lost(text):
 
 @pytest.mark.parametrize(
     ("text", "short"),
-    [("It shows Dr.", True), ("a sign '(e.g.", True), ("It shows a doctor.", False), ("", False), ("at 5 p.m.", False)],
+    [
+        ("It shows Dr.", True),
+        ("a sign '(e.g.", True),
+        ("It shows a doctor.", False),
+        ("", False),
+        ("at 5 p.m.", False),
+    ],
 )
 def test_ends_short(text, short):
     assert ends_short(text) is short
@@ -170,7 +176,9 @@ def test_what_a_text_says_of_itself(judge, expected, text):
     assert judge(text) is expected
 
 
-@pytest.mark.parametrize("half", ["a red ball, a blue cube and a dog", "a man; behind him, two dogs", "three knots"])
+@pytest.mark.parametrize(
+    "half", ["a red ball, a blue cube and a dog", "a man; behind him, two dogs", "three knots"]
+)
 def test_what_denies_nothing_is_kept_as_it_is(half):
     assert not denies(half)
     assert affirmed(half) == half

@@ -21,7 +21,11 @@ pytestmark = [
 CLOSE = 1e-6
 TEXTS_OF_ROWS = [
     ("What differs?", "The ball is red in the first image.", "There is a dog."),
-    ("Say how the two images differ.", "A lamp was added.", "A lamp was taken away, and the table is now of wood."),
+    (
+        "Say how the two images differ.",
+        "A lamp was added.",
+        "A lamp was taken away, and the table is now of wood.",
+    ),
     ("Compare them.", "Nothing has changed.", "The sky is grey."),
 ]
 SIZES = [((56, 84), (84, 56)), ((56, 56), (112, 56)), ((84, 84), (56, 56))]
@@ -44,7 +48,12 @@ def folder(request, checkpoint):
 
 def config_of(objective, **sections):
     model = {"tuning": "lora", "lora": {"rank": 4, "alpha": 8}} | sections.pop("model", {})
-    given = {"objective": objective, "model": model, "optimiser": {"precision": "fp32"}, "sft_weight": 0.0}
+    given = {
+        "objective": objective,
+        "model": model,
+        "optimiser": {"precision": "fp32"},
+        "sft_weight": 0.0,
+    }
     return TrainConfig.model_validate(given | sections)
 
 
@@ -56,9 +65,9 @@ def settings_of(path):
 
 def batch_of(folder, rows, config):
     examples = [make_example(row, needs_of(config)) for row in rows]
-    return Collator(trl_processor(folder), config.model.max_length)([load_example(one, 10**7) for one in examples])[
-        "batch"
-    ]
+    return Collator(trl_processor(folder), config.model.max_length)(
+        [load_example(one, 10**7) for one in examples]
+    )["batch"]
 
 
 def policy_of(folder, config):
@@ -82,7 +91,9 @@ def loss_of_ours(model, batch, config, *, frozen=None):
 
 
 def batch_of_trl(trainer):
-    return trainer.data_collator([trainer.train_dataset[number] for number in range(len(trainer.train_dataset))])
+    return trainer.data_collator(
+        [trainer.train_dataset[number] for number in range(len(trainer.train_dataset))]
+    )
 
 
 def take_weights(trainer, model):
@@ -101,7 +112,9 @@ def assert_close(ours, theirs, *, scale=1.0, name="loss"):
 def assert_same_step(model, loss, other, wanted):
     """Check the loss and the gradient of every weight; a gradient's scale is its largest of all weights."""
     assert_close(loss, wanted, scale=wanted.item())
-    theirs = {name: weight.grad for name, weight in other.named_parameters() if weight.requires_grad}
+    theirs = {
+        name: weight.grad for name, weight in other.named_parameters() if weight.requires_grad
+    }
     ours = {name: weight.grad for name, weight in model.named_parameters() if weight.requires_grad}
     assert ours.keys() == theirs.keys()
     largest = max(gradient.abs().max().item() for gradient in theirs.values())
@@ -141,7 +154,9 @@ def test_loss_and_gradients_of_dpo_with_an_sft_term(number, folder, rows, tmp_pa
     config = config_of("dpo", sft_weight=0.7)
     one = rows[number : number + 1]
     mixed = {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, 0.7]}
-    compare_steps(dpo_trainer(folder, one, config, **mixed, **settings_of(tmp_path)), folder, one, config)
+    compare_steps(
+        dpo_trainer(folder, one, config, **mixed, **settings_of(tmp_path)), folder, one, config
+    )
 
 
 def test_loss_and_gradients_of_sft(folder, rows, tmp_path):

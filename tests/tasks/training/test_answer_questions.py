@@ -14,7 +14,12 @@ from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Turn
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.answers import Answers
-from pairwright.tasks.training.answer_questions import Generated, LocalModel, answer_questions, generate_answers
+from pairwright.tasks.training.answer_questions import (
+    Generated,
+    LocalModel,
+    answer_questions,
+    generate_answers,
+)
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import find_model
 from pairwright.tasks.training.freeze_rows import Needs, make_example
@@ -28,27 +33,40 @@ from tests.fixtures.runs_to_train import preferences, settings, write_run
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
-    return LocalModel(find_model(str(write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen"))), 448 * 448)
+    return LocalModel(
+        find_model(str(write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen"))), 448 * 448
+    )
 
 
-def question(number: int, image: bytes = b"", text: str = "", most: int = 4) -> tuple[str, Question]:
+def question(
+    number: int, image: bytes = b"", text: str = "", most: int = 4
+) -> tuple[str, Question]:
     shown = image or picture(number, size=(56, 56))
     words = text or f"<image>\nWhat is in picture {number}?"
     return str(number), Question(prompt="test", text=words, images=(shown,), max_tokens=most)
 
 
-def asked(local: LocalModel, folder: Path, *questions: tuple[str, Question], batch: int = 8) -> dict[str, Reply]:
+def asked(
+    local: LocalModel, folder: Path, *questions: tuple[str, Question], batch: int = 8
+) -> dict[str, Reply]:
     with Answers(folder / "answers") as answers:
-        return {reply.name: reply for reply in answer_questions(questions, answers, local=local, batch=batch)}
+        return {
+            reply.name: reply
+            for reply in answer_questions(questions, answers, local=local, batch=batch)
+        }
 
 
-def test_batches_are_halved_until_they_fit(local: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_halved_until_they_fit(
+    local: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     questions = [question(number) for number in range(7)]
     alone = asked(local, tmp_path / "alone", *questions, batch=1)
     sizes: list[int] = []
     real = module.generate_answers
 
-    def short_of_memory(model: Any, processor: Any, items: Any, *, most_tokens: int) -> list[Generated]:
+    def short_of_memory(
+        model: Any, processor: Any, items: Any, *, most_tokens: int
+    ) -> list[Generated]:
         sizes.append(len(items))
         if len(items) > 2:
             raise MemoryError("out of memory")
@@ -72,11 +90,19 @@ def test_what_a_model_does_not_take_is_refused_alone(local: LocalModel, tmp_path
         question(4, most=2),
     )
     states = {name: reply.state for name, reply in found.items()}
-    assert states == {"0": "answered", "1": "refused", "2": "no image", "3": "refused", "4": "answered"}
+    assert states == {
+        "0": "answered",
+        "1": "refused",
+        "2": "no image",
+        "3": "refused",
+        "4": "answered",
+    }
     assert "im_end" in found["3"].detail
 
 
-def test_a_cut_answer_is_said_to_be_cut_also_when_it_is_kept(local: LocalModel, tmp_path: Path) -> None:
+def test_a_cut_answer_is_said_to_be_cut_also_when_it_is_kept(
+    local: LocalModel, tmp_path: Path
+) -> None:
     first = asked(local, tmp_path, question(0))
     assert first["0"].cut
     assert not first["0"].text.startswith("\0")
@@ -88,10 +114,15 @@ def loaded(number: int, images: int) -> Loaded:
 
 
 def test_answers_do_not_depend_on_the_others_of_a_batch(qwen: Path) -> None:
-    model, processor = AutoModelForImageTextToText.from_pretrained(qwen).eval(), load_processor(qwen)
+    model, processor = (
+        AutoModelForImageTextToText.from_pretrained(qwen).eval(),
+        load_processor(qwen),
+    )
     items = [loaded(0, 1), loaded(1, 2), loaded(2, 0)]
     together = generate_answers(model, processor, items, most_tokens=6)
-    assert together == [generate_answers(model, processor, [item], most_tokens=6)[0] for item in items]
+    assert together == [
+        generate_answers(model, processor, [item], most_tokens=6)[0] for item in items
+    ]
     assert len(set(together)) > 1
     assert generate_answers(model, processor, []) == []
 
@@ -109,7 +140,9 @@ def test_the_mark_of_the_beginning_is_given_once(tmp_path: Path) -> None:
     )
     assert processor.tokenizer("a")["input_ids"][0] == mark
     given: list[torch.Tensor] = []
-    model.get_input_embeddings().register_forward_hook(lambda layer, words, result: given.append(words[0]))
+    model.get_input_embeddings().register_forward_hook(
+        lambda layer, words, result: given.append(words[0])
+    )
     generate_answers(model, processor, [loaded(0, 1)], most_tokens=1)
     assert (given[0] == mark).sum() == 1
 
@@ -122,7 +155,9 @@ def test_an_answer_that_had_not_ended_is_cut(qwen: Path) -> None:
     assert said.cut
     made: list[int] = []
     generate = model.generate
-    model.generate = lambda **given: made.extend((found := generate(**given))[0, -1:].tolist()) or found
+    model.generate = lambda **given: (
+        made.extend((found := generate(**given))[0, -1:].tolist()) or found
+    )
     generate_answers(model, processor, [loaded(0, 1)], most_tokens=1)
     model.generation_config.eos_token_id = made
     (said,) = generate_answers(model, processor, [loaded(0, 1)], most_tokens=3)
@@ -135,7 +170,9 @@ def prompt(text: str) -> tuple[Turn, ...]:
     return (Turn(role="user", text=text),)
 
 
-def test_rows_that_a_model_cannot_be_asked_about_do_not_keep_a_run_from_its_end(tmp_path: Path) -> None:
+def test_rows_that_a_model_cannot_be_asked_about_do_not_keep_a_run_from_its_end(
+    tmp_path: Path,
+) -> None:
     """A control token, an image that the processor refuses, a long prompt, no image at all: the others are answered."""
     model = write_qwen2_vl(tmp_path / "qwen")
     rows = preferences(4, held_out=6)
@@ -168,18 +205,29 @@ def test_all_rows_are_answered_where_it_is_set_and_long_references_make_room(
     monkeypatch.setattr(module, "MOST_TOKENS", 4)
     monkeypatch.setattr(module, "generate_answers", say)
     optimiser = {"max_steps": 1, "per_device_train_batch_size": 6}
-    job = write_run(tmp_path, settings("sft", model, optimiser=optimiser, output={"write_answers": True}), rows=rows)
+    job = write_run(
+        tmp_path,
+        settings("sft", model, optimiser=optimiser, output={"write_answers": True}),
+        rows=rows,
+    )
     assert train_model(job).finished
     tokenizer = AutoTokenizer.from_pretrained(model)
-    longest = max(len(tokenizer(row.chosen)["input_ids"]) for row in rows[4:]) + 1  # the mark of the end
+    longest = (
+        max(len(tokenizer(row.chosen)["input_ids"]) for row in rows[4:]) + 1
+    )  # the mark of the end
     assert set(allowed) == {2 * longest}
-    samples = [json.loads(line) for line in (job.run.folder / "samples/samples.jsonl").read_text().splitlines()]
+    samples = [
+        json.loads(line)
+        for line in (job.run.folder / "samples/samples.jsonl").read_text().splitlines()
+    ]
     assert [sample["key"] for sample in samples] == [row.key for row in rows[4:12]]
     assert any(sample["cut"] for sample in samples)
     said, true = (
         [json.loads(line) for line in (job.run.answers / f"{name}.jsonl").read_text().splitlines()]
         for name in ("predictions", "references")
     )
-    assert [one["id"] for one in said] == [one["id"] for one in true] == [row.key for row in rows[4:]]
+    assert (
+        [one["id"] for one in said] == [one["id"] for one in true] == [row.key for row in rows[4:]]
+    )
     assert [one["text"] for one in said][:8] == [sample["answer"] for sample in samples]
     assert [one["text"] for one in true] == [row.chosen for row in rows[4:]]

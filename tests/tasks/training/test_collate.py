@@ -33,23 +33,35 @@ def test_a_batch_holds_prompts_and_their_answers(processor: Any) -> None:
     assert columns == [[CHOSEN], [CHOSEN, TEXTS], [CHOSEN, *texts[:2]], [CHOSEN, *texts], [IMAGE]]
     assert batch.answers[4][0].ids == batch.answers[3][0].ids
     assert batch.extras["image_grid_thw"].shape == (10, 3)
-    assert [len(types) for types in batch.types["mm_token_type_ids"]] == [len(prompt) for prompt in batch.prompts]
+    assert [len(types) for types in batch.types["mm_token_type_ids"]] == [
+        len(prompt) for prompt in batch.prompts
+    ]
 
 
 def test_prompts_are_tokenised_as_by_transformers(family: Path) -> None:
     processor: Any = AutoProcessor.from_pretrained(family)
     item = loaded("a", "A ball.", question="What differs?")
     batch = Collator(processor, 4096)([item])["batch"]
-    content = [*({"type": "image", "image": image} for image in item.images), {"type": "text", "text": "What differs?"}]
+    content = [
+        *({"type": "image", "image": image} for image in item.images),
+        {"type": "text", "text": "What differs?"},
+    ]
     given = processor.apply_chat_template(
-        [{"role": "user", "content": content}], tokenize=True, add_generation_prompt=True, return_dict=True
+        [{"role": "user", "content": content}],
+        tokenize=True,
+        add_generation_prompt=True,
+        return_dict=True,
     )
     assert list(batch.prompts[0]) == given["input_ids"][0]
 
 
-@pytest.mark.parametrize(("text", "token"), [("An <image> here.", "<image>"), ("A <|im_end|> ball.", "<|im_end|>")])
+@pytest.mark.parametrize(
+    ("text", "token"), [("An <image> here.", "<image>"), ("A <|im_end|> ball.", "<|im_end|>")]
+)
 def test_control_tokens_are_refused(text: str, token: str, processor: Any) -> None:
-    batch = Collator(processor, 4096)([loaded("bad", "A ball.", (text,)), loaded("good", "A ball.")])["batch"]
+    batch = Collator(processor, 4096)(
+        [loaded("bad", "A ball.", (text,)), loaded("good", "A ball.")]
+    )["batch"]
     assert batch.keys == ["good"]
     assert refusals(batch) == {"bad": ("a control token in a text", token)}
 
@@ -62,11 +74,17 @@ def test_rows_that_are_too_long_are_refused_by_their_longest_answer(processor: A
     batch = Collator(processor, length - 1)(items)["batch"]
     assert batch.keys == ["short"]
     assert batch.extras["image_grid_thw"].shape == (2, 3)
-    assert refusals(batch) == {"long": ("too long", f"{length} tokens, model.max_length is {length - 1}")}
+    assert refusals(batch) == {
+        "long": ("too long", f"{length} tokens, model.max_length is {length - 1}")
+    }
 
 
 def test_an_image_that_the_processor_refuses_costs_its_row_alone(processor: Any) -> None:
-    items = [loaded("thin", "b", shown=((1, 300), (56, 56))), loaded("good", "b"), loaded("too", "b")]
+    items = [
+        loaded("thin", "b", shown=((1, 300), (56, 56))),
+        loaded("good", "b"),
+        loaded("too", "b"),
+    ]
     batch = Collator(processor, 4096)(items)["batch"]
     assert batch.keys == ["good", "too"]
     reason, detail = refusals(batch)["thin"]
@@ -74,7 +92,9 @@ def test_an_image_that_the_processor_refuses_costs_its_row_alone(processor: Any)
     assert "aspect ratio" in detail
 
 
-def test_an_error_of_the_whole_batch_is_not_the_rows(processor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_whole_batch_is_not_the_rows(
+    processor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call = type(processor).__call__
 
     def fail(self: Any, text: list[str], **words: Any) -> Any:

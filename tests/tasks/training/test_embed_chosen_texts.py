@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import TextVectorsConfig
 from pairwright.tasks.models.text_scorer import OpenClipTexts
@@ -19,7 +19,10 @@ from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.descriptions import description
 from tests.fixtures.preferences_to_train import preference
 
-SWAPPED = [description(*halves).text for halves in (("has a cat", "shows a dog"), ("shows a dog", "has a cat"))]
+SWAPPED = [
+    description(*halves).text
+    for halves in (("has a cat", "shows a dog"), ("shows a dog", "has a cat"))
+]
 
 
 def rows(*texts):
@@ -49,26 +52,37 @@ def test_halves_in_the_other_order_are_another_text():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "...", "🙂", "\x00", "x " * 500_000, "The difference between the two images is that "]
+    "text",
+    ["", "...", "🙂", "\x00", "x " * 500_000, "The difference between the two images is that "],
 )
 def test_odd_texts_get_a_vector(text):
     vector = vector_of(text)
     assert np.isfinite(vector).all()
-    assert np.linalg.norm(vector) == pytest.approx(1.0 if any(c.isalnum() for c in text) else 0.0, abs=1e-2)
+    assert np.linalg.norm(vector) == pytest.approx(
+        1.0 if any(c.isalnum() for c in text) else 0.0, abs=1e-2
+    )
 
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
-    return ClipConfig(checkpoint=str(write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)))
+    return ClipConfig(
+        checkpoint=str(
+            write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
+        )
+    )
 
 
 def test_a_long_text_is_the_sum_of_its_pieces(clip):
-    long = ", ".join(f"there are {number} red balls and a blue cube on the left" for number in range(12))
+    long = ", ".join(
+        f"there are {number} red balls and a blue cube on the left" for number in range(12)
+    )
     tower = OpenClipTexts(config=clip)
     pieces = tower.pieces(long)
     assert len(pieces) > 1
     total = tower.embed(pieces).sum(0)
-    np.testing.assert_allclose(vector_of(long, encoder="clip", clip=clip), total / np.linalg.norm(total), atol=2e-3)
+    np.testing.assert_allclose(
+        vector_of(long, encoder="clip", clip=clip), total / np.linalg.norm(total), atol=2e-3
+    )
     short = tower.embed(["a red ball"])[0]
     np.testing.assert_allclose(vector_of("a red ball", encoder="clip", clip=clip), short, atol=2e-3)
 
@@ -81,4 +95,6 @@ def test_the_encoder_s_name_holds_what_decides_over_its_numbers(clip, tmp_path):
     assert pinned.clip.revision
     assert pin_texts(TextVectorsConfig()) == TextVectorsConfig()
     with pytest.raises(ModelError, match=r"embedding\.clip"):
-        pin_texts(TextVectorsConfig(encoder="clip", clip=ClipConfig(checkpoint=str(tmp_path / "none"))))
+        pin_texts(
+            TextVectorsConfig(encoder="clip", clip=ClipConfig(checkpoint=str(tmp_path / "none")))
+        )

@@ -43,7 +43,14 @@ def test_the_same_bytes_are_the_same_model_wherever_they_lie(qwen: Path, folder:
 
 
 @pytest.mark.parametrize(
-    "name", ["model.safetensors", "config.json", "processor_config.json", "tokenizer.json", "chat_template.jinja"]
+    "name",
+    [
+        "model.safetensors",
+        "config.json",
+        "processor_config.json",
+        "tokenizer.json",
+        "chat_template.jinja",
+    ],
 )
 def test_each_file_that_counts_changes_the_hash(folder: Path, name: str) -> None:
     before = find_model(str(folder)).identity
@@ -73,7 +80,9 @@ def test_the_hubs_cache_is_looked_into_by_name_and_by_commit(qwen: Path, cache: 
 
 
 def test_what_is_not_in_the_cache_names_what_fetches_it(cache: Path, qwen: Path) -> None:
-    with pytest.raises(ModelError, match=r"model\.name: owner/none .*models--owner--none.*hf download owner/none"):
+    with pytest.raises(
+        ModelError, match=r"model\.name: owner/none .*models--owner--none.*hf download owner/none"
+    ):
         find_model("owner/none")
     with pytest.raises(ModelError, match=f"hf download owner/none --revision {COMMIT}"):
         find_model("owner/none", COMMIT)
@@ -142,7 +151,9 @@ def test_adapters_are_others_on_another_model(folder: Path, tmp_path: Path) -> N
         find_model(str(adapters), before.revision)
 
 
-def test_adapters_of_a_hubs_model_are_of_the_commit_that_they_name(qwen: Path, cache: Path, tmp_path: Path) -> None:
+def test_adapters_of_a_hubs_model_are_of_the_commit_that_they_name(
+    qwen: Path, cache: Path, tmp_path: Path
+) -> None:
     places = [into_cache(cache, qwen, "owner/qwen", commit) for commit in (COMMIT, "f" * 40)]
     adapters = adapters_of(qwen, tmp_path / "adapters")
     for revision, place in ((COMMIT, places[0]), (None, places[1])):
@@ -156,7 +167,10 @@ def test_adapters_of_a_hubs_model_are_of_the_commit_that_they_name(qwen: Path, c
 
 def test_adapters_of_adapters_and_of_themselves_are_refused(folder: Path, tmp_path: Path) -> None:
     first = adapters_of(folder, tmp_path / "first")
-    second, circle = adapters_of(first, tmp_path / "second"), adapters_of(tmp_path / "circle", tmp_path / "circle")
+    second, circle = (
+        adapters_of(first, tmp_path / "second"),
+        adapters_of(tmp_path / "circle", tmp_path / "circle"),
+    )
     for one, below in ((second, first), (circle, circle)):
         with pytest.raises(ModelError, match=f"{one} .*{below}"):
             find_model(str(one))
@@ -180,7 +194,11 @@ def test_a_module_of_differential_perception_is_the_models(folder: Path, tmp_pat
             read_module(folder)
 
 
-def test_without_the_packages_the_command_that_installs_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_packages_the_command_that_installs_them_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "PACKAGES", ("torch", "no_such_package"))
-    with pytest.raises(ModelError, match=r"no_such_package.*pip install -c constraints.txt -e '.\[cpu,train\]'"):
+    with pytest.raises(
+        ModelError, match=r"no_such_package.*pip install -c constraints.txt -e '.\[cpu,train\]'"
+    ):
         module.require_packages()

@@ -9,10 +9,10 @@ import torch
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import ModelConfig, TrainConfig
-from pairwright.tasks.serving.memory import read_model
+from pairwright.tasks.serving.gpu_memory import read_model
 from pairwright.tasks.training import find_model
+from pairwright.tasks.training.estimate_memory import NF4, Sizes
 from pairwright.tasks.training.load_model import load_model
-from pairwright.tasks.training.memory import NF4, Sizes
 from pairwright.tasks.training.runs import HELD_OUT
 from pairwright.tasks.training.train_model import check_libraries, train_model
 from tests.fixtures.runs_to_train import At, curve, settings, write_run
@@ -37,15 +37,24 @@ def test_linear_layers_of_the_language_model_have_the_papers_levels(start: Path)
     assert len(small) == 7 * own.layers
     assert not [name for name in small if "language_model" not in name]
     for name in small:
-        if whole.get_parameter(name).shape[1] % 64:  # bitsandbytes' CPU kernel gives such rows others' scales
+        if (
+            whole.get_parameter(name).shape[1] % 64
+        ):  # bitsandbytes' CPU kernel gives such rows others' scales
             continue
-        layer, weight = model.get_submodule(name.removesuffix(".weight")), whole.get_parameter(name).detach()
-        found = layer(torch.eye(weight.shape[1])).detach() - (0 if layer.bias is None else layer.bias.detach())
+        layer, weight = (
+            model.get_submodule(name.removesuffix(".weight")),
+            whole.get_parameter(name).detach(),
+        )
+        found = layer(torch.eye(weight.shape[1])).detach() - (
+            0 if layer.bias is None else layer.bias.detach()
+        )
         blocks = weight.flatten().unfold(0, 64, 64)
         scales = blocks.abs().amax(1, keepdim=True)
         nearest = (blocks / scales)[..., None].sub(torch.tensor(LEVELS)).abs().argmin(-1)
         wanted = torch.tensor(LEVELS)[nearest] * scales
-        assert (found.T.flatten().unfold(0, 64, 64) - wanted).abs().max() < 0.02 * scales.max(), "scales have 8 bits"
+        assert (found.T.flatten().unfold(0, 64, 64) - wanted).abs().max() < 0.02 * scales.max(), (
+            "scales have 8 bits"
+        )
     linear, states = own.layers * own.layer, [one.quant_state for one in small.values()]
     held = sum(one.nbytes for one in small.values()) + sum(one.absmax.nbytes for one in states)
     assert held == linear * (NF4[0] + NF4[1])
@@ -57,7 +66,9 @@ def test_linear_layers_of_the_language_model_have_the_papers_levels(start: Path)
 def test_a_run_in_four_bits_goes_on_and_its_finished_model_is_what_was_trained(
     optim: str, qwen: Path, tmp_path: Path
 ) -> None:
-    config = settings("dpo", qwen, model=BITS, optimiser={"optim": optim}, output={"merge_adapters": True})
+    config = settings(
+        "dpo", qwen, model=BITS, optimiser={"optim": optim}, output={"merge_adapters": True}
+    )
     job, alone = write_run(tmp_path / "a", config), write_run(tmp_path / "b", config)
     train_model(alone)
     with pytest.raises(ZeroDivisionError):
@@ -78,7 +89,9 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ValueError, match="weights in 4 bits cannot be trained"):
         given(model={"load_in_4bit": True, "tuning": "full"})
-    with pytest.raises(ConfigError, match=r"unknown optimiser 'adamw_8bits'; choose from .*adamw_8bit"):
+    with pytest.raises(
+        ConfigError, match=r"unknown optimiser 'adamw_8bits'; choose from .*adamw_8bit"
+    ):
         check_libraries(given(optimiser={"optim": "adamw_8bits"}))
     for name in ("adamw_torch_fused", "adafactor", "paged_lion_8bit"):
         check_libraries(given(optimiser={"optim": name}))

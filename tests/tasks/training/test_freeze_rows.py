@@ -7,7 +7,13 @@ from pathlib import Path
 from pairwright.schemas.rows import Dropped, Turn
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.freeze_rows import FrozenRows, Needs, check_parts, mix_rows, write_rows
+from pairwright.tasks.training.freeze_rows import (
+    FrozenRows,
+    Needs,
+    check_parts,
+    mix_rows,
+    write_rows,
+)
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
 
@@ -18,7 +24,10 @@ OTHERS = [preference(100 + n, images=n % 3) for n in range(60)]
 
 def test_mixed_rows_are_drawn_and_come_again_only_when_each_has_come(tmp_path: Path) -> None:
     job = write_run(tmp_path, CONFIG)
-    own, file = FrozenRows(folder=job.dataset, file=str(job.run.rows), split="train"), job.run.folder / "mixed/0.arrow"
+    own, file = (
+        FrozenRows(folder=job.dataset, file=str(job.run.rows), split="train"),
+        job.run.folder / "mixed/0.arrow",
+    )
     before = own.keys()
     assert not write_rows(OTHERS, file, needs=NEEDS, split="train", most=1000)
     assert mix_rows(job.run.rows, file, Folder("unused"), rows=150, seed=3) == 60

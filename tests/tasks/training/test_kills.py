@@ -20,7 +20,11 @@ from tests.tasks.training.kill_training import TRAINING, train_deaf
 
 LATEST = {TRAINING: 1.0, SAVING: 0.05, FINISHING: 0.05}
 """Seconds in which a kill comes, from when there is this file or folder: a moment of a training."""
-RESULTS = ("checkpoint/adapter_model.safetensors", "retriever/retriever.safetensors", "retriever/retriever.json")
+RESULTS = (
+    "checkpoint/adapter_model.safetensors",
+    "retriever/retriever.safetensors",
+    "retriever/retriever.json",
+)
 SETTINGS: dict[str, Any] = {
     "output": {"save_steps": 1, "eval_steps": 7}, "optimiser": {"max_steps": 20}, "adpo": LIVELY | {"samples": 2},
 }  # fmt: skip
@@ -30,12 +34,16 @@ SETTINGS: dict[str, Any] = {
 def test_a_killed_training_ends_like_an_unkilled_one(tmp_path: Path) -> None:
     """ADPO's, with its retriever; ``tests/soak`` kills those of the other objectives."""
     config = settings("adpo", write_qwen2_vl(tmp_path / "qwen"), **SETTINGS)
-    unkilled, killed = (write_adpo_run(tmp_path, config, name=name) for name in ("unkilled", "killed"))
+    unkilled, killed = (
+        write_adpo_run(tmp_path, config, name=name) for name in ("unkilled", "killed")
+    )
     assert Killer().run(unkilled)
     assert kill_at([SAVING, TRAINING, SAVING, FINISHING], killed) > 0
     assert logged(killed.run) == logged(unkilled.run)
     for name in RESULTS:
-        assert (killed.run.folder / name).read_bytes() == (unkilled.run.folder / name).read_bytes(), name
+        assert (killed.run.folder / name).read_bytes() == (
+            unkilled.run.folder / name
+        ).read_bytes(), name
 
 
 class Killer:

@@ -33,11 +33,17 @@ def load(rows: Rows, order: BatchOrder, workers: int = 0) -> list[list[str]]:
     return [[row.key for row in one.refused] for one in batches]
 
 
-@pytest.mark.parametrize(("rows", "batch", "ranks"), [(12, 2, 1), (13, 2, 1), (13, 2, 3), (4, 2, 3), (5, 4, 2)])
+@pytest.mark.parametrize(
+    ("rows", "batch", "ranks"), [(12, 2, 1), (13, 2, 1), (13, 2, 3), (4, 2, 3), (5, 4, 2)]
+)
 def test_each_row_comes_once(rows: int, batch: int, ranks: int) -> None:
     orders = [BatchOrder(rows, batch, 0, ranks=ranks, rank=rank) for rank in range(ranks)]
     steps = [list(order) for order in orders]
-    assert {len(order) for order in orders} == {len(own) for own in steps} == {-(-rows // (batch * ranks))}
+    assert (
+        {len(order) for order in orders}
+        == {len(own) for own in steps}
+        == {-(-rows // (batch * ranks))}
+    )
     assert sorted(chain(*chain(*steps))) == list(range(rows))
     assert all(len(places) == batch for own in steps for places in own[:-1])
     last = [len(own[-1]) for own in steps]
@@ -52,7 +58,12 @@ def test_several_ranks_have_the_rows_of_one_in_larger_steps() -> None:
 
 def test_the_order_is_that_of_the_seed_and_the_epoch() -> None:
     assert list(BatchOrder(50, 5, 1)) == list(BatchOrder(50, 5, 1))
-    assert len({str(list(BatchOrder(50, 5, seed, epoch=epoch))) for seed in (0, 1) for epoch in (0, 1)}) == 4
+    assert (
+        len(
+            {str(list(BatchOrder(50, 5, seed, epoch=epoch))) for seed in (0, 1) for epoch in (0, 1)}
+        )
+        == 4
+    )
     assert list(BatchOrder(5, 2, None)) == [[0, 1], [2, 3], [4]]
 
 
@@ -65,7 +76,11 @@ def test_a_step_has_rows_of_about_one_length_and_each_row_comes_once() -> None:
         return float(np.mean([np.ptp([lengths[place] for place in step]) for step in steps]))
 
     assert spread(alone) < spread(list(BatchOrder(330, 4, 7))) / 5
-    assert list(BatchOrder(330, 4, 7, lengths=lengths)) == alone != list(BatchOrder(330, 4, 7, lengths=lengths, epoch=1))
+    assert (
+        list(BatchOrder(330, 4, 7, lengths=lengths))
+        == alone
+        != list(BatchOrder(330, 4, 7, lengths=lengths, epoch=1))
+    )
 
 
 def test_processes_do_not_change_the_order() -> None:

@@ -12,7 +12,12 @@ from safetensors.torch import load_file, save_file
 
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import ModelConfig, TrainConfig
-from pairwright.tasks.training.load_model import choose_precision, choose_storage, load_model, load_processor
+from pairwright.tasks.training.load_model import (
+    choose_precision,
+    choose_storage,
+    load_model,
+    load_processor,
+)
 
 
 @pytest.fixture
@@ -43,14 +48,18 @@ def weights_of(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]
 
 def test_each_family_is_loaded_with_all_of_its_weights(family: Path) -> None:
     model, stored = load(family), load_file(family / "model.safetensors")
-    assert sum(parameter.numel() for parameter in model.parameters()) == sum(t.numel() for t in stored.values())
+    assert sum(parameter.numel() for parameter in model.parameters()) == sum(
+        t.numel() for t in stored.values()
+    )
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert load_processor(family).image_processor is not None
 
 
 def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    (folder / "theirs.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nclass Model: pass\n")
+    (folder / "theirs.py").write_text(
+        f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nclass Model: pass\n"
+    )
     mapping = {
         "AutoConfig": "theirs.Model",
         "AutoModelForImageTextToText": "theirs.Model",
@@ -61,7 +70,9 @@ def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None
     settings_of(folder, lambda config: config.update(model_type="theirs"))
     with pytest.raises(ModelError, match="'theirs'"):
         load(folder)
-    (folder / "processor_config.json").write_text(json.dumps({"processor_class": "Model", "auto_map": mapping}))
+    (folder / "processor_config.json").write_text(
+        json.dumps({"processor_class": "Model", "auto_map": mapping})
+    )
     with pytest.raises(ModelError):
         load_processor(folder)
     assert not ran.exists()
@@ -72,12 +83,17 @@ def test_code_of_a_checkpoint_is_never_run(folder: Path, tmp_path: Path) -> None
     [
         (lambda c: layers(c, 3), r"layers\.2"),
         (lambda c: layers(c, 1), r"layers\.1"),
-        (lambda c: c["text_config"].update(intermediate_size=95), r"down_proj.weight \(64, 96\) and \(64, 95\)"),
+        (
+            lambda c: c["text_config"].update(intermediate_size=95),
+            r"down_proj.weight \(64, 96\) and \(64, 95\)",
+        ),
         (lambda c: c["text_config"].update(hidden_size="wide"), "hidden_size"),
         (lambda c: c["text_config"].update(hidden_size=-1), "negative dimension"),
     ],
 )
-def test_settings_that_do_not_fit_the_weights_are_refused(folder: Path, change: Any, words: str) -> None:
+def test_settings_that_do_not_fit_the_weights_are_refused(
+    folder: Path, change: Any, words: str
+) -> None:
     settings_of(folder, change)
     with pytest.raises(ModelError, match=words):
         load(folder)
@@ -101,7 +117,10 @@ def test_weights_that_lack_a_tensor_are_refused_and_one_too_many_is_a_warning(
     weights_of(folder, lambda tensors: tensors.update({"stranger.weight": torch.zeros(3)}))
     with pytest.raises(ModelError, match="unknown weights stranger"):
         load(folder)
-    weights_of(folder, lambda tensors: [tensors.pop(name) for name in ("stranger.weight", "lm_head.weight")])
+    weights_of(
+        folder,
+        lambda tensors: [tensors.pop(name) for name in ("stranger.weight", "lm_head.weight")],
+    )
     with pytest.raises(ModelError, match=r"lm_head\.weight"):
         load(folder)
 
@@ -119,5 +138,7 @@ def test_what_is_small_is_kept_where_steps_are_small() -> None:
     assert torch.tensor(0.02) + 5e-7 != torch.tensor(0.02)
     precise = {"optimiser": {"precision": "bf16"}}
     for tuning, stored in (("full", torch.float32), ("lora", torch.bfloat16)):
-        config = TrainConfig.model_validate({"objective": "sft", "model": {"tuning": tuning}, **precise})
+        config = TrainConfig.model_validate(
+            {"objective": "sft", "model": {"tuning": tuning}, **precise}
+        )
         assert (choose_precision(config), choose_storage(config)) == (torch.bfloat16, stored)

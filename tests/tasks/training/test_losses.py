@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from pairwright.schemas.training import AdavipConfig, AdpoConfig, DpoConfig, MdpoConfig
-from pairwright.tasks.training.losses import adavip, adpo, dpo, mdpo, negative_rewards, retriever_loss, sft
+from pairwright.tasks.training.losses import (
+    adavip,
+    adpo,
+    dpo,
+    mdpo,
+    negative_rewards,
+    retriever_loss,
+    sft,
+)
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise, zeros_like
 
 F64 = torch.float64
@@ -80,9 +88,13 @@ LOGGED = {
 def test_mdpo_has_three_terms():
     policy = score(BOTH, grad=True)
     loss = mdpo(policy, score(BOTH_REFERENCE), MdpoConfig(beta=0.3))
-    assert loss.value.item() == pytest.approx(surprise(0.45) + surprise(0.6) + surprise(0.3), abs=1e-12)
+    assert loss.value.item() == pytest.approx(
+        surprise(0.45) + surprise(0.6) + surprise(0.3), abs=1e-12
+    )
     text, image, anchor = 0.3 * sigmoid(-0.45), 0.3 * sigmoid(-0.6), 0.3 * sigmoid(-0.3)
-    assert gradient(loss, policy)[0] == pytest.approx([-text - image - anchor, image, text], abs=1e-12)
+    assert gradient(loss, policy)[0] == pytest.approx(
+        [-text - image - anchor, image, text], abs=1e-12
+    )
     assert numbers(loss.metrics) == pytest.approx(LOGGED)
 
 
@@ -102,8 +114,12 @@ def test_equations_12_and_13():
     rest = math.exp(-0.15 - 0.3) + math.exp(-0.3 - 0.3)
     increase = 0.3 * sigmoid(math.log(rest))
     text, image = sigmoid(-0.15 + 0.3), sigmoid(-0.3 + 0.15)
-    assert gradient(loss, policy)[0] == pytest.approx([-increase, increase * image, increase * text], abs=1e-12)
-    assert numbers(loss.metrics) == pytest.approx(LOGGED | {"weight/text": text, "weight/image": image})
+    assert gradient(loss, policy)[0] == pytest.approx(
+        [-increase, increase * image, increase * text], abs=1e-12
+    )
+    assert numbers(loss.metrics) == pytest.approx(
+        LOGGED | {"weight/text": text, "weight/image": image}
+    )
 
 
 ADPO = AdpoConfig(beta=0.3)
@@ -116,9 +132,13 @@ MARGINS = 0.45, -0.15
 def test_equation_5_over_the_sampled_negatives():
     policy = score(SAMPLED, grad=True)
     loss = adpo(policy, score(SAMPLED_REFERENCE), ADPO)
-    assert loss.value.item() == pytest.approx((surprise(MARGINS[0]) + surprise(MARGINS[1])) / 2, abs=1e-12)
+    assert loss.value.item() == pytest.approx(
+        (surprise(MARGINS[0]) + surprise(MARGINS[1])) / 2, abs=1e-12
+    )
     first, second = (0.3 * sigmoid(-margin) / 2 for margin in MARGINS)
-    assert gradient(loss, policy)[0] == pytest.approx([-first - second, 0, first, second], abs=1e-12)
+    assert gradient(loss, policy)[0] == pytest.approx(
+        [-first - second, 0, first, second], abs=1e-12
+    )
     assert numbers(loss.metrics) == pytest.approx(
         {
             "reward/chosen": 0.3,
@@ -171,7 +191,9 @@ def test_on_average_the_retriever_ascends_the_expected_reward(samples, baseline)
 
 
 def test_what_was_not_drawn_is_left_out():
-    log_q = torch.tensor([[-1.0, -9.0], [-2.0, -3.0], [-math.inf, math.nan]], dtype=F64, requires_grad=True)
+    log_q = torch.tensor(
+        [[-1.0, -9.0], [-2.0, -3.0], [-math.inf, math.nan]], dtype=F64, requires_grad=True
+    )
     rewards = torch.tensor([[3.0, math.nan], [1.0, 4.0], [math.nan, math.nan]], dtype=F64)
     loss = retriever_loss(log_q, rewards, 2.0)
     alone, pair = (3 - 2) * 1, ((1 - 4) * 2 + (4 - 1) * 3) / 2

@@ -33,7 +33,10 @@ SETTINGS = [
 ]
 
 
-CONFIGS = [pytest.param(TrainConfig.model_validate({**each, "sft_weight": 0}), id=str(each)) for each in SETTINGS]
+CONFIGS = [
+    pytest.param(TrainConfig.model_validate({**each, "sft_weight": 0}), id=str(each))
+    for each in SETTINGS
+]
 every_setting = pytest.mark.parametrize("config", CONFIGS)
 
 
@@ -70,12 +73,22 @@ def test_rejected_images_are_shown_where_they_are_used():
     without_text = replace(ROW, rejected="", negatives=())
     taken = {}
     for name in NEEDS.keys() - {"namc"}:
-        needs = needs_of(TrainConfig.model_validate({"objective": name, "dpo": {"max_negatives": 2}}))
+        needs = needs_of(
+            TrainConfig.model_validate({"objective": name, "dpo": {"max_negatives": 2}})
+        )
         examples = [make_example(row, needs) for row in (ROW, without_text)]
-        taken[name] = [(len(example.rejected), len(example.rejected_images)) for example in examples]
+        taken[name] = [
+            (len(example.rejected), len(example.rejected_images)) for example in examples
+        ]
     # (rejected texts, rejected images) of the row with both, and of the one without a text
     nothing, joined = [(0, 0), (0, 0)], [(1, 2), (0, 2)]
-    assert taken == {"sft": nothing, "dpo": [(2, 0), (0, 2)], "mdpo": joined, "adavip": joined, "adpo": nothing}
+    assert taken == {
+        "sft": nothing,
+        "dpo": [(2, 0), (0, 2)],
+        "mdpo": joined,
+        "adavip": joined,
+        "adpo": nothing,
+    }
 
 
 def turns(*texts):
@@ -85,7 +98,11 @@ def turns(*texts):
 def test_sft_learns_every_answer_of_a_conversation_and_the_others_the_last():
     row = replace(ROW, prompt=turns("Sum up.", "A ball came.", "Which?"), chosen="B")
     sft, dpo = (make_example(row, needs_of(TrainConfig(objective=name))) for name in ("sft", "dpo"))
-    assert (sft.turns, sft.chosen, sft.then) == (turns("Sum up."), "A ball came.", turns("Which?", "B"))
+    assert (sft.turns, sft.chosen, sft.then) == (
+        turns("Sum up."),
+        "A ball came.",
+        turns("Which?", "B"),
+    )
     assert (dpo.turns, dpo.chosen, dpo.then) == (row.prompt, "B", ())
     assert sft.conversation == dpo.conversation == (*row.prompt, Turn(role="assistant", text="B"))
 
@@ -95,12 +112,17 @@ def test_sft_learns_every_answer_of_a_conversation_and_the_others_the_last():
     [
         (turns("Sum up.", " ", "Which?"), "an empty turn"),
         (turns("Sum up.", "A ball came.", "And in <image>?"), "an image behind the first answer"),
-        ((*turns("Sum up.", "A ball."), *turns("Which?", "A."), *turns("One?"), *turns("Two?")), "do not alternate"),
+        (
+            (*turns("Sum up.", "A ball."), *turns("Which?", "A."), *turns("One?"), *turns("Two?")),
+            "do not alternate",
+        ),
     ],
 )
 def test_a_conversation_that_cannot_be_learned_whole_is_refused(prompt, reason):
     with pytest.raises(RefusedRowError, match=reason):
-        make_example(replace(ROW, prompt=prompt, image_keys=("a",)), needs_of(TrainConfig(objective="sft")))
+        make_example(
+            replace(ROW, prompt=prompt, image_keys=("a",)), needs_of(TrainConfig(objective="sft"))
+        )
 
 
 @every_setting
@@ -160,7 +182,10 @@ def test_an_empty_column_more_or_less_changes_nothing(config):
 def test_examples_are_apart(config):
     # But for SFT over tokens, a batch is the mean of its examples alone, of those that count.
     policy = random_scores()
-    alone = [compute(config, Scored(logps=policy.logps[[n]], tokens=policy.tokens[[n]])) for n in range(6)]
+    alone = [
+        compute(config, Scored(logps=policy.logps[[n]], tokens=policy.tokens[[n]]))
+        for n in range(6)
+    ]
     counting = [value for loss in alone if (value := loss.value.item())]
     assert compute(config, policy).value.item() == pytest.approx(sum(counting) / len(counting))
 
@@ -181,7 +206,9 @@ def test_a_row_with_one_side_has_plain_dpo_on_it(objective):
 @pytest.mark.parametrize("objective", ["dpo", "mdpo", "adavip", "adpo"])
 def test_the_sft_term_is_the_mean_over_examples_of_the_chosen_texts_nll_per_token(objective):
     # Chosen texts of 2 and 5 tokens: (6 / 2 + 10 / 5) / 2 = 2.5; "nll", over all tokens, is 16 / 7.
-    policy = score([-6.0, None, -5.0], [-10.0, None, -7.0], tokens=[[2, 0, 3], [5, 0, 4]], grad=True)
+    policy = score(
+        [-6.0, None, -5.0], [-10.0, None, -7.0], tokens=[[2, 0, 3], [5, 0, 4]], grad=True
+    )
     plain, beside = (
         compute(TrainConfig.model_validate({"objective": objective, "sft_weight": weight}), policy)
         for weight in (0, 0.4)
@@ -204,6 +231,8 @@ def test_what_is_absent_is_0_whatever_a_model_gave_it():
 
 def test_a_loss_that_is_no_number_is_not_hidden():
     counts = torch.tensor([True, True])
-    loss = loss_of(torch.tensor([1.0, math.nan]), counts, {"margin": (torch.tensor([1.0, math.nan]), counts)})
+    loss = loss_of(
+        torch.tensor([1.0, math.nan]), counts, {"margin": (torch.tensor([1.0, math.nan]), counts)}
+    )
     assert loss.value.isnan()
     assert loss.metrics["margin"].isnan()

@@ -41,7 +41,9 @@ def differentiate(model: Any, logps: torch.Tensor) -> Scores:
     """Return the scores, and the gradients of a sum in which every answer counts differently."""
     model.zero_grad()
     (logps * torch.linspace(-1, 1, logps.numel()).view_as(logps)).sum().backward()
-    return logps.detach(), {name: given.grad for name, given in model.named_parameters() if given.grad is not None}
+    return logps.detach(), {
+        name: given.grad for name, given in model.named_parameters() if given.grad is not None
+    }
 
 
 def by_ours(model: Any, batch: Batch) -> Scores:
@@ -53,9 +55,13 @@ def by_themselves(model: Any, folder: Path, items: Sequence[Loaded]) -> Scores:
     processor = AutoProcessor.from_pretrained(folder)
     logps = torch.zeros(len(items), WIDTH)
     for row, item in enumerate(items):
-        answers = {CHOSEN: item.example.chosen} | {TEXTS + n: text for n, text in enumerate(item.example.rejected)}
+        answers = {CHOSEN: item.example.chosen} | {
+            TEXTS + n: text for n, text in enumerate(item.example.rejected)
+        }
         for column, answer in answers.items():
-            logps[row, column] = score_one(model, processor, (folder.name, item, answer), item.images)
+            logps[row, column] = score_one(
+                model, processor, (folder.name, item, answer), item.images
+            )
         if item.rejected_images:
             logps[row, IMAGE] = score_one(
                 model, processor, (folder.name, item, item.example.chosen), item.rejected_images
@@ -63,7 +69,9 @@ def by_themselves(model: Any, folder: Path, items: Sequence[Loaded]) -> Scores:
     return differentiate(model, logps)
 
 
-def score_one(model: Any, processor: Any, asked: tuple[str, Loaded, str], images: Sequence[Any]) -> torch.Tensor:
+def score_one(
+    model: Any, processor: Any, asked: tuple[str, Loaded, str], images: Sequence[Any]
+) -> torch.Tensor:
     family, item, answer = asked
     text = {"type": "text", "text": item.example.turns[0].text}
     messages = [{"role": "user", "content": [*[{"type": "image"}] * len(images), text]}]
@@ -108,7 +116,9 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("summary", [SUMMARY, "e"])
-def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family: Path, summary: str) -> None:
+def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(
+    family: Path, summary: str
+) -> None:
     """The mask is written by hand, over the whole text as transformers' processor encodes it."""
     model, item = load(family), loaded("one", summary)
     said = (Turn(role="user", text="Which is brighter?"), Turn(role="assistant", text=CHOICE))
@@ -117,18 +127,27 @@ def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family: Path,
 
     processor = AutoProcessor.from_pretrained(family)
     asked = [*[{"type": "image"}] * 2, {"type": "text", "text": item.example.turns[0].text}]
-    prompt = processor.apply_chat_template([{"role": "user", "content": asked}], add_generation_prompt=True)
+    prompt = processor.apply_chat_template(
+        [{"role": "user", "content": asked}], add_generation_prompt=True
+    )
     before, behind = AROUND.get(family.name, ("", "<|im_end|>"))
-    between = BETWEEN.get(family.name, "\n<|im_start|>user\nWhich is brighter?<|im_end|>\n<|im_start|>assistant\n")
+    between = BETWEEN.get(
+        family.name, "\n<|im_start|>user\nWhich is brighter?<|im_end|>\n<|im_start|>assistant\n"
+    )
     texts = [prompt, before + summary + behind, between, before + CHOICE + behind]
-    given = [processor(text=["".join(texts[:n])], images=[list(item.images)], **TENSORS) for n in range(1, 5)]
+    given = [
+        processor(text=["".join(texts[:n])], images=[list(item.images)], **TENSORS)
+        for n in range(1, 5)
+    ]
     ends = [len(one["input_ids"][0]) for one in given]
     mask = torch.zeros(ends[-1], dtype=torch.bool)
     mask[ends[0] : ends[1]] = mask[ends[2] :] = True
 
     packed, whole = pack_answers(batch, model), given[-1]["input_ids"][0]
     assert packed.targets.tolist() == whole[mask].tolist()
-    logps = model(**given[-1]).logits[0, :-1].log_softmax(-1).gather(1, whole[1:, None])[:, 0][mask[1:]]
+    logps = (
+        model(**given[-1]).logits[0, :-1].log_softmax(-1).gather(1, whole[1:, None])[:, 0][mask[1:]]
+    )
     ours = score_answers(model, packed)
     assert ours.tokens.tolist()[0][CHOSEN] == mask.sum()
     torch.testing.assert_close(ours.logps[0, CHOSEN], logps.sum(), rtol=EQUAL, atol=0)
@@ -154,7 +173,10 @@ def test_prompts_that_wait_for_an_answer_change_nothing(qwen: Path) -> None:
 def test_answers_of_one_token_are_no_part_of_the_sequence(attention: str, qwen: Path) -> None:
     batch = batch_of(qwen, ragged()[:2])
     tokens = [tuple(answer.ids[0] for answer in own) for own in batch.answers]
-    batch.answers = [tuple(AnswerTokens(TEXTS + n, (token,)) for n, token in enumerate((*own, 9))) for own in tokens]
+    batch.answers = [
+        tuple(AnswerTokens(TEXTS + n, (token,)) for n, token in enumerate((*own, 9)))
+        for own in tokens
+    ]
     model = load(qwen, attention)
     packed = pack_answers(batch, model, width=WIDTH)
     assert packed.inputs["input_ids"].shape[1] == max(map(len, batch.prompts))

@@ -33,7 +33,9 @@ def filled(folder: Path, text: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "a\\b", "-a", "a b", "a\n", "x" * 101])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".hidden", "a/b", "a\\b", "-a", "a b", "a\n", "x" * 101]
+)
 def test_names_that_are_no_folders(name: str) -> None:
     with pytest.raises(ConfigError, match="--name"):
         check_name(name)
@@ -43,7 +45,12 @@ def test_a_run_remembers_what_it_began_with(tmp_path: Path) -> None:
     run = Run(tmp_path / "runs" / "one")
     assert run.config() is None
     run.begin(CONFIG, {"table": "t"}, [Refused(key="a", reason="too long")])
-    assert (run.config(), run.data(), run.latest(), run.is_finished) == (CONFIG, {"table": "t"}, None, False)
+    assert (run.config(), run.data(), run.latest(), run.is_finished) == (
+        CONFIG,
+        {"table": "t"},
+        None,
+        False,
+    )
     scored, others = (filled(tmp_path / "evaluations" / name, "") for name in ("one", "two"))
     run.forget()
     assert run.config() is None
@@ -52,7 +59,13 @@ def test_a_run_remembers_what_it_began_with(tmp_path: Path) -> None:
 
 def test_the_latest_checkpoint_is_that_of_the_most_steps(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    for name in ("checkpoint-9", "checkpoint-10", ".checkpoint-11.old", "checkpoint-x", "checkpoint-"):
+    for name in (
+        "checkpoint-9",
+        "checkpoint-10",
+        ".checkpoint-11.old",
+        "checkpoint-x",
+        "checkpoint-",
+    ):
         filled(run.checkpoints / name, "")
     assert run.steps() == [9, 10]
     assert run.latest() == run.checkpoints / "checkpoint-10"
@@ -60,7 +73,11 @@ def test_the_latest_checkpoint_is_that_of_the_most_steps(tmp_path: Path) -> None
 
 def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    for path in (run.folder / ".saving/checkpoint-3", run.folder / ".finishing", run.checkpoints / ".checkpoint-1.old"):
+    for path in (
+        run.folder / ".saving/checkpoint-3",
+        run.folder / ".finishing",
+        run.checkpoints / ".checkpoint-1.old",
+    ):
         filled(path, "")
     kept = filled(run.checkpoints / "checkpoint-2", "")
     run.clean()
@@ -126,7 +143,9 @@ def test_differences_name_the_fields_that_change_a_result() -> None:
     }
 
     def differences(other: TrainConfig) -> list[str]:
-        return list(say_changes(CONFIG.model_dump(mode="json"), other.model_dump(mode="json"), free=FREE))
+        return list(
+            say_changes(CONFIG.model_dump(mode="json"), other.model_dump(mode="json"), free=FREE)
+        )
 
     assert differences(TrainConfig.model_validate(values)) == [
         "dpo.beta was 0.1, is 0.2",
@@ -154,7 +173,11 @@ def test_a_run_that_goes_on_has_each_step_once(tmp_path: Path) -> None:
     metrics.write()
     again = MetricsFile(path)
     again.resume(2)
-    assert (again.has(2, HELD_OUT), again.has(3, TRAIN), again.has(1, HELD_OUT)) == (True, False, False)
+    assert (again.has(2, HELD_OUT), again.has(3, TRAIN), again.has(1, HELD_OUT)) == (
+        True,
+        False,
+        False,
+    )
     again.add(3, 0.3, TRAIN, {"loss": 4.0})
     again.write()
     rows = pq.read_table(path).to_pylist()
@@ -164,7 +187,9 @@ def test_a_run_that_goes_on_has_each_step_once(tmp_path: Path) -> None:
     assert (again.last(TRAIN), again.last(HELD_OUT)) == ({"loss": 4.0}, {"loss": 9.0})
 
 
-def test_an_empty_file_and_none_and_a_broken_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_file_and_none_and_a_broken_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     metrics = MetricsFile(tmp_path / "metrics.parquet")
     metrics.resume(5)
     metrics.write()

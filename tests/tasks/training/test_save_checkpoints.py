@@ -36,7 +36,9 @@ def test_the_latest_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left"), RuntimeError("short write"), SafetensorError("full")])
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left"), RuntimeError("short write"), SafetensorError("full")]
+)
 def test_what_cannot_be_written_says_what_is_left(error: Exception, tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.checkpoints.mkdir()
@@ -70,7 +72,9 @@ def finish(model: Any, start: Path, folder: Path) -> None:
 
 def logits_here(model: Any, start: Path) -> torch.Tensor:
     processor = load_processor(start)
-    messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}]
+    messages = [
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}
+    ]
     text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     with torch.no_grad():
         return model(**processor(text=[text], images=[picture(56, 56)], return_tensors="pt")).logits
@@ -78,20 +82,28 @@ def logits_here(model: Any, start: Path) -> torch.Tensor:
 
 def test_adapters_upon_adapters_are_merged(start: Path, tmp_path: Path) -> None:
     """Else they would name the model below both, and the first ones would be lost."""
-    config, first, second = settings(output={"merge_adapters": False}), tmp_path / "first", tmp_path / "second"
+    config, first, second = (
+        settings(output={"merge_adapters": False}),
+        tmp_path / "first",
+        tmp_path / "second",
+    )
     for place, begun in ((first, start), (second, first)):
         model = trained(begun, config)
         finish(model, begun, place)
         finish_model(place, begun, config)
     assert find_model(str(second)).base == ("", "")
     found = load_model(second, config.model, dtype=torch.float32).eval()
-    torch.testing.assert_close(logits_here(found, start), logits_here(model, start), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        logits_here(found, start), logits_here(model, start), rtol=1e-5, atol=1e-5
+    )
     with pytest.raises(ModelError, match=f"{second / FOLDER} .*{first}"):
         find_model(str(second / FOLDER))
 
 
 @pytest.mark.parametrize("merged", [True, False])
-def test_adapters_of_a_hubs_model_name_it_and_its_commit(start: Path, merged: bool, tmp_path: Path) -> None:
+def test_adapters_of_a_hubs_model_name_it_and_its_commit(
+    start: Path, merged: bool, tmp_path: Path
+) -> None:
     place = tmp_path / "models--owner--name" / "snapshots" / ("a" * 40)
     place.parent.mkdir(parents=True)
     place.symlink_to(start)

@@ -53,10 +53,15 @@ def both(logits: torch.Tensor, weights: torch.Tensor) -> list[tuple[torch.Tensor
 
 
 @pytest.mark.parametrize("chunk", [1, 25, 1 << 20])
-def test_values_and_gradients_are_those_of_log_softmax(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_and_gradients_are_those_of_log_softmax(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
     generator = torch.Generator().manual_seed(0)
-    logits, weights = 5 * torch.randn(7, 10, generator=generator), torch.randn(7, generator=generator)
+    logits, weights = (
+        5 * torch.randn(7, 10, generator=generator),
+        torch.randn(7, generator=generator),
+    )
     (values, grads), (expected, expected_grads) = both(logits, weights)
     assert torch.allclose(values, expected, rtol=1e-6, atol=1e-6)
     assert torch.allclose(grads, expected_grads, rtol=1e-5, atol=1e-6)
@@ -64,7 +69,9 @@ def test_values_and_gradients_are_those_of_log_softmax(chunk: int, monkeypatch: 
 
 
 def test_bfloat16_is_rounded_once_at_the_end() -> None:
-    logits = 5 * torch.randn(7, 10, generator=torch.Generator().manual_seed(0), dtype=torch.bfloat16)
+    logits = 5 * torch.randn(
+        7, 10, generator=torch.Generator().manual_seed(0), dtype=torch.bfloat16
+    )
     (values, grads), (expected, expected_grads) = both(logits, torch.ones(7))
     assert (values.dtype, grads.dtype) == (torch.float32, torch.bfloat16)
     assert torch.allclose(values, expected, rtol=1e-6, atol=1e-6)
@@ -90,7 +97,8 @@ def test_a_model_that_gives_all_logits_is_scored_at_the_same_places() -> None:
     every = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
     kept = every[packed().inputs["logits_to_keep"]]
     found, expected = (
-        score_answers(lambda logits=logits, **_: SimpleNamespace(logits=logits), packed()) for logits in (every, kept)
+        score_answers(lambda logits=logits, **_: SimpleNamespace(logits=logits), packed())
+        for logits in (every, kept)
     )
     assert torch.equal(found.logps, expected.logps)
 
@@ -111,15 +119,22 @@ def settings(objective: str = "adavip", **values: Any) -> TrainConfig:
 def batch_of(qwen: Path, config: TrainConfig, rows: Sequence[PreferenceRow] = ROWS) -> Batch:
     needs = needs_of(config)
     collator = Collator(load_processor(qwen), config.model.max_length)
-    return collator([load_example(make_example(row, needs), config.model.max_pixels) for row in rows])["batch"]
+    return collator(
+        [load_example(make_example(row, needs), config.model.max_pixels) for row in rows]
+    )["batch"]
 
 
 def packed_of(batch: Batch, model: Any, width: int = TEXTS + 1) -> Packed:
     return pack_answers(batch, model, width=width)
 
 
-def table_of(qwen: Path, config: TrainConfig, folder: Path, rows: Sequence[PreferenceRow] = ROWS) -> ReferenceScores:
-    copy, batch = Copy(load_model(qwen, config.model, dtype=torch.float32).eval()), batch_of(qwen, config, rows)
+def table_of(
+    qwen: Path, config: TrainConfig, folder: Path, rows: Sequence[PreferenceRow] = ROWS
+) -> ReferenceScores:
+    copy, batch = (
+        Copy(load_model(qwen, config.model, dtype=torch.float32).eval()),
+        batch_of(qwen, config, rows),
+    )
     scored = copy.score(None, packed_of(batch, copy.model), batch.keys)
     table = ReferenceScores(folder / "reference.npz")
     table.write(zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True))
@@ -137,12 +152,17 @@ def policy_of(qwen: Path, config: TrainConfig) -> Any:
 
 
 @pytest.mark.parametrize("objective", ["adavip", "mdpo", "dpo"])
-def test_three_ways_to_the_same_numbers_and_the_same_loss(qwen: Path, objective: Objective, tmp_path: Path) -> None:
+def test_three_ways_to_the_same_numbers_and_the_same_loss(
+    qwen: Path, objective: Objective, tmp_path: Path
+) -> None:
     config = settings(objective)
     policy, batch = policy_of(qwen, config), batch_of(qwen, config)
     packed = packed_of(batch, policy)
     copy = Copy(load_model(qwen, config.model, dtype=torch.float32).eval())
-    scored = [one.score(policy, packed, batch.keys) for one in (Adapters(), copy, table_of(qwen, config, tmp_path))]
+    scored = [
+        one.score(policy, packed, batch.keys)
+        for one in (Adapters(), copy, table_of(qwen, config, tmp_path))
+    ]
     now = score_answers(policy, packed)
     assert (now.logps - scored[0].logps).abs().max() > 0.1, "the policy is another by now"
     losses = [compute_loss(now, one, config).value for one in scored]
@@ -209,7 +229,9 @@ def packed_for(folder: Path, model: Any) -> Packed:
 
 
 def freeze_eyes(model: Any) -> None:
-    language = set(model.get_decoder().parameters()) | set(model.get_output_embeddings().parameters())
+    language = set(model.get_decoder().parameters()) | set(
+        model.get_output_embeddings().parameters()
+    )
     for parameter in model.parameters():
         parameter.requires_grad = parameter in language
 
@@ -218,8 +240,13 @@ def freeze_eyes(model: Any) -> None:
 def counted(*models: Any) -> Iterator[list[bool]]:
     """Give a list that gets whether gradients were on, each time that one of the models' vision towers runs."""
     calls: list[bool] = []
-    towers = [part for model in models for name, part in model.named_modules() if name.endswith(TOWERS)]
-    hooks = [tower.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled())) for tower in towers]
+    towers = [
+        part for model in models for name, part in model.named_modules() if name.endswith(TOWERS)
+    ]
+    hooks = [
+        tower.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+        for tower in towers
+    ]
     yield calls
     for hook in hooks:
         hook.remove()
@@ -229,7 +256,9 @@ def gradients(model: Any) -> dict[str, torch.Tensor]:
     return {name: given.grad for name, given in model.named_parameters() if given.grad is not None}
 
 
-@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # peft asks for it
+@pytest.mark.filterwarnings(
+    "ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"
+)  # peft asks for it
 def test_adapters_and_their_absence_see_once(family: Path) -> None:
     model = load(family)
     inside = next(name for name, part in model.named_modules() if part is model.get_decoder())
@@ -275,4 +304,6 @@ def test_what_sees_and_is_trained_looks_each_time(family: Path) -> None:
             score_answers(model, packed)
         score_answers(model, packed).logps.sum().backward()
     assert calls == [False, True]
-    assert any("vis" in name and float(grad.abs().max()) > 0 for name, grad in gradients(model).items())
+    assert any(
+        "vis" in name and float(grad.abs().max()) > 0 for name, grad in gradients(model).items()
+    )

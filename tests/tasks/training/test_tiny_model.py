@@ -41,14 +41,19 @@ def test_all_weights_load_and_none_is_missing(size: str, tmp_path: Path) -> None
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
 
 
-def test_same_texts_give_the_same_bytes_in_any_order_and_another_process(written: Path, tmp_path: Path) -> None:
+def test_same_texts_give_the_same_bytes_in_any_order_and_another_process(
+    written: Path, tmp_path: Path
+) -> None:
     code = (
         "import sys; from pathlib import Path;"
         "from pairwright.tasks.training.tiny_model import write_tiny_model as write;"
         "print(write(Path(sys.argv[1]), sys.argv[2:]))"
     )
     told = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), *reversed(TEXTS)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path), *reversed(TEXTS)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     again = Path(told.stdout.strip())
     assert again.name == written.name
@@ -70,11 +75,21 @@ def test_other_texts_seed_or_size_give_another_model(written: Path, tmp_path: Pa
 def test_the_template_puts_images_where_they_stand(processor: Any) -> None:
     image = "<|vision_start|><|image_pad|><|vision_end|>"
     said = [{"role": "assistant", "content": "One."}]
-    mixed = [{"type": "text", "text": "A"}, {"type": "image"}, {"type": "text", "text": "B"}, {"type": "image"}]
+    mixed = [
+        {"type": "text", "text": "A"},
+        {"type": "image"},
+        {"type": "text", "text": "B"},
+        {"type": "image"},
+    ]
     assert processor.apply_chat_template([{"role": "user", "content": mixed}, *said]) == (
         f"<|im_start|>user\nA{image}B{image}<|im_end|>\n<|im_start|>assistant\nOne.<|im_end|>\n"
     )
-    asked = [{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": TEXTS[0]}]}]
+    asked = [
+        {
+            "role": "user",
+            "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": TEXTS[0]}],
+        }
+    ]
     assert processor.apply_chat_template(asked, add_generation_prompt=True) == (
         f"<|im_start|>user\n{image}{image}{TEXTS[0]}<|im_end|>\n<|im_start|>assistant\n"
     )

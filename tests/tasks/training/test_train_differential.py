@@ -33,13 +33,19 @@ def rows(count: int = 7) -> list[PreferenceRow]:
     found: list[PreferenceRow] = []
     for n in range(count):
         images = tuple(encoded(10 * n + place, size) for place, size in enumerate(SIZES))
-        row = replace(preference(n), images=images, image_keys=tuple(make_key(image) for image in images))
+        row = replace(
+            preference(n), images=images, image_keys=tuple(make_key(image) for image in images)
+        )
         found.append(replace(row, split="train" if n < count - 1 else "validation"))
     return found
 
 
 def with_module(start: Path, **values: Any) -> TrainConfig:
-    own: dict[str, Any] = {"train_vision": True, "vision_tuning": "full", "differential": {"enabled": True}}
+    own: dict[str, Any] = {
+        "train_vision": True,
+        "vision_tuning": "full",
+        "differential": {"enabled": True},
+    }
     optimiser = {"max_steps": 3, "vision_learning_rate": 5e-4}
     given = {"optimiser": optimiser, "output": {"merge_adapters": True, "save_steps": 1}, **values}
     return settings("sft", start, **given | {"model": own | given.get("model", {})})
@@ -56,7 +62,9 @@ def with_module(start: Path, **values: Any) -> TrainConfig:
         ("qwen2_vl", "lora", False),
     ],
 )
-def test_two_processes_train_like_one(checkpoint: Any, family: str, tuning: str, sharded: bool, tmp_path: Path) -> None:
+def test_two_processes_train_like_one(
+    checkpoint: Any, family: str, tuning: str, sharded: bool, tmp_path: Path
+) -> None:
     """With FSDP2 and without it, the last step's single row, too; a run that was stopped goes on."""
     start = checkpoint(family)
     two, alone = (
@@ -65,7 +73,11 @@ def test_two_processes_train_like_one(checkpoint: Any, family: str, tuning: str,
             with_module(
                 start,
                 model={"tuning": tuning},
-                optimiser={"max_steps": 3, "vision_learning_rate": 5e-4, "per_device_train_batch_size": batch},
+                optimiser={
+                    "max_steps": 3,
+                    "vision_learning_rate": 5e-4,
+                    "per_device_train_batch_size": batch,
+                },
             ),
             rows=rows(6),
         )
@@ -76,7 +88,11 @@ def test_two_processes_train_like_one(checkpoint: Any, family: str, tuning: str,
     assert train_model.train_model(alone).finished
     for name in ("loss", "grad_norm"):
         assert curve(two.run, name) == pytest.approx(curve(alone.run, name), rel=1e-4), name
-    for name in ["model.safetensors", WEIGHTS, *([f"adapters/{TUNED}"] if tuning == "lora" else [])]:
+    for name in [
+        "model.safetensors",
+        WEIGHTS,
+        *([f"adapters/{TUNED}"] if tuning == "lora" else []),
+    ]:
         found, wanted = (load_file(job.run.model / name) for job in (two, alone))
         torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
@@ -101,19 +117,33 @@ def _compare(whole: Run, stopped: Run, start: Path, config: TrainConfig) -> None
     names = ["model.safetensors", WEIGHTS, *([f"adapters/{TUNED}"] if lora else [])]
     for name in names:
         assert (stopped.model / name).read_bytes() == (whole.model / name).read_bytes(), name
-    before, after = (load_model(folder, config.model, dtype=torch.float32) for folder in (start, whole.model))
+    before, after = (
+        load_model(folder, config.model, dtype=torch.float32) for folder in (start, whole.model)
+    )
     out = load_file(whole.model / WEIGHTS)["out.weight"]
     assert out.any(), "it began as zeros"
-    moved = {name for name, weight in before.state_dict().items() if (weight != after.state_dict()[name]).any()}
-    for part in ("visual.patch_embed", "visual.merger") if "qwen" in start.name else ("vision_tower", "projector"):
+    moved = {
+        name
+        for name, weight in before.state_dict().items()
+        if (weight != after.state_dict()[name]).any()
+    }
+    for part in (
+        ("visual.patch_embed", "visual.merger")
+        if "qwen" in start.name
+        else ("vision_tower", "projector")
+    ):
         assert any(part in name for name in moved), part
     frozen = {"embed_tokens", "norm"} if lora else set[str]()
-    assert not [name for name in moved if "language_model" in name and any(part in name for part in frozen)]
+    assert not [
+        name for name in moved if "language_model" in name and any(part in name for part in frozen)
+    ]
 
 
 def test_two_rates_are_two_groups(qwen: Path, tmp_path: Path) -> None:
     optimiser = {"vision_learning_rate": 5e-4, "weight_decay": 0.1}
-    trainer = train_model.make_trainer(write_run(tmp_path, with_module(qwen, optimiser=optimiser), rows=rows()))
+    trainer = train_model.make_trainer(
+        write_run(tmp_path, with_module(qwen, optimiser=optimiser), rows=rows())
+    )
     groups = trainer.create_optimizer().param_groups
     assert {(group["lr"], group["weight_decay"]) for group in groups} == {
         (r, d) for r in (2e-3, 5e-4) for d in (0, 0.1)
@@ -134,7 +164,10 @@ def test_rows_that_are_no_pairs_are_refused(qwen: Path, tmp_path: Path) -> None:
     for images in (0, 1, 3):
         with pytest.raises(RefusedRowError, match=f"pairs: {images}"):
             make_example(preference(0, images=images), needs)
-    assert len(load_example(make_example(preference(0, images=4), needs), 10_000, pairs=True).images) == 4
+    assert (
+        len(load_example(make_example(preference(0, images=4), needs), 10_000, pairs=True).images)
+        == 4
+    )
     given = [preference(n, images=1 + n % 3) for n in range(6)]
     job = write_run(tmp_path, with_module(qwen), rows=given)
     kept = ExampleRows(train_model.find_rows(job, "train"), needs, 10_000)
@@ -142,11 +175,21 @@ def test_rows_that_are_no_pairs_are_refused(qwen: Path, tmp_path: Path) -> None:
 
 
 def test_both_images_of_a_pair_get_one_size() -> None:
-    needs = needs_of(TrainConfig.model_validate({"objective": "sft", "model": {"differential": {"enabled": True}}}))
-    row = replace(preference(0), images=tuple(encoded(n, size) for n, size in enumerate([(100, 40), (50, 90)])))
+    needs = needs_of(
+        TrainConfig.model_validate(
+            {"objective": "sft", "model": {"differential": {"enabled": True}}}
+        )
+    )
+    row = replace(
+        preference(0),
+        images=tuple(encoded(n, size) for n, size in enumerate([(100, 40), (50, 90)])),
+    )
     found = load_example(make_example(row, needs), 1 << 20, pairs=True).images
     assert [image.size for image in found] == [(70, 60)] * 2  # roots of 100 * 50 and of 40 * 90
-    assert [image.size for image in load_example(make_example(row, needs), 1 << 20).images] == [(100, 40), (50, 90)]
+    assert [image.size for image in load_example(make_example(row, needs), 1 << 20).images] == [
+        (100, 40),
+        (50, 90),
+    ]
     small = load_example(make_example(row, needs), 1000, pairs=True).images
     assert small[0].size == small[1].size
     assert small[0].width * small[0].height <= 1000

@@ -30,7 +30,16 @@ from pairwright.tasks.training.train_model import train_model as train
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
-from tests.fixtures.runs_to_train import PART, TABLE, At, curve, logged, preferences, settings, write_run
+from tests.fixtures.runs_to_train import (
+    PART,
+    TABLE,
+    At,
+    curve,
+    logged,
+    preferences,
+    settings,
+    write_run,
+)
 
 pytestmark = pytest.mark.usefixtures("no_samples")
 WEIGHTS = "model.safetensors"
@@ -51,12 +60,20 @@ def test_what_is_private_to_the_trainer_and_ours_has_its_parameters() -> None:
 @pytest.mark.parametrize(
     ("objective", "names"), [("dpo", ("loss", "logp/chosen", "grad_norm")), ("sft", ("grad_norm",))]
 )
-def test_small_batches_are_one_large(objective: str, names: Sequence[str], qwen: Path, tmp_path: Path) -> None:
+def test_small_batches_are_one_large(
+    objective: str, names: Sequence[str], qwen: Path, tmp_path: Path
+) -> None:
     """Also in the last step of an epoch, which has three rows: of 11, four by four. SFT's means are over tokens."""
     curves: list[list[float]] = []
     for batch, accumulate in ((4, 1), (1, 4)):
-        optimiser = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulate, "max_steps": 5}
-        job = write_run(tmp_path, settings(objective, qwen, optimiser=optimiser, **SPARSE), name=f"run{batch}")
+        optimiser = {
+            "per_device_train_batch_size": batch,
+            "gradient_accumulation_steps": accumulate,
+            "max_steps": 5,
+        }
+        job = write_run(
+            tmp_path, settings(objective, qwen, optimiser=optimiser, **SPARSE), name=f"run{batch}"
+        )
         train(job)
         curves.append([value for name in names for value in curve(job.run, name)])
     assert curves[1] == pytest.approx(curves[0], rel=5e-4)
@@ -67,20 +84,31 @@ def test_a_finished_run(qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     monkeypatch.undo()
-    job = write_run(tmp_path, settings("dpo", qwen, output={"eval_steps": 3, "merge_adapters": True}))
+    job = write_run(
+        tmp_path, settings("dpo", qwen, output={"eval_steps": 3, "merge_adapters": True})
+    )
     ended = train(job)
     assert (ended.step, ended.steps, ended.finished, job.run.is_finished) == (6, 6, True, True)
     assert job.run.steps() == [4, 6]
     assert {path.name for path in job.run.folder.glob(".*")} <= {".lock"}
     steps = Counter((entry[0], entry[2]) for entry in logged(job.run) if entry[3] == "loss")
-    assert steps == {**{(n, TRAIN): 1 for n in range(1, 7)}, **{(n, HELD_OUT): 1 for n in (0, 3, 6)}}
-    assert {"accuracy", "grad_norm", "learning_rate", "margin"} <= {entry[3] for entry in logged(job.run)}
-    (first, *_) = (json.loads(line) for line in (job.run.folder / "samples/samples.jsonl").read_text().splitlines())
+    assert steps == {
+        **{(n, TRAIN): 1 for n in range(1, 7)},
+        **{(n, HELD_OUT): 1 for n in (0, 3, 6)},
+    }
+    assert {"accuracy", "grad_norm", "learning_rate", "margin"} <= {
+        entry[3] for entry in logged(job.run)
+    }
+    (first, *_) = (
+        json.loads(line)
+        for line in (job.run.folder / "samples/samples.jsonl").read_text().splitlines()
+    )
     assert (first["reference"], first["prompt"]) == (CHOSEN[11 % len(CHOSEN)], "What differs?")
     assert len(first["images"]) == 2
     assert not (job.run.model / "training_args.bin").exists()
     before, after = (
-        AutoModelForImageTextToText.from_pretrained(folder).state_dict() for folder in (qwen, job.run.model)
+        AutoModelForImageTextToText.from_pretrained(folder).state_dict()
+        for folder in (qwen, job.run.model)
     )
     assert before.keys() == after.keys()
     assert any((before[name] != after[name]).any() for name in before)
@@ -102,7 +130,9 @@ def test_a_run_of_full_tuning_goes_on_from_its_checkpoint(qwen: Path, tmp_path: 
     assert set(safe_open(whole.run.model / WEIGHTS, "pt").keys()) == published
 
 
-def test_a_table_and_a_copy_of_the_reference_train_alike(qwen: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_table_and_a_copy_of_the_reference_train_alike(
+    qwen: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
     config = settings("adavip", qwen, model=FULL, sft_weight=0)
     table, copy = (write_run(tmp_path / name, config) for name in ("table", "copy"))
     train(table)
@@ -112,11 +142,15 @@ def test_a_table_and_a_copy_of_the_reference_train_alike(qwen: Path, tmp_path: P
     assert [(job.run.folder / REFERENCE).exists() for job in (table, copy)] == [True, False]
     for split in (TRAIN, HELD_OUT):
         for name in ("loss", "margin", "margin/image"):
-            assert curve(table.run, name, split) == pytest.approx(curve(copy.run, name, split), rel=1e-5, abs=5e-5)
+            assert curve(table.run, name, split) == pytest.approx(
+                curve(copy.run, name, split), rel=1e-5, abs=5e-5
+            )
     assert len(set(curve(table.run))) > 3, "it learns"
 
 
-def test_a_run_killed_before_its_model_was_written_trains_no_step_more(qwen: Path, tmp_path: Path) -> None:
+def test_a_run_killed_before_its_model_was_written_trains_no_step_more(
+    qwen: Path, tmp_path: Path
+) -> None:
     """Six steps are one more than an epoch of 11 rows has: the run ends within an epoch."""
     job = write_run(tmp_path, settings("dpo", qwen, optimiser={"max_steps": 4}))
     train(job)
@@ -143,10 +177,14 @@ def test_a_run_stopped_in_its_last_measurement_is_measured_by_who_goes_on(
     assert (ended.finished, job.run.is_finished, job.run.steps()) == (False, False, [2])
     monkeypatch.undo()
     assert train(job).finished
-    assert [step for step, _, split, name, _ in logged(job.run) if (split, name) == (HELD_OUT, "loss")] == [0, 2]
+    assert [
+        step for step, _, split, name, _ in logged(job.run) if (split, name) == (HELD_OUT, "loss")
+    ] == [0, 2]
 
 
-def test_bad_rows_are_named_once_and_the_others_keep_their_order(qwen: Path, tmp_path: Path) -> None:
+def test_bad_rows_are_named_once_and_the_others_keep_their_order(
+    qwen: Path, tmp_path: Path
+) -> None:
     rows = preferences()
     bad = {
         1: replace(rows[1], images=(b"no image",) * len(rows[1].images)),
@@ -156,7 +194,9 @@ def test_bad_rows_are_named_once_and_the_others_keep_their_order(qwen: Path, tmp
     mixed = [bad.get(place, row) for place, row in enumerate(rows)]
     job = write_run(
         tmp_path,
-        settings("dpo", qwen, optimiser={"per_device_train_batch_size": 1, "max_steps": 22}, **SPARSE),
+        settings(
+            "dpo", qwen, optimiser={"per_device_train_batch_size": 1, "max_steps": 22}, **SPARSE
+        ),
         rows=mixed,
     )
     train(job)
@@ -178,18 +218,24 @@ def test_a_training_of_which_all_rows_are_refused_ends(qwen: Path, tmp_path: Pat
         train(job)
 
 
-def test_a_run_that_unlearns_the_chosen_texts_stops_with_a_checkpoint(qwen: Path, tmp_path: Path) -> None:
+def test_a_run_that_unlearns_the_chosen_texts_stops_with_a_checkpoint(
+    qwen: Path, tmp_path: Path
+) -> None:
     """A rate that is far too high, and nothing that holds the texts just learnt; it may go on all the same."""
     learnt = write_run(
-        tmp_path / "learnt", settings("sft", qwen, model=FULL, optimiser={"learning_rate": 5e-3, "max_steps": 30})
+        tmp_path / "learnt",
+        settings("sft", qwen, model=FULL, optimiser={"learning_rate": 5e-3, "max_steps": 30}),
     )
     train(learnt)
     wild = {"learning_rate": 0.02, "warmup_ratio": 0.0, "max_steps": 8}
     free = {"eval_steps": 4, "alarms": "stop"}
-    config = settings("dpo", learnt.run.model, model=FULL, optimiser=wild, output=free, sft_weight=0)
+    config = settings(
+        "dpo", learnt.run.model, model=FULL, optimiser=wild, output=free, sft_weight=0
+    )
     job = write_run(tmp_path / "wild", config)
     with pytest.raises(
-        TrainingError, match=r"stopped at step 4: the model forgets the held-out chosen texts.*sft_weight"
+        TrainingError,
+        match=r"stopped at step 4: the model forgets the held-out chosen texts.*sft_weight",
     ):
         train(job)
     assert job.run.steps()[-1] == 4
@@ -201,7 +247,9 @@ def settings_with(config: TrainConfig, **output: Any) -> TrainConfig:
     return config.model_copy(update={"output": config.output.model_copy(update=output)})
 
 
-def test_a_loss_that_is_no_number_names_step_and_rows(qwen: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_loss_that_is_no_number_names_step_and_rows(
+    qwen: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
     """A model whose weights overflow is not to be had at a certain step: the loss is made NaN at the fourth."""
     steps: list[list[str]] = []
     whole = preference_trainer.PreferenceTrainer._loss
@@ -209,10 +257,14 @@ def test_a_loss_that_is_no_number_names_step_and_rows(qwen: Path, tmp_path: Path
     def poisoned(self, model, batch, config, *, adversary=None):
         loss, learned = whole(self, model, batch, config, adversary=adversary)
         steps.append(batch.keys)
-        return (replace(loss, value=loss.value * float("nan")) if len(steps) == 4 else loss), learned
+        return (
+            replace(loss, value=loss.value * float("nan")) if len(steps) == 4 else loss
+        ), learned
 
     monkeypatch.setattr(preference_trainer.PreferenceTrainer, "_loss", poisoned)
-    job = write_run(tmp_path, settings("dpo", qwen, data={"eval_split": ""}, output={"save_steps": 2}))
+    job = write_run(
+        tmp_path, settings("dpo", qwen, data={"eval_split": ""}, output={"save_steps": 2})
+    )
     with pytest.raises(TrainingError, match=r"step 4: .*nan") as error:
         train(job)
     assert ", ".join(steps[3]) in str(error.value)
@@ -222,7 +274,9 @@ def test_a_loss_that_is_no_number_names_step_and_rows(qwen: Path, tmp_path: Path
 
 
 def test_gradients_that_are_no_numbers_do_not_reach_the_weights(qwen: Path, tmp_path: Path) -> None:
-    job = write_run(tmp_path, settings("sft", qwen, output={"save_steps": 1}, data={"eval_split": ""}))
+    job = write_run(
+        tmp_path, settings("sft", qwen, output={"save_steps": 1}, data={"eval_split": ""})
+    )
     trainer = make_trainer(job)
     spoil = trainer.model.get_input_embeddings().weight
 
@@ -251,7 +305,12 @@ def test_a_part_that_is_damaged_below_a_run(qwen: Path, tmp_path: Path) -> None:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of ADPO, all weights trained, with two checkpoints and no finished model."""
     root = tmp_path_factory.mktemp("stopped")
-    values: dict[str, Any] = {"model": FULL, "adpo": LIVELY, "optimiser": {"max_steps": 4}, "data": {"eval_split": ""}}
+    values: dict[str, Any] = {
+        "model": FULL,
+        "adpo": LIVELY,
+        "optimiser": {"max_steps": 4},
+        "data": {"eval_split": ""},
+    }
     job = write_adpo_run(root, settings("adpo", write_qwen2_vl(root / "qwen"), **values))
     train(job)
     shutil.rmtree(job.run.model)
@@ -259,19 +318,30 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", [WEIGHTS, "optimizer.pt", "scheduler.pt", "retriever.pt", "rng_state.pth", "trainer_state.json"]
+    "name",
+    [
+        WEIGHTS,
+        "optimizer.pt",
+        "scheduler.pt",
+        "retriever.pt",
+        "rng_state.pth",
+        "trainer_state.json",
+    ],
 )
 def test_eight_flipped_bytes_of_a_checkpoint(name: str, stopped: Path, tmp_path: Path) -> None:
     run = Run(Path(shutil.copytree(stopped, tmp_path / "run")))
     path = run.checkpoint(4) / name
     whole, half = path.read_bytes(), path.stat().st_size // 2
-    path.write_bytes(whole[:half] + bytes(byte ^ 255 for byte in whole[half : half + 8]) + whole[half + 8 :])
+    path.write_bytes(
+        whole[:half] + bytes(byte ^ 255 for byte in whole[half : half + 8]) + whole[half + 8 :]
+    )
     after = rf"Delete {run.checkpoint(4)} to resume from the previous one, or give another --name"
     with pytest.raises(ModelError, match=rf"^{path}: is damaged.*\. {after}"):
         run.check_latest()
     path.write_bytes(whole[:-1])
     with pytest.raises(
-        ModelError, match=rf"^{path}: is damaged: its {len(whole) - 1:,} bytes .* {len(whole):,} .*\. {after}"
+        ModelError,
+        match=rf"^{path}: is damaged: its {len(whole) - 1:,} bytes .* {len(whole):,} .*\. {after}",
     ):
         run.check_latest()
     path.unlink()
@@ -281,13 +351,17 @@ def test_eight_flipped_bytes_of_a_checkpoint(name: str, stopped: Path, tmp_path:
     run.check_latest()
     shutil.rmtree(run.checkpoint(2))
     (run.checkpoint(4) / MANIFEST).unlink()
-    with pytest.raises(ModelError, match=r"checkpoint-4: has no manifest.* Delete .* to start over"):
+    with pytest.raises(
+        ModelError, match=r"checkpoint-4: has no manifest.* Delete .* to start over"
+    ):
         run.check_latest()
 
 
 def fill(step: int, most: int) -> At:
     """Let no file of this process grow beyond a size, from a step on: what a full disk does to large files."""
-    return At(step, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)))
+    return At(
+        step, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    )
 
 
 @pytest.fixture
@@ -299,10 +373,18 @@ def _room() -> Any:
 
 @pytest.mark.usefixtures("_room")
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "optimizer.pt"])
-def test_a_disk_that_is_full_while_a_checkpoint_is_written(file: str, qwen: Path, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_while_a_checkpoint_is_written(
+    file: str, qwen: Path, tmp_path: Path
+) -> None:
     """PyTorch and safetensors each have their own words for it."""
-    job = write_run(tmp_path, settings("dpo", qwen, data={"eval_split": ""}, output={"save_steps": 1}))
-    train(replace(job, config=settings("dpo", qwen, optimiser={"max_steps": 1}, output={"save_steps": 1})))
+    job = write_run(
+        tmp_path, settings("dpo", qwen, data={"eval_split": ""}, output={"save_steps": 1})
+    )
+    train(
+        replace(
+            job, config=settings("dpo", qwen, optimiser={"max_steps": 1}, output={"save_steps": 1})
+        )
+    )
     most = (job.run.checkpoint(1) / file).stat().st_size - 100
     job = write_run(tmp_path, job.config, name="full")
     with pytest.raises(TrainingError, match=r"checkpoint-4 .*checkpoint-3"):
@@ -314,7 +396,9 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(file: str, qwen: Path
 
 
 @pytest.mark.usefixtures("_room")
-def test_a_disk_that_is_full_while_the_finished_model_is_written(qwen: Path, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_while_the_finished_model_is_written(
+    qwen: Path, tmp_path: Path
+) -> None:
     config = settings("dpo", qwen, output={"merge_adapters": True}, optimiser={"max_steps": 2})
     job = write_run(tmp_path, config)
     most = (job.start / "model.safetensors").stat().st_size // 2
@@ -341,7 +425,10 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
     ("values", "advice"),
     [
         (
-            {"objective": "dpo", "optimiser": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3}},
+            {
+                "objective": "dpo",
+                "optimiser": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3},
+            },
             f"--set {SIZE}=4 --set {STEPS}=6, or "
             "--set optimiser.gradient_checkpointing=true, or --set model.load_in_4bit=true (with LoRA), or "
             "--set model.max_pixels=100352",
@@ -350,7 +437,10 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
     ],
 )
 def test_what_helps(values: dict[str, Any], advice: str, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError) as caught, fitting(TrainConfig.model_validate(values), Run(tmp_path)):
+    with (
+        pytest.raises(TrainingError) as caught,
+        fitting(TrainConfig.model_validate(values), Run(tmp_path)),
+    ):
         take()
     assert str(caught.value).endswith(advice)
 

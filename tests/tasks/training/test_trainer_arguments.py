@@ -39,11 +39,23 @@ def test_settings_arrive(tmp_path: Path) -> None:
         "output": {"save_steps": 9, "logging_steps": 2},
     }
     made = make_arguments(Run(tmp_path), config(**given), torch.float32)
-    assert (made.per_device_train_batch_size, made.gradient_accumulation_steps, made.max_steps) == (3, 5, 7)
-    assert (made.seed, made.data_seed, made.max_grad_norm, made.save_steps, made.logging_steps) == (11, 11, 0.5, 9, 2)
+    assert (made.per_device_train_batch_size, made.gradient_accumulation_steps, made.max_steps) == (
+        3,
+        5,
+        7,
+    )
+    assert (made.seed, made.data_seed, made.max_grad_norm, made.save_steps, made.logging_steps) == (
+        11,
+        11,
+        0.5,
+        9,
+        2,
+    )
     assert (made.bf16, made.fp16, made.report_to) == (False, False, [])
     assert getattr(made, "activation_checkpointing", None) or made.gradient_checkpointing
-    whole = make_arguments(Run(tmp_path), config(optimiser={"num_train_epochs": 2.5}), torch.bfloat16)
+    whole = make_arguments(
+        Run(tmp_path), config(optimiser={"num_train_epochs": 2.5}), torch.bfloat16
+    )
     assert (whole.max_steps, whole.num_train_epochs, whole.bf16) == (-1, 2.5, True)
 
 
@@ -52,14 +64,18 @@ def test_trackers_get_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     made = make_arguments(Run(tmp_path / "album"), reported, torch.float32)
     assert (made.report_to, made.run_name) == (["wandb"], "album")
     monkeypatch.setattr(train_model, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"output\.report_to: wandb .*python -m pip install wandb"):
+    with pytest.raises(
+        ConfigError, match=r"output\.report_to: wandb .*python -m pip install wandb"
+    ):
         train_model.check_libraries(reported)
 
 
 CONFIG = TrainConfig(objective="dpo")
 
 
-def test_the_first_fsdp_and_checkpoints_in_one_piece_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_fsdp_and_checkpoints_in_one_piece_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first version is what ``accelerate launch --use_fsdp`` gives where none is named."""
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ConfigError, match="--fsdp_version 2"):

@@ -29,7 +29,8 @@ def test_adpo_and_its_retriever(samples: int, qwen: Path, tmp_path: Path) -> Non
     """The running baseline is that of one sample, the mean of the others that of two."""
     optimiser = LONG | {"learning_rate": 5e-3}
     job = write_adpo_run(
-        tmp_path, settings("adpo", qwen, optimiser=optimiser, adpo=LIVELY | {"samples": samples}, **SHORT)
+        tmp_path,
+        settings("adpo", qwen, optimiser=optimiser, adpo=LIVELY | {"samples": samples}, **SHORT),
     )
     train_model.train_model(job)
     compare({name: curve(job.run, name) for name in RETRIEVED}, f"adpo-{samples}")
@@ -39,7 +40,9 @@ def compare(found: dict[str, list[float]], name: str) -> None:
     """Compare curves with the stored ones, and look whether the loss falls."""
     path = TRAJECTORIES / f"{name}.json"
     if os.environ.get("PAIRWRIGHT_STORE"):
-        rounded = {metric: [round(value, 5) for value in values] for metric, values in found.items()}
+        rounded = {
+            metric: [round(value, 5) for value in values] for metric, values in found.items()
+        }
         path.write_text(json.dumps(rounded, indent=0) + "\n")
     stored = json.loads(path.read_text())
     assert found.keys() == stored.keys()

@@ -37,7 +37,9 @@ LANGUAGE = ("model.language_model.", "model.text_model.", "lm_head.")
 
 
 def settings(**model: Any) -> TrainConfig:
-    return TrainConfig.model_validate({"objective": "dpo", "model": {"lora": {"rank": 4, "alpha": 8}, **model}})
+    return TrainConfig.model_validate(
+        {"objective": "dpo", "model": {"lora": {"rank": 4, "alpha": 8}, **model}}
+    )
 
 
 def tuned(folder: Path, config: TrainConfig) -> Any:
@@ -45,7 +47,9 @@ def tuned(folder: Path, config: TrainConfig) -> Any:
 
 
 def score(model: Any, folder: Path) -> torch.Tensor:
-    batch = Collator(load_processor(folder), 4096, apart=True)([loaded("a", "A ball.", ("No.",))])["batch"]
+    batch = Collator(load_processor(folder), 4096, apart=True)([loaded("a", "A ball.", ("No.",))])[
+        "batch"
+    ]
     return score_answers(model, pack_answers(batch, model, width=3)).logps
 
 
@@ -61,17 +65,27 @@ def moved(model: Any, folder: Path) -> set[str]:
             torch.nn.init.normal_(parameter, std=0.1)
     score(model.train(), folder).sum().backward()
     return {
-        name for name, one in model.named_parameters(remove_duplicate=False) if one.grad is not None and one.grad.any()
+        name
+        for name, one in model.named_parameters(remove_duplicate=False)
+        if one.grad is not None and one.grad.any()
     }
 
 
 def test_full_tuning_trains_the_language_model_alone(family: Path) -> None:
     model = tuned(family, settings(tuning="full"))
-    switched = {name for name, one in model.named_parameters(remove_duplicate=False) if one.requires_grad}
-    assert switched == {name for name, _ in model.named_parameters(remove_duplicate=False) if name.startswith(LANGUAGE)}
+    switched = {
+        name for name, one in model.named_parameters(remove_duplicate=False) if one.requires_grad
+    }
+    assert switched == {
+        name
+        for name, _ in model.named_parameters(remove_duplicate=False)
+        if name.startswith(LANGUAGE)
+    }
     got = moved(model, family)
     assert got <= switched
-    assert {name for name in switched if ".layers." in name and name.endswith("weight")} <= got, "every layer learns"
+    assert {name for name in switched if ".layers." in name and name.endswith("weight")} <= got, (
+        "every layer learns"
+    )
 
 
 def test_adapters_are_on_the_linear_layers_of_the_language_model_alone(family: Path) -> None:
@@ -136,7 +150,9 @@ def test_merging_in_bfloat16_rounds_once(qwen: Path, tmp_path: Path) -> None:
     stored = load_file(tmp_path / "adapter_model.safetensors")
     a, b = (stored[f"base_model.model.{layer}.lora_{side}.weight"] for side in "AB")
     base = load_model(qwen, config.model, dtype=torch.bfloat16)
-    expected = (base.get_submodule(layer).weight.float() + 2 * (b @ a)).to(torch.bfloat16)  # alpha / rank is 2
+    expected = (base.get_submodule(layer).weight.float() + 2 * (b @ a)).to(
+        torch.bfloat16
+    )  # alpha / rank is 2
     assert torch.equal(merge_adapters(base, tmp_path).get_submodule(layer).weight, expected)
 
 
@@ -146,11 +162,15 @@ def adapters(qwen: Path, tmp_path: Path) -> Path:
     return tmp_path / "adapters"
 
 
-def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen: Path, adapters: Path) -> None:
+def test_adapters_alone_are_loaded_with_the_model_that_they_name(
+    qwen: Path, adapters: Path
+) -> None:
     config = settings()
     found = load_model(adapters, config.model, dtype=torch.float32)
     base = load_model(qwen, config.model, dtype=torch.float32)
-    assert all(torch.equal(one, base.state_dict()[name]) for name, one in found.state_dict().items())
+    assert all(
+        torch.equal(one, base.state_dict()[name]) for name, one in found.state_dict().items()
+    )
     assert load_processor(adapters).chat_template == load_processor(qwen).chat_template
 
 
@@ -174,7 +194,10 @@ def test_a_frozen_copy_computes_in_bfloat16_what_autocast_does_of_float32(qwen: 
     config = settings()
     whole, frozen = (load_model(qwen, config.model, dtype=torch.float32).eval() for _ in range(2))
     frozen = freeze_model(frozen, torch.bfloat16)
-    assert frozen.get_submodule("model.language_model.layers.0.mlp.up_proj").weight.dtype is torch.bfloat16
+    assert (
+        frozen.get_submodule("model.language_model.layers.0.mlp.up_proj").weight.dtype
+        is torch.bfloat16
+    )
     assert not any(one.requires_grad for one in frozen.parameters())
     with torch.no_grad(), computing(torch.device("cpu"), torch.bfloat16):
         assert torch.equal(score(frozen, qwen), score(whole, qwen))
@@ -203,7 +226,9 @@ def trained(start: Path, config: TrainConfig) -> Any:
 def logits(model: Any, folder: Path) -> torch.Tensor:
     processor = load_processor(folder)
     turn = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "What differs?"}]
-    text = processor.apply_chat_template([{"role": "user", "content": turn}], add_generation_prompt=True)
+    text = processor.apply_chat_template(
+        [{"role": "user", "content": turn}], add_generation_prompt=True
+    )
     pair = [picture(56, 84, seed=seed) for seed in (1, 2)]
     return model(**processor(text=[text], images=[pair], return_tensors="pt")).logits
 
@@ -220,12 +245,16 @@ def test_a_training_begins_with_the_model_as_it_was(start: Path, kind: str) -> N
 def test_beside_adapters_all_that_sees_is_trained(start: Path) -> None:
     config = kind_settings("merged")
     precise = config.optimiser.model_copy(update={"precision": "bf16"})
-    model = prepare_model(load_to_train(start, config.model_copy(update={"optimiser": precise})), config)
+    model = prepare_model(
+        load_to_train(start, config.model_copy(update={"optimiser": precise})), config
+    )
     base = model.get_base_model()
     tower, inner = find_tower(base), base.model
     seeing = [tower.whole, tower.after, getattr(base, NAME)]
     wanted = {id(weight) for module in seeing for weight in module.parameters()}
-    other = {id(weight) for name, weight in base.named_parameters() if name == "model.image_newline"}
+    other = {
+        id(weight) for name, weight in base.named_parameters() if name == "model.image_newline"
+    }
     found = {id(weight): name for name, weight in base.named_parameters() if weight.requires_grad}
     assert wanted <= found.keys()
     adapters = [name for key, name in found.items() if key not in wanted | other]
@@ -237,14 +266,18 @@ def test_beside_adapters_all_that_sees_is_trained(start: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tmp_path: Path) -> None:
+def test_a_finished_model_is_loaded_as_it_was_trained(
+    start: Path, kind: str, tmp_path: Path
+) -> None:
     if kind in ("full", "adapters") and "llava" in start.name:
         pytest.skip("the family makes no difference to these")
     config = kind_settings(kind)
     model = trained(start, config)
     save(model, start, tmp_path)
     finish_model(tmp_path, start, config)
-    expected = logits(model.double(), start)  # weights are rounded where adapters are merged; no other rounding
+    expected = logits(
+        model.double(), start
+    )  # weights are rounded where adapters are merged; no other rounding
     again = load_model(tmp_path, config.model, dtype=torch.float32).eval()
     torch.testing.assert_close(logits(again.double(), start), expected, rtol=5e-5, atol=5e-5)
     assert getattr(again, NAME).sizes.weight_per == "layer"
@@ -252,9 +285,13 @@ def test_a_finished_model_is_loaded_as_it_was_trained(start: Path, kind: str, tm
     assert (tmp_path / TUNED).exists() == (kind == "adapters")
     revision = find_model(str(tmp_path)).revision
     if kind != "adapters":
-        loaded: Any = AutoModelForImageTextToText.from_pretrained(tmp_path, output_loading_info=True)
+        loaded: Any = AutoModelForImageTextToText.from_pretrained(
+            tmp_path, output_loading_info=True
+        )
         plain, report = loaded
-        assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+        assert not any(
+            report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys")
+        )
         assert load_differential(plain.eval(), tmp_path)
         torch.testing.assert_close(logits(plain.double(), start), expected, rtol=5e-5, atol=5e-5)
     if kind in ("merged", "in the tower"):

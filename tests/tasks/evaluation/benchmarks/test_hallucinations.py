@@ -87,10 +87,20 @@ def test_amber_with_words_that_are_alike(amber: Path) -> None:
     import numpy as np
     import spacy
 
-    nouns = {"guys": "guy", "boats": "boat", **{word: word for word in ("seagull", "cloud", "sun", "sky")}}
+    nouns = {
+        "guys": "guy",
+        "boats": "boat",
+        **{word: word for word in ("seagull", "cloud", "sun", "sky")},
+    }
     write_tagger(amber / "en_core_web_lg", nouns)
     pipeline = spacy.load(amber / "en_core_web_lg")
-    vectors = {"seagull": [1.0, 0], "ship": [1.0, 0.1], "cloud": [0, 1.0], "sky": [0.1, 1.0], "bird": [-1.0, 0]}
+    vectors = {
+        "seagull": [1.0, 0],
+        "ship": [1.0, 0.1],
+        "cloud": [0, 1.0],
+        "sky": [0.1, 1.0],
+        "bird": [-1.0, 0],
+    }
     pipeline.vocab.reset_vectors(width=2)
     for word, vector in vectors.items():
         table: Any = np.array(vector, np.float32)
@@ -104,14 +114,32 @@ def test_amber_with_words_that_are_alike(amber: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["sky"]}], "record 1: truth .*lists"),
-        ("annotations.json", [{"id": 1, "type": "generative", "truth": ["cow"], "hallu": []}], "relation.*'cow'"),
-        ("annotations.json", [{"id": 9, "type": "relation", "truth": "yes"}], "record 1: id: .* annotations"),
+        (
+            "annotations.json",
+            [{"id": 1, "type": "generative", "truth": ["sky"]}],
+            "record 1: truth .*lists",
+        ),
+        (
+            "annotations.json",
+            [{"id": 1, "type": "generative", "truth": ["cow"], "hallu": []}],
+            "relation.*'cow'",
+        ),
+        (
+            "annotations.json",
+            [{"id": 9, "type": "relation", "truth": "yes"}],
+            "record 1: id: .* annotations",
+        ),
         ("relation.json", {"sky": "blue"}, r"relation\.json: "),
-        ("query_all.json", [{"id": 1, "image": "/etc/x", "query": "?"}], r"query_all\.json record 1: '/etc/x'"),
+        (
+            "query_all.json",
+            [{"id": 1, "image": "/etc/x", "query": "?"}],
+            r"query_all\.json record 1: '/etc/x'",
+        ),
     ],
 )
-def test_wrong_files_of_amber_are_named(amber: Path, file: str, content: object, message: str) -> None:
+def test_wrong_files_of_amber_are_named(
+    amber: Path, file: str, content: object, message: str
+) -> None:
     write_folder(amber, images=[], files={file: content})
     with pytest.raises(ConfigError, match=message):
         opened("amber", amber)
@@ -123,19 +151,39 @@ def test_coco_words(tmp_path: Path) -> None:
     found = words.find(
         "Two men and a baby elephant at tables; the toilet's seat, traffic lights, a bow tie, a Frisbee."
     )
-    assert [kind for _, kind in found] == ["person", "elephant", "dining table", "toilet", "traffic light", "tie"]
+    assert [kind for _, kind in found] == [
+        "person",
+        "elephant",
+        "dining table",
+        "toilet",
+        "traffic light",
+        "tie",
+    ]
     assert words.find("a seat") == [("seat", "chair")]
 
 
 def test_object_halbench(tmp_path: Path) -> None:
     image = base64.b64encode(picture(0)).decode()
-    lines = [{"image_id": n, "org_idx": n, "question": "Describe.", "image": image} for n in ("5", 6, 7)]
+    lines = [
+        {"image_id": n, "org_idx": n, "question": "Describe.", "image": image} for n in ("5", 6, 7)
+    ]
     categories = [{"id": 1, "name": "person"}, {"id": 18, "name": "dog"}]
-    boxes = [{"image_id": 5, "category_id": 1}, {"image_id": 6, "category_id": 18}, {"image_id": 99, "category_id": 1}]
+    boxes = [
+        {"image_id": 5, "category_id": 1},
+        {"image_id": 6, "category_id": 18},
+        {"image_id": 99, "category_id": 1},
+    ]
     images = [{"id": n} for n in (5, 6, 7)]
-    captions = [{"image_id": 5, "caption": "A girl at a desk."}, {"image_id": 99, "caption": "A dog."}]
+    captions = [
+        {"image_id": 5, "caption": "A girl at a desk."},
+        {"image_id": 99, "caption": "A dog."},
+    ]
     annotations = {
-        "annotations/instances_val2014.json": {"images": images, "categories": categories, "annotations": boxes},
+        "annotations/instances_val2014.json": {
+            "images": images,
+            "categories": categories,
+            "annotations": boxes,
+        },
         "annotations/captions_val2014.json": {"annotations": captions},
     }
     (tmp_path / "annotations").mkdir()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.evaluate_model import Evaluated, EvaluationConfig, evaluate_model
-from pairwright.flows.progress import show_steps
+from pairwright.flows.building.progress import show_steps
+from pairwright.flows.training.evaluate_model import Evaluated, EvaluationConfig, evaluate_model
 from pairwright.schemas.errors import ConfigError
 from tests.fixtures.asking import config_of
 from tests.fixtures.benchmarks import scores_of, write_folder
@@ -19,7 +19,10 @@ PREFIX = "Image 1: <image>\nImage 2: <image>\n"
 
 
 def evaluate(
-    folder: Path, name: str, model: Callable[[Asked], str | Fault], judge: Callable[[Asked, str], int | None]
+    folder: Path,
+    name: str,
+    model: Callable[[Asked], str | Fault],
+    judge: Callable[[Asked, str], int | None],
 ) -> tuple[Evaluated, list[Asked]]:
     """Evaluate a scripted model; the judge gives a rating of what it is told, or ``None`` in other words."""
 
@@ -47,12 +50,24 @@ def evaluate(
 
 
 def test_cad_qa(tmp_path: Path) -> None:
-    questions = ["What is in Image 1?", "What differs between the two images?", "Is Image 2 dark?", "Do they match?"]
+    questions = [
+        "What is in Image 1?",
+        "What differs between the two images?",
+        "Is Image 2 dark?",
+        "Do they match?",
+    ]
     lines = [
-        {"image": ["VG/1.jpg", "VG/2.jpg"], "text": PREFIX + one, "answer": f"right {n}", "question_id": f"{n}_9"}
+        {
+            "image": ["VG/1.jpg", "VG/2.jpg"],
+            "text": PREFIX + one,
+            "answer": f"right {n}",
+            "question_id": f"{n}_9",
+        }
         for n, one in enumerate(questions)
     ]
-    folder = write_folder(tmp_path, images=["VG/1.jpg", "VG/2.jpg"], files={}, lines={"CaD_QA_eval.jsonl": lines})
+    folder = write_folder(
+        tmp_path, images=["VG/1.jpg", "VG/2.jpg"], files={}, lines={"CaD_QA_eval.jsonl": lines}
+    )
     ratings = {questions[0]: 5, questions[1]: 2, questions[2]: None, questions[3]: 0}
     found, judging = evaluate(
         folder,
@@ -66,7 +81,11 @@ def test_cad_qa(tmp_path: Path) -> None:
         ("", "accuracy (exact)"): 0.25,
     }
     assert scores_of(found.to) == expected
-    assert (found.results.counts["unjudged"], found.results.counts["not_read"], found.results.owed) == (1, 0, 0)
+    assert (
+        found.results.counts["unjudged"],
+        found.results.counts["not_read"],
+        found.results.owed,
+    ) == (1, 0, 0)
     assert any("right 2" in asked.text and "Is Image 2 dark?" in asked.text for asked in judging)
 
 
@@ -77,11 +96,25 @@ def rating_of(ratings: Mapping[str, int | None], asked: Asked) -> int | None:
 def test_omnidiff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")  # no Java, which would take seconds
     lines = [
-        {"id": 1, "image1": "a.png", "image2": "b.png", "caption": "The cup is gone.", "source": "real"},
-        {"id": 2, "image1": "a.png", "image2": "b.png", "captions": ["A ball came.", "It is red."], "source": "drawn"},
+        {
+            "id": 1,
+            "image1": "a.png",
+            "image2": "b.png",
+            "caption": "The cup is gone.",
+            "source": "real",
+        },
+        {
+            "id": 2,
+            "image1": "a.png",
+            "image2": "b.png",
+            "captions": ["A ball came.", "It is red."],
+            "source": "drawn",
+        },
         {"id": 3, "image1": "a.png", "image2": "b.png", "source": "drawn"},
     ]
-    folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines})
+    folder = write_folder(
+        tmp_path, images=["a.png", "b.png"], files={}, lines={"test.jsonl": lines}
+    )
     found, judging = evaluate(
         folder,
         "omnidiff",
@@ -93,17 +126,32 @@ def test_omnidiff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {key: value for key, value in scores.items() if name in key} == {
         ("", name): 52.5, ("real", name): 65, ("drawn", name): 40,
     }  # fmt: skip
-    rouge = 2.44 * (1 / 4 * 1 / 3) / (1 / 3 + 1.44 * 1 / 4)  # "is" is one of four words, and of three
+    rouge = (
+        2.44 * (1 / 4 * 1 / 3) / (1 / 3 + 1.44 * 1 / 4)
+    )  # "is" is one of four words, and of three
     assert (scores["real", "BLEU-4"], scores["drawn", "BLEU-1"]) == (1, 0.25)
     assert scores["", "ROUGE-L"] == pytest.approx((1 + rouge) / 2, abs=1e-4)
-    assert "(3) Score from 0 to 100, where each aspect contributes equally to the score." in judging[-1].text
+    assert (
+        "(3) Score from 0 to 100, where each aspect contributes equally to the score."
+        in judging[-1].text
+    )
 
 
 def test_mmhal_by_its_own_rules(tmp_path: Path) -> None:
     kinds = ["counting", "counting", "adversarial", "other", "other"]
-    same = {"question_topic": "food", "image_content": ["Lynx", "Cat"], "gt_answer": "Two.", "model_answer": ""}
+    same = {
+        "question_topic": "food",
+        "image_content": ["Lynx", "Cat"],
+        "gt_answer": "Two.",
+        "model_answer": "",
+    }
     rows = [
-        {"question_type": kind, "image_id": f"{n:04d}", "image_src": f"https://x.org/{n}_o.jpg", **same}
+        {
+            "question_type": kind,
+            "image_id": f"{n:04d}",
+            "image_src": f"https://x.org/{n}_o.jpg",
+            **same,
+        }
         | {"question": f"How many? {n}"}
         for n, kind in enumerate(kinds)
     ]
@@ -137,7 +185,9 @@ def test_a_judge_is_needed(tmp_path: Path) -> None:
 def test_perturbed_questions_are_other_questions(tmp_path: Path) -> None:
     statement = 'Is the statement "Two dogs sleep here" True or False?'
     lines = [{"image": ["a.png", "b.png"], "text": statement, "answer": "True", "question_id": 0}]
-    folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines})
+    folder = write_folder(
+        tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines}
+    )
     with chat_server(lambda _: "True") as server:
         wanted = EvaluationConfig(
             model="tiny",

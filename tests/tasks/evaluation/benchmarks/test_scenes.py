@@ -20,13 +20,21 @@ from tests.fixtures.preferences_to_train import preference
 
 FIRST = graph(thing("a", "ball", "red", "metal"), thing("b", "mug", "blue", "rubber", size="large"))
 CHANGE = SceneChange(type="substitution", object_id="b")
-SECOND = graph(thing("a", "ball", "red", "metal"), thing("c", "teapot", "green", "metal"), changes=(CHANGE,))
+SECOND = graph(
+    thing("a", "ball", "red", "metal"), thing("c", "teapot", "green", "metal"), changes=(CHANGE,)
+)
 OTHER = graph(thing("d", "car", "green", "rubber"), thing("e", "car", "red", "rubber"), world="v")
-IMAGES = [image_row(key, scene) for key, scene in (("0", FIRST), ("1", SECOND), ("2", OTHER), ("3", FIRST))]
+IMAGES = [
+    image_row(key, scene)
+    for key, scene in (("0", FIRST), ("1", SECOND), ("2", OTHER), ("3", FIRST))
+]
 TABLES: dict[str, list[Row]] = {
     "images": [*IMAGES],
     "pairs": [pair_row("0", "1"), pair_row("0", "3"), pair_row("2", "1")],
-    "preferences": [replace(preference(0), image_keys=("2", "9")), replace(preference(1), split="test")],
+    "preferences": [
+        replace(preference(0), image_keys=("2", "9")),
+        replace(preference(1), split="test"),
+    ],
 }
 
 
@@ -37,7 +45,9 @@ def opened(name: str, tables: Mapping[str, list[Row]] = TABLES) -> Exam:
         del without
         return iter(tables[table])
 
-    return BENCHMARKS[name].open(Data(folder=Path("scenes"), rows=rows, entries=lambda *_: iter(())))
+    return BENCHMARKS[name].open(
+        Data(folder=Path("scenes"), rows=rows, entries=lambda *_: iter(()))
+    )
 
 
 def scored(exam: Exam, texts: Mapping[str, str]) -> dict[str, float | None]:
@@ -76,7 +86,9 @@ def test_chair_of_halves_of_differences() -> None:
     assert scored(exam, texts) == {**expected, "true": 0, "true statements": None, "unreadable": 1}
 
 
-TEMPLATE = "The difference between the two images is that the first image {}, while the second image {}."
+TEMPLATE = (
+    "The difference between the two images is that the first image {}, while the second image {}."
+)
 
 
 @pytest.mark.parametrize(
@@ -102,21 +114,29 @@ TEMPLATE = "The difference between the two images is that the first image {}, wh
         ),
     ],
 )
-def test_answers_are_held_against_the_graphs_as_a_whole(changed: str, same: str, expected: dict[str, float]) -> None:
+def test_answers_are_held_against_the_graphs_as_a_whole(
+    changed: str, same: str, expected: dict[str, float]
+) -> None:
     exam = opened("scene-differences")
     texts = dict(zip((row.key for row in TABLES["pairs"][:2]), (changed, same), strict=True))
     found = scored(exam, texts)
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
-def test_differences_of_the_test_split_against_all_that_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differences_of_the_test_split_against_all_that_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "")  # no Java, which would take seconds
     changed, same = (row.key for row in TABLES["pairs"][:2])
     splits: list[Row] = [
-        SplitRow(key=key, source_key=key, subject=key, component=key, split="test") for key in (changed,)
+        SplitRow(key=key, source_key=key, subject=key, component=key, split="test")
+        for key in (changed,)
     ]
     splits.append(replace(splits[0], subject=same, split="validation"))
-    texts = [replace(person_said(text, subject=changed), subject=changed) for text in ("The mug is gone.", "A teapot")]
+    texts = [
+        replace(person_said(text, subject=changed), subject=changed)
+        for text in ("The mug is gone.", "A teapot")
+    ]
     tables: dict[str, list[Any]] = {
         **TABLES,
         "splits": splits,
@@ -126,7 +146,9 @@ def test_differences_of_the_test_split_against_all_that_is_written(monkeypatch: 
     assert [one.name for one in exam.questions] == [changed]
     assert "2 references of 1 pairs. " in exam.notes[1]
     found = scored(exam, {changed: "The mug is red."})
-    assert (found["CHAIR_s"], found["BLEU-1"], found["ROUGE-L"]) == pytest.approx((0, 0.75, 0.75), abs=1e-6)
+    assert (found["CHAIR_s"], found["BLEU-1"], found["ROUGE-L"]) == pytest.approx(
+        (0, 0.75, 0.75), abs=1e-6
+    )
     with pytest.raises(ConfigError, match=r"--data scenes: .*preferences\.test_share"):
         opened("scene-differences", {**tables, "splits": splits[1:]})
 
@@ -153,13 +175,17 @@ def test_a_dataset_must_have_scenes_that_were_not_trained_on() -> None:
 
 
 ROWS = [
-    replace(preference(number), rejected_maker=maker) for number, maker in enumerate(("swapped", "edited", "edited"))
+    replace(preference(number), rejected_maker=maker)
+    for number, maker in enumerate(("swapped", "edited", "edited"))
 ]
 
 
 def test_the_shares_are_of_what_was_said() -> None:
     """Chosen: two of three true. Rejected: one of two, since one answer is none; by maker 1 of 1 and 0 of 1."""
-    exam = opened("preferences", {"preferences": [*ROWS, preference(7, images=1), replace(preference(8), rejected="")]})
+    exam = opened(
+        "preferences",
+        {"preferences": [*ROWS, preference(7, images=1), replace(preference(8), rejected="")]},
+    )
     assert {one.item for one in exam.questions} == {row.key for row in ROWS}
     first, second, third = (row.key for row in ROWS)
     texts = {

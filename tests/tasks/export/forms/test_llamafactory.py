@@ -10,7 +10,9 @@ from tests.fixtures.exports import export_some, preference
 
 def read(folder: Path, entry: str) -> tuple[dict, list[dict]]:
     info = json.loads((folder / "dataset_info.json").read_text())[entry]
-    return info, [json.loads(line) for line in (folder / info["file_name"]).read_text().splitlines()]
+    return info, [
+        json.loads(line) for line in (folder / info["file_name"]).read_text().splitlines()
+    ]
 
 
 def test_an_entry_names_the_file_and_its_columns(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from tests.fixtures.exports import export_some, preference
 
 
 def lines(folder: Path, name: str) -> list[dict]:
-    return [json.loads(line) for line in (folder / "data" / f"{name}.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (folder / "data" / f"{name}.jsonl").read_text().splitlines()
+    ]
 
 
 def test_a_preference_that_rejects_both_gives_two_lines(tmp_path: Path) -> None:
@@ -25,14 +27,25 @@ def test_a_preference_that_rejects_both_gives_two_lines(tmp_path: Path) -> None:
     assert (image["messages"], image["images"]) == (text["messages"], text["images"])
     for name, given in (("images", row.images), ("rejected_images", row.rejected_images)):
         assert [(tmp_path / "out" / path).read_bytes() for path in image[name]] == list(given)
-    assert {name: rows for name, (rows, _) in tally.sizes.items()} == {"train": 1, "train-images": 1}
-    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.parent.name != "out"]
-    assert sum(size for _, size in tally.sizes.values()) == sum(path.stat().st_size for path in files)
+    assert {name: rows for name, (rows, _) in tally.sizes.items()} == {
+        "train": 1,
+        "train-images": 1,
+    }
+    files = [
+        path
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file() and path.parent.name != "out"
+    ]
+    assert sum(size for _, size in tally.sizes.values()) == sum(
+        path.stat().st_size for path in files
+    )
 
 
 def test_the_image_that_was_left_as_it_is_is_the_same_file(tmp_path: Path) -> None:
     row = preference(1, rejected_images=2)
-    row = replace(row, rejected_images=(row.images[0], row.rejected_images[1]), rejected="", rejected_maker="")
+    row = replace(
+        row, rejected_images=(row.images[0], row.rejected_images[1]), rejected="", rejected_maker=""
+    )
     export_some(tmp_path / "out", [row], form="ms-swift")
     (line,) = lines(tmp_path / "out", "train-images")
     assert line["rejected_images"][0] == line["images"][0]

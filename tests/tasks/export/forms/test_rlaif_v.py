@@ -12,12 +12,22 @@ import pytest
 from PIL import Image
 
 from pairwright.schemas.rows import ImageRow, PreferenceRow, Turn
-from pairwright.tasks.store.images import decode_rgb
+from pairwright.tasks.images.decode import decode_rgb
 from tests.fixtures.exports import export_some, preference
 from tests.fixtures.tables import config_of, read_all
 
 COLUMNS = [
-    *("ds_name", "image", "question", "chosen", "rejected", "origin_dataset", "origin_split", "idx", "image_path")
+    *(
+        "ds_name",
+        "image",
+        "question",
+        "chosen",
+        "rejected",
+        "origin_dataset",
+        "origin_split",
+        "idx",
+        "image_path",
+    )
 ]
 
 
@@ -38,7 +48,9 @@ def test_columns_are_those_of_the_data_set(tmp_path: Path, monkeypatch: pytest.M
     datasets.disable_progress_bars()
     row = preference(1, images=1)
     export_some(tmp_path / "out", [row], form="rlaif-v")
-    rows = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(tmp_path / "cache"))
+    rows = datasets.load_dataset(
+        str(tmp_path / "out"), split="train", cache_dir=str(tmp_path / "cache")
+    )
     assert rows.column_names == COLUMNS
     (read,) = rows
     assert np.array_equal(np.asarray(read["image"]), decode_rgb(row.images[0]))
@@ -71,7 +83,11 @@ def test_two_images_are_put_side_by_side_pixel_by_pixel(tmp_path: Path) -> None:
 def test_broken_images_and_several_turns_are_not_held(tmp_path: Path) -> None:
     good = preference(1)
     talk = (*good.prompt, Turn(role="assistant", text="a"), Turn(role="user", text="b"))
-    rows = [good, replace(good, images=(good.images[0], b"\x89PNG broken")), replace(good, prompt=talk)]
+    rows = [
+        good,
+        replace(good, images=(good.images[0], b"\x89PNG broken")),
+        replace(good, prompt=talk),
+    ]
     tally = export_some(tmp_path / "out", rows, form="rlaif-v")
     assert tally.rows == 1
     assert dict(tally.unheld) == {

@@ -47,10 +47,17 @@ def test_trl_collates_the_rows_with_their_images(tmp_path: Path, processor, load
     assert said == [row.chosen for row in rows] + [row.rejected for row in rows]
 
 
-def test_images_keep_their_bytes_and_the_first_slot_is_the_first_image(tmp_path: Path, load) -> None:
-    row = replace(preference(1), prompt=(Turn(role="user", text="First <image>, then <image>\nWhat differs?"),))
+def test_images_keep_their_bytes_and_the_first_slot_is_the_first_image(
+    tmp_path: Path, load
+) -> None:
+    row = replace(
+        preference(1),
+        prompt=(Turn(role="user", text="First <image>, then <image>\nWhat differs?"),),
+    )
     export_some(tmp_path / "out", [row], form="trl")
-    loaded = load(tmp_path / "out")["train"].cast_column("images", datasets.List(datasets.Image(decode=False)))[0]
+    loaded = load(tmp_path / "out")["train"].cast_column(
+        "images", datasets.List(datasets.Image(decode=False))
+    )[0]
     assert tuple(image["bytes"] for image in loaded["images"]) == row.images
     assert loaded["prompt"][0]["content"] == [
         {"type": "text", "text": "First "},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.namc import NamcConfig
+from pairwright.schemas.namc_config import NamcConfig
 from pairwright.tasks.models.namc_words import learnt_words
 from pairwright.tasks.training.namc.captioner import load_captioner, make_captioner, save_captioner
 
@@ -35,7 +35,9 @@ def saved(tmp_path: Path) -> Path:
     ],
     ids=str,
 )
-def test_what_is_said_wrongly_of_a_model_is_refused(saved: Path, changes: dict[str, Any], said: str) -> None:
+def test_what_is_said_wrongly_of_a_model_is_refused(
+    saved: Path, changes: dict[str, Any], said: str
+) -> None:
     about = json.loads((saved / "namc.json").read_text())
     sizes = about["sizes"] | changes.get("sizes", {})
     (saved / "namc.json").write_text(json.dumps(about | changes | {"sizes": sizes}))

@@ -31,7 +31,8 @@ def rows(count: int = 10) -> list[PreferenceRow]:
         for n in range(count)
     ]
     made = [
-        replace(preference(n), chosen=text, split="validation" if n < 2 else "train") for n, text in enumerate(texts)
+        replace(preference(n), chosen=text, split="validation" if n < 2 else "train")
+        for n, text in enumerate(texts)
     ]
     return [*made, preference(50, images=1), preference(51)]
 
@@ -40,8 +41,17 @@ def settings(**values: Any) -> TrainConfig:
     given = {
         "objective": "namc",
         "namc": {"max_new_tokens": 30, "image_mask_ratio": 0.4, "text_mask_ratio": 0.4},
-        "optimiser": {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 5},
-        "output": {"logging_steps": 1, "save_steps": 2, "save_total_limit": 9, "keep_checkpoints": True},
+        "optimiser": {
+            "per_device_train_batch_size": 2,
+            "gradient_accumulation_steps": 2,
+            "max_steps": 5,
+        },
+        "output": {
+            "logging_steps": 1,
+            "save_steps": 2,
+            "save_total_limit": 9,
+            "keep_checkpoints": True,
+        },
     }
     return TrainConfig.model_validate(
         given | {name: {**given.get(name, {}), **value} for name, value in values.items()}
@@ -61,20 +71,34 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Job:
 def test_what_a_run_leaves(trained: Job) -> None:
     """Metrics of each loss, a model, answers beside references, samples; and why rows were left out."""
     metrics = MetricsFile(trained.run.metrics).resume()
-    names = {"loss", "loss/alignment", "loss/description", "loss/reconstruction", "masked/places", "masked/words"}
+    names = {
+        "loss",
+        "loss/alignment",
+        "loss/description",
+        "loss/reconstruction",
+        "masked/places",
+        "masked/words",
+    }
     last = metrics.last(TRAIN)
     assert names <= last.keys()
-    assert last["loss"] == pytest.approx(sum(last[name] for name in names if name.startswith("loss/")))
+    assert last["loss"] == pytest.approx(
+        sum(last[name] for name in names if name.startswith("loss/"))
+    )
     assert 0.2 < last["masked/places"] < 0.6
     assert list(metrics.last(HELD_OUT)) == ["loss/description"]
     assert trained.run.is_finished
     assert not (trained.run.folder / PLACES).exists()
     answers, wanted = (
-        [json.loads(line) for line in (trained.run.folder / "answers" / f"{name}.jsonl").read_text().splitlines()]
+        [
+            json.loads(line)
+            for line in (trained.run.folder / "answers" / f"{name}.jsonl").read_text().splitlines()
+        ]
         for name in ("predictions", "references")
     )
     assert [row["id"] for row in answers] == [row["id"] for row in wanted]
-    assert {row["text"] for row in wanted} == {row.chosen for row in rows() if row.split == "validation"}
+    assert {row["text"] for row in wanted} == {
+        row.chosen for row in rows() if row.split == "validation"
+    }
     assert not any("[mask]" in row["text"].lower() for row in answers)
     samples = (trained.run.folder / "samples/samples.jsonl").read_text().splitlines()
     assert [json.loads(line)["answer"] for line in samples] == [row["text"] for row in answers]
@@ -104,7 +128,9 @@ def write_again(job: Job, root: Path) -> Job:
 
 def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> None:
     """Without noise there are no masks and no CLIP, and texts off the template are learnt from, too."""
-    config = settings(namc={"noise_enabled": False}, optimiser={"max_steps": 2}).model_copy(update={"start": "namc"})
+    config = settings(namc={"noise_enabled": False}, optimiser={"max_steps": 2}).model_copy(
+        update={"start": "namc"}
+    )
     job = replace(write_run(tmp_path, config, rows=rows()), start=trained.run.model)
     assert train_namc(job).finished
     assert "masked/places" not in MetricsFile(job.run.metrics).resume().last(TRAIN)
@@ -112,7 +138,9 @@ def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> No
     refused = [json.loads(line)["reason"] for line in job.run.refused.read_text().splitlines()]
     assert refused == ["not about two images"]
     (tmp_path / "other").mkdir()
-    again = replace(write_run(tmp_path, config, rows=rows(), name="again"), start=tmp_path / "other")
+    again = replace(
+        write_run(tmp_path, config, rows=rows(), name="again"), start=tmp_path / "other"
+    )
     with pytest.raises(ModelError, match=r"--from: .*namc\.json"):
         train_namc(again)
 
@@ -128,7 +156,10 @@ def test_what_it_does_not_have_is_refused(tmp_path: Path) -> None:
 def test_it_answers_questions_about_two_images(trained: Job, tmp_path: Path) -> None:
     """In any batches the same; of other questions it says that they are none for it."""
     pairs = [row.images for row in rows(4)]
-    asked = [(str(number), Question(prompt="", text="", images=images)) for number, images in enumerate(pairs)]
+    asked = [
+        (str(number), Question(prompt="", text="", images=images))
+        for number, images in enumerate(pairs)
+    ]
     asked += [("one", Question(prompt="", text="", images=pairs[0][:1]))]
     asked += [("torn", Question(prompt="", text="", images=(pairs[0][0], b"GIF89a")))]
     folder = trained.run.model

@@ -31,15 +31,32 @@ def make_png(colour: str) -> bytes:
 
 def make_samples() -> list[Sample]:
     both = (make_png("crimson"), make_png("navy"))
-    common = {"key": "a" * 32, "prompt": f"What differs? {HOSTILE}", "reference": f"One is red, {HOSTILE}."}
+    common = {
+        "key": "a" * 32,
+        "prompt": f"What differs? {HOSTILE}",
+        "reference": f"One is red, {HOSTILE}.",
+    }
     return [
-        Sample(**common, images=both, answer="One is red, the other one is blue.", rejected=f"None {HOSTILE}"),
+        Sample(
+            **common,
+            images=both,
+            answer="One is red, the other one is blue.",
+            rejected=f"None {HOSTILE}",
+        ),
         Sample(**common, images=both[:1], answer="", rejected=LONG),
     ]
 
 
 LOGGED = (
-    *("loss", "reward/chosen", "reward/rejected", "margin", "accuracy", "logp/chosen", "logp/rejected"),
+    *(
+        "loss",
+        "reward/chosen",
+        "reward/rejected",
+        "margin",
+        "accuracy",
+        "logp/chosen",
+        "logp/rejected",
+    ),
     *("retriever/entropy share", "retriever/effective", "retriever/candidates", "retriever/reward"),
     *("retriever/most common share", "retriever/scale"),
     *("learning_rate", "grad_norm", "rows per second", HOSTILE),
@@ -56,7 +73,9 @@ def write_metrics(run: Run, steps: Sequence[int], *, measured: Sequence[int] = (
     metrics = MetricsFile(run.metrics)
     drawn, held = curves(steps), curves(measured) if measured else {}
     for place, step in enumerate(steps):
-        metrics.add(step, step / 100, "train", {name: values[place] for name, values in drawn.items()})
+        metrics.add(
+            step, step / 100, "train", {name: values[place] for name, values in drawn.items()}
+        )
     for place, step in enumerate(measured):
         names = ("loss", "margin", "accuracy", "reward/chosen", "reward/rejected")
         found = {name: held[name][place] for name in names}
@@ -68,7 +87,12 @@ def begin(folder: Path, refused: Sequence[Refused] = (), **settings: object) -> 
     """Write a run that has just begun."""
     run = Run(folder)
     run.folder.mkdir(parents=True, exist_ok=True)
-    data = {"dataset": "/data/of/mine/scenes <b>", "snapshot": 3, "version": "version 3", "refused": {"too long": 2}}
+    data = {
+        "dataset": "/data/of/mine/scenes <b>",
+        "snapshot": 3,
+        "version": "version 3",
+        "refused": {"too long": 2},
+    }
     run.begin(TrainConfig.model_validate({**SETTINGS, **settings}), data, refused)
     return run
 
@@ -76,7 +100,10 @@ def begin(folder: Path, refused: Sequence[Refused] = (), **settings: object) -> 
 def make_run(folder: Path) -> Run:
     """Write a run that is finished, with everything that a page can show."""
     refused = [
-        *(Refused(key=f"{number:032x}", reason="too long", detail=f"{9000 + number} tokens") for number in range(60)),
+        *(
+            Refused(key=f"{number:032x}", reason="too long", detail=f"{9000 + number} tokens")
+            for number in range(60)
+        ),
         Refused(key="f" * 32, reason="image", detail=HOSTILE),
     ]
     run = begin(folder, refused)
@@ -86,7 +113,10 @@ def make_run(folder: Path) -> Run:
         "steps": 1000,
         "pool": 4321,
         "alarms": [{"name": "generic negatives", "text": f"one text is 12%: {HOSTILE}"}],
-        "common": [{"text": HOSTILE, "count": 40, "pairs": 31}, {"text": LONG, "count": 9, "pairs": 9}],
+        "common": [
+            {"text": HOSTILE, "count": 40, "pairs": 31},
+            {"text": LONG, "count": 9, "pairs": 9},
+        ],
     }
     (folder / "retriever").mkdir()
     (folder / "retriever" / "retriever.json").write_text(json.dumps(page))

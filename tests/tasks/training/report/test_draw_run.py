@@ -26,7 +26,10 @@ def corners(path):
 
 
 def titles(logged: list[Entry]) -> dict[str, list[str]]:
-    return {section.title: [chart.title for chart in section.charts] for section in draw_run(arrange(logged))}
+    return {
+        section.title: [chart.title for chart in section.charts]
+        for section in draw_run(arrange(logged))
+    }
 
 
 def test_a_wild_value_of_the_faint_line_does_not_flatten_the_rest():
@@ -41,7 +44,10 @@ def test_a_wild_value_of_the_faint_line_does_not_flatten_the_rest():
 
 def test_single_values_are_dots_that_say_what_they_are():
     chart = draw(held_out=[0.25, 0.5], name="accuracy")
-    assert [dot.label for dot in chart.dots] == ["text, held-out, step 1: 25.0%", "text, held-out, step 2: 50.0%"]
+    assert [dot.label for dot in chart.dots] == [
+        "text, held-out, step 1: 25.0%",
+        "text, held-out, step 2: 50.0%",
+    ]
     assert [stroke.look for stroke in chart.strokes] == ["held chosen"]
     assert chart.summary == "Accuracy. text: 50.0% on held-out rows."
     one = draw([3])
@@ -55,7 +61,9 @@ def test_single_values_are_dots_that_say_what_they_are():
 )
 def test_whatever_was_logged_stays_inside_the_drawing(values, held, name):
     chart = draw(values, held, name)
-    for x, y in [place for stroke in (chart.strokes if chart else ()) for place in corners(stroke.path)]:
+    for x, y in [
+        place for stroke in (chart.strokes if chart else ()) for place in corners(stroke.path)
+    ]:
         assert LEFT <= x <= WIDTH - RIGHT
         assert TOP <= y <= HEIGHT - BOTTOM
     assert chart is None or len(chart.up) >= 2
@@ -70,10 +78,15 @@ def test_sft_has_no_preference_charts_and_its_likelihood_is_not_drawn_twice() ->
     assert [name for _, name, _ in apart[0].charts[0].legend] == ["loss", "negative log-likelihood"]
 
 
-def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tmp_path: Path) -> None:
+def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(
+    tmp_path: Path,
+) -> None:
     run = Run(tmp_path)
     write_metrics(run, range(1, 40), measured=(20, 39))
-    drawn = {section.title: section.charts for section in draw_run(arrange(MetricsFile(run.metrics).resume().entries))}
+    drawn = {
+        section.title: section.charts
+        for section in draw_run(arrange(MetricsFile(run.metrics).resume().entries))
+    }
     assert list(drawn) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
     retriever = ["Entropy", "Effective candidates", "Reward", "Doubtful negatives"]
     assert [chart.title for chart in drawn["The retriever"]] == retriever
@@ -82,7 +95,9 @@ def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(tm
 
 
 def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() -> None:
-    metrics = arrange(entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)))
+    metrics = arrange(
+        entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0))
+    )
     loss = metrics.of("loss")
     assert loss.tolist() == [[10, 3], [20, 1]]
     assert (metrics.last, metrics.epoch) == (20, 2.0)

@@ -7,7 +7,11 @@ import pytest
 
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.report.draw_run import Metrics, Points
-from pairwright.tasks.training.report.find_alarms import find_alarms, held_out_accuracy, say_proportion
+from pairwright.tasks.training.report.find_alarms import (
+    find_alarms,
+    held_out_accuracy,
+    say_proportion,
+)
 from pairwright.tasks.training.runs import HELD_OUT, TRAIN
 from tests.tasks.training.report.handmade_run import points
 
@@ -72,7 +76,9 @@ def test_no_rule_speaks_of_a_good_run_or_too_early(lines: dict[str, Sequence[flo
 
 
 def test_advice_names_settings_that_the_objective_reads() -> None:
-    told = dict(find_alarms(metrics(held_nll=(0.4, 0.9)), ADPO))["The model forgets the held-out chosen texts"]
+    told = dict(find_alarms(metrics(held_nll=(0.4, 0.9)), ADPO))[
+        "The model forgets the held-out chosen texts"
+    ]
     assert re.findall(r"[a-z_.]+_weight|[a-z]+\.[a-z_]+", told) == [
         "sft_weight",
         "adpo.beta",

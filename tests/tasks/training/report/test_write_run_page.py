@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import ConfigError, StoreError
-from pairwright.tasks.training.report.write_run_page import read_samples, write_run_page, write_samples
+from pairwright.tasks.training.report.write_run_page import (
+    read_samples,
+    write_run_page,
+    write_samples,
+)
 from tests.tasks.report.browser import broken_images, open_chromium, open_page
 from tests.tasks.report.pages import PHONE, Reader
 from tests.tasks.training.report.handmade_run import (
@@ -51,7 +55,9 @@ def test_it_is_well_formed_and_refers_only_to_what_is_beside_it(folder: Path) ->
 def test_texts_are_shown_not_interpreted(folder: Path) -> None:
     page = Reader((folder / "index.html").read_text())
     assert not [tag for tag, _ in page.tags if tag == "script"]
-    assert not any(name.startswith("on") or name == "style" for _, given in page.tags for name in given)
+    assert not any(
+        name.startswith("on") or name == "style" for _, given in page.tags for name in given
+    )
     assert not any("onerror" in name for _, given in page.tags for name in given)
     # Prompts and references of two samples, one rejected text, a metric, an alarm, a common negative.
     assert page.text.count(HOSTILE) >= 2 + 2 + 1 + 1 + 1 + 1
@@ -118,7 +124,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> Non
 def test_samples_come_back_and_their_images_are_kept_once(tmp_path: Path) -> None:
     write_samples(tmp_path, make_samples())
     kept = read_samples(tmp_path)
-    given = [{**asdict(one), "images": kept[place]["images"]} for place, one in enumerate(make_samples())]
+    given = [
+        {**asdict(one), "images": kept[place]["images"]} for place, one in enumerate(make_samples())
+    ]
     assert kept == given
     assert kept[0]["images"][:1] == kept[1]["images"]
     assert len(list((tmp_path / "samples").glob("*.png"))) == 2
@@ -137,14 +145,21 @@ def test_a_sample_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [WIDE, {**WIDE, "color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
+@pytest.mark.parametrize(
+    "options", [WIDE, {**WIDE, "color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"]
+)
 def test_it_looks_right_in_a_browser(folder: Path, options: dict[str, Any]) -> None:
     contrast = (Path(__file__).parents[2] / "report" / "contrast.js").read_text()
-    with open_chromium() as browser, open_page(browser, folder / "index.html", **options) as (page, watched):
+    with (
+        open_chromium() as browser,
+        open_page(browser, folder / "index.html", **options) as (page, watched),
+    ):
         assert watched.complaints == []
         assert watched.from_elsewhere == []
         assert broken_images(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= options["viewport"]["width"]
         assert page.evaluate(contrast) == []
-        assert page.locator("figure.lines svg").count() == page.locator("figure.lines").count() >= 12
+        assert (
+            page.locator("figure.lines svg").count() == page.locator("figure.lines").count() >= 12
+        )
         assert page.locator("path.held").first.is_visible()

@@ -20,8 +20,8 @@ from pairwright.tasks.training.retriever.adversary import (
     Watch,
     make_adversary,
 )
+from pairwright.tasks.training.retriever.candidate_pool import make_pool
 from pairwright.tasks.training.retriever.material import Material
-from pairwright.tasks.training.retriever.pool import make_pool
 from pairwright.tasks.training.retriever.retriever import Proposal
 from tests.fixtures.retrieving import entry, random_features
 
@@ -44,12 +44,16 @@ def made(rows=ROWS, *, features=True, max_length=200_000, **adpo):
         features=random_features(rows, pool) if features else None,
     )
     settings = {"projection_dim": 8, "candidates": 8, "warmup_steps": 0, "samples": 3, **adpo}
-    config = TrainConfig.model_validate({"objective": "adpo", "adpo": settings, "model": {"max_length": max_length}})
+    config = TrainConfig.model_validate(
+        {"objective": "adpo", "adpo": settings, "model": {"max_length": max_length}}
+    )
     return make_adversary(material, config, tokenize=tokenize, device=torch.device("cpu"))
 
 
 def weights_of(adversary):
-    return torch.cat([weight.detach().flatten() for weight in adversary.retriever.encoder.network.parameters()])
+    return torch.cat(
+        [weight.detach().flatten() for weight in adversary.retriever.encoder.network.parameters()]
+    )
 
 
 def rewards_for(answers, columns=3):
@@ -67,7 +71,11 @@ def test_answers_are_the_proposed_texts_in_their_columns():
     answers = adversary.propose(KEYS[:4])
     expected = twin.retriever.propose(np.arange(4)).texts
     for own, texts in zip(answers, expected, strict=True):
-        wanted = [(TEXTS + place, tokenize(text)) for place, text in enumerate(texts) if not text.endswith("7")]
+        wanted = [
+            (TEXTS + place, tokenize(text))
+            for place, text in enumerate(texts)
+            if not text.endswith("7")
+        ]
         assert [(answer.column, answer.ids) for answer in own] == wanted
 
 
@@ -126,7 +134,9 @@ def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
     adversary.publish(tmp_path)
     with safe_open(tmp_path / NETWORK, framework="pt") as file:
         about = json.loads(file.metadata()["about"])
-        weights = {name: file.get_tensor(name) for name in adversary.retriever.encoder.network.state_dict()}
+        weights = {
+            name: file.get_tensor(name) for name in adversary.retriever.encoder.network.state_dict()
+        }
     assert about | {"format": ""} == {
         "format": "", "encoder": "heads", "image_size": "6", "text_size": "5", "width": "8", "vectors": "random",
         "scale": "100.0", "tau": "2.0",
@@ -157,7 +167,9 @@ class Hostile:
         return print, ("run",)
 
 
-@pytest.mark.parametrize("state", [b"", b"no file of torch's", {}, [1], {"retriever": Hostile(), "watch": 1}, None])
+@pytest.mark.parametrize(
+    "state", [b"", b"no file of torch's", {}, [1], {"retriever": Hostile(), "watch": 1}, None]
+)
 def test_a_state_that_is_none_is_refused_by_name(tmp_path, state, capsys):
     """Damaged, of something else, with a program in it, not there."""
     if isinstance(state, bytes):
@@ -206,7 +218,9 @@ def test_a_retriever_that_works_is_left_alone():
 
 def test_collapse_is_a_low_entropy_that_stays():
     batches = [varied(n) for n in range(60)]
-    assert names(watched(batches, share=lambda n: 0.09 if n >= 60 - FEWEST else 0.9)) == ["collapse"]
+    assert names(watched(batches, share=lambda n: 0.09 if n >= 60 - FEWEST else 0.9)) == [
+        "collapse"
+    ]
     assert names(watched(batches, share=lambda n: 0.09 if n > 60 - FEWEST else 0.9)) == []
     assert names(watched(batches, share=lambda n: 0.5 if n == 50 else 0.0)) == []
     assert "6.0%" in watched(batches, share=lambda n: 0.06).alarms()["collapse"]

@@ -4,13 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from pairwright.schemas.encoders import ClipConfig
+from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.training import AdpoConfig
+from pairwright.tasks.training.retriever.candidate_pool import NONE, make_pool
 from pairwright.tasks.training.retriever.encoders import SPREAD, Clip4Idc, Clip4IdcEncoder, Heads
-from pairwright.tasks.training.retriever.pool import NONE, make_pool
 from pairwright.tasks.training.retriever.retriever import Retriever
-from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, IMAGE_SIDE, READING_CLIP, make_clip, write_clip_folder
+from tests.fixtures.checkpoints import (
+    CLIP_ARCHITECTURE,
+    IMAGE_SIDE,
+    READING_CLIP,
+    make_clip,
+    write_clip_folder,
+)
 from tests.fixtures.retrieving import IMAGE_SIZE, TEXT_SIZE, entry
 
 
@@ -30,15 +36,23 @@ def test_cosines_are_those_of_a_plain_computation():
     hidden = gelu(joined @ weights["pair.0.weight"].T + weights["pair.0.bias"])
     pairs = hidden @ weights["pair.2.weight"].T + weights["pair.2.bias"]
     words = texts * TEXT_SIZE**0.5 @ weights["text.weight"].T + weights["text.bias"]
-    cosines = pairs @ words.T / np.linalg.norm(pairs, axis=1)[:, None] / np.linalg.norm(words, axis=1)
+    cosines = (
+        pairs @ words.T / np.linalg.norm(pairs, axis=1)[:, None] / np.linalg.norm(words, axis=1)
+    )
     with torch.no_grad():
-        pairs, words = heads.pairs(torch.tensor(images).float()), heads.texts(torch.tensor(texts).float())
+        pairs, words = (
+            heads.pairs(torch.tensor(images).float()),
+            heads.texts(torch.tensor(texts).float()),
+        )
     np.testing.assert_allclose((pairs @ words.T).numpy(), 1 - SPREAD * (1 - cosines), atol=1e-6)
     np.testing.assert_allclose(pairs.norm(dim=1).numpy(), 1, atol=1e-6)
     np.testing.assert_allclose(words.norm(dim=1).numpy(), 1, atol=1e-6)
 
 
-ROWS = [entry(n, f"a {colour} ball") for n, colour in enumerate(("red", "blue", "green", "orange", "grey"))]
+ROWS = [
+    entry(n, f"a {colour} ball")
+    for n, colour in enumerate(("red", "blue", "green", "orange", "grey"))
+]
 
 
 def shown(place):
@@ -48,7 +62,11 @@ def shown(place):
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    return ClipConfig(checkpoint=str(write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)))
+    return ClipConfig(
+        checkpoint=str(
+            write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
+        )
+    )
 
 
 @pytest.fixture
@@ -61,7 +79,9 @@ def attended(block, tokens):
     attention = block.attn
     heads, width = attention.num_heads, attention.embed_dim
     x = block.ln_1(tokens)
-    query, key, value = torch.nn.functional.linear(x, attention.in_proj_weight, attention.in_proj_bias).chunk(3, -1)
+    query, key, value = torch.nn.functional.linear(
+        x, attention.in_proj_weight, attention.in_proj_bias
+    ).chunk(3, -1)
 
     def split(one):
         return one.view(*one.shape[:2], heads, width // heads).transpose(1, 2)
@@ -74,7 +94,9 @@ def attended(block, tokens):
 
 def test_three_quarters_of_the_layers_see_one_image_and_the_rest_both():
     torch.manual_seed(0)
-    clip = make_clip({**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], "layers": 4}})
+    clip = make_clip(
+        {**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], "layers": 4}}
+    )
     network = Clip4Idc(clip, seed=0)
     assert network.alone == 3
     visual, pixels = clip.visual, torch.rand(2, 2, 3, IMAGE_SIDE, IMAGE_SIDE)
@@ -82,14 +104,19 @@ def test_three_quarters_of_the_layers_see_one_image_and_the_rest_both():
         sides = []
         for side, place in ((0, network.first), (1, network.second)):
             patches = visual.conv1(pixels[:, side]).flatten(2).transpose(1, 2)
-            tokens = torch.cat([visual.class_embedding.expand(2, 1, -1), patches], dim=1) + visual.positional_embedding
+            tokens = (
+                torch.cat([visual.class_embedding.expand(2, 1, -1), patches], dim=1)
+                + visual.positional_embedding
+            )
             tokens = visual.ln_pre(tokens)
             for block in visual.transformer.resblocks[:3]:
                 tokens = attended(block, tokens)
             sides.append(tokens + place)
         both = network.middle(torch.cat(sides, dim=1) + network.joint_positions)
         both = visual.ln_post(attended(visual.transformer.resblocks[3], both))
-        mean = (both[:, 0] @ visual.proj + both[:, 17] @ visual.proj) / 2  # 16 patches and a class token per image
+        mean = (
+            both[:, 0] @ visual.proj + both[:, 17] @ visual.proj
+        ) / 2  # 16 patches and a class token per image
         expected = mean / mean.norm(dim=1, keepdim=True)
         torch.testing.assert_close(network.pairs(pixels), expected, atol=1e-5, rtol=1e-4)
 
@@ -121,8 +148,18 @@ def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
     before = {name: weight.detach().clone() for name, weight in encoder.network.named_parameters()}
     proposal = retriever.propose([0, 1, 2])
     retriever.learn(proposal, torch.rand(3, 2, generator=torch.Generator().manual_seed(0)))
-    moved = {name for name, weight in encoder.network.named_parameters() if not torch.equal(weight, before[name])}
-    assert {"first", "second", "joint_positions", "clip.visual.proj", "clip.text_projection"} <= moved
+    moved = {
+        name
+        for name, weight in encoder.network.named_parameters()
+        if not torch.equal(weight, before[name])
+    }
+    assert {
+        "first",
+        "second",
+        "joint_positions",
+        "clip.visual.proj",
+        "clip.text_projection",
+    } <= moved
     fresh = Clip4IdcEncoder(config, pool.texts, shown, seed=1, device=torch.device("cpu"))
     other = Retriever(pool=pool, encoder=fresh, config=settings, seed=0)
     other.load_state_dict(retriever.state_dict())
@@ -140,6 +177,9 @@ def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
     ],
 )
 def test_other_image_towers_are_refused(vision, what):
-    architecture = {**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], **vision}}
+    architecture = {
+        **CLIP_ARCHITECTURE,
+        "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], **vision},
+    }
     with pytest.raises(ModelError, match=what):
         Clip4Idc(make_clip(architecture), seed=0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.errors import TrainingError
-from pairwright.tasks.training.retriever.pool import NONE
+from pairwright.tasks.training.retriever.candidate_pool import NONE
 from pairwright.tasks.training.retriever.retriever import START, _contrast, sample, warm_up
 from tests.fixtures.graphs import PROPERTY
 from tests.fixtures.retrieving import entry, make_retriever
@@ -20,11 +20,15 @@ BATCH = [0, 3, 5, 8]
 
 
 def weights_of(retriever):
-    return torch.cat([weight.detach().flatten() for weight in retriever.encoder.network.parameters()])
+    return torch.cat(
+        [weight.detach().flatten() for weight in retriever.encoder.network.parameters()]
+    )
 
 
 def gradient(retriever, loss):
-    found = torch.autograd.grad(loss, list(retriever.encoder.network.parameters()), retain_graph=True)
+    found = torch.autograd.grad(
+        loss, list(retriever.encoder.network.parameters()), retain_graph=True
+    )
     return torch.cat([one.flatten() for one in found])
 
 
@@ -53,7 +57,9 @@ def test_draws_weights_and_baseline_go_on_bitwise_after_a_reload(tmp_path):
             seen.append((proposal.texts, proposal.log_q.detach().clone()))
             retriever.learn(proposal, proposal.log_q.detach().exp() + 0.1 * step)
 
-    whole, first, second = (make_retriever(ROWS, seed=7, samples=2, baseline="running") for _ in range(3))
+    whole, first, second = (
+        make_retriever(ROWS, seed=7, samples=2, baseline="running") for _ in range(3)
+    )
     expected, found = [], []
     run(whole, 4, expected)
     run(first, 4, found)
@@ -98,7 +104,9 @@ class Ranks:
 def test_ranks_step_alike_also_one_that_has_no_rows():
     """Two ranks end where one does that sees both batches before it steps."""
     ranks, batches = Ranks(), ([0, 3, 5], [1, 2, 4])
-    both = [make_retriever(ROWS, average=ranks.average(rank), baseline="running") for rank in range(2)]
+    both = [
+        make_retriever(ROWS, average=ranks.average(rank), baseline="running") for rank in range(2)
+    ]
     alone = make_retriever(ROWS, baseline="running")
 
     def work(rank):
@@ -130,7 +138,9 @@ def test_rows_that_may_have_no_negative_teach_nothing():
     assert proposal.texts == ((), (), ("text 0", "text 0"))
     assert proposal.ids.tolist() == [[NONE] * 2, [NONE] * 2, [0, 0]]
     before = weights_of(retriever)
-    learned = retriever.learn(proposal, torch.tensor([[torch.nan] * 2, [torch.nan] * 2, [0.3, 0.3]]))
+    learned = retriever.learn(
+        proposal, torch.tensor([[torch.nan] * 2, [torch.nan] * 2, [0.3, 0.3]])
+    )
     assert torch.isfinite(weights_of(retriever)).all()
     assert learned["retriever/reward"] == pytest.approx(0.3)
     nothing = retriever.propose([0, 1])
@@ -197,7 +207,11 @@ def logits_of(retriever, places):
     ids = np.array([retriever.pool.own[place, 0] for place in places])
     with torch.no_grad():
         pairs, texts = retriever.encoder.pairs(places), retriever.encoder.texts(ids)
-        return (pairs @ texts.T).double().numpy() * retriever.config.logit_scale / retriever.config.temperature
+        return (
+            (pairs @ texts.T).double().numpy()
+            * retriever.config.logit_scale
+            / retriever.config.temperature
+        )
 
 
 def cross_entropy(logits, right, rivals):
@@ -207,7 +221,12 @@ def cross_entropy(logits, right, rivals):
 
 def test_what_is_as_right_does_not_compete():
     """Rows 0 and 1 have one text, rows 1 and 2 are about one pair, rows 3 and 4 say that nothing changed."""
-    rows = [entry(0, "same"), entry(1, "same", pair="p"), entry(2, "else", pair="p"), entry(3, "as it was")]
+    rows = [
+        entry(0, "same"),
+        entry(1, "same", pair="p"),
+        entry(2, "else", pair="p"),
+        entry(3, "as it was"),
+    ]
     rows = [replace(row, no_change=row.chosen == "as it was") for row in rows]
     rows += [entry(4, "unchanged", no_change=True), entry(5, "third")]
     retriever = make_retriever(rows)
@@ -219,7 +238,9 @@ def test_what_is_as_right_does_not_compete():
     columns = {text: texts.index(text) for text in set(texts)}
     losses = []
     for n in range(6):
-        rivals = [column for text, column in columns.items() if text == texts[n] or text not in right[n]]
+        rivals = [
+            column for text, column in columns.items() if text == texts[n] or text not in right[n]
+        ]
         losses.append(cross_entropy(logits[n], columns[texts[n]], rivals))
         pairs = [m for m in range(6) if m == n or texts[n] not in right[m]]
         losses[-1] += cross_entropy(logits[:, n], n, pairs)
@@ -232,7 +253,9 @@ def test_pairs_find_their_texts():
     _, before = _contrast(retriever, np.arange(40))
     assert before < 0.3
     assert warm_up(retriever, 200) > 0.9
-    found = retriever.logits(np.arange(40), np.broadcast_to(np.arange(40), (40, 40))).argmax(1).numpy()
+    found = (
+        retriever.logits(np.arange(40), np.broadcast_to(np.arange(40), (40, 40))).argmax(1).numpy()
+    )
     assert (found == retriever.pool.own[:, 0]).mean() > 0.9
 
 

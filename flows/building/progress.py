@@ -1,0 +1,256 @@
+"""Show a build's progress: a bar on a terminal, one plain line per shard elsewhere; numbers for Prometheus on request.
+
+They are served on 127.0.0.1 only, and only where `run.metrics_port` is set; needs the extra "metrics".
+"""
+
+import json
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich import progress as bars
+from rich.console import Console
+
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.answers import TOKENS
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.part import Part, read_about
+from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.stage import Planned
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+log = logging.getLogger("pairwright")
+
+
+class JsonLines(logging.Formatter):
+    """Formatter of log lines as JSON objects: time (ISO 8601), level, logger, message, and a traceback if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record's line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {
+            "time": time,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class LineWatcher:
+    """Progress as lines in the log, one per stage and, with ``shards``, per shard."""
+
+    def __init__(self, *, shards: bool = True) -> None:
+        self.shards = shards
+
+    def waiting(self, planned: Planned) -> None:
+        """Log that another build holds the table."""
+        log.info("%s: another build is working on this table; waiting for it", planned.stage.name)
+
+    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+        """Log the owed rows."""
+        rows = sum(shard.stop - shard.start for shard in shards)
+        if rows:
+            log.info("%s: %d rows owed in %d shards", planned.stage.name, rows, len(shards))
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Log the outcome of a shard."""
+        if self.shards:
+            log_outcome(planned, outcome)
+
+    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+        """Log the counts of the stage."""
+        said = f"in={counts.of} ok={counts.ok} dropped={counts.dropped} failed={counts.failed} pending={counts.pending}"
+        log.info("%s: %s %.1f s", planned.stage.name, said, seconds)
+
+
+class BarWatcher(LineWatcher):
+    """Progress as bars on a terminal, one per stage with work."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        done = (
+            bars.TextColumn("[bold]{task.description:<12}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+        )
+        times = (
+            bars.TextColumn("{task.fields[rate]}"),
+            bars.TimeElapsedColumn(),
+            bars.TimeRemainingColumn(),
+        )
+        self.progress = bars.Progress(*done, *times, console=console)
+
+    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+        """Start a bar if rows are owed."""
+        if rows := sum(shard.stop - shard.start for shard in shards):
+            self.progress.add_task(planned.stage.name, total=rows, rate="")
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Move the bar by the shard's rows."""
+        if isinstance(outcome.result, ShardFailed):
+            log_outcome(planned, outcome)
+        task = self.progress.tasks[-1]
+        self.progress.advance(task.id, outcome.shard.stop - outcome.shard.start)
+        self.progress.update(
+            task.id, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s"
+        )
+
+    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+        """Do nothing: the bar shows it, and the table follows."""
+
+
+def draws_bars() -> bool:
+    """Return whether bars are drawn: on a terminal, unless quiet or JSON logs are set."""
+    if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
+        return False
+    return log.level <= logging.INFO and Console(stderr=True).is_terminal
+
+
+@contextmanager
+def watching() -> Generator[LineWatcher]:
+    """Yield the watcher of stages: bars on a terminal, lines elsewhere."""
+    if not draws_bars():
+        yield LineWatcher()
+        return
+    bars = BarWatcher(Console(stderr=True))
+    with bars.progress:
+        yield bars
+
+
+def say_nothing(_done: int, _total: int) -> None:
+    """Ignore progress."""
+
+
+@contextmanager
+def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
+    """Yield a progress callback that logs one line per tenth of the steps."""
+    said = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal said
+        if (tenths := 10 * done // max(total, 1)) > said:
+            said = tenths
+            log.info("%s: %d of %d", what, done, total)
+
+    yield tell
+
+
+@contextmanager
+def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
+    """Yield a progress callback: a bar on a terminal, lines in the log elsewhere."""
+    if not draws_bars():
+        with log_steps(what) as tell:
+            yield tell
+        return
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
+    with bars.Progress(
+        *columns, bars.TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def log_outcome(planned: Planned, outcome: Outcome) -> None:
+    """Log one line about a shard: rows, counts, time and rate, or its error."""
+    rows = outcome.shard.stop - outcome.shard.start
+    if isinstance(outcome.result, ShardFailed):
+        log.error("%s failed: %s", outcome.shard.name, outcome.result.error)
+        return
+    counts = " ".join(f"{name}={count}" for name, count in sorted(outcome.result.counts.items()))
+    rate, read = rows / max(outcome.seconds, 1e-6), ", ".join(planned.stage.reads)
+    log.info(
+        "%s: %d rows of %s, %s %.1f s %.1f rows/s",
+        outcome.shard.name,
+        rows,
+        read,
+        counts,
+        outcome.seconds,
+        rate,
+    )
+
+
+HOST = "127.0.0.1"
+INSTALL = "python -m pip install -c constraints.txt -e '.[metrics]'"
+
+
+class MeteredWatcher(LineWatcher):
+    """Progress as metrics of a registry, shown by another watcher, too."""
+
+    def __init__(self, shown: LineWatcher, registry: "CollectorRegistry") -> None:
+        from prometheus_client import Counter, Gauge
+
+        super().__init__()
+        self.shown, self.waiting, self.end = shown, shown.waiting, shown.end
+        self.rows = Counter(
+            "pairwright_rows", "Rows written.", ["stage", "outcome"], registry=registry
+        )
+        self.shards = Counter(
+            "pairwright_shards", "Shards that ended.", ["stage", "outcome"], registry=registry
+        )
+        self.tokens = Counter(
+            "pairwright_tokens", "Tokens of served models.", ["stage", "kind"], registry=registry
+        )
+        self.seconds = Counter(
+            "pairwright_seconds", "Time that shards took.", ["stage"], registry=registry
+        )
+        self.owed = Gauge(
+            "pairwright_owed_rows", "Input rows not done yet.", ["stage"], registry=registry
+        )
+
+    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+        """Set the number of owed rows."""
+        self.owed.labels(planned.stage.name).set(sum(shard.stop - shard.start for shard in shards))
+        self.shown.begin(planned, shards)
+
+    def advance(self, planned: Planned, outcome: Outcome) -> None:
+        """Count the rows and seconds of a shard."""
+        stage, done = planned.stage.name, outcome.result
+        self.seconds.labels(stage).inc(outcome.seconds)
+        self.shards.labels(stage, "failed" if isinstance(done, ShardFailed) else "done").inc()
+        if not isinstance(done, ShardFailed):
+            self.owed.labels(stage).dec(outcome.shard.stop - outcome.shard.start)
+            for name, count in done.counts.items():
+                self.rows.labels(stage, name).inc(count)
+            if planned.stage.remembers:
+                about = read_about(Part(outcome.shard.folder, done.part))
+                for kind in TOKENS:
+                    self.tokens.labels(stage, kind.removesuffix("_tokens")).inc(
+                        int(about.get(kind, 0))
+                    )
+        self.shown.advance(planned, outcome)
+
+
+@contextmanager
+def metered(watcher: LineWatcher, port: int) -> Generator[LineWatcher]:
+    """Give the watcher, its numbers served meanwhile; a build goes on where the port is taken. 0: it is as it was."""
+    if not port:
+        yield watcher
+        return
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError as error:
+        raise ConfigError(
+            f"run.metrics_port: prometheus_client is not installed ({error}): {INSTALL}"
+        ) from error
+    registry = CollectorRegistry()
+    try:
+        server, thread = start_http_server(port, addr=HOST, registry=registry)
+    except OSError as error:
+        log.warning("run.metrics_port %d: no metrics are served: %s", port, error.strerror or error)
+        yield watcher
+        return
+    log.info("metrics: http://%s:%d/metrics", HOST, port)
+    try:
+        yield MeteredWatcher(watcher, registry)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,142 @@
+"""Export, train and evaluate under Prefect: the verbs of these names as flow runs for deployments.
+
+They run in this process; Prefect shows them and decides when they start, never what is done.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.states import Cancelled, Completed, Failed
+from pydantic import Field
+
+from pairwright.flows.building.progress import log_steps
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.prefect.build_dataset import dataset_name, logged, publish_table, tagged
+from pairwright.flows.training import evaluate_model as models
+from pairwright.flows.training.show_training import TrainingLines
+from pairwright.flows.training.train_model import Trained
+from pairwright.flows.versions.export_dataset import ExportConfig
+from pairwright.schemas.training import Objective
+from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.export.formats import FORMATS
+from pairwright.tasks.export.tally_rows import EVERYTHING, Selection
+
+FormName = Annotated[str, Field(json_schema_extra={"enum": [*FORMATS]})]
+BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]
+
+
+@flow(name="export-dataset", flow_run_name="export-{dataset}", persist_result=False)
+def export_dataset(
+    dataset: str,
+    to: str,
+    form: FormName = "hf",
+    version: Annotated[int, Field(ge=1)] | None = None,
+    table: str = "",
+    selection: Selection = EVERYTHING,
+    model: str = "",
+    *,
+    verify: bool = False,
+) -> State[None]:
+    """Export a dataset in the format of another program.
+
+    Args:
+        dataset: Folder or URL of the dataset.
+        to: Folder to write; a new name, or an earlier export.
+        form: hf is Parquet for datasets.load_dataset; `pairwright formats` lists the others.
+        version: A version's number; none is the newest.
+        table: Another table than the form's own, with its images (hf): pairs, captions, ...
+        selection: Only some rows, by splits, licences, sources, kinds or score, such as {"splits": ["train"]}.
+        model: Model of the requests of openai-batch.
+        verify: Read the result as its consumer does, and fail on the first invalid row.
+    """
+    config = ExportConfig(selection=selection, table=table, model=model, verify=verify)
+    with logged(), tagged(dataset_name(dataset), form):
+        tally = Dataset.open(dataset, version).export(form, to, config=config)
+    return Completed(message=f"{tally.rows:,} rows are in {to}")
+
+
+@flow(name="train-model", flow_run_name="train-{objective}-on-{dataset}", persist_result=False)
+def train_model(
+    dataset: str,
+    objective: Objective,
+    model: str = "",
+    start: str = "",
+    name: str = "",
+    settings: list[str] | None = None,
+    version: Annotated[int, Field(ge=1)] | None = None,
+    recipe: str = "",
+) -> State[Trained]:
+    """Train a model on the preferences of a dataset, or continue a stopped run.
+
+    Args:
+        dataset: Folder of the dataset.
+        objective: sft, dpo, mdpo, adavip, adpo or namc.
+        model: A folder, a name on the Hub, or tiny; empty: that of the settings.
+        start: Run to start from.
+        name: Run name; empty: the objective.
+        settings: Fields to set ("optimiser.per_device_train_batch_size=8", "optimiser.num_train_epochs=3").
+        version: A version's number; none is the one that the run began with, or the newest.
+        recipe: A recipe (`pairwright recipes`), or a .yaml file.
+    """
+    with logged(), tagged(dataset_name(dataset), objective):
+        words = {"model": model, "start": start, "name": name, "recipe": recipe}
+        opened = Dataset.open(dataset, version)
+        trained = opened.train(objective, **words, settings=settings or [], watcher=TrainingLines())
+    if trained.finished:
+        return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)
+    return Cancelled(
+        message=f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint",
+        data=trained,
+    )
+
+
+@flow(
+    name="evaluate-model",
+    flow_run_name="evaluate-{checkpoint}-on-{benchmark}",
+    persist_result=False,
+)
+def evaluate_model(
+    checkpoint: str,
+    benchmark: BenchmarkName,
+    data: str,
+    to: str = "",
+    server: str = "",
+    judge: str = "",
+    perturb: str = "",
+    limit: Annotated[int, Field(ge=0)] = 0,
+) -> State[None]:
+    """Ask a model a benchmark's questions, and score its answers; answered questions are not asked again.
+
+    Args:
+        checkpoint: A checkpoint, a run's folder, a name on the Hub; or the model's name on the server.
+        benchmark: Which one; `pairwright evaluate model --benchmark list` says what each needs.
+        data: Folder of its annotations and images, or a dataset.
+        to: File for the scores; empty: below evaluations/, where the worker runs.
+        server: Address of the OpenAI-compatible server that has the model; empty: the worker loads it.
+        judge: Judge: a server's address, or a profile.
+        perturb: noise:5, fog:5 or words:0.4.
+        limit: Only the first N items; 0: all.
+    """
+    asked: dict[str, Any] = {
+        "server": server,
+        "judge": judge,
+        "perturb": perturb,
+        "limit": limit or None,
+    }
+    asked |= {"data": Path(data), "to": Path(to) if to else None}
+    config = models.EvaluationConfig(model=checkpoint, benchmark=benchmark, **asked)
+    with logged(), tagged(dataset_name(checkpoint), benchmark):
+        found = models.evaluate_model(config, watch=log_steps)
+        rows = [asdict(one) for one in found.results.scores]
+        publish_table(f"scores-{benchmark}", rows, "\n\n".join(found.notes()))
+    if owed := found.results.owed:
+        return Failed(
+            message=f"{owed:,} questions were not answered: run it again, which asks only these"
+        )
+    said = ", ".join(
+        f"{one.name} {one.value:.3f}" for one in found.results.scores if one.value is not None
+    )
+    return Completed(message=said or "there is nothing to score")

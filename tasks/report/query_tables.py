@@ -1,0 +1,162 @@
+"""Settled tables of a build by name; a table that the build did not reach is empty.
+
+DuckDB counts over all rows, within the store's memory limit; it spills to disk.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from pairwright.schemas.arrow import R, schema_of
+from pairwright.tasks.pages.charts import ValueCounts
+from pairwright.tasks.store.build import Build
+from pairwright.tasks.store.index import Index, columns_without
+from pairwright.tasks.store.ledger import MEMORY_LIMIT
+from pairwright.tasks.store.snapshot import live_index
+from pairwright.tasks.store.stage import Planned
+
+CHECKS = (
+    "controlled",
+    "grounded",
+    "judged",
+)  # tables of checks, in the order in which descriptions pass them
+PREFERENCES = ("preferences", "given_preferences")  # tables of preferences, the latest first
+CHUNK_ROWS = 50_000
+FINE = 0.0001  # step of counted cosines and scores, finer than their display
+WORDS = "len(regexp_extract_all({}, '[^\\s]+'))"  # number of words of a text, as SQL
+Columns = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Settled build with the indexes of its tables, each opened once."""
+
+    build: Build
+    _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
+
+    def has(self, name: str) -> bool:
+        """Return whether the build reached this table, and its stage is on."""
+        return self._planned(name) is not None
+
+    @property
+    def preferences(self) -> str:
+        """Return the name of the latest table of preferences; empty: none."""
+        return next((name for name in PREFERENCES if self.has(name)), "")
+
+    def open_all(self) -> None:
+        """Open all indexes now, so that the build's ledger is not read later."""
+        for planned in self.build.planned:
+            self.index(planned.stage.name)
+
+    def find(
+        self, name: str, row_type: type[R], subjects: Iterable[str], *, without: Sequence[str] = ()
+    ) -> list[R]:
+        """Return the live rows about the subjects, ordered by subject and key."""
+        index = self.index(name)
+        if index is None:
+            return []
+        rows = index.rows(index.find(subjects), row_type, columns_without(row_type, without))
+        return sorted(rows, key=lambda row: (row.subject, row.key))
+
+    def chunks(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield narrow columns of all live rows in large batches, since each batch has a cost.
+
+        Missing columns are left out, so that tables of different rows can be read alike.
+        """
+        planned, index = self._planned(name), self.index(name)
+        has = schema_of(planned.stage.writes).names if planned else []
+        wanted = [column for column in columns if column in has]
+        batch: list[pa.Table] = []
+        for table in index.tables(wanted) if index and wanted else ():
+            batch.append(table)
+            if sum(map(len, batch)) >= CHUNK_ROWS:
+                yield pa.concat_tables(batch).combine_chunks()
+                batch = []
+        if batch:
+            yield pa.concat_tables(batch).combine_chunks()
+
+    @contextlib.contextmanager
+    def database(self, **columns: Sequence[str]) -> Generator[duckdb.DuckDBPyConnection]:
+        """Open DuckDB with narrow columns of all live rows of tables, and a ``number`` per row.
+
+        Missing columns are null, as are all columns of a table that the build did not reach.
+        """
+        with (
+            tempfile.TemporaryDirectory(prefix="pairwright-") as scratch,
+            open_database(":memory:", Path(scratch)) as database,
+        ):
+            for name, wanted in columns.items():
+                planned = self._planned(name)
+                has = schema_of(planned.stage.writes) if planned else pa.schema([])
+                fields = [
+                    has.field(one) if one in has.names else pa.field(one, pa.null())
+                    for one in wanted
+                ]
+                database.register("chunk", pa.schema(fields).empty_table())
+                database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
+                rows = 0
+                for chunk in self.chunks(name, wanted):
+                    database.register("chunk", chunk)
+                    numbered = f"SELECT *, row_number() OVER () + {rows} AS number FROM chunk"
+                    database.execute(f"INSERT INTO {name} BY NAME {numbered}")
+                    rows += len(chunk)
+            yield database
+
+    def ask(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the result of a query about columns of tables; nothing if the build reached none of them."""
+        if not any(map(self.has, columns)):
+            return []
+        with self.database(**columns) as database:
+            return database.execute(query, list(given)).fetchall()
+
+    def tally(self, query: str, columns: Columns, *, step: float = FINE) -> dict[str, ValueCounts]:
+        """Count rounded values by name; the query returns ``place``, the order of names, ``name`` and ``value``."""
+        counted = f"""SELECT name, list(steps ORDER BY steps), list(rows ORDER BY steps) FROM (
+            SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
+            FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps) GROUP BY name ORDER BY min(place), name"""
+        found = self.ask(counted, columns)
+        return {
+            name: ValueCounts(np.round(np.array(steps) * step, 4), np.array(rows))
+            for name, steps, rows in found
+        }
+
+    def count(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> dict[str, int]:
+        """Return the counts of each ``value`` of a query, the most frequent first; null counts as empty."""
+        counted = (
+            f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
+        )
+        return dict(self.ask(counted, columns, given))
+
+    def index(self, name: str) -> Index | None:
+        """Return the index of a table's live rows; ``None``: the build did not reach it."""
+        if name not in self._indexes and (planned := self._planned(name)):
+            self._indexes[name] = live_index(self.build, planned)
+        return self._indexes.get(name)
+
+    def _planned(self, name: str) -> Planned | None:
+        on = (planned for planned in self.build.planned if planned.stage.is_on)
+        return next((planned for planned in on if planned.stage.name == name), None)
+
+
+@contextlib.contextmanager
+def open_database(path: str, scratch: Path) -> Generator[duckdb.DuckDBPyConnection]:
+    """Open DuckDB within the store's memory limit."""
+    config: dict[str, Any] = {
+        "memory_limit": MEMORY_LIMIT,
+        "temp_directory": str(scratch / "spill"),
+        "preserve_insertion_order": False,
+    }
+    database = duckdb.connect(path, config=config)
+    try:
+        database.execute("SET enable_progress_bar = false")
+        database.execute("SET enable_external_access = false")  # no query can read another file
+        yield database
+    finally:
+        database.close()

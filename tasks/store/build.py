@@ -1,0 +1,336 @@
+"""One build of a dataset: plan stages, cut shards, settle results, write a snapshot.
+
+OUT/
+  build.json                   what to resume: source, profile, limit
+  tables/<stage>/<fingerprint>/part-<hash>.parquet
+  snapshots/000001.json        a version: which tables and parts, counts, parent
+  decisions/, takedowns/       decisions of people, removals on request
+  work/, journals/             files of running builds; may be deleted
+"""
+
+import contextlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Self
+
+from filelock import FileLock
+from pydantic import ValidationError
+
+from pairwright.schemas.arrow import to_table
+from pairwright.schemas.config import BuildRecord
+from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.rows import ItemRow, make_key
+from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming, read_sealed, seal
+from pairwright.tasks.store.index import write_index
+from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
+from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
+from pairwright.tasks.store.scratch import (
+    ENDING,
+    copies_of,
+    holding,
+    own_temporary_folder,
+    scratch_folder,
+)
+from pairwright.tasks.store.shard import ShardRef, write_plan
+from pairwright.tasks.store.stage import Planned, table_folder
+from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
+
+RECORD = "build.json"
+MEND_RECORD = (
+    "Run the `pairwright build` of this dataset again: it writes this file anew, and no row is lost"
+)
+ITEMS = table_folder("items", "listed")
+ITEMS_PER_PART = 20_000
+GATE = ".gate"  # lock held while a dataset is cleaned up, and for a moment by each process that begins to work on it
+
+
+def write_record(folder: Folder, record: BuildRecord) -> None:
+    """Write the settings of a build, so that ``resume`` and ``status`` need only the folder."""
+    folder.write(RECORD, seal(record.model_dump(mode="json")))
+
+
+def read_record(folder: Folder) -> BuildRecord:
+    """Return the settings of the last build; ``ConfigError`` if the folder holds no dataset."""
+    if not folder.exists(RECORD):
+        if folder.folders("tables"):
+            raise StoreError(f"{folder.path(RECORD)}: is missing. {MEND_RECORD}")
+        raise ConfigError(
+            f"{folder.url}: holds no dataset (no {RECORD}): build one with `pairwright build --out`"
+        )
+    content = read_sealed(folder, RECORD, mend=MEND_RECORD)
+    try:
+        return BuildRecord.model_validate(content)
+    except ValidationError as error:
+        what = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
+            for e in error.errors(include_url=False)[:3]
+        )
+        raise StoreError(
+            f"{folder.path(RECORD)}: written by another release, cannot be read by this one: {what}. {MEND_RECORD}"
+        ) from error
+
+
+def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
+    """Write a source's listing as parts of the items table; return their names. Equal listings give equal parts."""
+    rest = iter(items)
+    names: list[str] = []
+    while rows := list(islice(rest, ITEMS_PER_PART)):
+        name = f"{ITEMS}/part-{make_key(*(row.key for row in rows))}.parquet"
+        names.append(name)
+        with hold(folder, ITEMS):
+            if not folder.exists(name):
+                table = to_table(rows, ItemRow)
+                folder.write(name, encode_part(table, describe_part(name, table, version=1)))
+    return tuple(names)
+
+
+def table_folders(folder: Folder) -> Iterator[str]:
+    """Yield the folders of all tables, of every configuration."""
+    for name in folder.folders("tables"):
+        yield from (f"tables/{name}/{mark}" for mark in folder.folders(f"tables/{name}"))
+
+
+def journals_of(folder: Folder) -> Path:
+    """Return this machine's folder of the journals of a dataset's unfinished shards."""
+    if folder.is_local:
+        return Path(folder.path("journals"))
+    return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(folder.url)}"
+
+
+@contextlib.contextmanager
+def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
+    """Lock a table, so that no other process works on it, and delete files that a killed process left half-written.
+
+    The lock ends with its process. An object store has no locks: two builds there may do work twice, never wrongly,
+    since a part is named by its inputs.
+    """
+    if not folder.is_local:
+        yield
+        return
+    lock = Path(folder.path(table)) / ".lock"
+    with naming(str(lock), "locked"):
+        make_folder(lock.parent)
+    with holding(lock, on_wait=on_wait):
+        for name in folder.names(table):
+            if TEMPORARY in name:
+                folder.delete(f"{table}/{name}")
+        yield
+
+
+@contextlib.contextmanager
+def alone(folder: Folder) -> Generator[None]:
+    """Lock a whole dataset; ``StoreError`` if a process reads rows or builds. New ones wait meanwhile.
+
+    On an object store there is no lock.
+    """
+    if not folder.is_local:
+        yield
+        return
+    work = Path(folder.path("work"))
+    with naming(str(work), "locked"):
+        work.mkdir(exist_ok=True)
+    with holding(
+        work / GATE,
+        fault=f"{folder.url}: another process is starting to read or clean it. Try again",
+    ):
+        for lock in work.glob(f"*{ENDING}"):
+            busy = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
+            with holding(lock, fault=f"{busy}. Wait for it to end"):
+                pass
+        yield
+
+
+@contextlib.contextmanager
+def in_use(folder: Folder) -> Generator[str]:
+    """Make a folder for work files, "work/ID", which shows that a process reads rows or builds; ``alone`` sees it."""
+    if not folder.is_local:
+        name = f"work/{uuid.uuid4().hex}"
+        try:
+            yield name
+        finally:
+            for file in folder.names(name):
+                folder.delete(f"{name}/{file}")
+            shutil.rmtree(copies_of(folder, name), ignore_errors=True)
+        return
+    work = Path(folder.path("work"))
+    with contextlib.ExitStack() as stack:
+        with naming(str(work), "written"):
+            work.mkdir(parents=True, exist_ok=True)
+            with FileLock(work / GATE):
+                path = stack.enter_context(scratch_folder(work))
+        yield f"work/{path.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a dataset: its number and its JSON."""
+
+    number: int
+    content: dict[str, Any]
+
+
+@dataclass
+class Build:
+    """State of a dataset that is built or read; a context manager."""
+
+    folder: Folder
+    planned: Sequence[Planned]
+    items: Sequence[str]  # the parts that list the source, in its order
+    rows_per_shard: int = 200
+    rows_per_shard_of: dict[str, int] = field(default_factory=dict)
+    pinned: Snapshot | None = None  # the version to read; none: the tables as they are now
+
+    def __enter__(self) -> Self:
+        self._work = ""
+        with contextlib.ExitStack() as stack:
+            self._scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
+            self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
+            entries = (
+                [] if self.pinned else read_takedowns(self.folder)
+            )  # a version's parts hold no removed image
+            self.takedowns = entries[-1].number if entries else 0
+            self.ledger.remove(removed_by(entries))
+            self.ledger.sweeping = bool(last_unswept(self.folder, entries))
+            self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:  # noqa: PYI036  (ExitStack wants its types)
+        self._stack.__exit__(*error)
+
+    def settle(self, planned: Planned) -> Counts:
+        """Read and count a stage's table as it is now; earlier stages must be settled."""
+        stated = self.pinned.content["stages"].get(planned.stage.name) if self.pinned else None
+        if stated and stated["fingerprint"] == planned.fingerprint:
+            self.ledger.load_only(planned, list(stated["parts"]), stated["refused"])
+        else:
+            self.ledger.load(planned, removals=self.takedowns > 0)
+        self.ledger.settle(planned.stage)
+        return self.ledger.count(planned)
+
+    def cells(
+        self, planned: Planned, places: Iterable[tuple[Any, ...]], columns: Sequence[str]
+    ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+        """Yield each place (part, row, then anything; sorted by part and row) with some columns of the row there."""
+        for name, group in groupby(places, key=itemgetter(0)):
+            some = list(group)
+            table = read_rows(
+                Part(self.folder, f"{planned.table}/{name}"), [place[1] for place in some], columns
+            )
+            yield from zip(some, table.to_pylist(), strict=True)
+
+    def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
+        """Yield status, reason, detail and subject of each input that a settled stage dropped or failed.
+
+        Then those of the rows that it kept with a reason, as status "kept". Duplicates are not refused.
+        """
+        for remarked in (False, True):
+            places = self.ledger.refused(planned.stage, remarked=remarked)
+            for (_, _, subject), row in self.cells(planned, places, ["status", "reason", "detail"]):
+                yield "kept" if remarked else row["status"], row["reason"], row["detail"], subject
+
+    def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
+        """Yield a column's value for each duplicate input of a settled stage, and for the input that it duplicates."""
+        for (*_, part, row), own in self.cells(
+            planned, self.ledger.duplicates(planned.stage), [column]
+        ):
+            ((_, other),) = self.cells(planned, [(part, row)], [column])
+            yield own[column], other[column]
+
+    @contextlib.contextmanager
+    def locked(
+        self, planned: Planned, on_wait: Callable[[Planned], None] | None = None
+    ) -> Generator[None]:
+        """Lock a stage's table: another build of the same table waits here, and then finds the work done."""
+        self._workspace()  # marks the dataset as in use, before anything is counted
+        with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
+            yield
+
+    def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
+        """Cut the owed rows of a settled stage into shards, and write the files that their workers read."""
+        stage = planned.stage
+        size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
+        plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
+        names = [
+            f"{self._folder_of(table)}/{name}"
+            for table in stage.reads
+            for name in self.ledger.part_names(table)
+        ]
+        takedowns = self.takedowns if "items" in stage.reads else 0
+        about = {COLLECTION: self.ledger.collection(stage)} if stage.whole else {}
+        removed = self.ledger.removed if takedowns else []
+        with self._new_file(plan) as path:
+            slices = write_plan(
+                path,
+                self.ledger.owed(stage, size, reason=reason),
+                names,
+                about=about,
+                removed=removed,
+            )
+        if not slices:
+            return []
+        indexes = tuple(
+            (
+                use.argument,
+                self.write_index(use.table, only_in=use.only_in),
+                self._folder_of(use.table),
+            )
+            for use in stage.uses
+        )
+        kept = {"journals": str(self._journals(planned)), "takedowns": takedowns}
+        shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, **kept)
+        return [
+            shard(name=f"{stage.name}-{number:05d}", start=start, stop=stop)
+            for number, start, stop in slices
+        ]
+
+    @contextlib.contextmanager
+    def _new_file(self, name: str) -> Generator[Path]:
+        """Yield a local path to write a work file to; it gets its name afterwards. Work files need no flush."""
+        path = (
+            Path(self.folder.path(name))
+            if self.folder.is_local
+            else self._scratch / uuid.uuid4().hex
+        )
+        with naming(str(path), "written"):
+            yield path
+        if not self.folder.is_local:
+            self.folder.write(name, path.read_bytes())
+            path.unlink()
+
+    def _folder_of(self, table: str) -> str:
+        return next(
+            (planned.table for planned in self.planned if planned.stage.name == table), ITEMS
+        )
+
+    def drop_journals(self, planned: Planned) -> None:
+        """Delete the journals of a stage when all of its shards are done; its lock must be held."""
+        shutil.rmtree(self._journals(planned), ignore_errors=True)
+
+    def _journals(self, planned: Planned) -> Path:
+        return journals_of(self.folder) / f"{planned.stage.name}-{planned.fingerprint}"
+
+    def _workspace(self) -> str:
+        """Return this build's own folder for files that workers read, below the dataset's; deleted at its end."""
+        self._work = self._work or self._stack.enter_context(in_use(self.folder))
+        return self._work
+
+    def write_index(self, table: str, *, only_in: str = "") -> str:
+        """Write the index of a settled table's live rows, unless this build has written it; return its name.
+
+        With ``only_in``, only of rows about a subject of that table.
+        """
+        places = " ".join(self.ledger.places(one) for one in (table, only_in) if one)
+        name = f"{self._workspace()}/index-{table}-{make_key(places)[:12]}.arrow"
+        if not self.folder.exists(name):
+            names = self.ledger.part_names(table)
+            with self._new_file(name) as path:
+                write_index(path, self.ledger.index(table, only_in=only_in), names)
+        return name
