@@ -29,7 +29,8 @@ MADE = "<!-- Made by `make docs`. Change the source, not this page. -->"
 SERVED = "models.chat."
 """Every served model has these settings, under its own name."""
 PUBLISHED = Path(__file__).parents[1] / "tests" / "fixtures" / "published"
-"""Configs and sizes of the models that profiles name; a test holds them against the libraries' own models."""
+"""Configs and sizes of the models that profiles name; a test holds them against the libraries' own
+models."""
 MACHINES = {"gpu-24": (24 * 10**9,), "gpu-80": (80 * 10**9,), "gpu-8x80": (80 * 10**9,) * 8}
 INSTALL = """\
 vLLM's pins and this project's exclude each other (Prefect needs a newer FastAPI), so that it has an environment of its

@@ -1,4 +1,6 @@
-"""The command line. Exit codes: 0 all done, 1 rows still owed, 2 wrong usage or configuration, 130 stopped."""
+"""The command line. Exit codes: 0 all done, 1 rows still owed, 2 wrong usage or configuration, 130
+stopped.
+"""
 
 import logging
 import os
@@ -144,7 +146,8 @@ def main() -> None:
     )  # docker/notify.yaml buries runs that send no more
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
-    # They log the builds that they try to load, where credentials were found, each request with its signed address.
+    # They log the builds that they try to load, where credentials were found, each request with its
+    # signed address.
     for library in ("faiss", "botocore", "aiobotocore", "httpx", "httpx2"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:

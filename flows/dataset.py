@@ -1,4 +1,6 @@
-"""The dataset: the object that users open. Its methods are in separate files, loaded on first use."""
+"""The dataset: the object that users open. Its methods are in separate files, loaded on first
+use.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +67,8 @@ if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s 
     from pairwright.tasks.training.ranks import Watcher as TrainingWatcher  # needs PyTorch
 
 Settings = Mapping[str, Any] | Sequence[str]
-"""Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or ``["mining.min_similarity=0.8"]``."""
+"""Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or
+``["mining.min_similarity=0.8"]``."""
 Watch = Callable[[int, int], None]  # called with the rows or steps done so far, and their total
 
 
@@ -92,8 +95,8 @@ class Dataset:
     def open(cls, url: str | Path, version: int | None = None) -> Self:
         """Open one version of the dataset in a folder or at a URL.
 
-        ``Dataset.open("s3://bucket/album", version=3)``. Without a number, the newest version is read, or the current
-        tables if there is none yet.
+        ``Dataset.open("s3://bucket/album", version=3)``. Without a number, the newest version is
+        read, or the current tables if there is none yet.
         """
         found = cls(Folder(str(url)), version)
         if version is None:
@@ -127,7 +130,8 @@ class Dataset:
             limit: only the first N images of the source.
             until: the last stage, or the last group of stages; empty: all.
             exclude: sources of images to exclude, together with near-duplicates of them.
-            worker: provides the runner of shards and the watcher; none: this machine's processes, and bars or lines.
+            worker: provides the runner of shards and the watcher; none: this machine's processes,
+                and bars or lines.
         """
         words: dict[str, Any] = {
             "profile": profile,
@@ -222,8 +226,9 @@ class Dataset:
     ) -> Report:
         """List the source again, finish what is owed, and publish a version; return the report.
 
-        ``album.resume(stage="captioning", reason="no answer in time")`` retries only rows that failed for this reason.
-        The settings are fields of ``run``, ``gates`` and ``health``, which change no row.
+        ``album.resume(stage="captioning", reason="no answer in time")`` retries only rows that
+        failed for this reason. The settings are fields of ``run``, ``gates`` and ``health``, which
+        change no row.
         """
         return self._run(
             resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker
@@ -287,7 +292,8 @@ class Dataset:
 
         A stopped run continues with the version that it began with.
 
-        ``album.train("sft")``, then ``album.train("adpo", start="sft", settings={"optimiser.num_train_epochs": 2})``
+        ``album.train("sft")``, then ``album.train("adpo", start="sft",
+        settings={"optimiser.num_train_epochs": 2})``
         """
         from pairwright.flows.pipeline.load_profile import choose_objective
         from pairwright.flows.training.make_train_config import make_config
@@ -305,7 +311,8 @@ class Dataset:
     def iterate(cls, url: str | Path, **choices: Any) -> "Iterated":
         """Train in rounds on the model's own texts; builds the dataset if there is none yet.
 
-        ``Dataset.iterate("album", rounds=3, model="Qwen/Qwen2.5-VL-3B-Instruct")``; choices: ``IterateConfig``.
+        ``Dataset.iterate("album", rounds=3, model="Qwen/Qwen2.5-VL-3B-Instruct")``; choices:
+        ``IterateConfig``.
         """
         from pairwright.flows.training.iterate_rounds import IterateConfig, Rounds
 
@@ -362,8 +369,8 @@ class Dataset:
     ) -> bool:
         """Serve this version's pages on this machine until Ctrl-C; return whether a thread was still running.
 
-        Once pages are served, ``ready`` is called with their address, and with an address for a single visit. Decisions
-        made there are stored under the annotator's name.
+        Once pages are served, ``ready`` is called with their address, and with an address for a
+        single visit. Decisions made there are stored under the annotator's name.
         """
         from pairwright.flows.versions.report_dataset import view_dataset
 
@@ -389,7 +396,8 @@ class Dataset:
     ) -> Removal:
         """Remove images on request: they and everything made from them leave the next version.
 
-        ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then ``album.resume()``, ``album.gc()``
+        ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then
+        ``album.resume()``, ``album.gc()``
         """
         return remove_images(self.folder, keys, names=names, reason=reason)
 

@@ -1,6 +1,7 @@
 """Run the command line: ``pairwright``, ``python -m pairwright``, ``torchrun -m pairwright``.
 
-SIGINT and SIGTERM end it with one line and exit code 130, from the first instruction on, also while modules load.
+SIGINT and SIGTERM end it with one line and exit code 130, from the first instruction on, also while
+modules load.
 """
 
 import os

@@ -1,7 +1,8 @@
 """Prompts and wordings: one Jinja file each.
 
-A file holds one prompt, or alternative wordings, one ``kind | template`` per line. Its SHA-256 is part of the
-fingerprints of the stages that use it. Its opening comment names the source: a paper, or ours.
+A file holds one prompt, or alternative wordings, one ``kind | template`` per line. Its SHA-256 is
+part of the fingerprints of the stages that use it. Its opening comment names the source: a paper,
+or ours.
 """
 
 import hashlib

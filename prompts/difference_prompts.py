@@ -1,8 +1,8 @@
 """Questions about the difference of a pair, and the grammar of their answers (paper 001, D.2).
 
-The three instructions are the paper's, chosen by the available texts. Ours: two different verbs are drawn for the
-quoted template, by default of those that make natural English, and where a caption is missing neither is given: a
-prompt about one image only would tilt the answer.
+The three instructions are the paper's, chosen by the available texts. Ours: two different verbs are
+drawn for the quoted template, by default of those that make natural English, and where a caption is
+missing neither is given: a prompt about one image only would tilt the answer.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,8 @@ PROMPTS = (
     *WITHOUT_CAPTIONS.values(),
 )  # all prompt files of the instructions
 FORBIDDEN = r".!?\[\]{}"
-"""Characters of no half: ends of sentences (a full stop before a letter or digit is none), template brackets."""
+"""Characters of no half: ends of sentences (a full stop before a letter or digit is none), template
+brackets."""
 FREE = rf"[^,\t\n\r{FORBIDDEN}]|\.[0-9A-Za-z]"
 AFTER_COMMA = (
     rf"[^,\s{FORBIDDEN}]",
@@ -57,7 +58,8 @@ def instruct(
 ) -> Instruction:
     """Return the instruction for what is known; an edit instruction says more than a human difference.
 
-    ``edit`` made the second image of the first; ``human`` is a person's difference. All of them are data.
+    ``edit`` made the second image of the first; ``human`` is a person's difference. All of them are
+    data.
     """
     if edit:
         name, known, values = "difference_from_edit", "edit", {"instruction": edit}
@@ -87,11 +89,12 @@ def fill_template(verbs: Sequence[str], first: str, second: str) -> str:
 def difference_regex() -> str:
     """Return the grammar of a description, for servers that constrain answers.
 
-    Any verb of the list may stand in it, as in validation, since a grammar for each pair of verbs would be compiled
-    again and again: xgrammar 0.2.8 takes 0.5 s for this one (150,000 tokens, two cores). Halves have no greatest length
-    for the same reason (400 characters: 7 s, and vLLM gives up after 5): ``max_tokens`` ends them, and a description
-    that it cut off is asked for again with more. Stars stand over plain alternatives: with one inside another, each
-    token took thousands of times as long.
+    Any verb of the list may stand in it, as in validation, since a grammar for each pair of verbs
+    would be compiled again and again: xgrammar 0.2.8 takes 0.5 s for this one (150,000 tokens, two
+    cores). Halves have no greatest length for the same reason (400 characters: 7 s, and vLLM gives
+    up after 5): ``max_tokens`` ends them, and a description that it cut off is asked for again with
+    more. Stars stand over plain alternatives: with one inside another, each token took thousands of
+    times as long.
     """
     verb = f"(?:{'|'.join(difference_verbs())})"
     half = rf"[\"'“‘(]?[0-9A-Za-z](?:{FREE}|,{'|,'.join(AFTER_COMMA)})*"

@@ -1,1 +1,3 @@
-"""What flows between the steps: rows, their Arrow schemas, configuration and errors. Imports nothing of ours."""
+"""What flows between the steps: rows, their Arrow schemas, configuration and errors. Imports
+nothing of ours.
+"""

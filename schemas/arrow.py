@@ -1,7 +1,8 @@
 """The Arrow schema of each row type, and conversion between rows and Arrow tables.
 
-Columns are the row's fields, then ``status`` ("ok", "dropped", "failed"), ``reason``, ``detail``. A small row within a
-row is a struct, a pydantic model is JSON text. A row that is not ok has only its three names, all its ``source_key``.
+Columns are the row's fields, then ``status`` ("ok", "dropped", "failed"), ``reason``, ``detail``. A
+small row within a row is a struct, a pydantic model is JSON text. A row that is not ok has only its
+three names, all its ``source_key``.
 """
 
 from collections.abc import Iterator, Sequence

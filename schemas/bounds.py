@@ -1,4 +1,6 @@
-"""Bounds in a profile that change no row: the budget of a build, the gates of a version, the health of preferences."""
+"""Bounds in a profile that change no row: the budget of a build, the gates of a version, the health
+of preferences.
+"""
 
 from typing import Annotated
 
@@ -27,7 +29,8 @@ class GatesConfig(Section):
     """Gates: bounds that a build must meet to publish a version; otherwise the last version stays current."""
 
     min_yield: dict[str, Share] = Field(default_factory=dict[str, float])
-    """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); default: one row of the last table."""
+    """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); default: one row of the
+    last table."""
     max_failed: Share = 0.02
     """Maximum share of any table's inputs that failed or are pending; 1: any."""
 
@@ -39,7 +42,8 @@ class HealthConfig(Section):
     """
 
     max_text_only_accuracy: Share = 0.8
-    """Maximum share of rows in which a classifier that sees no image finds the chosen text; chance is 0.5."""
+    """Maximum share of rows in which a classifier that sees no image finds the chosen text; chance
+    is 0.5."""
     max_longer_share: Share = 0.7
     """Maximum share of rows in which the same side, chosen or rejected, has the longer text."""
     max_true_share: Share = 0.02

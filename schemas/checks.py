@@ -1,7 +1,8 @@
 """Reasons why a description fails a check, and which of them show that it is wrong (ours).
 
-A check also fails without a result (an answer that cannot be read). Such a description is not used, but it is not known
-to be wrong. Rows name the setting behind a reason ("judge: low rating (judging.min_rating=3)").
+A check also fails without a result (an answer that cannot be read). Such a description is not used,
+but it is not known to be wrong. Rows name the setting behind a reason ("judge: low rating
+(judging.min_rating=3)").
 """
 
 NOT_TURNED_ROUND = "swapped pair: not the other way round"
@@ -26,7 +27,8 @@ AGAINST = frozenset(
         LOW_RATING,
     }
 )
-"""Reasons that a description itself is wrong. A difference found between an image and itself discredits its writer."""
+"""Reasons that a description itself is wrong. A difference found between an image and itself
+discredits its writer."""
 
 
 def without_bound(why: str) -> str:

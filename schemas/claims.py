@@ -1,7 +1,7 @@
 """Claims: statements of a text about two photographs, in a form that scene graphs confirm or refute.
 
-A text is *true* of a pair when all of its claims hold there. By its claims a rejected text is checked to be false, and
-a removed object is known to have been mentioned.
+A text is *true* of a pair when all of its claims hold there. By its claims a rejected text is
+checked to be false, and a removed object is known to have been mentioned.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,8 @@ OPPOSITES: dict[Relation, Relation] = {
 }  # fmt: skip
 DEPTHS = ("front", "middle", "back")
 CLEAR_GAP = 0.1
-"""Minimum distance of two centres, as a share of the image width, for "left of" and "right of" (ours)."""
+"""Minimum distance of two centres, as a share of the image width, for "left of" and "right of"
+(ours)."""
 
 
 class Selector(Frozen):
@@ -40,7 +41,8 @@ class Selector(Frozen):
         named = {name: value for name, value in vars(self).items() if value is not None}
         if not named:
             return list(graph.objects)
-        # Writers spend most of their time here: one C call per object is ten times as fast as comparing by name.
+        # Writers spend most of their time here: one C call per object is ten times as fast as
+        # comparing by name.
         look = attrgetter(*named)
         wanted = tuple(named.values()) if len(named) > 1 else next(iter(named.values()))
         return [thing for thing in graph.objects if look(thing) == wanted]
@@ -49,9 +51,10 @@ class Selector(Frozen):
 class Claim(Frozen):
     """Checkable statement about the first (side 0) or second (side 1) photograph of a pair.
 
-    Kinds: ``exists`` (at least one match), ``absent`` (none), ``count`` (exactly ``count``), ``relation`` (some match
-    stands in ``relation`` to some match of ``other``), ``light``, ``viewpoint`` and ``place`` (the graph's phrase is
-    ``value``), ``no_change`` (about both sides: nothing but viewpoint and light differs).
+    Kinds: ``exists`` (at least one match), ``absent`` (none), ``count`` (exactly ``count``),
+    ``relation`` (some match stands in ``relation`` to some match of ``other``), ``light``,
+    ``viewpoint`` and ``place`` (the graph's phrase is ``value``), ``no_change`` (about both sides:
+    nothing but viewpoint and light differs).
     """
 
     side: Literal[0, 1]
@@ -91,9 +94,10 @@ def is_no_change(graphs: Graphs) -> bool:
 def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
     """Return whether two objects of one photograph clearly stand in a relation, as seen by the viewer.
 
-    Left and right: neither has its middle within the other's width, and the middles are well apart. In front and
-    behind: they overlap by at least half of the narrower one's width, and the nearer one reaches at least as far down
-    the picture. So no two things stand in relations of both kinds; many stand in none.
+    Left and right: neither has its middle within the other's width, and the middles are well apart.
+    In front and behind: they overlap by at least half of the narrower one's width, and the nearer
+    one reaches at least as far down the picture. So no two things stand in relations of both kinds;
+    many stand in none.
     """
     if relation in ("right of", "behind"):
         return stands(other, OPPOSITES[relation], thing)

@@ -1,7 +1,8 @@
 """The profile: one frozen model per section, one sentence per field, limits in the types.
 
-Every stage's function receives its own section, never the whole profile. A field that cannot change a stage's rows (how
-many workers, how large a shard) is in ``RunConfig``, which no fingerprint includes.
+Every stage's function receives its own section, never the whole profile. A field that cannot change
+a stage's rows (how many workers, how large a shard) is in ``RunConfig``, which no fingerprint
+includes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -148,8 +149,8 @@ class RobustnessConfig(Section):
 class SourceConfig(Section):
     """Input of the sources stage; made of other sections.
 
-    The location of the source does not identify rows: a moved folder holds the same images. The items' keys identify
-    what is rendered. Without corruption, `robustness` counts as absent.
+    The location of the source does not identify rows: a moved folder holds the same images. The
+    items' keys identify what is rendered. Without corruption, `robustness` counts as absent.
     """
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes"})
@@ -175,7 +176,8 @@ class EmbeddingConfig(ModelSection):
     clip: ClipConfig = ClipConfig()
     dinov2: Dinov2Config = Dinov2Config()
     batch_size: Batch = 0
-    """Images per batch of an encoder; 0: as many as fit, which may change the last digits of its vectors."""
+    """Images per batch of an encoder; 0: as many as fit, which may change the last digits of its
+    vectors."""
 
 
 class ExcludeConfig(Section):
@@ -183,7 +185,8 @@ class ExcludeConfig(Section):
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"sources", "files"})
     sources: Names = ()
-    """Sources of the images to exclude, such as a benchmark's test images; embedded like the dataset's own."""
+    """Sources of the images to exclude, such as a benchmark's test images; embedded like the
+    dataset's own."""
     max_hash_distance: Annotated[int, Field(ge=0, le=31)] = 4
     """Images are excluded up to this distance (bits of 64) of perceptual hashes."""
     min_similarity: Share = 0.96
@@ -205,7 +208,8 @@ class SearchConfig(Section):
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
     """Cells of the index that are searched per image; 0: one of 16, and at least 16."""
     min_similarity: Share = 0.78
-    """Similarity above which recall is measured and cut-off lists are reported; at most ``mining.min_similarity``."""
+    """Similarity above which recall is measured and cut-off lists are reported; at most
+    ``mining.min_similarity``."""
 
 
 class MiningConfig(Section):
@@ -214,7 +218,8 @@ class MiningConfig(Section):
     min_best_similarity: Share = 0.80
     """tau_max: a set whose highest similarity is below this is dropped, per embedder."""
     check_worst: Literal["none", "before", "after"] = "none"
-    """Whether the paper's second set test runs, on the raw top-k (before) or the kept candidates (after)."""
+    """Whether the paper's second set test runs, on the raw top-k (before) or the kept candidates
+    (after)."""
     min_worst_similarity: Share = 0.78
     """tau_min: with ``check_worst``, a set whose lowest similarity is below this is dropped."""
     min_similarity: Share = 0.78
@@ -222,21 +227,24 @@ class MiningConfig(Section):
     max_similarity: Share = 0.95
     """Neighbours more similar than this are left out, per embedder."""
     min_hash_distance: Annotated[int, Field(ge=0, le=32)] = 0
-    """Candidates whose hash differs from the anchor's in fewer of 64 bits are left out first (ours); 0: none."""
+    """Candidates whose hash differs from the anchor's in fewer of 64 bits are left out first
+    (ours); 0: none."""
     max_ratio: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Maximum distance (1 - similarity) of a candidate, as a share of that of the anchor's nearest strangers (ours,
-    after Lowe's ratio test), which adapts as a collection grows; 1: any."""
+    """Maximum distance (1 - similarity) of a candidate, as a share of that of the anchor's nearest
+    strangers (ours, after Lowe's ratio test), which adapts as a collection grows; 1: any."""
     group: Annotated[int, UNSET, Filled("scenes.photographs")] = 0
-    """With `max_ratio`: number of images that show the same thing; neighbours beyond it are strangers."""
+    """With `max_ratio`: number of images that show the same thing; neighbours beyond it are
+    strangers."""
     clusters: Annotated[int, Field(ge=1, le=16)] = 3
     """K: number of clusters that an image's candidates are split into."""
     max_per_cluster: Annotated[int, Field(ge=1, le=64)] = 1
-    """Pairs taken from each cluster, most similar first; the paper's 1 gives at most K pairs per image."""
+    """Pairs taken from each cluster, most similar first; the paper's 1 gives at most K pairs per
+    image."""
     max_pairs_per_image: Count = 0
     """Maximum pairs of one image, the most similar first (ours); 0: no limit."""
     max_pairs_per_group: Count = 0
-    """Maximum pairs of one group, the most similar first (ours): the source's group (a video), else the image's folder.
-    0: no limit."""
+    """Maximum pairs of one group, the most similar first (ours): the source's group (a video), else
+    the image's folder. 0: no limit."""
     gamma: Annotated[float, Field(gt=0)] = 0.1
     """Width of the RBF affinity exp(-gamma d^2)."""
     weights: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=1)] = (0.4, 0.6)
@@ -260,7 +268,8 @@ class MatchingConfig(Section):
     """Pairs of photographs whose keypoints match (ours): other views of the same objects, without weights."""
 
     enabled: bool = False
-    """Whether each image's first neighbours are matched by keypoints, too; never of rendered scenes."""
+    """Whether each image's first neighbours are matched by keypoints, too; never of rendered
+    scenes."""
     min_matches: Annotated[int, Field(ge=8)] = 15
     """Minimum keypoints that match and agree with one fundamental matrix."""
     max_pairs: Annotated[int, Field(ge=1, le=32)] = 3
@@ -323,7 +332,8 @@ class NounPairsConfig(Section):
     stop_words: tuple[str, ...] = FILLERS
     """Nouns that do not count."""
     levels: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=16)] = (2, 4, 6, 8)
-    """Minimum shared nouns of each level of similarity, rising (ours; the paper's benchmark has 8 or more)."""
+    """Minimum shared nouns of each level of similarity, rising (ours; the paper's benchmark has 8
+    or more)."""
     pairs_per_level: Annotated[int, Field(ge=1, le=64)] = 1
     """Pairs drawn for each image from each level."""
     max_candidates: Annotated[int, Field(ge=1, le=1_000_000)] = 2000
@@ -351,8 +361,8 @@ class PreferencesConfig(Section):
     """Composition of preferences."""
 
     rejected: Literal["drawn", "hardest", "own"] = "drawn"
-    """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, or the one that a model
-    wrote itself (sampled), where there is one. The others are negatives."""
+    """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, or the
+    one that a model wrote itself (sampled), where there is one. The others are negatives."""
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
     """Whether pairs keep the splits of their source, if it has at least two; others are drawn."""
@@ -373,21 +383,23 @@ class RunConfig(Section):
     """How a build is cut into shards and spread over workers; none of it changes a row."""
 
     runner: Literal["processes", "dask"] = "processes"
-    """Where shards run: in worker processes of this machine, or in the workers of a Dask cluster."""
+    """Where shards run: in worker processes of this machine, or in the workers of a Dask
+    cluster."""
     address: str = ""
-    """The cluster's Dask scheduler ("tcp://host:8786"); empty: one is started on this machine for the build."""
+    """The cluster's Dask scheduler ("tcp://host:8786"); empty: one is started on this machine for
+    the build."""
     workers: Count = 0
     """Worker processes; 0: one per core, or all that the cluster has."""
     rows_per_shard: Positive = 200
-    """Input rows of a shard, except for stages with a size of their own: images and given_* (by the source's kind),
-    admitted (3000), neighbours (2000), similar_pairs (1000), matched_pairs (100),
-    nouns (2000), noun_pairs (50000), pairs (20000), retrieved
-    (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences (25)."""
+    """Input rows of a shard, except for stages with a size of their own: images and given_* (by the
+    source's kind), admitted (3000), neighbours (2000), similar_pairs (1000), matched_pairs (100),
+    nouns (2000), noun_pairs (50000), pairs (20000), retrieved (5000), sampled (100), mentions
+    (2000), fitted (400), splits (100000) and preferences (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
     """Input rows of a shard by stage ("images: 6"); overrides all other sizes."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
-    """Port of 127.0.0.1 where Prometheus reads each stage's rows, failures, tokens and seconds during a build; needs
-    the extra `metrics`. 0: none."""
+    """Port of 127.0.0.1 where Prometheus reads each stage's rows, failures, tokens and seconds
+    during a build; needs the extra `metrics`. 0: none."""
     budget: BudgetConfig = BudgetConfig()
 
 
@@ -401,7 +413,8 @@ class Profile(Section):
     source: str = "scenes:"
     """Source when the command line names none (``kind:path``)."""
     seed: Seed = 0
-    """Seed of everything that is drawn: scenes, clusters, the wording of prompts, samples, splits."""
+    """Seed of everything that is drawn: scenes, clusters, the wording of prompts, samples,
+    splits."""
     pairing: Literal["similarity", "nouns"] = "similarity"
     """Whether images pair by similarity, or by nouns that their captions share."""
     images: ImagesConfig = ImagesConfig()
@@ -417,7 +430,8 @@ class Profile(Section):
     nouns: NounsConfig = NounsConfig()
     noun_pairs: NounPairsConfig = NounPairsConfig()
     models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
-    """Served models: `chat` sees images; `language` and `judge` default to it; others by the names in sections."""
+    """Served models: `chat` sees images; `language` and `judge` default to it; others by the names
+    in sections."""
     captions: CaptionsConfig = CaptionsConfig()
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()
@@ -605,7 +619,8 @@ class BuildRecord(Section):
     plugins: Annotated[dict[str, str], AfterValidator(require_plugins)] = Field(
         default_factory=dict[str, str]
     )
-    """Origin of each plugin used, by group and name; first, since reading the profile needs the plugins."""
+    """Origin of each plugin used, by group and name; first, since reading the profile needs the
+    plugins."""
     items: tuple[str, ...]
     """The parts that list the source, in its order."""
     profile: ResolvedProfile

@@ -1,7 +1,8 @@
 """Decisions: people accept, reject or edit rows, or take that back. Exports and trainings follow them.
 
-A decision is about a preference, or about a pair and everything made from it. The latest decision about a key counts.
-Judgements of how alike a pair's images are suggest mining thresholds; no row depends on them.
+A decision is about a preference, or about a pair and everything made from it. The latest decision
+about a key counts. Judgements of how alike a pair's images are suggest mining thresholds; no row
+depends on them.
 """
 
 import unicodedata
@@ -27,7 +28,8 @@ Verdict = Literal[
     "accept", "reject", "edit", "none", "near-identical", "fits", "unrelated", "unjudged"
 ]
 JUDGEMENTS = ("near-identical", "fits", "unrelated", "unjudged")
-"""Verdicts about how alike a pair's images are; the last takes one back. They are kept beside decisions."""
+"""Verdicts about how alike a pair's images are; the last takes one back. They are kept beside
+decisions."""
 ACCEPTED = ("accept", "edit")
 MOST_TEXT, MOST_NOTE, MOST_NAME = 20_000, 2_000, 100  # characters
 AHEAD = timedelta(days=1)
@@ -170,7 +172,8 @@ def latest(decisions: Iterable[Decision]) -> Decisions:
 def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
     """Return a row with the texts of an edit; a rejected text only if the edit is about this very row.
 
-    The claims of a new text are unknown. The chosen text before the edit becomes the last of the negatives.
+    The claims of a new text are unknown. The chosen text before the edit becomes the last of the
+    negatives.
     """
     if decision.verdict != "edit":
         return row

@@ -11,11 +11,13 @@ class ClipConfig(Section):
     """CLIP model of open_clip; the default is the paper's."""
 
     model: str = "ViT-L-14-quickgelu"
-    """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a "-quickgelu" one)."""
+    """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a
+    "-quickgelu" one)."""
     pretrained: str = "openai"
     """open_clip's name of the weights; they are read from the Hub's local cache."""
     checkpoint: str = ""
-    """Local weights in their place: a file, or a folder with open_clip_config.json (which names the model, too)."""
+    """Local weights in their place: a file, or a folder with open_clip_config.json (which names the
+    model, too)."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
 
@@ -24,6 +26,7 @@ class Dinov2Config(Section):
     """DINOv2 model; the default is the paper's."""
 
     model: Annotated[str, Field(min_length=1)] = "facebook/dinov2-large"
-    """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes it."""
+    """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes
+    it."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine."""

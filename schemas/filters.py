@@ -37,16 +37,18 @@ CHECKS = (
 class HeadsConfig(Section):
     """Heads: small networks that score CLIP vectors; `embedding.clip` must be the CLIP that they were trained on.
 
-    A safetensors file of linear layers in the order of the numbers in their names (`weight`, `bias`; or `0.weight`,
-    `2.weight`, ...), the last with one output; with ReLU between them where its metadata says `activation: relu`.
+    A safetensors file of linear layers in the order of the numbers in their names (`weight`,
+    `bias`; or `0.weight`, `2.weight`, ...), the last with one output; with ReLU between them where
+    its metadata says `activation: relu`.
     """
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"aesthetic", "unsafe"})
     aesthetic: str = ""
-    """File of an aesthetic head, such as LAION's linear one on ViT-L/14 (1 to 10), as safetensors; empty: none."""
-    unsafe: str = ""
-    """File of an unsafe-content head on CLIP's vectors, as safetensors: the sigmoid of its output is the probability;
+    """File of an aesthetic head, such as LAION's linear one on ViT-L/14 (1 to 10), as safetensors;
     empty: none."""
+    unsafe: str = ""
+    """File of an unsafe-content head on CLIP's vectors, as safetensors: the sigmoid of its output
+    is the probability; empty: none."""
     aesthetic_revision: Annotated[str, UNSET, Filled("")] = ""
     unsafe_revision: Annotated[str, UNSET, Filled("")] = ""
     enabled: Annotated[bool, UNSET, Filled("filters.is_on")] = False
@@ -56,8 +58,8 @@ class FiltersConfig(Section):
     """Filters of images before mining (ours), by the measures in the table `qualities`."""
 
     min_sharpness: Annotated[float, Field(ge=0)] = 0.0
-    """Minimum variance of the Laplacian (grey values 0 to 255, at most 512 pixels a side); 50 leaves out clearly
-    blurred images. 0: no limit."""
+    """Minimum variance of the Laplacian (grey values 0 to 255, at most 512 pixels a side); 50
+    leaves out clearly blurred images. 0: no limit."""
     max_dark: Share = 1.0
     """Maximum share of an image's pixels darker than 16 of 255; 1: no limit."""
     max_bright: Share = 1.0
@@ -69,10 +71,12 @@ class FiltersConfig(Section):
     max_unsafe: Share = 1.0
     """Maximum probability by `filters.heads.unsafe`; 1: no limit."""
     max_images_per_group: Count = 0
-    """Maximum images of each group of the source (a video, else a folder), drawn by their keys; 0: no limit."""
+    """Maximum images of each group of the source (a video, else a folder), drawn by their keys; 0:
+    no limit."""
     max_similarity: Share = 1.0
-    """Maximum similarity, by every embedder, to another image that stays; of two, the one with the lower key stays.
-    Each is compared with all: seconds for 10,000, minutes for 100,000. 1: no limit."""
+    """Maximum similarity, by every embedder, to another image that stays; of two, the one with the
+    lower key stays. Each is compared with all: seconds for 10,000, minutes for 100,000. 1: no
+    limit."""
     heads: HeadsConfig = HeadsConfig()
 
     @property

@@ -1,4 +1,6 @@
-"""The settings of NAMC, a captioner of differences that is trained on a dataset from scratch (paper 001)."""
+"""The settings of NAMC, a captioner of differences that is trained on a dataset from scratch (paper
+001).
+"""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -14,7 +16,8 @@ class DualEncoderConfig(ClipConfig):
     """CLIP that initialises the noise module; it must see 224 x 224 pixels in 14 x 14 patches."""
 
     model: str = "ViT-B-16-quickgelu"
-    """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a "-quickgelu" one)."""
+    """open_clip's name of the model, or a JSON file that describes one (OpenAI's weights need a
+    "-quickgelu" one)."""
     uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint"})
 
 
@@ -32,7 +35,8 @@ class CnnConfig(WeightsConfig):
     """CNN that sees the grid of an image: its third stage, 14 x 14 places of 224 x 224 pixels."""
 
     model: Annotated[str, Field(pattern=r"^\w+(\.\w+)?$")] = "resnet101.tv_in1k"
-    """timm's name of the model and its weights on the Hub; with a checkpoint, the model's name alone is enough."""
+    """timm's name of the model and its weights on the Hub; with a checkpoint, the model's name
+    alone is enough."""
 
 
 class VqganConfig(WeightsConfig):
@@ -53,15 +57,18 @@ class NamcConfig(Section):
     """How NAMC is trained, and how it writes."""
 
     size: Literal["small", "paper"] = SMALL
-    """Small learns from raw patches, on a CPU; paper (64.2 M weights beside CLIP's) from a CNN, a VQGAN and CLIP."""
+    """Small learns from raw patches, on a CPU; paper (64.2 M weights beside CLIP's) from a CNN, a
+    VQGAN and CLIP."""
     hidden_size: Annotated[int, Field(ge=64, le=4096, multiple_of=64)] = 768
-    """Dimension of encoder and decoder with size paper, unless the run starts from another one; small has 96."""
+    """Dimension of encoder and decoder with size paper, unless the run starts from another one;
+    small has 96."""
     clip: DualEncoderConfig = DualEncoderConfig()
     cnn: CnnConfig = CnnConfig()
     vqgan: VqganConfig = VqganConfig()
     vocabulary: VocabularyConfig = VocabularyConfig()
     noise_enabled: bool = True
-    """Whether mismatched places and words are masked (NIM) and places reconstructed; default with ``start``: false."""
+    """Whether mismatched places and words are masked (NIM) and places reconstructed; default with
+    ``start``: false."""
     reconstruction_enabled: bool = True
     """Whether masked places are reconstructed (MIR), not only masked."""
     image_mask_ratio: Share = 0.2

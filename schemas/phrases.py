@@ -1,7 +1,7 @@
 """Words for the content of a scene graph: noun phrases, numbers, places; one phrase per value.
 
-Writers use these, so that a phrase and its ``Selector`` mean the same, and other steps can find a claim's words in a
-text.
+Writers use these, so that a phrase and its ``Selector`` mean the same, and other steps can find a
+claim's words in a text.
 """
 
 import re

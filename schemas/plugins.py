@@ -1,7 +1,8 @@
 """Plugins: sources, stages, validators, embedders and export formats from outside, found by name.
 
-A package names each in an entry point (``[project.entry-points."pairwright.sources"]``); a file (``--plugin FILE.py``,
-or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``. Only plugins that are named are loaded.
+A package names each in an entry point (``[project.entry-points."pairwright.sources"]``); a file
+(``--plugin FILE.py``, or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``.
+Only plugins that are named are loaded.
 """
 
 import os
@@ -160,7 +161,8 @@ def _load_all(files: Iterable[str]) -> None:
 def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
     """Check that the plugins that a dataset was built with are loaded, by group and name.
 
-    A file is never loaded because a dataset names it: a dataset from elsewhere must not run code here.
+    A file is never loaded because a dataset names it: a dataset from elsewhere must not run code
+    here.
     """
     for place, origin in origins.items():
         group, _, name = place.partition(".")

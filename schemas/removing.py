@@ -66,7 +66,8 @@ class DetectionConfig(ModelSection):
     detector: Literal["scene-graph", "grounding-dino"] = "scene-graph"
     """The rendered scene's own graph, or Grounding DINO (transformers)."""
     model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
-    """Grounding DINO on the Hub (read from the local cache), or a local folder as save_pretrained writes it."""
+    """Grounding DINO on the Hub (read from the local cache), or a local folder as save_pretrained
+    writes it."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
     box_threshold: Share = 0.25
@@ -74,7 +75,8 @@ class DetectionConfig(ModelSection):
     text_threshold: Share = 0.2
     """A box belongs to the tags whose words score at least this."""
     max_iou: Share = 0.5
-    """Maximum intersection over union of two boxes of one tag; beyond it, the lower score is left out."""
+    """Maximum intersection over union of two boxes of one tag; beyond it, the lower score is left
+    out."""
 
 
 class SegmentationConfig(Section):
@@ -101,7 +103,8 @@ class ElementsConfig(Section):
     min_area: Share = 0.005
     """Minimum size of a mask, as a share of the image."""
     max_area: Share = 0.5
-    """Maximum size of a mask, as a share of the image: without a limit, the largest mask always wins (ours)."""
+    """Maximum size of a mask, as a share of the image: without a limit, the largest mask always
+    wins (ours)."""
     max_iou: Share = 0.9
     """Maximum intersection over union of two masks; beyond it, the first is kept (ours)."""
 
@@ -110,7 +113,8 @@ class LamaConfig(Section):
     """Weights of LaMa; empty: the published big-lama, where `fetch` puts it."""
 
     checkpoint: str = ""
-    """Local TorchScript file: a program, which runs only if its SHA-256 is the published one or `sha256`."""
+    """Local TorchScript file: a program, which runs only if its SHA-256 is the published one or
+    `sha256`."""
     sha256: str = ""
     """The SHA-256 of a TorchScript file of your own that you trust."""
     revision: str = ""
@@ -129,9 +133,11 @@ class RemovalsConfig(ModelSection):
     feather_pixels: Count = 3
     """Pixels over which the filling fades into the image."""
     context: Annotated[float, Field(ge=0, le=8)] = 0.5
-    """Context that LaMa sees on each side of a hole, in sides of its box (ours); 0.5: about as in its training."""
+    """Context that LaMa sees on each side of a hole, in sides of its box (ours); 0.5: about as in
+    its training."""
     max_side: Annotated[int, Field(ge=64, le=8192)] = 1024
-    """Maximum side in pixels of LaMa's input; holes with more context are filled at a smaller scale (ours)."""
+    """Maximum side in pixels of LaMa's input; holes with more context are filled at a smaller scale
+    (ours)."""
 
     @property
     def rendered(self) -> bool:
@@ -144,15 +150,19 @@ class InspectionConfig(Section):
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"batch_size"})
     detector_enabled: bool = True
-    """Whether the detector runs again on the result: the element must be gone, and nothing new in its place."""
+    """Whether the detector runs again on the result: the element must be gone, and nothing new in
+    its place."""
     min_remaining_score: Share = 0.25
-    """Score, in the element's place, from which its tag counts as remaining; or the score of before, if lower."""
+    """Score, in the element's place, from which its tag counts as remaining; or the score of
+    before, if lower."""
     min_grown_score: Share = 0.35
     """Score from which a thing in the hole, not detected there before, counts as grown."""
     max_rim: Annotated[float, Field(ge=0)] = 1.0
-    """Maximum edge along the hole's rim, as a multiple of the strongest edges around; more counts as a halo."""
+    """Maximum edge along the hole's rim, as a multiple of the strongest edges around; more counts
+    as a halo."""
     max_difference: Annotated[float, Field(ge=0)] = 2.0
-    """Maximum difference, in levels of 255 beyond noise, of a rendered removal from the scene without the element."""
+    """Maximum difference, in levels of 255 beyond noise, of a rendered removal from the scene
+    without the element."""
     batch_size: Batch = 0
     """Images per batch of the detector; 0: as many as fit."""
     rendered: Annotated[bool, UNSET, Filled("removals.rendered")] = False
@@ -186,7 +196,8 @@ class RejectionsConfig(Section):
     min_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
     """A removal is chosen only where the text fits the image worse by more than this (ours)."""
     fallback: Literal["none", "drop", "crop"] = "none"
-    """A preference without a removal: has no rejected image, is dropped, or gets a random crop as in mDPO."""
+    """A preference without a removal: has no rejected image, is dropped, or gets a random crop as
+    in mDPO."""
     min_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.01
     """Smallest share of the image that such a crop shows; mDPO's."""
     max_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -208,4 +219,5 @@ class RejectionsConfig(Section):
 NO_IMAGE = "no rejected image"
 """Reason of a preference that is dropped, with `fallback: drop`."""
 SEVERAL = "a given preference about several images"
-"""Reason of a given preference that is dropped: which part of its text is about which image is unknown."""
+"""Reason of a given preference that is dropped: which part of its text is about which image is
+unknown."""

@@ -26,8 +26,8 @@ class Reply:
     """Name of the question."""
     text: str = ""
     state: Literal["answered", "refused", "failed", "no image"] = "answered"
-    """refused: the model does not take this question, for good; failed: no answer, the question may be asked again; no
-    image: an image is missing or cannot be decoded."""
+    """refused: the model does not take this question, for good; failed: no answer, the question may
+    be asked again; no image: an image is missing or cannot be decoded."""
     detail: str = ""
     cut: bool = False
     """Whether the answer was cut at the maximum number of tokens."""

@@ -1,7 +1,7 @@
 """The rows that flow between the stages: frozen, named, complete. Their Arrow schemas are in ``schemas.arrow``.
 
-Beside a stage's rows, its function may yield ``Dropped`` (a rule said no: final) or ``Failed`` (a boundary failed: owed
-again).
+Beside a stage's rows, its function may yield ``Dropped`` (a rule said no: final) or ``Failed`` (a
+boundary failed: owed again).
 """
 
 import hashlib
@@ -165,7 +165,8 @@ class NeighbourRow(Row):
     cells: tuple[int, ...] = ()
     """Per embedder, the cells of the index that was searched; 0: none, the search was exact."""
     recalls: tuple[float, ...] = ()
-    """Per embedder, the share of the exact neighbours in the band that the index finds, measured on a sample."""
+    """Per embedder, the share of the exact neighbours in the band that the index finds, measured on
+    a sample."""
     cut_off: bool = False
     """Whether a list is full and ends inside the band, so that there may be more."""
 
@@ -199,8 +200,8 @@ class PairRow(Row):
     first: str
     second: str
     origin: str
-    """"mined", "matched" (by keypoints), "noun-overlap", "given" (the source paired them) or "edit" (the source edited
-    one into the other)."""
+    """"mined", "matched" (by keypoints), "noun-overlap", "given" (the source paired them) or "edit"
+    (the source edited one into the other)."""
     anchor: str
     """The image whose search found the pair; empty: the source gave it."""
     cluster: int
@@ -208,7 +209,8 @@ class PairRow(Row):
     embedders: tuple[str, ...] = ()
     similarities: tuple[float, ...] = ()
     similarity: float = 0.0
-    """Cosine of the weighted, concatenated features; of a matched pair, the share of its keypoints that match."""
+    """Cosine of the weighted, concatenated features; of a matched pair, the share of its keypoints
+    that match."""
     human_differences: tuple[str, ...] = ()
     """People's texts about the difference, as the source gave them."""
     instruction: str = ""
@@ -267,7 +269,8 @@ class DifferenceRow(Row):
     model: str
     """"scene-graph", "given" (people wrote it), or the served model's name."""
     claims: str
-    """JSON list of ``schemas.claims.Claim``: what the text says, checkable against scene graphs; ``[]`` if unknown."""
+    """JSON list of ``schemas.claims.Claim``: what the text says, checkable against scene graphs;
+    ``[]`` if unknown."""
     no_change: bool
     """Whether it states that the two images show the same."""
     known: str = ""
@@ -322,10 +325,12 @@ class ComparisonRow(Row):
     """One statement per axis, in the order of ``axes``."""
     axes: tuple[str, ...]
     conversation: tuple[Turn, ...]
-    """User and assistant in turn; the second question, left out if unclear, asks which image a caption belongs to."""
+    """User and assistant in turn; the second question, left out if unclear, asks which image a
+    caption belongs to."""
     model: str
     shown: str = ""
-    """Input of a served model: "captions", "images", "images and captions", "images and differences"."""
+    """Input of a served model: "captions", "images", "images and captions", "images and
+    differences"."""
     served: tuple[Served, ...] = ()
 
 
@@ -479,7 +484,8 @@ class MasksRow(Row):
     whys: tuple[str, ...]
     """Per tag, why its mask is empty, a short constant phrase; an empty string if it is not."""
     mask_scores: tuple[float, ...]
-    """Per tag, the segmenter's estimate of the mask's quality, the lowest of its boxes; 1 for the renderer's masks."""
+    """Per tag, the segmenter's estimate of the mask's quality, the lowest of its boxes; 1 for the
+    renderer's masks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,8 +527,8 @@ class RemovalRow(Row):
     window: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1 of the image that the patch replaces, the last two exclusive."""
     patch: bytes
-    """PNG of the window; ``tasks.images.decode.put_patch`` makes the whole image. Pixels outside the feathered mask are
-    the original's."""
+    """PNG of the window; ``tasks.images.decode.put_patch`` makes the whole image. Pixels outside
+    the feathered mask are the original's."""
     area_share: float
     """Mask pixels / image pixels."""
     dilate: int
@@ -530,7 +536,8 @@ class RemovalRow(Row):
     feather: int
     """Pixels around those over which the filling fades; from ``dilate + feather + 1`` pixels on, nothing changes.
 
-    In a rendered removal ``dilate`` is 0, and the filling fades around all changes, shadows and reflections included.
+    In a rendered removal ``dilate`` is 0, and the filling fades around all changes, shadows and
+    reflections included.
     """
     inpainter: str
     changed_outside: int
@@ -547,15 +554,18 @@ class InspectionRow(Row):
     why: str = ""
     """First check that failed, a short constant phrase; empty: none."""
     found_before: float = -1.0
-    """The detector's highest score for the tag in its place, before; -1: the detector did not run."""
+    """The detector's highest score for the tag in its place, before; -1: the detector did not
+    run."""
     found_after: float = -1.0
     grown: str = ""
     grown_score: float = 0.0
     rim: float = 0.0
-    """Strength of the edge along the hole's rim, as a multiple of the strongest around; 0: too small to measure."""
+    """Strength of the edge along the hole's rim, as a multiple of the strongest around; 0: too
+    small to measure."""
     changed_outside: int = 0
     difference: float = 0.0
-    """Levels (of 255) by which a rendered removal differs from the scene without the element; 0: not rendered."""
+    """Levels (of 255) by which a rendered removal differs from the scene without the element; 0:
+    not rendered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,11 +578,13 @@ class RemovalScore:
     side: int
     """Image that it replaces: 0 the first, 1 the second."""
     score: float
-    """How much worse the chosen text fits; higher rejects more. Scene graphs: share of its statements made untrue.
-    CLIP: sum of its sentences' cosines with the original, minus ``clip``."""
+    """How much worse the chosen text fits; higher rejects more. Scene graphs: share of its
+    statements made untrue. CLIP: sum of its sentences' cosines with the original, minus
+    ``clip``."""
     chosen: bool
     clip: float = 0.0
-    """Sum of the cosines of the text's sentences with the candidate (paper 004, Eq. 9); 0 without CLIP."""
+    """Sum of the cosines of the text's sentences with the candidate (paper 004, Eq. 9); 0 without
+    CLIP."""
     why: str = ""
     """Why it cannot be chosen: the check that it failed; empty: it can be."""
 
@@ -635,7 +647,8 @@ class PreferenceRow(Row):
     negatives: tuple[Negative, ...] = ()
     """Further rejected texts, hardest first."""
     rejected_images: tuple[bytes, ...] = ()
-    """The same images, one of them without the key element of the chosen text, or cropped; empty: none."""
+    """The same images, one of them without the key element of the chosen text, or cropped; empty:
+    none."""
     removal_scores: tuple[RemovalScore, ...] = ()
     component: str = ""
     split: str
@@ -644,9 +657,11 @@ class PreferenceRow(Row):
     rejected_image_maker: str = ""
     """"removal", "crop", or empty: no image is rejected."""
     kind: str = ""
-    """Kind of the texts, which the prompt asks for: "template", "changes", "sentences", "list", "short"; or unknown."""
+    """Kind of the texts, which the prompt asks for: "template", "changes", "sentences", "list",
+    "short"; or unknown."""
     description: str = ""
-    """The pair's description, if the chosen text states it in another kind; empty: they are the same."""
+    """The pair's description, if the chosen text states it in another kind; empty: they are the
+    same."""
     claims: str = "[]"
     """Claims of the chosen text, as in ``DifferenceRow``."""
     rejected_claims: str = "[]"

@@ -1,7 +1,8 @@
 """The scene graph of a rendered photograph: its objects, their places and looks.
 
-A *world* is a place with objects, a camera and lights. Its photographs differ by known changes; an object keeps its
-``id`` through all photographs of its world. Everything that is written about a scene is derived from these models.
+A *world* is a place with objects, a camera and lights. Its photographs differ by known changes; an
+object keeps its ``id`` through all photographs of its world. Everything that is written about a
+scene is derived from these models.
 """
 
 from typing import Literal
@@ -12,10 +13,12 @@ ChangeType = Literal[
     "viewpoint", "illumination", "addition", "disappearance", "removal", "substitution", "size", "colour",
     "orientation", "pose", "text", "counting", "move", "material",
 ]  # fmt: skip
-"""The twelve change types of OmniDiff (paper 002, section 3; ``text`` is its "OCR text"), and two of CLEVR-Change."""
+"""The twelve change types of OmniDiff (paper 002, section 3; ``text`` is its "OCR text"), and two
+of CLEVR-Change."""
 
 DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination")
-"""Changes of the photograph, not of the scene: a pair that differs by these only is a "no change" pair."""
+"""Changes of the photograph, not of the scene: a pair that differs by these only is a "no change"
+pair."""
 
 
 SHAPES = (
@@ -43,7 +46,8 @@ PREPOSITIONS: dict[str, str] = {
     "a wooden table-top": "on", "a room corner": "in", "a toy street": "on",
     "a kitchen counter": "on", "a picnic blanket": "on", "a photo studio": "in",
 }  # fmt: skip
-"""Every place of rendered scenes, with the word that puts things there ("on a wooden table-top")."""
+"""Every place of rendered scenes, with the word that puts things there ("on a wooden
+table-top")."""
 
 
 class Frozen(BaseModel):
@@ -73,7 +77,8 @@ class SceneObject(Frozen):
     facing: Literal["left", "right", "front", "back"] | None = None
     """Direction of its front in the photograph; ``None`` for shapes without a front."""
     pose: str | None = None
-    """State of its parts ("with its lid open"), a phrase that follows the noun; ``None`` for shapes of one piece."""
+    """State of its parts ("with its lid open"), a phrase that follows the noun; ``None`` for shapes
+    of one piece."""
     text: str | None = None
     """Text on it (signs only)."""
     column: Literal["left", "centre", "right"]
@@ -98,9 +103,10 @@ class SceneChange(Frozen):
     """One difference between a photograph and its world's base photograph.
 
     An *addition* is a thing that the base lacks; a
-    *disappearance* is of a thing that stood on the ground, a *removal* of one that rested on another thing; a
-    *substitution* puts a thing of another shape in the place, and under the ``id``, of the old one; *counting*
-    changes how many there are of several like things; a *move* leaves a thing as it is in another column or depth.
+    *disappearance* is of a thing that stood on the ground, a *removal* of one that rested on
+    another thing; a *substitution* puts a thing of another shape in the place, and under the
+    ``id``, of the old one; *counting* changes how many there are of several like things; a *move*
+    leaves a thing as it is in another column or depth.
     """
 
     type: ChangeType
@@ -110,7 +116,8 @@ class SceneChange(Frozen):
     """All objects added or taken away where there may be several (counting)."""
     before: str = ""
     after: str = ""
-    """The two values ("red", "blue"); for things a noun phrase without article ("small red metal ball", "two ...")."""
+    """The two values ("red", "blue"); for things a noun phrase without article ("small red metal
+    ball", "two ...")."""
 
 
 class SceneGraph(Frozen):

@@ -1,4 +1,6 @@
-"""Base of the sections of a profile: their form, the types of their fields, comparison of two profiles."""
+"""Base of the sections of a profile: their form, the types of their fields, comparison of two
+profiles.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +68,8 @@ class Filled:
     """
 
     source: str
-    """Dotted name of the profile's field (``{self.model}``: the section's own); empty: a build finds the value."""
+    """Dotted name of the profile's field (``{self.model}``: the section's own); empty: a build
+    finds the value."""
     when: str = ""
     """Property of the section that must be true for it to be filled."""
 
@@ -85,7 +88,8 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     uncounted: ClassVar[frozenset[str]] = frozenset()
-    """Fields left out of fingerprints: they change no row, or the stage's ``models`` covers what counts of them."""
+    """Fields left out of fingerprints: they change no row, or the stage's ``models`` covers what
+    counts of them."""
 
     @model_validator(mode="after")
     def _ranges_are_not_empty(self) -> Self:

@@ -30,7 +30,8 @@ class DifferentialConfig(Section):
     weight_per: Literal["channel", "layer"] = "channel"
     """Whether each channel of a compared layer has its own weight, or the layer has one."""
     softmax: bool = False
-    """Whether the weights sum to 1 over the layers (softmax), or each is between 0 and 1 (sigmoid, as printed)."""
+    """Whether the weights sum to 1 over the layers (softmax), or each is between 0 and 1 (sigmoid,
+    as printed)."""
 
 
 Objective = Literal["sft", "dpo", "mdpo", "adavip", "adpo", "namc"]
@@ -39,7 +40,8 @@ NAMC = "namc"
 Beta = Annotated[float, Field(gt=0, le=100)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 TINY, SMALL = "tiny", "small"
-"""Models with random weights, written beside the dataset: to try the commands, and to learn from scratch."""
+"""Models with random weights, written beside the dataset: to try the commands, and to learn from
+scratch."""
 STAND_INS = (TINY, SMALL)
 
 
@@ -49,8 +51,8 @@ class DpoConfig(Section):
     beta: Beta = 0.1
     """Strength of the pull towards the reference model."""
     max_negatives: Annotated[int, Field(ge=1, le=32)] = 1
-    """Maximum rejected texts per row: the rejected one, then its ranked negatives, hardest first; the chosen text is
-    ranked above all of them."""
+    """Maximum rejected texts per row: the rejected one, then its ranked negatives, hardest first;
+    the chosen text is ranked above all of them."""
 
 
 class MdpoConfig(Section):
@@ -73,13 +75,16 @@ class AdpoConfig(Section):
     beta: Beta = 0.1
     """Strength of the pull towards the reference model; not published, 0.1 is common."""
     candidates: Annotated[int, Field(ge=2, le=65_536)] = 128
-    """Texts drawn from the training split per pair for the retriever to choose from; the paper's |N| = 128."""
+    """Texts drawn from the training split per pair for the retriever to choose from; the paper's
+    |N| = 128."""
     temperature: Annotated[float, Field(gt=0)] = 2.0
     """Temperature of the retriever's softmax; the paper's tau = 2."""
     logit_scale: Annotated[float, Field(gt=0)] = 100.0
-    """Factor of the cosines before they are divided by ``temperature``, as in CLIP; not published."""
+    """Factor of the cosines before they are divided by ``temperature``, as in CLIP; not
+    published."""
     samples: Annotated[int, Field(ge=1, le=32)] = 1
-    """Negatives sampled per pair; the paper's 1. From 2 on, the baseline of each is the mean of the others."""
+    """Negatives sampled per pair; the paper's 1. From 2 on, the baseline of each is the mean of the
+    others."""
     baseline: Literal["none", "running"] = "running"
     """With one sample: no baseline (the paper's algorithm), or the running mean of the rewards."""
     retriever_learning_rate: Rate = 1e-4
@@ -89,9 +94,11 @@ class AdpoConfig(Section):
     projection_dim: Annotated[int, Field(ge=8, le=4096)] = 256
     """Dimension of the space in which the heads compare pairs and texts."""
     warmup_steps: Count = 100
-    """Steps that train the retriever to match texts with pairs before ADPO starts, as for CLIP4IDC (ours); 0: none."""
+    """Steps that train the retriever to match texts with pairs before ADPO starts, as for CLIP4IDC
+    (ours); 0: none."""
     min_entropy: Share = 0.1
-    """Entropy below which a collapse of the retriever is reported, as a share of that of a uniform choice."""
+    """Entropy below which a collapse of the retriever is reported, as a share of that of a uniform
+    choice."""
 
 
 class LoraConfig(Section):
@@ -102,14 +109,16 @@ class LoraConfig(Section):
     alpha: Positive = 128
     """Scale of the adapters, times ``rank``: they are multiplied by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Dropout inside the adapters; above 0, the policy does not start with the reference's log-probabilities."""
+    """Dropout inside the adapters; above 0, the policy does not start with the reference's
+    log-probabilities."""
 
 
 class ModelConfig(Section):
     """Trained model, and its image input."""
 
     name: Annotated[str, Field(min_length=1)] = TINY
-    """A folder, a name on the Hub (in the local cache), "tiny" or "small"; default with ``start``: that run's model."""
+    """A folder, a name on the Hub (in the local cache), "tiny" or "small"; default with ``start``:
+    that run's model."""
     revision: str = ""
     """Commit on the Hub, or hash of a folder's files, that the model must have; empty: any."""
     tuning: Literal["lora", "full"] = "lora"
@@ -118,25 +127,31 @@ class ModelConfig(Section):
     train_vision: bool = False
     """Whether the vision tower and its projector are also trained."""
     vision_tuning: Literal["same", "full"] = "same"
-    """Whether the vision tower follows ``tuning``, or is trained in full; full beside LoRA: SFT only (paper 002)."""
+    """Whether the vision tower follows ``tuning``, or is trained in full; full beside LoRA: SFT
+    only (paper 002)."""
     differential: DifferentialConfig = DifferentialConfig()
     max_pixels: Annotated[int, Field(ge=784, le=16_777_216)] = 448 * 448
-    """Maximum pixels of an image; larger ones are scaled down before the model's own processor sees them."""
+    """Maximum pixels of an image; larger ones are scaled down before the model's own processor sees
+    them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
     """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
     load_in_4bit: bool = False
-    """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra "qlora")."""
+    """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra
+    "qlora")."""
     shared_prompt: Literal["auto", "always", "never"] = "auto"
-    """Whether a prompt is encoded once for all its answers; auto: in model families that score them the same."""
+    """Whether a prompt is encoded once for all its answers; auto: in model families that score them
+    the same."""
 
 
 class OptimiserConfig(Section):
     """Optimiser, schedule and precision."""
 
     optim: str = "adamw_torch_fused"
-    """Optimiser by its name in transformers: adamw_torch_fused, adamw_8bit, paged_adamw_8bit (extra "qlora"), ..."""
+    """Optimiser by its name in transformers: adamw_torch_fused, adamw_8bit, paged_adamw_8bit (extra
+    "qlora"), ..."""
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Peak learning rate; 0: 1e-4 with LoRA, else 5e-7 (SFT, DPO, mDPO, AdaViP) or 3e-6 (ADPO), as in the papers."""
+    """Peak learning rate; 0: 1e-4 with LoRA, else 5e-7 (SFT, DPO, mDPO, AdaViP) or 3e-6 (ADPO), as
+    in the papers."""
     vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate of the vision tower, not its projector; 0: ``learning_rate``."""
     per_device_train_batch_size: Positive = 4
@@ -178,14 +193,16 @@ class DataConfig(Section):
     table: Literal["preferences", "differences", "comparisons", "questions", "captions"] = (
         "preferences"
     )
-    """Table to train on; all but preferences by SFT only, as conversations in which every answer bears loss."""
+    """Table to train on; all but preferences by SFT only, as conversations in which every answer
+    bears loss."""
     mix: tuple[Annotated[str, AfterValidator(_shared)], ...] = ()
-    """SFT: further data with their shares of the rows: "FILE:SHARE" for LLaVA's JSON, "DATASET:SHARE" for the same
-    table of another dataset."""
+    """SFT: further data with their shares of the rows: "FILE:SHARE" for LLaVA's JSON,
+    "DATASET:SHARE" for the same table of another dataset."""
     split: str = "train"
     """Training split."""
     only_accepted: bool = False
-    """Whether to train only on rows that people accepted (`pairwright view`, `decide`); held-out rows stay."""
+    """Whether to train only on rows that people accepted (`pairwright view`, `decide`); held-out
+    rows stay."""
     eval_split: str = "validation"
     """Held-out split to evaluate on; empty: none."""
     max_eval_rows: Count = 256
@@ -195,7 +212,8 @@ class DataConfig(Section):
     group_by_length: bool = False
     """Whether batches group rows of similar text length, to reduce padding."""
     dataloader_num_workers: Literal["auto"] | Count = "auto"
-    """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none for a CPU."""
+    """Processes per device that read and tokenise ahead; 0: none; auto: up to four for a GPU, none
+    for a CPU."""
 
     @property
     def mixed(self) -> list[tuple[str, float]]:
@@ -229,9 +247,11 @@ class OutputConfig(Section):
     eval_steps: Count = 200
     """Steps between evaluations on the held-out split; 0: only at the end."""
     alarms: Literal["stop", "log"] = "stop"
-    """Whether a run stops when held-out rows show that the model forgets chosen texts or answers unreadably."""
+    """Whether a run stops when held-out rows show that the model forgets chosen texts or answers
+    unreadably."""
     write_answers: bool = False
-    """Whether the finished model answers all held-out rows, for ``pairwright evaluate captions``."""
+    """Whether the finished model answers all held-out rows, for ``pairwright evaluate
+    captions``."""
     report_to: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Trackers that also get the metrics."""
 
@@ -242,12 +262,14 @@ class TrainConfig(Section):
     objective: Objective
     """Training objective."""
     start: str = ""
-    """Run to start from: a name in the same dataset, or a folder; its model is also the reference."""
+    """Run to start from: a name in the same dataset, or a folder; its model is also the
+    reference."""
     sft_weight: Annotated[float, Field(ge=0, le=100)] = 4.0
-    """Weight of the chosen text's negative log-likelihood per token beside a preference loss; the papers' is 0, ours
-    did the least harm of 0, 1 and 4 (docs/what-the-data-teaches.md)."""
+    """Weight of the chosen text's negative log-likelihood per token beside a preference loss; the
+    papers' is 0, ours did the least harm of 0, 1 and 4 (docs/what-the-data-teaches.md)."""
     seed: Seed = 0
-    """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's draws."""
+    """Seed of everything that is drawn: the order of rows, dropout, new adapters, the retriever's
+    draws."""
     model: ModelConfig = ModelConfig()
     dpo: DpoConfig = DpoConfig()
     mdpo: MdpoConfig = MdpoConfig()
@@ -307,7 +329,8 @@ class TextVectorsConfig(Section):
     """Vectors of the chosen texts."""
 
     encoder: Literal["words", "clip"] = WORDS
-    """Hashed words and word pairs of a text; or CLIP's text tower, if the images have CLIP's vectors."""
+    """Hashed words and word pairs of a text; or CLIP's text tower, if the images have CLIP's
+    vectors."""
     dimension: Annotated[int, Field(ge=64, le=65_536)] = 512
     """Length of the vectors of hashed words."""
     clip: ClipConfig = ClipConfig()

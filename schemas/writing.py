@@ -37,10 +37,11 @@ class LaunchConfig(Section):
     """vLLM as the build starts it, in an environment or container of its own."""
 
     enabled: bool = False
-    """Whether the build starts vLLM on this machine when a stage needs it, and stops it afterwards."""
+    """Whether the build starts vLLM on this machine when a stage needs it, and stops it
+    afterwards."""
     command: Names = ("vllm",)
-    """The vllm executable, or a container's command up to and including "vllm" that shares the machine's network and
-    stops with it (`docker run --rm --init --network host ...`)."""
+    """The vllm executable, or a container's command up to and including "vllm" that shares the
+    machine's network and stops with it (`docker run --rm --init --network host ...`)."""
     max_model_len: Positive = 8192
     """Tokens of a prompt, its images and its answer together."""
     max_images: Annotated[int, Field(ge=0, le=16)] = 2
@@ -74,7 +75,8 @@ class ChatConfig(Section):
         }
     )
     endpoint: Names = ()
-    """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several share the load."""
+    """Addresses of OpenAI-compatible servers (`http://127.0.0.1:8000/v1`); several share the
+    load."""
     model: str = ""
     """The model's name on the server; empty: the only one that it serves."""
     revision: str = ""
@@ -82,20 +84,22 @@ class ChatConfig(Section):
     key: KeyName = "PAIRWRIGHT_API_KEY"
     """Environment variable that holds the server's key; never the key itself."""
     max_pixels: Annotated[int, Field(ge=784)] = 1_003_520
-    """Maximum pixels of an image; larger ones are scaled down (1,003,520 are 1,280 tokens of Qwen2-VL)."""
+    """Maximum pixels of an image; larger ones are scaled down (1,003,520 are 1,280 tokens of
+    Qwen2-VL)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
     """Sampling temperature; at 0, asking again gives the same answer."""
     top_p: Annotated[Share, Field(gt=0)] = 0.9
     """Nucleus sampling: tokens are drawn from the most likely ones up to this total probability."""
     structured_output: Structured = "auto"
-    """How the server is made to follow a grammar: vLLM's `structured_outputs`, a JSON schema in `response_format`, or
-    not at all; auto: the first that works when a build starts."""
+    """How the server is made to follow a grammar: vLLM's `structured_outputs`, a JSON schema in
+    `response_format`, or not at all; auto: the first that works when a build starts."""
     max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 256
     """Maximum concurrent requests of one worker; fewer while a server is full or slow."""
     timeout_seconds: Seconds = 300.0
     """Maximum wait for one answer."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
-    """Maximum attempts at a request before its row fails, for temporary faults (busy, time-out, cut off)."""
+    """Maximum attempts at a request before its row fails, for temporary faults (busy, time-out, cut
+    off)."""
     patience_seconds: Seconds = 120.0
     """Maximum time without any answer before the shard fails; its rows stay owed."""
     launch: LaunchConfig = LaunchConfig()
@@ -166,7 +170,8 @@ class CaptionsConfig(WrittenSection):
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a description, each with another seed."""
     split: Literal["rules", "served"] = "rules"
-    """How a description is split into sentences: at full stops (rules), or by the model, with the rules as fallback."""
+    """How a description is split into sentences: at full stops (rules), or by the model, with the
+    rules as fallback."""
 
     @model_validator(mode="after")
     def _who_splits_is_there(self) -> "CaptionsConfig":
@@ -186,10 +191,11 @@ class DifferencesConfig(ValidatedSection):
     """Descriptions of differences."""
 
     writer: DifferenceWriters = ("scene-graph",)
-    """Writers: scene graphs or a served model, and people (`given`: the source's texts, each sentence a row)."""
+    """Writers: scene graphs or a served model, and people (`given`: the source's texts, each
+    sentence a row)."""
     verbs: Literal["natural", "paper"] = "natural"
-    """Verbs that a served model's template draws: those that a noun phrase can follow ("shows", "contains"), or all of
-    paper 001's list ("advertises", "is", "sets")."""
+    """Verbs that a served model's template draws: those that a noun phrase can follow ("shows",
+    "contains"), or all of paper 001's list ("advertises", "is", "sets")."""
     max_tokens: Positive = 160
     """Maximum tokens of a description; twice as many at further attempts."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
@@ -197,7 +203,8 @@ class DifferencesConfig(ValidatedSection):
     max_words: Positive = 120
     """Maximum words of a description (ours); longer ones are rejected, as runaway output."""
     candidates: Annotated[int, Field(ge=1, le=16)] = 1
-    """Descriptions requested per pair (ours); with checks, the best that passes them all is taken."""
+    """Descriptions requested per pair (ours); with checks, the best that passes them all is
+    taken."""
 
     @model_validator(mode="after")
     def _one_machine(self) -> "DifferencesConfig":
@@ -219,12 +226,14 @@ class ControlsConfig(ServedSection):
     enabled: bool = False
     """Whether descriptions from a served model are checked by asking the model again."""
     model: ModelName | Literal[""] = ""
-    """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
+    """The model that is asked, by its name in `models`; empty: the one that describes the
+    differences."""
     kinds: Annotated[tuple[Literal["swapped", "same"], ...], Field(min_length=1)] = (
         "swapped",
         "same",
     )
-    """Controls: swapped (the reversed pair must be described in reverse), same (one image twice: no difference)."""
+    """Controls: swapped (the reversed pair must be described in reverse), same (one image twice: no
+    difference)."""
     max_tokens: Positive = 160
     """Maximum tokens of an answer."""
 
@@ -264,18 +273,21 @@ class ComparisonsConfig(WrittenSection):
     """Comparisons: commonalities and differences (CaD; paper 003)."""
 
     model: ModelName | Literal[""] = ""
-    """The model that is asked, by its name in `models`; empty: `language` for captions alone, else `chat`."""
+    """The model that is asked, by its name in `models`; empty: `language` for captions alone, else
+    `chat`."""
     input: Literal["captions", "images", "images and captions", "images and differences"] = (
         "captions"
     )
-    """Input of the model: the captions (the paper's phase 1, by the `language` model), or the images (phase 2, by the
-    `chat` model) alone, with the captions, or with people's texts about the difference."""
+    """Input of the model: the captions (the paper's phase 1, by the `language` model), or the
+    images (phase 2, by the `chat` model) alone, with the captions, or with people's texts about the
+    difference."""
     max_tokens: Positive = 750
     """Maximum tokens of a summary; the paper's number."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a comparison, each with another seed."""
     max_caption_overlap: Share = 0.9
-    """Maximum share of words that two captions share; beyond it, the retrieval question is left out."""
+    """Maximum share of words that two captions share; beyond it, the retrieval question is left
+    out."""
 
     @property
     def asks(self) -> str:
@@ -310,10 +322,11 @@ class SampledTextsConfig(ServedSection):
     enabled: bool = False
     """Whether further answers of the writing model are sampled as rejected texts."""
     model: ModelName | Literal[""] = ""
-    """The model that is asked, by its name in `models`; empty: the one that describes the differences."""
+    """The model that is asked, by its name in `models`; empty: the one that describes the
+    differences."""
     prompt: Literal["instruction", "preference"] = "instruction"
-    """Whether the model gets the template, as the writing model does, or a preference's question, which a trained
-    model knows."""
+    """Whether the model gets the template, as the writing model does, or a preference's question,
+    which a trained model knows."""
     samples: Annotated[int, Field(ge=1, le=16)] = 1
     """Descriptions sampled per pair beside the chosen one."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
@@ -341,8 +354,8 @@ class StatementsConfig(ServedSection):
 
     shown_images: ClassVar[int] = 0
     split: Literal["served", "rules"] = "served"
-    """Splitter: the served model if there is one (an endpoint, or one that the build starts), or rules, which are also
-    the fallback."""
+    """Splitter: the served model if there is one (an endpoint, or one that the build starts), or
+    rules, which are also the fallback."""
     max_tokens: Positive = 512
     """Maximum tokens of the statements."""
     enabled: Annotated[bool, UNSET, Filled("rejections.by_clip")] = False

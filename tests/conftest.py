@@ -1,17 +1,20 @@
-"""How tests draw their examples and share the cores, and the real vLLM servers that tests marked ``live`` share."""
+"""How tests draw their examples and share the cores, and the real vLLM servers that tests marked
+``live`` share."""
 
 import os
 
 import pytest
 from hypothesis import settings
 
-# Each of several workers would have as many threads as there are cores, and they would wait for each other: twice the
+# Each of several workers would have as many threads as there are cores, and they would wait for
+# each other: twice the
 # time. Before anything imports NumPy or PyTorch; what tests start inherits it.
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# The suite says of a commit the same each time; `make soak` looks further, at other examples each time.
+# The suite says of a commit the same each time; `make soak` looks further, at other examples each
+# time.
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.register_profile("search", max_examples=2_000, deadline=None)
 settings.load_profile("suite")

@@ -1,4 +1,5 @@
-"""Check dependencies against imports: each library is declared; the core starts without those of the extras."""
+"""Check dependencies against imports: each library is declared; the core starts without those of
+the extras."""
 
 import ast
 import subprocess

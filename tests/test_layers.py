@@ -1,4 +1,5 @@
-"""Check the architecture: imports run one way, importing the command line is cheap, ``docker/`` has no Python."""
+"""Check the architecture: imports run one way, importing the command line is cheap, ``docker/`` has
+no Python."""
 
 import ast
 import pickle
@@ -56,7 +57,8 @@ LAZY = {
     "pairwright.flows.dataset": 7,
     "pairwright.flows.versions.table": 1,
 }
-"""The command line and the facade, with how many of our modules they load when one verb or method needs them."""
+"""The command line and the facade, with how many of our modules they load when one verb or method
+needs them."""
 SHOWING = ("say_", "show_", "progress", "list_")
 """Modules that print and draw, or look up what can be printed."""
 OTHER_WORK = {
@@ -74,7 +76,8 @@ OTHER_WORK = {
     },  # what a recipe trains, first; all recipes
     "versions": {"check_machine", "find_models", "load_profile", "schedule_dataset"},
 }
-"""What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is done."""
+"""What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is
+done."""
 TASKS = {
     "evaluate": {
         f"evaluation.{name}"
@@ -84,7 +87,8 @@ TASKS = {
     "look": {"sources.readers"},
     "options": {"export.push_to_hub"},
 }
-"""What verbs import from ``tasks``: lists of what there is, configurations, and what has to do with no dataset."""
+"""What verbs import from ``tasks``: lists of what there is, configurations, and what has to do with
+no dataset."""
 
 
 def modules() -> list[Path]:

@@ -1,4 +1,5 @@
-"""What runs on GPUs, on one that computes nothing (``on_a_gpu/``); the tests of a real one (``gpu/``), on the CPU."""
+"""What runs on GPUs, on one that computes nothing (``on_a_gpu/``); the tests of a real one
+(``gpu/``), on the CPU."""
 
 import os
 import shlex

@@ -1,4 +1,5 @@
-"""Check that the files, make targets, commands and settings named in README and documentation exist."""
+"""Check that the files, make targets, commands and settings named in README and documentation
+exist."""
 
 import re
 import shlex

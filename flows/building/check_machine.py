@@ -1,4 +1,6 @@
-"""Check this machine: versions, devices, disk, weights, servers, and the needs of each profile. Builds nothing."""
+"""Check this machine: versions, devices, disk, weights, servers, and the needs of each profile.
+Builds nothing.
+"""
 
 import os
 import shutil
@@ -34,7 +36,8 @@ GB = 1e9
 MIN_MEMORY_GB, MIN_FREE_GB = 4.0, 5.0
 SERVER_SECONDS = 3.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
-FETCH = ". Fetch it with: "  # text after which the message of a missing model tells how to fetch each of its files
+# text after which the message of a missing model tells how to fetch each of its files
+FETCH = ". Fetch it with: "
 
 
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[MachineCheck]:

@@ -1,7 +1,8 @@
 """Resolve the models that a build loads or asks, before it starts; run a server for each stage that needs one.
 
-Fetches and verifies all weights ahead of a build: each stage with a ``pin`` looks for its files when a build starts,
-and does so here while an inventory is taken. Models that vLLM serves are left to vLLM.
+Fetches and verifies all weights ahead of a build: each stage with a ``pin`` looks for its files
+when a build starts, and does so here while an inventory is taken. Models that vLLM serves are left
+to vLLM.
 """
 
 import logging

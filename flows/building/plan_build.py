@@ -1,7 +1,7 @@
 """Plan a build: list its source, count owed rows per stage, and extrapolate from a trial.
 
-A trial is a real build of the source's first rows in two shards per stage; the second one is timed, since the first
-loads models. Everything is taken to grow with the items of the source.
+A trial is a real build of the source's first rows in two shards per stage; the second one is timed,
+since the first loads models. Everything is taken to grow with the items of the source.
 """
 
 import math
@@ -40,7 +40,8 @@ COLUMNS = ("inputs", "rows", *AMOUNTS)
 Amounts = dict[str, float | None]
 """Amounts of a stage by name (``COLUMNS``); ``None``: unknown."""
 Rates = Mapping[str, float]
-"""Output and cost of an input row of a stage, and its input rows per item of the source (``inputs``)."""
+"""Output and cost of an input row of a stage, and its input rows per item of the source
+(``inputs``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

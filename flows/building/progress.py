@@ -1,6 +1,7 @@
 """Show a build's progress: a bar on a terminal, one plain line per shard elsewhere; numbers for Prometheus on request.
 
-They are served on 127.0.0.1 only, and only where `run.metrics_port` is set; needs the extra "metrics".
+They are served on 127.0.0.1 only, and only where `run.metrics_port` is set; needs the extra
+"metrics".
 """
 
 import json

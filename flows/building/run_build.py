@@ -1,6 +1,7 @@
 """Build a dataset: list the source, run each stage on its owed rows, count, publish a version.
 
-Shards run in this process' workers or, if a Prefect server is configured, as task runs (``flows.prefect.build_dataset``).
+Shards run in this process' workers or, if a Prefect server is configured, as task runs
+(``flows.prefect.build_dataset``).
 """
 
 import logging

@@ -1,6 +1,7 @@
 """List every setting of a build and of a training run: type, range, default, meaning, and a profile's value.
 
-Reads the pydantic models themselves, so that no setting is missing; the verbs ``settings`` and ``profiles`` print it.
+Reads the pydantic models themselves, so that no setting is missing; the verbs ``settings`` and
+``profiles`` print it.
 """
 
 import ast

@@ -1,7 +1,8 @@
 """The stages that are on for a profile, up to one of them, ready to run.
 
-A stage is off if its switch is off, if the source or the pairing leaves it nothing to do, if everything that it reads
-is off, or if no stage that is on needs it. It then reads nothing, and its table, which every profile has, is empty.
+A stage is off if its switch is off, if the source or the pairing leaves it nothing to do, if
+everything that it reads is off, or if no stage that is on needs it. It then reads nothing, and its
+table, which every profile has, is empty.
 """
 
 from collections.abc import Iterable, Sequence

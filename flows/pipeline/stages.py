@@ -1,6 +1,7 @@
 """The stages of a build, in order: each writes the table of its name, whatever the profile.
 
-Each is declared at the end of its own file; ``flows.pipeline.pipeline`` decides which of them are on.
+Each is declared at the end of its own file; ``flows.pipeline.pipeline`` decides which of them are
+on.
 """
 
 from pairwright.schemas.plugins import Registry
@@ -76,11 +77,13 @@ STAGES: tuple[Stage, ...] = (
     swap_texts.STAGE,  # swapped
     edit_texts.STAGE,  # edited
     retrieve_texts.STAGE,  # retrieved
-    edit_with_model.STAGE,  # counterfactual; before the samples: the model that reads text may still be up
+    # counterfactual; before the samples: the model that reads text may still be up
+    edit_with_model.STAGE,
     sample_texts.STAGE,  # sampled
     split_texts.STAGE,  # statements; by the model that has just sampled
     judge_differences.REJECTED,  # judged_rejected
-    find_mentions.STAGE,  # mentions; from here on, servers that this build started leave the GPU to these models
+    # mentions; from here on, servers that this build started leave the GPU to these models
+    find_mentions.STAGE,
     choose_targets.STAGE,  # targets
     tag_images.STAGE,  # tags
     detect_boxes.STAGE,  # boxes

@@ -1,8 +1,8 @@
 """Build a dataset under Prefect: a flow run per build, a subflow per step, a task per stage, a task run per shard.
 
-Stages and shards run as without a server, in the same worker processes; Prefect shows them and decides when they start.
-Tasks get references, not rows or images. Also shared by all flows: log lines, tags and tables in Prefect, and final
-states with messages on what to do next.
+Stages and shards run as without a server, in the same worker processes; Prefect shows them and
+decides when they start. Tasks get references, not rows or images. Also shared by all flows: log
+lines, tags and tables in Prefect, and final states with messages on what to do next.
 """
 
 import logging
@@ -47,9 +47,11 @@ from pairwright.tasks.store.stage import Planned
 RUNNER: Any = ThreadPoolTaskRunner(
     max_workers=512
 )  # threads that only wait; the workers set the pace
-AHEAD = 2  # task runs submitted per worker process: enough to keep workers busy, few to lose with a server
+# task runs submitted per worker process: enough to keep workers busy, few to lose with a server
+AHEAD = 2
 LOCK = "schedule"
-"""Lock of updates, one at a time per dataset; a killed process releases it at once, Prefect's own limit only later."""
+"""Lock of updates, one at a time per dataset; a killed process releases it at once, Prefect's own
+limit only later."""
 log = logging.getLogger(__name__)
 StageName = Annotated[str, Field(json_schema_extra={"enum": ["", *GROUPS, *BY_NAME]})]
 ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_names()]})]
@@ -226,7 +228,8 @@ def _as_subflows(url: str, gone: Event) -> RunStep:
 def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
     """Return a runner of shards as Prefect task runs, each in one of the workers, which need not know Prefect.
 
-    If its server does not answer, Prefect ends a task run without running it: this shard and later ones are run anyway.
+    If its server does not answer, Prefect ends a task run without running it: this shard and later
+    ones are run anyway.
     """
 
     def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
@@ -248,7 +251,8 @@ def _as_task_runs(workers: Runner, gone: Event) -> RunShards:
             tags=[stage.name, stage.group],
             cache_policy=NO_CACHE,
             persist_result=False,
-            retries=1,  # with 0, Prefect logs a failed state as a missing exception: "NoneType: None"
+            # with 0, Prefect logs a failed state as a missing exception: "NoneType: None"
+            retries=1,
             retry_condition_fn=lambda _task, _run, _state: False,
         )(run_shard)
         under_way = 0

@@ -48,7 +48,8 @@ def export_dataset(
         form: hf is Parquet for datasets.load_dataset; `pairwright formats` lists the others.
         version: A version's number; none is the newest.
         table: Another table than the form's own, with its images (hf): pairs, captions, ...
-        selection: Only some rows, by splits, licences, sources, kinds or score, such as {"splits": ["train"]}.
+        selection: Only some rows, by splits, licences, sources, kinds or score, such as {"splits":
+            ["train"]}.
         model: Model of the requests of openai-batch.
         verify: Read the result as its consumer does, and fail on the first invalid row.
     """
@@ -77,7 +78,8 @@ def train_model(
         model: A folder, a name on the Hub, or tiny; empty: that of the settings.
         start: Run to start from.
         name: Run name; empty: the objective.
-        settings: Fields to set ("optimiser.per_device_train_batch_size=8", "optimiser.num_train_epochs=3").
+        settings: Fields to set ("optimiser.per_device_train_batch_size=8",
+            "optimiser.num_train_epochs=3").
         version: A version's number; none is the one that the run began with, or the newest.
         recipe: A recipe (`pairwright recipes`), or a .yaml file.
     """
@@ -111,11 +113,13 @@ def evaluate_model(
     """Ask a model a benchmark's questions, and score its answers; answered questions are not asked again.
 
     Args:
-        checkpoint: A checkpoint, a run's folder, a name on the Hub; or the model's name on the server.
+        checkpoint: A checkpoint, a run's folder, a name on the Hub; or the model's name on the
+            server.
         benchmark: Which one; `pairwright evaluate model --benchmark list` says what each needs.
         data: Folder of its annotations and images, or a dataset.
         to: File for the scores; empty: below evaluations/, where the worker runs.
-        server: Address of the OpenAI-compatible server that has the model; empty: the worker loads it.
+        server: Address of the OpenAI-compatible server that has the model; empty: the worker loads
+            it.
         judge: Judge: a server's address, or a profile.
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only the first N items; 0: all.

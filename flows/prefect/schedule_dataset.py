@@ -1,4 +1,6 @@
-"""Schedule updates of a dataset: a deployment of ``update-dataset`` on a Prefect server, or served by this process."""
+"""Schedule updates of a dataset: a deployment of ``update-dataset`` on a Prefect server, or served
+by this process.
+"""
 
 import os
 import signal

@@ -80,7 +80,8 @@ class EvaluationConfig:
         ""  # the judge's name on its server; empty: the profile's, or the only model there
     )
     batch: int = 8  # questions per batch of a model that is loaded here
-    max_pixels: int = PIXELS  # maximum pixels of an image for a model that is loaded here; larger ones are scaled down
+    # maximum pixels of an image for a model that is loaded here; larger ones are scaled down
+    max_pixels: int = PIXELS
     perturb: str = ""  # perturbation of the questions: "noise:5", "fog:5", "words:0.4"
 
 

@@ -1,8 +1,9 @@
 """Train a model in rounds on its own texts: build, SFT, then rounds of a build, a training and an evaluation.
 
-In a round's build the model of the previous round is served and writes rejected texts, comparisons or descriptions; the
-profile's checks sort them. The state of a round is in the dataset: the run NAME-K, its version, and ``truth.json``
-beside its model. Finished parts are read, unfinished ones continue.
+In a round's build the model of the previous round is served and writes rejected texts, comparisons
+or descriptions; the profile's checks sort them. The state of a round is in the dataset: the run
+NAME-K, its version, and ``truth.json`` beside its model. Finished parts are read, unfinished ones
+continue.
 """
 
 import json
@@ -87,7 +88,9 @@ class Iterated:
     measure: str
     kept: Sequence[bool]  # whether each round is kept; the last kept one has the model
     page: str
-    finished: bool  # whether nothing is left to do; otherwise a training was stopped, and the same command continues
+    # whether nothing is left to do; otherwise a training was stopped, and the same command
+    # continues
+    finished: bool
 
     def cells(self) -> Iterator[Sequence[str]]:
         """Yield heads and rounds as a table."""

@@ -162,8 +162,8 @@ def make_config(
 ) -> TrainConfig:
     """Return the settings of a run; unset ones are the recipe's, the model's or the papers'.
 
-    A run that starts from another run has its model, whatever the recipe's is. That run is looked up in ``dataset``;
-    without one, a stand-in model is assumed.
+    A run that starts from another run has its model, whatever the recipe's is. That run is looked
+    up in ``dataset``; without one, a stand-in model is assumed.
     """
     values: dict[str, Any] = {**(load_recipe(recipe)[1] if recipe else {}), "objective": objective}
     if start:

@@ -1,10 +1,11 @@
 """Prepare a training's inputs beside the preferences: tables beside the dataset's own, copied to the run's folder.
 
-For rows of another table: ``conversations``, to which files and other datasets may add rows. For ADPO's retriever:
-``text_vectors``, and ``embeddings`` if the dataset was built without them (its source brought the pairs); for the
-encoder CLIP4IDC, which sees the images, only the name of its weights. For NAMC at the paper's size:
-``grids`` and ``codes`` of the pairs' images. Such a table belongs to no version of the dataset: finished rows are kept,
-a killed run continues. Nothing is fetched: an error names a missing model and the command that fetches it.
+For rows of another table: ``conversations``, to which files and other datasets may add rows. For
+ADPO's retriever: ``text_vectors``, and ``embeddings`` if the dataset was built without them (its
+source brought the pairs); for the encoder CLIP4IDC, which sees the images, only the name of its
+weights. For NAMC at the paper's size: ``grids`` and ``codes`` of the pairs' images. Such a table
+belongs to no version of the dataset: finished rows are kept, a killed run continues. Nothing is
+fetched: an error names a missing model and the command that fetches it.
 """
 
 import hashlib
@@ -182,8 +183,8 @@ def _hash(path: str) -> str:
 def namc_defaults(config: str, *, starts: bool) -> dict[str, Any]:
     """Return NAMC's defaults for unset settings; at the paper's size those published (001, Appendix F).
 
-    A run that starts from another one is fine-tuned for the 20 epochs of Image-Editing-Request (the paper has 40 for
-    CLEVR-Change and CLEVR-DC, 10 for Spot-the-Diff).
+    A run that starts from another one is fine-tuned for the 20 epochs of Image-Editing-Request (the
+    paper has 40 for CLEVR-Change and CLEVR-DC, 10 for Spot-the-Diff).
     """
     if config != PAPER:
         steps = {

@@ -1,7 +1,7 @@
 """Train on a dataset: settle its tables, freeze the rows, prepare the objective, and train.
 
-The verb ``train``, a Prefect flow and each process of ``torchrun`` or ``accelerate launch`` call it: the first process
-prepares, the others wait for it. The same command continues a stopped run.
+The verb ``train``, a Prefect flow and each process of ``torchrun`` or ``accelerate launch`` call
+it: the first process prepares, the others wait for it. The same command continues a stopped run.
 """
 
 import logging
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LAST_WORD = 30.0
-"""Seconds that other processes wait for the first one's last lines, since a launcher ends all when one ends."""
+"""Seconds that other processes wait for the first one's last lines, since a launcher ends all when
+one ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,8 @@ class Trained:
     """Outcome of a training."""
 
     folder: str
-    finished: bool  # whether there is a finished model; otherwise it was stopped, and the same command continues
+    # whether there is a finished model; otherwise it was stopped, and the same command continues
+    finished: bool
     was_finished: bool = False  # whether it was finished before, so that nothing was done
     step: int = 0
     steps: int = 0
@@ -58,7 +60,8 @@ class Trained:
         default_factory=dict[str, float]
     )  # last measurement on the held-out rows
     page: str = ""
-    answers: str = ""  # files of its answers to held-out rows, and of the dataset's texts about them, if it writes any
+    # files of its answers to held-out rows, and of the dataset's texts about them, if it writes any
+    answers: str = ""
 
 
 @dataclass(frozen=True)

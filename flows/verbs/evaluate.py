@@ -52,8 +52,8 @@ def captions(
 ) -> None:
     """Score captions: BLEU, METEOR, ROUGE-L, CIDEr-D, SPICE as coco-caption does, with bootstrap intervals.
 
-    Metrics that lack Java or a download are skipped with the reason. Exits with 1 if a metric named by --metric was
-    skipped.
+    Metrics that lack Java or a download are skipped with the reason. Exits with 1 if a metric named
+    by --metric was skipped.
     """
     from pairwright.flows.building.progress import show_steps
     from pairwright.tasks.evaluation.measured import CONFIDENCE
@@ -154,8 +154,8 @@ def model(
 ) -> None:
     """Ask a model a benchmark's questions, and score its answers with bootstrap intervals.
 
-    Answers are stored beside the scores as they arrive: a stopped evaluation continues where it was. Exits with 1 if
-    some questions were not answered; the next call asks them again.
+    Answers are stored beside the scores as they arrive: a stopped evaluation continues where it
+    was. Exits with 1 if some questions were not answered; the next call asks them again.
     """
     if benchmark == "list":
         from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS

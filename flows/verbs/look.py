@@ -1,4 +1,6 @@
-"""The verbs that show a dataset or settings: status, report, view, decide, sources, settings, profiles."""
+"""The verbs that show a dataset or settings: status, report, view, decide, sources, settings,
+profiles.
+"""
 
 import os
 import shlex
@@ -115,7 +117,8 @@ def decide(
 ) -> None:
     """Store which rows people accepted, rejected or edited; exports and trainings follow. Without a file, count them.
 
-    Decisions about rows that the version lacks are refused, with exit code 1. The latest decision about a row counts.
+    Decisions about rows that the version lacks are refused, with exit code 1. The latest decision
+    about a row counts.
     """
     opened = options.open_dataset(dataset, version)
     done = opened.decide(file) if file else None
@@ -163,7 +166,8 @@ def view(
 ) -> None:
     """Look at a dataset in the browser: search, filter, accept, reject and edit. Ctrl-C stops it.
 
-    Pages are served to this machine only, and only with the printed address, which contains a token.
+    Pages are served to this machine only, and only with the printed address, which contains a
+    token.
     """
     from pairwright.flows.building.progress import show_steps
 
@@ -179,7 +183,8 @@ def view(
             port=port, annotator=annotator, ready=ready, watch=watch
         )
     print("\nStopped. Decisions are in the dataset.", file=sys.stderr, flush=True)
-    if busy:  # a thread still makes charts, and all else is closed: its resources would be reported as leaks
+    # a thread still makes charts, and all else is closed: its resources would be reported as leaks
+    if busy:
         os._exit(options.STOPPED)
     raise typer.Exit(options.STOPPED)
 

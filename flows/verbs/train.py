@@ -154,9 +154,9 @@ def iterate(
 ) -> None:
     """Train in rounds on the model's own texts: build, SFT, then rounds that are kept unless they are worse.
 
-    In each round vLLM serves the last model, which writes texts; checks sort them, and the model trains on them. A
-    round is measured by the share of true held-out answers on rendered scenes, elsewhere by the held-out loss. After
-    any stop, the same command continues.
+    In each round vLLM serves the last model, which writes texts; checks sort them, and the model
+    trains on them. A round is measured by the share of true held-out answers on rendered scenes,
+    elsewhere by the held-out loss. After any stop, the same command continues.
     """
     words: dict[str, Any] = {
         "rounds": rounds,

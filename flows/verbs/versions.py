@@ -1,4 +1,6 @@
-"""The verbs of versions (versions, diff, lineage, publish, remove, gc), and those of the machine (doctor, schedule)."""
+"""The verbs of versions (versions, diff, lineage, publish, remove, gc), and those of the machine
+(doctor, schedule).
+"""
 
 import shlex
 import sys
@@ -79,8 +81,9 @@ def remove(
 ) -> None:
     """Remove images on request: they and everything made from them leave the next version, and with `gc` the files.
 
-    The same bytes stay out if the source has them again. Files with nearly the same content are other images: exclude
-    those with `pairwright build --exclude`. Without an image, lists the removals.
+    The same bytes stay out if the source has them again. Files with nearly the same content are
+    other images: exclude those with `pairwright build --exclude`. Without an image, lists the
+    removals.
     """
     opened, place = options.open_dataset(dataset), shlex.quote(dataset)
     if not (keys or name):
@@ -112,8 +115,9 @@ def gc(
 ) -> None:
     """Delete files that neither a kept version nor the current state needs, and the parts that hold removed images.
 
-    Versions that hold a removed image are deleted as well. Nothing is deleted while a build or a reader is running; on
-    an object store, which has no locks, make sure of that yourself. Exports elsewhere are out of reach.
+    Versions that hold a removed image are deleted as well. Nothing is deleted while a build or a
+    reader is running; on an object store, which has no locks, make sure of that yourself. Exports
+    elsewhere are out of reach.
     """
     from pairwright.flows.building.progress import show_steps
 

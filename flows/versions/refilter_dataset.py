@@ -1,7 +1,7 @@
 """Try other mining thresholds on a dataset's stored similarities: no image is read, embedded or searched again.
 
-The new pairs are a table beside the old one, which stays; a later build with the same thresholds finds it done. The
-dataset itself does not change unless the thresholds are kept.
+The new pairs are a table beside the old one, which stays; a later build with the same thresholds
+finds it done. The dataset itself does not change unless the thresholds are kept.
 """
 
 from collections.abc import Sequence

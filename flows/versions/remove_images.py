@@ -1,9 +1,10 @@
 """Remove images from a dataset on request: an entry in a list, which the next build reads.
 
-The tables do not change at once: the next build makes the parts that hold removed images again without them. The
-garbage collection deletes files that neither a kept version nor the current state needs, never while a build or a
-reader is running (an object store has no locks). Once a version without the removed images is published, it also
-deletes versions that hold anything of them, and all unused parts.
+The tables do not change at once: the next build makes the parts that hold removed images again
+without them. The garbage collection deletes files that neither a kept version nor the current state
+needs, never while a build or a reader is running (an object store has no locks). Once a version
+without the removed images is published, it also deletes versions that hold anything of them, and
+all unused parts.
 """
 
 import re

@@ -92,7 +92,8 @@ def view_dataset(
 ) -> bool:
     """Serve the pages of a version on 127.0.0.1 until Ctrl-C; return whether a thread was still running.
 
-    Once pages are served, ``ready`` is called with the address, which has the token, and one for a single visit.
+    Once pages are served, ``ready`` is called with the address, which has the token, and one for a
+    single visit.
     """
     folder = found.folder
     if len(annotator) > MOST_NAME or not annotator.isprintable():

@@ -1,4 +1,6 @@
-"""Status of a dataset: finished and owed rows, and how to continue, for people, scripts, notebooks and Prefect."""
+"""Status of a dataset: finished and owed rows, and how to continue, for people, scripts, notebooks
+and Prefect.
+"""
 
 import html
 import shlex
@@ -213,7 +215,8 @@ def _title(dataset: str, version: int) -> str:
 def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
     """Yield status, reason and detail of each input that a table refused, with the names of its images.
 
-    The status is "dropped", "failed", or "kept": a row that exists, but is not or less used for this reason.
+    The status is "dropped", "failed", or "kept": a row that exists, but is not or less used for
+    this reason.
     """
     check_tables([table])
     present = open_present(folder)

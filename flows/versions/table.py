@@ -1,7 +1,7 @@
 """Read one table of a dataset from Python: each live row once.
 
-The Parquet parts of a folder also hold rows that do not count (their image was removed, a pair was found from both of
-its images), so reading the files directly gives too many.
+The Parquet parts of a folder also hold rows that do not count (their image was removed, a pair was
+found from both of its images), so reading the files directly gives too many.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Open a version of a dataset, or its current tables; publish these as a version if its gates hold.
 
-A running build changes no version: a version is planned from its own record, and only the parts that it names are read.
-All readers of a dataset go through here: ``flows.dataset`` and the modules that it calls.
+A running build changes no version: a version is planned from its own record, and only the parts
+that it names are read. All readers of a dataset go through here: ``flows.dataset`` and the modules
+that it calls.
 """
 
 import tempfile

@@ -1,1 +1,3 @@
-"""Describe images and pairs in words: captions, implicit-change descriptions, commonalities and differences."""
+"""Describe images and pairs in words: captions, implicit-change descriptions, commonalities and
+differences.
+"""

@@ -1,7 +1,8 @@
 """Ask a language model for questions and answers about each pair (CaD-QA), after paper 003, section 4.
 
-Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: one of several rounds, drawn by the
-comparison's key. Needs a served model; it sees no image. The checks of a round are ours, and know English only.
+Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: one of several rounds,
+drawn by the comparison's key. Needs a served model; it sees no image. The checks of a round are
+ours, and know English only.
 """
 
 import re

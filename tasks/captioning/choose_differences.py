@@ -1,8 +1,9 @@
 """Choose each pair's descriptions: people's own, and the best one that passed every enabled check (ours).
 
-Reads ``PairRow``, the pair's descriptions and the outcomes of their checks; writes ``DifferenceRow``: one per sentence
-of people, and the best description with its scores, under its own key. No model is used. A pair without one is dropped
-with the first failure of its best candidate. A check without an outcome counts as failed.
+Reads ``PairRow``, the pair's descriptions and the outcomes of their checks; writes
+``DifferenceRow``: one per sentence of people, and the best description with its scores, under its
+own key. No model is used. A pair without one is dropped with the first failure of its best
+candidate. A check without an outcome counts as failed.
 """
 
 import json

@@ -1,9 +1,10 @@
 """Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
 
-Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from scene graphs and checked against them, or by a
-served model that reads both captions, or sees both images, alone, with captions (Table 6), or with people's texts
-about the difference (3.3). The second turn, which image a caption belongs to, is left out where captions nearly
-match, or neither is known to fit its own image only (ours).
+Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from scene graphs and checked
+against them, or by a served model that reads both captions, or sees both images, alone, with
+captions (Table 6), or with people's texts about the difference (3.3). The second turn, which image
+a caption belongs to, is left out where captions nearly match, or neither is known to fit its own
+image only (ours).
 """
 
 import re
@@ -235,10 +236,11 @@ def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:
 def comparison_grammar() -> Grammar:
     """Return the grammar of a summary: the paper's published layout, for servers that constrain answers.
 
-    Commonalities as a paragraph or a numbered list, an empty line, one to six numbered differences, each with the label
-    of an axis (section 3.1). Full stops of a line are bounded, so that a model that runs away comes to its end; its
-    characters are not, since counted repeats make automata large. No look-around, no reference: all engines of vLLM
-    take it. The first word may follow a space, as with a SentencePiece vocabulary (Mixtral).
+    Commonalities as a paragraph or a numbered list, an empty line, one to six numbered differences,
+    each with the label of an axis (section 3.1). Full stops of a line are bounded, so that a model
+    that runs away comes to its end; its characters are not, since counted repeats make automata
+    large. No look-around, no reference: all engines of vLLM take it. The first word may follow a
+    space, as with a SentencePiece vocabulary (Mixtral).
     """
 
     def line(most: int) -> str:

@@ -1,6 +1,7 @@
 """Compose a detailed caption of one photograph from its scene graph, as sentences with their claims.
 
-Every object is mentioned, by region; like things in several regions share a sentence. Needs ``caption_sentences.j2``.
+Every object is mentioned, by region; like things in several regions share a sentence. Needs
+``caption_sentences.j2``.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """Compose a summary of commonalities and differences (CaD) of two photographs from their scene graphs.
 
-Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis (paper 003 has six) without a difference is
-left out. Where nothing in the scene has changed, the last difference is that of light and viewpoint, on no axis.
+Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis (paper 003 has six) without a
+difference is left out. Where nothing in the scene has changed, the last difference is that of light
+and viewpoint, on no axis.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -209,7 +210,8 @@ def _compare_locations(scope: Scope) -> list[Statement]:
 def _compare_relations(scope: Scope) -> list[Statement]:
     """Relate a new, missing, moved or replaced thing to another; else state which relation was reversed."""
     found: dict[Side, Statement] = {}
-    # Things that only one photograph has at their place; one with merely other looks stands where it stood.
+    # Things that only one photograph has at their place; one with merely other looks stands where
+    # it stood.
     exchanged: list[tuple[Side, SceneObject]] = [
         (side, thing)
         for contrast in scope.contrasts

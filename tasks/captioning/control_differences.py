@@ -1,10 +1,10 @@
 """Ask the writing model control questions with a known right answer (ours).
 
-Reads ``DifferenceRow``, the pairs, both images and their captions; writes one ``CheckRow`` per control and description.
-``swapped``: the pair is shown in the other order, with everything that the writer was told. The answer's halves must be
-more alike the description's crosswise than straight; the score is the difference, from -1 to 1, and a tie fails.
-``same``: one image is shown twice, without captions. A sentence for "no difference", or equal halves, pass; the score
-is 1 or 0.
+Reads ``DifferenceRow``, the pairs, both images and their captions; writes one ``CheckRow`` per
+control and description. ``swapped``: the pair is shown in the other order, with everything that the
+writer was told. The answer's halves must be more alike the description's crosswise than straight;
+the score is the difference, from -1 to 1, and a tie fails. ``same``: one image is shown twice,
+without captions. A sentence for "no difference", or equal halves, pass; the score is 1 or 0.
 """
 
 from collections import Counter
@@ -93,7 +93,8 @@ def ask_swapped(
 ) -> Question:
     """Return the question about the pair in the other order."""
     told = load_wordings(REVERSED).kinds
-    # The human difference that the writer was told is not stored: take the one most like the description.
+    # The human difference that the writer was told is not stored: take the one most like the
+    # description.
     halves = f"{row.first_half} {row.second_half}"
     nearest = sorted(pair.human_differences, key=lambda text: -dice_coefficient(halves, text))[:1]
     turned = replace(
@@ -162,8 +163,8 @@ def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
 def dice_coefficient(one: str, other: str) -> float:
     """Return how alike two texts are, from 0 (no content word in common, or none at all) to 1.
 
-    Dice's coefficient of the multisets of their content words and of the pairs of neighbours among these: "a cat left
-    of a dog" and "a dog left of a cat" are not quite alike.
+    Dice's coefficient of the multisets of their content words and of the pairs of neighbours among
+    these: "a cat left of a dog" and "a dog left of a cat" are not quite alike.
     """
     words = [content_words(text) for text in (one, other)]
     first, second = (Counter([*((word,) for word in found), *pairwise(found)]) for found in words)

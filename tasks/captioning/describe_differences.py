@@ -1,9 +1,10 @@
 """Describe the difference of each pair by an implicit-change description (paper 001, 3.1.2 and D.2).
 
-Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs and checked against them, by
-``prompts/difference_template.j2`` (the paper's) and the phrases of ``difference_phrases.j2`` (ours); or written by a
-served model that sees both images and reads their captions. Ours: verbs, and one of several human differences, are
-drawn anew for each attempt. ``served`` of a row lists all attempts, the accepted one last.
+Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs and checked
+against them, by ``prompts/difference_template.j2`` (the paper's) and the phrases of
+``difference_phrases.j2`` (ours); or written by a served model that sees both images and reads their
+captions. Ours: verbs, and one of several human differences, are drawn anew for each attempt.
+``served`` of a row lists all attempts, the accepted one last.
 """
 
 import re
@@ -47,7 +48,8 @@ LONGER = 2  # token limit of later attempts, as a multiple of the first attempt'
 MOST_THINGS = 3
 ANCHOR_SHARE = 0.3  # share of changes that name a neighbouring object
 SPARED, SPARED_SHARE = ("material", "size"), 0.95
-"""Attributes that a mention omits where it is unambiguous without them, and the share of mentions that do."""
+"""Attributes that a mention omits where it is unambiguous without them, and the share of mentions
+that do."""
 PLACE_SHARE = 0.25  # share of halves that name the place
 
 
@@ -140,7 +142,8 @@ def _mention_contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
         own.append(list(found.values())[: rng.choice((2, MOST_THINGS))])
     if all(own):
         return own
-    # One holds all that the other does: name what is missing; with equal contents, compare sizes, places and numbers.
+    # One holds all that the other does: name what is missing; with equal contents, compare sizes,
+    # places and numbers.
     whole = contrasts or [Contrast(thing, None) for thing in graphs[0].objects]
     return _by_side(statements.picked(whole, graphs, rng, limit=MOST_THINGS))
 
@@ -179,7 +182,8 @@ def _word_half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: b
 
 def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     """State that nothing has changed, how light and viewpoint differ, and what both photographs show."""
-    # Another viewpoint may hide some of several like things: another number of them would read as a change.
+    # Another viewpoint may hide some of several like things: another number of them would read as a
+    # change.
     common = [
         a for a in statements.shared(graphs) if len(a.select(graphs[0])) == len(a.select(graphs[1]))
     ]

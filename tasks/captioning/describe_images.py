@@ -1,9 +1,10 @@
 """Describe each image in detail.
 
-Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption that its source gave;
-or written by a served model that sees the image, where the source gave none. ``served`` of a row lists every try of the
-caption, the accepted one last, and the splitter's request if the sentences are its own. The reasons for refusing an
-answer, and for keeping a model's sentences, are ours.
+Reads ``ImageRow``, writes ``CaptionRow``: composed from the image's scene graph, or the caption
+that its source gave; or written by a served model that sees the image, where the source gave none.
+``served`` of a row lists every try of the caption, the accepted one last, and the splitter's
+request if the sentences are its own. The reasons for refusing an answer, and for keeping a model's
+sentences, are ours.
 """
 
 import re

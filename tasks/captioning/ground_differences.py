@@ -1,8 +1,9 @@
 """Check that each half of a description matches its own image better than the other one (ours).
 
-Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow`` with the smaller gap as score.
-Needs the weights that made the vectors, PyTorch and open_clip. Only the affirmed part of a half is judged; one that
-denies a thing is skipped where the other half affirms the rest: the lawn of "a lawn without a dog" is in both images.
+Reads ``DifferenceRow``, the pairs, and the images' CLIP vectors; writes ``CheckRow`` with the
+smaller gap as score. Needs the weights that made the vectors, PyTorch and open_clip. Only the
+affirmed part of a half is judged; one that denies a thing is skipped where the other half affirms
+the rest: the lawn of "a lawn without a dog" is in both images.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

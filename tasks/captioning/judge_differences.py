@@ -1,10 +1,11 @@
 """Rate each description from 0 to 5 by a served model (ours).
 
-Reads ``DifferenceRow``, the pairs and both images; writes ``CheckRow`` with the rating as score. Needs the profile's
-``judge``. The first question is asked at temperature 0, for a reproducible rating; after an answer without a rating it
-is asked again at the model's own temperature.
+Reads ``DifferenceRow``, the pairs and both images; writes ``CheckRow`` with the rating as score.
+Needs the profile's ``judge``. The first question is asked at temperature 0, for a reproducible
+rating; after an answer without a rating it is asked again at the model's own temperature.
 
-Rejected texts (``RejectedTextRow``) of unknown truth are judged in the same way: one that passes may be true.
+Rejected texts (``RejectedTextRow``) of unknown truth are judged in the same way: one that passes
+may be true.
 """
 
 import re

@@ -1,10 +1,11 @@
 """Statements about two photographs: text with its claims, from the differences of their scene graphs.
 
-In photographs of one world, objects are compared by id, and only where the scene itself was changed: objects that
-another viewpoint turns or hides are no difference. Others are compared by what each has and the other lacks. A contrast
-is worded as one mention per photograph (a phrase and its claim), drawn from those whose claims would be false with the
-photographs exchanged; where an object came or went and others look alike, by numbers. An object is referred to by the
-shortest unambiguous phrase.
+In photographs of one world, objects are compared by id, and only where the scene itself was
+changed: objects that another viewpoint turns or hides are no difference. Others are compared by
+what each has and the other lacks. A contrast is worded as one mention per photograph (a phrase and
+its claim), drawn from those whose claims would be false with the photographs exchanged; where an
+object came or went and others look alike, by numbers. An object is referred to by the shortest
+unambiguous phrase.
 """
 
 from collections.abc import Iterable, Iterator
@@ -266,7 +267,8 @@ def picked(
 ) -> list[MentionPair]:
     """Word up to ``limit`` contrasts of different kinds of things: two of a kind would read as a contradiction.
 
-    Without a limit, word all, or none where one has no words; a number of like things covers all of these.
+    Without a limit, word all, or none where one has no words; a number of like things covers all of
+    these.
     """
     found: list[MentionPair] = []
     said: set[tuple[Any, ...]] = set()
@@ -296,7 +298,8 @@ ADDITIONS = (
     *("", "size", "column", "text", "depth", "size column", "facing", "pose"),
     *("column depth", "size column depth", "column facing", "column pose"),
 )
-"""Attributes to add to colour, material and shape, in this order, until a phrase describes one object only."""
+"""Attributes to add to colour, material and shape, in this order, until a phrase describes one
+object only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Helpers of the writing stages: validators of plugins, true texts from graphs, missing inputs, repeated questions."""
+"""Helpers of the writing stages: validators of plugins, true texts from graphs, missing inputs,
+repeated questions.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +23,8 @@ from pairwright.tasks.texts.differences import Difference
 class Validator:
     """Rule that refuses texts."""
 
-    name: str  # its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``
+    # its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``
+    name: str
     version: int  # raise it when the rule changes: texts are then written anew
     refuse: Callable[
         [str], str
@@ -126,7 +129,8 @@ async def ask_again(
 ) -> tuple[T, tuple[rows.Served, ...]] | rows.Dropped:
     """Ask, each time with another seed, until an answer is accepted; return it parsed, and the record of all attempts.
 
-    ``Dropped`` has the reason of the last refusal; ``section`` is the configuration's name in a profile.
+    ``Dropped`` has the reason of the last refusal; ``section`` is the configuration's name in a
+    profile.
     """
     prompt = load(question.prompt)
 

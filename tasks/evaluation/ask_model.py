@@ -1,7 +1,7 @@
 """Ask a model a benchmark's questions, with perturbed images or captions on demand.
 
-Perturbations are those of paper 001 (A.3): noise or fog in images, wrong words in captions. Only perturbed images are
-decoded here. ``ask_served`` needs an OpenAI-compatible server.
+Perturbations are those of paper 001 (A.3): noise or fog in images, wrong words in captions. Only
+perturbed images are decoded here. ``ask_served`` needs an OpenAI-compatible server.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Interface of a benchmark: questions to a model, and a rule that scores its answers.
 
-A benchmark reads published annotations into questions and truths, and marks answers; an invalid file raises
-``ConfigError`` with file and line.
+A benchmark reads published annotations into questions and truths, and marks answers; an invalid
+file raises ``ConfigError`` with file and line.
 """
 
 from collections import Counter

@@ -1,4 +1,6 @@
-"""All benchmarks: name, what is measured, what the folder holds, how it is opened, how answers are read, judge."""
+"""All benchmarks: name, what is measured, what the folder holds, how it is opened, how answers are
+read, judge.
+"""
 
 from functools import partial
 

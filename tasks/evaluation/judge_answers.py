@@ -1,9 +1,9 @@
 """Have a served model rate answers, safe against answers that forge their own rating.
 
-Untrusted text (answer, question, reference) is one line without control tokens, between fences with a number drawn for
-this answer. A rating is one line of JSON in the judge's reply with that number and exactly the required fields; two
-such lines are invalid. A reply without a rating is asked for again, then the answer counts as unjudged. The judge may
-still believe a manipulative answer.
+Untrusted text (answer, question, reference) is one line without control tokens, between fences with
+a number drawn for this answer. A rating is one line of JSON in the judge's reply with that number
+and exactly the required fields; two such lines are invalid. A reply without a rating is asked for
+again, then the answer counts as unjudged. The judge may still believe a manipulative answer.
 """
 
 import json
@@ -27,7 +27,8 @@ from pairwright.tasks.store.answers import Answers
 
 ATTEMPTS = 3
 MOST_TOKENS, REASON_TOKENS = 64, 320
-"""Maximum tokens of a rating without and with a reason; the rating itself has some 40, with its 16-digit number."""
+"""Maximum tokens of a rating without and with a reason; the rating itself has some 40, with its
+16-digit number."""
 FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")  # code fences around JSON
 SECRET = make_key(
     "secret of the fences"

@@ -1,6 +1,7 @@
 """Scores from sums over items, with bootstrap intervals.
 
-Intervals are percentiles over resamples of the items with replacement; statistics are summed, nothing is scored again.
+Intervals are percentiles over resamples of the items with replacement; statistics are summed,
+nothing is scored again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,9 +1,10 @@
 """Tokenise as Stanford's PTBTokenizer 3.4.1 with ``-preserveLines -lowerCase``, without Java.
 
-coco-caption's tokeniser is a scanner: the rule with the longest match wins, lookahead included (as the 's after a
-word), and the earlier of two equally long ones. The rules were derived by comparison, and tests compare wherever there
-is Java: equal on captions, hyphens, quotes, contractions, numbers and common symbols; different in rare cases
-(addresses with odd endings, telephone numbers, emoticons, some newspaper abbreviations and non-Latin scripts).
+coco-caption's tokeniser is a scanner: the rule with the longest match wins, lookahead included (as
+the 's after a word), and the earlier of two equally long ones. The rules were derived by
+comparison, and tests compare wherever there is Java: equal on captions, hyphens, quotes,
+contractions, numbers and common symbols; different in rare cases (addresses with odd endings,
+telephone numbers, emoticons, some newspaper abbreviations and non-Latin scripts).
 """
 
 import re

@@ -1,20 +1,25 @@
 """Read captions by id, and match predictions with references by a protocol.
 
-Files are JSON Lines, a JSON list, COCO's results and annotations, or pycocoevalcap's form: one object of lists of
-texts, ``{"7": ["a car", ...]}``. A record has an id (``image_id``, ``img_id`` or ``id``: a text or a whole number, and
-7 is "7") and a text (``text`` or ``caption``) or several (``sentences``, ``captions`` or ``texts``). Files are
-untrusted: sizes, types and characters are checked.
+Files are JSON Lines, a JSON list, COCO's results and annotations, or pycocoevalcap's form: one
+object of lists of texts, ``{"7": ["a car", ...]}``. A record has an id (``image_id``, ``img_id`` or
+``id``: a text or a whole number, and 7 is "7") and a text (``text`` or ``caption``) or several
+(``sentences``, ``captions`` or ``texts``). Files are untrusted: sizes, types and characters are
+checked.
 
-Protocols define an item's references. ``coco``: all texts of an id. Spot-the-Diff's files list records, several per
-image pair; papers use them in three ways (all on the test split):
+Protocols define an item's references. ``coco``: all texts of an id. Spot-the-Diff's files list
+records, several per image pair; papers use them in three ways (all on the test split):
 
-- ``spot-the-diff``: single change. The sentences of all records of a pair are its references: 1,270 pairs.
-- ``spot-the-diff-records``: single change. Each record is an item with its own sentences, and a prediction is scored
+- ``spot-the-diff``: single change. The sentences of all records of a pair are its references: 1,270
+  pairs.
+- ``spot-the-diff-records``: single change. Each record is an item with its own sentences, and a
+  prediction is scored
   once per record of its pair: 1,404 items.
-- ``spot-the-diff-multi``: multiple changes. Each record is an item, and its sentences, joined by ". ", are one
+- ``spot-the-diff-multi``: multiple changes. Each record is an item, and its sentences, joined by ".
+  ", are one
   reference; the prediction describes all changes.
 
-Numbers of different protocols are not comparable: CIDEr-D's document frequencies come from the scored items, too.
+Numbers of different protocols are not comparable: CIDEr-D's document frequencies come from the
+scored items, too.
 """
 
 import json

@@ -1,9 +1,10 @@
 """Score captions against references: tokens, metrics, intervals, and metrics that could not be run.
 
-BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are pycocoevalcap's; METEOR 1.5 and
-SPICE 1.0 are its Java programs, run as by coco-caption, with a time limit. METEOR needs 2 GB, SPICE 8 GB and two files
-of Stanford CoreNLP 3.6.0 (400 MB), which pycocoevalcap would fetch; here nothing is fetched. CIDEr-D's intervals keep
-the document frequencies of the whole corpus. CPU; no network.
+BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and CIDEr-D (Vedantam et al. 2015) are
+pycocoevalcap's; METEOR 1.5 and SPICE 1.0 are its Java programs, run as by coco-caption, with a time
+limit. METEOR needs 2 GB, SPICE 8 GB and two files of Stanford CoreNLP 3.6.0 (400 MB), which
+pycocoevalcap would fetch; here nothing is fetched. CIDEr-D's intervals keep the document
+frequencies of the whole corpus. CPU; no network.
 """
 
 import json
@@ -35,9 +36,8 @@ FETCH = "python -m pycocoevalcap.spice.get_stanford_models"
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
 WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])  # of METEOR's exact, stem, synonym and paraphrase matches
 COUNTS = 23
-"""METEOR's numbers per item: lengths of both texts and of their function words; per kind of match the content words of
-both and the function words of both; chunks; matched words of both.
-"""
+"""METEOR's numbers per item: lengths of both texts and of their function words; per kind of match
+the content words of both and the function words of both; chunks; matched words of both. """
 
 
 def require_installed() -> None:
@@ -73,9 +73,9 @@ def run_java(
     )
     command = [shutil.which("java") or "java", *opened, *words]
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603  (ours)
             command, input=given, capture_output=True, timeout=limit_s, cwd=folder
-        )  # noqa: S603  (ours)
+        )
     except subprocess.TimeoutExpired:
         raise UnavailableError(f"Java exceeded {limit_s:g} s and was killed") from None
     if done.returncode:

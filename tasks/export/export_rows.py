@@ -1,8 +1,8 @@
 """Export the preferences of a dataset to a local folder, in the format of another program.
 
-Reads live ``PreferenceRow``, or the rows of another table with their images; writes a form's files, ``README.md``
-and a marker that allows a later export to replace the folder. Rows are read one row group at a time, in the order of
-the parts. Needs a local disk.
+Reads live ``PreferenceRow``, or the rows of another table with their images; writes a form's files,
+``README.md`` and a marker that allows a later export to replace the folder. Rows are read one row
+group at a time, in the order of the parts. Needs a local disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ def export_rows(
 ) -> Tally:
     """Write the selected rows; afterwards the folder has all of them, or is unchanged.
 
-    ``watch`` is called with the rows read so far and their total. ``ConfigError``: the target holds something else, or
-    no row is selected; ``ValidationError``: a row would not train.
+    ``watch`` is called with the rows read so far and their total. ``ConfigError``: the target holds
+    something else, or no row is selected; ``ValidationError``: a row would not train.
     """
     check_target(target)
     with replacing(target) as folder:
@@ -113,8 +113,8 @@ def stream_table(
 ) -> Iterator[list[ShownRow]]:
     """Yield the rows of a settled stage with their images, as preferences without a rejected side.
 
-    The last answer of a conversation is the chosen text, the turns before it are the prompt. A row without a split is
-    for training.
+    The last answer of a conversation is the chosen text, the turns before it are the prompt. A row
+    without a split is for training.
     """
     for table in stream_live(
         build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)

@@ -1,8 +1,8 @@
 """Forms of export: name, limits, writing of rows, and reading them back.
 
-A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows from
-``tasks.export.formats``. ``PLACE`` marks an image in a text; if a prompt has none, the images go before its first
-words, as in training.
+A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows
+from ``tasks.export.formats``. ``PLACE`` marks an image in a text; if a prompt has none, the images
+go before its first words, as in training.
 """
 
 import re
@@ -32,7 +32,8 @@ SIGNATURES = (
     (b"RIFF", "webp"),
 )
 Sizes = Mapping[str, tuple[int, int]]
-"""Rows and bytes of each non-empty split; a form may have several files per split, each with its own name."""
+"""Rows and bytes of each non-empty split; a form may have several files per split, each with its
+own name."""
 
 
 class UnheldError(Exception):
@@ -114,18 +115,21 @@ class Form:
     cannot: str
     """Data that it cannot hold, in sentences."""
     opens: Callable[[Path, ExportSettings], AbstractContextManager[RowWriter]]
-    """``opens(folder, setting)`` returns a writer into an empty folder, which completes its files on exit."""
+    """``opens(folder, setting)`` returns a writer into an empty folder, which completes its files
+    on exit."""
     check: Callable[[Path, Any], Iterator[str]]
-    """Function that reads a folder back as its consumer does, with a processor, and yields the name of each row;
-    ``BrokenRowError``: a row would not train."""
+    """Function that reads a folder back as its consumer does, with a processor, and yields the name
+    of each row; ``BrokenRowError``: a row would not train."""
     use: str
-    """Instructions for its consumer, Markdown. ``FOLDER`` and ``NAME`` stand for the folder and the dataset's name."""
+    """Instructions for its consumer, Markdown. ``FOLDER`` and ``NAME`` stand for the folder and the
+    dataset's name."""
     owns: frozenset[str]
     """Names of the files and folders that it makes."""
     reads: str = "preferences"
     """Name of its table; of comparisons it has the conversations."""
     card: Callable[[Path, ExportedDataset, Tally], str] | None = None
-    """Function that returns its README.md and writes the images shown there; ``None``: the common one."""
+    """Function that returns its README.md and writes the images shown there; ``None``: the common
+    one."""
     needs_model: bool = False
     """Whether its rows name a model."""
     packages: tuple[str, ...] = ()

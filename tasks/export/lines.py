@@ -1,7 +1,8 @@
 """Write rows as JSON, one record per line or one list, with images as files; and read lines back.
 
-Memory is one record. Files are ``data/train.jsonl``, or ``data/train-00000.jsonl`` and so on if the reader has limits.
-Images are the source's bytes below ``images``, named by their content, each written once.
+Memory is one record. Files are ``data/train.jsonl``, or ``data/train-00000.jsonl`` and so on if the
+reader has limits. Images are the source's bytes below ``images``, named by their content, each
+written once.
 """
 
 import json
@@ -62,7 +63,8 @@ class MediaFolder:
 
 
 ToRecords = Callable[[PreferenceRow, MediaFolder, ExportSettings], Iterable[tuple[str, Record]]]
-"""Function that returns a row's records, each with its file's name; raises ``UnheldError`` before it puts an image."""
+"""Function that returns a row's records, each with its file's name; raises ``UnheldError`` before
+it puts an image."""
 
 
 def open_lines(

@@ -1,7 +1,8 @@
 """Write rows to Parquet for ``datasets``, by split, in files of limited size; and read them back with it.
 
-Images are stored unchanged, text is compressed. Row groups hold 100 rows, or fewer if images are large; one is held in
-memory. The schema's ``huggingface`` metadata tells ``datasets`` which columns are images.
+Images are stored unchanged, text is compressed. Row groups hold 100 rows, or fewer if images are
+large; one is held in memory. The schema's ``huggingface`` metadata tells ``datasets`` which columns
+are images.
 """
 
 import json
@@ -26,7 +27,8 @@ from pairwright.tasks.export.form import (
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
-VALUES_PER_BATCH = 32  # values between checks of the page size: the usual 1,024 images are 80 MB, too large for caches
+# values between checks of the page size: the usual 1,024 images are 80 MB, too large for caches
+VALUES_PER_BATCH = 32
 Feature = dict[str, Any]
 Record = dict[str, Any]
 
@@ -198,7 +200,8 @@ def read_parquet(
 ) -> Callable[[Path, Any], Iterator[str]]:
     """Return the reader of a Parquet form, from the function that checks a row with a processor.
 
-    Rows are streamed by ``datasets``; the columns of images are decoded one by one to find a broken one.
+    Rows are streamed by ``datasets``; the columns of images are decoded one by one to find a broken
+    one.
     """
 
     def read(folder: Path, processor: Any) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Push an export to a dataset repository of Hugging Face's Hub, or a finished model to a model repository.
 
-``HfApi.upload_folder`` sends files that the repository lacks; files of an earlier push that this one lacks are deleted.
-Needs huggingface-hub and a token with write access; the Hub's client reads it, and it appears in no message.
+``HfApi.upload_folder`` sends files that the repository lacks; files of an earlier push that this
+one lacks are deleted. Needs huggingface-hub and a token with write access; the Hub's client reads
+it, and it appears in no message.
 """
 
 import glob
@@ -35,7 +36,8 @@ class Destination:
     repository: str  # OWNER/NAME; created if missing
     kind: Literal["dataset", "model"] = "dataset"
     branch: str = "main"
-    private: bool = False  # whether only its owner may see it; a repository that is already public is then refused
+    # whether only its owner may see it; a repository that is already public is then refused
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,9 +100,11 @@ class Tally:
     example: PreferenceRow | None = None  # the first row, as an example
     left_out: int = 0  # rows that were not selected
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """Properties of these rows: "licences", "sources", "splits", ..., each with the existing names."""
+    """Properties of these rows: "licences", "sources", "splits", ..., each with the existing
+    names."""
     decided: Counter[str] = field(default_factory=Counter[str])
-    """Selected rows by decision: "accept", "edit", "reject", or empty: none. Rejected rows are not written."""
+    """Selected rows by decision: "accept", "edit", "reject", or empty: none. Rejected rows are not
+    written."""
 
     @property
     def seen(self) -> int:

@@ -1,16 +1,18 @@
 """Decode images by one documented rule, and encode them: the only place that reads pixels from files.
 
-Reads the bytes of JPEG, PNG, WebP, TIFF, BMP and GIF files; needs Pillow. The result is always RGB, 8 bits:
+Reads the bytes of JPEG, PNG, WebP, TIFF, BMP and GIF files; needs Pillow. The result is always RGB,
+8 bits:
 
 * the EXIF orientation is applied (in a PNG only if it precedes the pixels);
 * of several frames or pages, the first is used;
 * palettes, CMYK, YCbCr and HSV become RGB as Pillow converts them; colour profiles are ignored;
-* grey becomes three equal channels; 16 bits are scaled (``v / 257``, rounded), not clipped; 32-bit integers and floats
+* grey becomes three equal channels; 16 bits are scaled (``v / 257``, rounded), not clipped; 32-bit
+  integers and floats
   have no standard range, so their own minimum and maximum become 0 and 255;
 * transparency is composited on white.
 
-Files may be hostile: only the six formats are tried, sizes are checked before decoding, every error of Pillow becomes a
-``RefusedImageError``, and a truncated file is refused, not filled up.
+Files may be hostile: only the six formats are tried, sizes are checked before decoding, every error
+of Pillow becomes a ``RefusedImageError``, and a truncated file is refused, not filled up.
 """
 
 import io

@@ -1,6 +1,7 @@
 """Masks: run lengths (COCO's uncompressed form, column by column, starting with background), measures, cut-out windows.
 
-A mask of 12 million pixels has a few thousand runs, so measures are computed from runs. Reads and writes nothing.
+A mask of 12 million pixels has a few thousand runs, so measures are computed from runs. Reads and
+writes nothing.
 """
 
 from dataclasses import dataclass
@@ -113,7 +114,8 @@ def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:
 def encode_patch(pixels: RGB) -> bytes:
     """Encode ``(h, w, 3)`` pixels as PNG; the same pixels give the same bytes.
 
-    Only runs of filtered bytes are compressed: for photographs, five times as fast as ``encode_png`` at about its size.
+    Only runs of filtered bytes are compressed: for photographs, five times as fast as
+    ``encode_png`` at about its size.
     """
     import cv2
 

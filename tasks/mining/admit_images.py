@@ -1,11 +1,12 @@
 """Admit the images that have vectors, pass the filters, and are no near-duplicates of a benchmark's test images.
 
-The vectors of each excluded set are an Arrow file, made by ``write_references``. An image is refused if its perceptual
-hash differs from an excluded one's in only a few bits, or if the two are similar enough in every other space; it is
-dropped with the excluded image that it matches. Without excluded sets, no vector is read.
+The vectors of each excluded set are an Arrow file, made by ``write_references``. An image is
+refused if its perceptual hash differs from an excluded one's in only a few bits, or if the two are
+similar enough in every other space; it is dropped with the excluded image that it matches. Without
+excluded sets, no vector is read.
 
-Active filters (bounds on measures, quotas of groups, near-duplicates) read the measures of all images, and for
-near-duplicates also their vectors.
+Active filters (bounds on measures, quotas of groups, near-duplicates) read the measures of all
+images, and for near-duplicates also their vectors.
 """
 
 from collections import Counter

@@ -1,17 +1,19 @@
 """Cluster many small sets of rows at once, each as ``sklearn.cluster.SpectralClustering`` would.
 
-Reads float32 features, writes int32 labels; NumPy on one CPU thread. The partition of a set is that of
-``SpectralClustering(n_clusters, affinity="rbf", gamma=gamma, random_state=seed)``, tested with scikit-learn 1.9.1.
-Label numbers usually agree, but only the partition is guaranteed. About two sets in ten thousand differ: those for
-which scikit-learn itself changes its answer when features move by one part in 1e14, since candidates of k-means++ tie
-or rounding decides an eigenvector. With more clusters than structure these can be a few percent.
+Reads float32 features, writes int32 labels; NumPy on one CPU thread. The partition of a set is that
+of ``SpectralClustering(n_clusters, affinity="rbf", gamma=gamma, random_state=seed)``, tested with
+scikit-learn 1.9.1. Label numbers usually agree, but only the partition is guaranteed. About two
+sets in ten thousand differ: those for which scikit-learn itself changes its answer when features
+move by one part in 1e14, since candidates of k-means++ tie or rounding decides an eigenvector. With
+more clusters than structure these can be a few percent.
 
-Where scikit-learn raises or leaves the result to chance, rules apply. Identical rows share a label: each distinct row
-is clustered once, in order of first appearance. With no more distinct rows than clusters, each is its own cluster,
-numbered in that order. A set's labels depend only on the set, its order and the settings.
+Where scikit-learn raises or leaves the result to chance, rules apply. Identical rows share a label:
+each distinct row is clustered once, in order of first appearance. With no more distinct rows than
+clusters, each is its own cluster, numbered in that order. A set's labels depend only on the set,
+its order and the settings.
 
-scikit-learn takes 4 to 7 ms per set, mostly Python calls. Here sets of one size share one call of LAPACK, and all ten
-k-means runs of some hundred sets advance together.
+scikit-learn takes 4 to 7 ms per set, mostly Python calls. Here sets of one size share one call of
+LAPACK, and all ten k-means runs of some hundred sets advance together.
 """
 
 import math
@@ -27,7 +29,8 @@ UNEVEN = (
     1e-6  # ratio of the roots of degrees below which at most ten digits of an embedding are left
 )
 MIN_VALUE = 0.01  # smallest eigenvalue for which that is corrected: dividing by less loses as much
-TIE = 1e-12  # two distant points that are each other's nearest give the same sum: rounding must not decide
+# two distant points that are each other's nearest give the same sum: rounding must not decide
+TIE = 1e-12
 ENTRIES = 1 << 22  # distances held at a time
 GROUP = (
     128  # sets that share runs of k-means: many for NumPy's calls, few for the processor's caches
@@ -58,8 +61,10 @@ def spectral_labels(
         key=lambda number: len(sets[number]),
     )
     largest = max(map(len, sets), default=0)
-    # scikit-learn's draws for the largest set; smaller sets use the same stream from its start. One number per row
-    # starts its solver; then each run of k-means++ takes one for the first centre and some for each of the others.
+    # scikit-learn's draws for the largest set; smaller sets use the same stream from its start. One
+    # number per row
+    # starts its solver; then each run of k-means++ takes one for the first centre and some for each
+    # of the others.
     per_run = 1 + (n_clusters - 1) * _trials(n_clusters)
     draws = np.random.RandomState(seed).random_sample(largest + N_INIT * per_run)
     step = max(1, ENTRIES // max(1, largest**2))
@@ -78,8 +83,9 @@ def spectral_labels(
 def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Integers]:
     """Return the squared distances of a set's distinct rows, and the index of each row among these.
 
-    Rows are centred on the first, so that float32 rounds differences between neighbours, not their norms; distances
-    that are still small beside the norms are recomputed in float64, where only identical rows have 0.
+    Rows are centred on the first, so that float32 rounds differences between neighbours, not their
+    norms; distances that are still small beside the norms are recomputed in float64, where only
+    identical rows have 0.
     """
     block = vectors[rows]
     block -= block[0].copy()
@@ -125,8 +131,9 @@ def _label(distances: Sequence[Floats], *, k: int, gamma: float, draws: Floats) 
 def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
     """Return ``(sets, k, n)``: the leading eigenvectors of the normalised affinities over the roots of the degrees.
 
-    The first is usually constant and has no effect; it is kept for rows so far from all others that their affinities
-    are 0. Signs are left as they are, since k-means does not change under reflection.
+    The first is usually constant and has no effect; it is kept for rows so far from all others that
+    their affinities are 0. Signs are left as they are, since k-means does not change under
+    reflection.
     """
     affinity = np.exp(-gamma * np.maximum(squared, 0))
     diagonal = np.arange(affinity.shape[1])
@@ -135,7 +142,8 @@ def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
     roots = np.sqrt(np.where(degrees > 0, degrees, 1))  # as in SciPy
     values, vectors = np.linalg.eigh(affinity / (roots[:, :, None] * roots[:, None]))
     points = vectors[:, :, : -k - 1 : -1].transpose(0, 2, 1) / roots[:, None]
-    # The solver's error is the same for all points, and division by roots of degrees that span many orders magnifies
+    # The solver's error is the same for all points, and division by roots of degrees that span many
+    # orders magnifies
     # it: such a point is set to the weighted mean of the others, its exact place.
     for number in np.flatnonzero(roots.min(axis=1) < UNEVEN * roots.max(axis=1)):
         for axis, value in enumerate(values[number, : -k - 1 : -1]):

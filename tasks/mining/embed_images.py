@@ -1,8 +1,9 @@
 """Make a vector of each image in each embedder's space (paper 001, Appendix D.1, step 1).
 
-One ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector in float16, and its length
-before normalisation. An image without any feature for an embedder (one flat colour) has the zero vector, which is
-similar to nothing. Each image is decoded once for all embedders.
+One ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector in
+float16, and its length before normalisation. An image without any feature for an embedder (one flat
+colour) has the zero vector, which is similar to nothing. Each image is decoded once for all
+embedders.
 """
 
 from collections.abc import Iterator, Sequence

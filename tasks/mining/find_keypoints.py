@@ -1,6 +1,7 @@
 """Find the SIFT keypoints of images, by which other views of the same objects are recognised (Lowe, 2004).
 
-Per image, scaled down to ``max_side``: the strongest keypoints with their positions and descriptors, at most 68 KB for
+Per image, scaled down to ``max_side``: the strongest keypoints with their positions and
+descriptors, at most 68 KB for
 500. CPU only.
 """
 

@@ -1,10 +1,11 @@
 """Find the nouns of images' captions, for pairing (paper 003, section 3.1).
 
-Reads ``ImageRow`` with its source's captions, writes one ``NounsRow`` per image: the distinct lemmas of all its
-captions, before any stop list or limit, so that those can change without tagging again. Needs spaCy.
+Reads ``ImageRow`` with its source's captions, writes one ``NounsRow`` per image: the distinct
+lemmas of all its captions, before any stop list or limit, so that those can change without tagging
+again. Needs spaCy.
 
-The paper states neither its tagger nor whether it counts words or distinct lemmas: both are ours, as is including
-proper nouns (as in Img-Diff) and joining all captions of one image.
+The paper states neither its tagger nor whether it counts words or distinct lemmas: both are ours,
+as is including proper nouns (as in Img-Diff) and joining all captions of one image.
 """
 
 from collections.abc import Iterator, Sequence

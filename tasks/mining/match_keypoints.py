@@ -1,9 +1,10 @@
 """Pair photographs whose keypoints match: other views of the same objects, without any weights (ours).
 
-Reads ``NeighbourRow``, one per anchor; its first neighbours in each space are the candidates. Keypoints of two images
-match if each is the other's nearest, nearer by Lowe's ratio than the next (RootSIFT: Arandjelović and Zisserman, 2012),
-and if they agree with one fundamental matrix (MAGSAC: Barath et al., 2019). On stereo and sequence samples of
-scikit-image and OpenCV, other images have at most 7 such matches. CPU only.
+Reads ``NeighbourRow``, one per anchor; its first neighbours in each space are the candidates.
+Keypoints of two images match if each is the other's nearest, nearer by Lowe's ratio than the next
+(RootSIFT: Arandjelović and Zisserman, 2012), and if they agree with one fundamental matrix (MAGSAC:
+Barath et al., 2019). On stereo and sequence samples of scikit-image and OpenCV, other images have
+at most 7 such matches. CPU only.
 
 Memory: the keypoints of a shard's anchors and their candidates.
 """
@@ -20,7 +21,8 @@ from pairwright.schemas.rows import Dropped, Failed, KeypointsRow, NeighbourRow,
 from pairwright.tasks.store.stage import Stage, Uses
 
 MEASURE = "keypoints"
-"""Entry in a pair's ``embedders``: its similarity is the matches as a share of the image with fewer keypoints."""
+"""Entry in a pair's ``embedders``: its similarity is the matches as a share of the image with fewer
+keypoints."""
 MAX_RATIO = 0.8
 """Maximum distance of a keypoint to its match, as a share of that to the next."""
 MAX_ERROR = 1.5
@@ -45,7 +47,8 @@ def match_keypoints(
 ) -> Iterator[PairRow | Dropped | Failed]:
     """Yield each anchor's pairs, or one ``Dropped`` with the most matches found; ``keypoints`` by image.
 
-    An anchor is ``Failed`` while keypoints of it or of a candidate are missing, as after a failed shard.
+    An anchor is ``Failed`` while keypoints of it or of a candidate are missing, as after a failed
+    shard.
     """
     features = {image: unpack(row) for image, row in keypoints.items()}
     for row in rows:

@@ -1,8 +1,9 @@
 """Measure images, so that blurred, dark, long, ugly or unsafe ones can be left out before mining.
 
-On the image, scaled down to ``SIDE`` if larger: sharpness is the variance of the Laplacian of grey values, ``dark`` and
-``bright`` are shares of pixels; ``aspect`` is the longer side divided by the shorter. The profile's heads score the
-CLIP vectors. Bounds apply to stored measures, so that a new bound needs no new measurement.
+On the image, scaled down to ``SIDE`` if larger: sharpness is the variance of the Laplacian of grey
+values, ``dark`` and ``bright`` are shares of pixels; ``aspect`` is the longer side divided by the
+shorter. The profile's heads score the CLIP vectors. Bounds apply to stored measures, so that a new
+bound needs no new measurement.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,12 +1,14 @@
 """Pair images that look alike but differ in something visible (paper 001, Appendix D.1, steps 3 to 8).
 
-Reads ``NeighbourRow``, one per anchor, and the matrices of all images' vectors; writes ``PairRow``. CPU only.
+Reads ``NeighbourRow``, one per anchor, and the matrices of all images' vectors; writes ``PairRow``.
+CPU only.
 
-Per anchor, in this order: leave out near-identical images (ours, off by default); apply the set filter to each space's
-raw neighbours, without the anchor, then the image filter; the candidates are those left in every space, and far nearer
-than strangers (ours, off by default); cluster them, without the anchor; of each cluster the candidate most similar to
-the anchor becomes a pair, or the first few of them (ours). An anchor without a pair leaves one ``Dropped`` with the
-counts. A pair found from both of its images has one key; the reader keeps one of the two rows.
+Per anchor, in this order: leave out near-identical images (ours, off by default); apply the set
+filter to each space's raw neighbours, without the anchor, then the image filter; the candidates are
+those left in every space, and far nearer than strangers (ours, off by default); cluster them,
+without the anchor; of each cluster the candidate most similar to the anchor becomes a pair, or the
+first few of them (ours). An anchor without a pair leaves one ``Dropped`` with the counts. A pair
+found from both of its images has one key; the reader keeps one of the two rows.
 
 Memory: the features of all candidates of a shard, in float32.
 """

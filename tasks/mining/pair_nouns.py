@@ -1,12 +1,13 @@
 """Pair images whose captions share nouns, at several levels of similarity (paper 003, section 3.1).
 
-Per anchor: images with one of its nouns are compared with it, starting with its rarest noun; their shared nouns are
-counted; a level holds images with at least its number of shared nouns and fewer than the next level's; of each level
-some are drawn. The paper takes 8 or more for its benchmark (section 4); the other levels, pairs per level, the draw and
-the stop list are ours.
+Per anchor: images with one of its nouns are compared with it, starting with its rarest noun; their
+shared nouns are counted; a level holds images with at least its number of shared nouns and fewer
+than the next level's; of each level some are drawn. The paper takes 8 or more for its benchmark
+(section 4); the other levels, pairs per level, the draw and the stop list are ours.
 
-Work: at most ``max_candidates`` images per anchor. If a noun has more, the images after the anchor in the noun's list
-are taken; the seed draws the list's order, so that each image is compared equally often.
+Work: at most ``max_candidates`` images per anchor. If a noun has more, the images after the anchor
+in the noun's list are taken; the seed draws the list's order, so that each image is compared
+equally often.
 """
 
 from collections import Counter
@@ -124,7 +125,8 @@ def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> lis
 
     parts: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
     left, nouns = config.max_candidates, index.nouns_of(anchor)
-    # An image that shares n nouns with the anchor shares one even without the n - 1 commonest: these are skipped.
+    # An image that shares n nouns with the anchor shares one even without the n - 1 commonest:
+    # these are skipped.
     for noun in nouns[: max(len(nouns) - config.levels[0] + 1, 0)]:
         having = _entries(index.images, noun)
         place = int(np.searchsorted(having, anchor))

@@ -1,8 +1,8 @@
 """Search the nearest neighbours of images in each embedder's space (paper 001, Appendix D.1, step 2).
 
-The result is stored before any threshold, so that thresholds can change without searching again. Up to
-``max_exact_images`` images the search is exact. Above, an index of cells is searched, one cell in 16; its recall is
-measured on a sample and stored in the rows, with a warning below 0.99.
+The result is stored before any threshold, so that thresholds can change without searching again. Up
+to ``max_exact_images`` images the search is exact. Above, an index of cells is searched, one cell
+in 16; its recall is measured on a sample and stored in the rows, with a warning below 0.99.
 """
 
 import logging
@@ -78,7 +78,8 @@ def _search(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], int, float]:
     """Return per image the places of its neighbours in the matrix, padded with -1, and products; cells and recall.
 
-    The search is exact, or in the index; the worker that makes the index for all also measures its recall.
+    The search is exact, or in the index; the worker that makes the index for all also measures its
+    recall.
     """
     rows = space.rows_of(images)
     if len(space.matrix) <= config.max_exact_images:

@@ -1,8 +1,9 @@
 """Unite the pairs found by similarity, keypoints, nouns and the source, without excluded or overused images.
 
-A pair in several tables counts once, the source's own first. Limits (ours): on the pairs of one image, so that hubs do
-not fill a dataset, and on the pairs of one group of the source (a video, a folder), so that one long sequence does not.
-Pairs are taken by falling similarity, ties by key, while both images and their groups are below their limits.
+A pair in several tables counts once, the source's own first. Limits (ours): on the pairs of one
+image, so that hubs do not fill a dataset, and on the pairs of one group of the source (a video, a
+folder), so that one long sequence does not. Pairs are taken by falling similarity, ties by key,
+while both images and their groups are below their limits.
 """
 
 from collections import Counter
@@ -41,9 +42,10 @@ def unite_pairs(
 ) -> Iterator[PairRow | Dropped]:
     """Yield the kept pairs of the shard.
 
-    ``admitted`` holds the admitted images of these pairs. With a limit, ``given``, ``similar``, ``matched`` and
-    ``by_nouns`` are ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of every admitted image (``None``: all
-    are). With a limit on groups, ``all_images`` are ``NAMES`` of every image.
+    ``admitted`` holds the admitted images of these pairs. With a limit, ``given``, ``similar``,
+    ``matched`` and ``by_nouns`` are ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of
+    every admitted image (``None``: all are). With a limit on groups, ``all_images`` are ``NAMES``
+    of every image.
     """
     everything = pa.concat_tables(
         [table.select(COLUMNS) for table in (given, similar, matched, by_nouns)]

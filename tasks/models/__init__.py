@@ -1,1 +1,3 @@
-"""Models behind Protocols: descriptors, encoders, search. Heavy libraries are loaded here, when they are used."""
+"""Models behind Protocols: descriptors, encoders, search. Heavy libraries are loaded here, when
+they are used.
+"""

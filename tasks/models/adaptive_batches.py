@@ -1,6 +1,7 @@
 """Batches that fit into memory: out of memory halves them for good, and work continues.
 
-Another batch size changes a vector by the rounding of its float32 sums: cosines of 1 - 1e-6 on a CPU.
+Another batch size changes a vector by the rounding of its float32 sums: cosines of 1 - 1e-6 on a
+CPU.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Read the tensors of a checkpoint, and nothing else; compare their shapes with a model's.
 
-Reads safetensors, and files of ``torch.save`` with ``weights_only`` (memory-mapped zip files, shared by the processes
-of a machine), as dictionaries of tensors. Needs PyTorch.
+Reads safetensors, and files of ``torch.save`` with ``weights_only`` (memory-mapped zip files,
+shared by the processes of a machine), as dictionaries of tensors. Needs PyTorch.
 """
 
 import logging
@@ -38,8 +38,8 @@ def read_checkpoint(
 ) -> dict[str, "Tensor"]:
     """Return a checkpoint's tensors by name, on the CPU: safetensors by its ending, else ``torch.save``'s format.
 
-    ``under`` is the key of the weights in a training state, such as ``model``, used where present; ``idle`` are classes
-    that a training state may name beside the weights: they are never made.
+    ``under`` is the key of the weights in a training state, such as ``model``, used where present;
+    ``idle`` are classes that a training state may name beside the weights: they are never made.
     """
     import torch
     from safetensors.torch import load_file
@@ -81,8 +81,8 @@ def fill_model(model: Any, weights: "Mapping[str, Tensor]") -> None:
 def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> Any:
     """Return a complete model by transformers' ``from_pretrained``, from local files alone.
 
-    ``ModelError``: the files cannot be read, or a tensor is missing or of another shape, where transformers would
-    initialise it at random.
+    ``ModelError``: the files cannot be read, or a tensor is missing or of another shape, where
+    transformers would initialise it at random.
     """
     with loading(field, folder):
         logging.disable(logging.WARNING)  # transformers' table of keys: faults become errors

@@ -1,7 +1,7 @@
 """Attention layers of NAMC and differential perception.
 
-A layer has self-attention, cross-attention and two linear maps: 16 d^2 weights. Norms come first, so that it trains
-without warm-up (the papers do not specify).
+A layer has self-attention, cross-attention and two linear maps: 16 d^2 weights. Norms come first,
+so that it trains without warm-up (the papers do not specify).
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,8 +52,8 @@ class Attention(nn.Module):
     ) -> "Tensor":
         """Return ``(B, tokens, width)``: the tokens' attention to ``seen``.
 
-        ``allowed``, ``(B, seen)`` bool with at least one position per row, restricts it; ``None``: everywhere.
-        ``causal`` lets a token see itself and earlier ones, and ignores ``allowed``.
+        ``allowed``, ``(B, seen)`` bool with at least one position per row, restricts it; ``None``:
+        everywhere. ``causal`` lets a token see itself and earlier ones, and ignores ``allowed``.
         """
         mask = None if allowed is None or causal else allowed[:, None, None]
         found = functional.scaled_dot_product_attention(

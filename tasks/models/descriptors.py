@@ -1,7 +1,7 @@
 """Image descriptors without weights: layouts of colours and of edges.
 
-Both squeeze the image to a square, subtract the image's own mean, so that the cosine of unrelated images is near 0, and
-take square roots, so that no strong patch dominates. Need OpenCV.
+Both squeeze the image to a square, subtract the image's own mean, so that the cosine of unrelated
+images is near 0, and take square roots, so that no strong patch dominates. Need OpenCV.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,8 @@ CELL, BINS = (
     16,
     9,
 )  # of gradients: pixels of a cell in the squeezed image, and orientations from 0 to 180 degrees
-NOISE = 0.02  # contrast (Sobel, grey values from 0 to 1) below which gradients count as grain and fade out
+# contrast (Sobel, grey values from 0 to 1) below which gradients count as grain and fade out
+NOISE = 0.02
 
 
 @dataclass(frozen=True)

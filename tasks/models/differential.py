@@ -1,12 +1,13 @@
 """Differential perception: a vision-language model that perceives differences of two images (paper 002, M3Diff).
 
-MDP, Eqs. 1 to 8: concatenation is over channels in Eqs. 1, 3 and 7, over tokens in 5 and 6. Ours: Eq. 6 has a residual,
-without which the features are lost at first, and the output is added through a map initialised to zero, so that an
-untrained module changes nothing. Settings cover what the paper leaves open.
+MDP, Eqs. 1 to 8: concatenation is over channels in Eqs. 1, 3 and 7, over tokens in 5 and 6. Ours:
+Eq. 6 has a residual, without which the features are lost at first, and the output is added through
+a map initialised to zero, so that an untrained module changes nothing. Settings cover what the
+paper leaves open.
 
-The module is hooked behind the vision tower of Qwen2-VL, Qwen2.5-VL or LLaVA-OneVision. Images come in pairs, in the
-order of the prompt; both of a pair must have the same grid. Its weights are kept beside the base's. The model is served
-by transformers, since vLLM does not support the module.
+The module is hooked behind the vision tower of Qwen2-VL, Qwen2.5-VL or LLaVA-OneVision. Images come
+in pairs, in the order of the prompt; both of a pair must have the same grid. Its weights are kept
+beside the base's. The model is served by transformers, since vLLM does not support the module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +92,8 @@ class Scale(nn.Module):
 class DifferentialPerception(nn.Module):
     """Module that adds differences to the features of two images.
 
-    For SigLIP's 1,152 channels it has 61.1 M weights: 54.5 M compare, 5.3 M score the scales, 1.3 M add the output.
+    For SigLIP's 1,152 channels it has 61.1 M weights: 54.5 M compare, 5.3 M score the scales, 1.3 M
+    add the output.
     """
 
     def __init__(self, sizes: DifferentialSizes) -> None:

@@ -1,8 +1,9 @@
 """DINOv2 embedder: the class token of the last layer, after its normalisation.
 
-Reads a folder of ``save_pretrained`` (``config.json``, ``preprocessor_config.json``, weights), local or in the Hub's
-cache, safetensors first; pickles are read with ``weights_only``, and no code comes with the weights. Needs PyTorch and
-transformers. Images are prepared as by the folder's ``BitImageProcessor``.
+Reads a folder of ``save_pretrained`` (``config.json``, ``preprocessor_config.json``, weights),
+local or in the Hub's cache, safetensors first; pickles are read with ``weights_only``, and no code
+comes with the weights. Needs PyTorch and transformers. Images are prepared as by the folder's
+``BitImageProcessor``.
 """
 
 import json

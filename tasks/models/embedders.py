@@ -1,7 +1,8 @@
 """Embedders by name: two descriptors without weights, two encoders, and the perceptual hash of every image.
 
-``prepare`` turns one image into the input of ``encode``, possibly in another process: the vector itself, for a
-descriptor; a crop of pixels, for an encoder. ``encode`` turns many of those into vectors.
+``prepare`` turns one image into the input of ``encode``, possibly in another process: the vector
+itself, for a descriptor; a crop of pixels, for an encoder. ``encode`` turns many of those into
+vectors.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,12 +1,13 @@
 """Grounding DINO detector (Liu et al., 2023), by transformers' model, processor and post-processing.
 
-An image's tags are packed into as few prompts as fit the network's 256 tokens, assembled from the tags' tokens, so that
-each tag's position is known. Only images of exactly one size are batched: padding affects the library's backbone and
-group normalisations. On a GPU boxes and scores are float32: bfloat16 would round boxes by pixels.
+An image's tags are packed into as few prompts as fit the network's 256 tokens, assembled from the
+tags' tokens, so that each tag's position is known. Only images of exactly one size are batched:
+padding affects the library's backbone and group normalisations. On a GPU boxes and scores are
+float32: bfloat16 would round boxes by pixels.
 
-Kept, as in the public demonstrations: a box whose best score over all tokens reaches ``box_threshold``, for each tag
-whose own tokens' best score for it is above ``text_threshold``; of two boxes of one tag that overlap by more than
-``max_iou``, the better one.
+Kept, as in the public demonstrations: a box whose best score over all tokens reaches
+``box_threshold``, for each tag whose own tokens' best score for it is above ``text_threshold``; of
+two boxes of one tag that overlap by more than ``max_iou``, the better one.
 """
 
 import re
@@ -39,13 +40,11 @@ KNOWN = {
 }
 """Default commits."""
 MAX_IMAGES = 16
-"""Maximum images at once on a GPU; one takes a gigabyte or two at the published size. A CPU takes one: four are no
-faster (31 s each of the tiny model, 6.4 GB in place of 3.0).
-"""
+"""Maximum images at once on a GPU; one takes a gigabyte or two at the published size. A CPU takes
+one: four are no faster (31 s each of the tiny model, 6.4 GB in place of 3.0). """
 MAX_ASPECT = 32
-"""Thinner images are stretched: the library fails where a side becomes 0 pixels, or where the network has fewer cells
-(of 8 to 64 pixels) than queries (900).
-"""
+"""Thinner images are stretched: the library fails where a side becomes 0 pixels, or where the
+network has fewer cells (of 8 to 64 pixels) than queries (900). """
 FRAMING = re.compile(r"[.?\[\]]")  # ends a tag in a prompt, or names a special token ("[SEP]")
 SCORE_DIGITS, PIXEL_DIGITS = 4, 2  # of a written box: later digits depend on the batch size
 
@@ -193,7 +192,8 @@ class GroundingNetwork:
     ) -> Iterator[Box]:
         """Yield the boxes of a prompt's tags that pass the thresholds, clipped to the image.
 
-        The library's labels mix the words of several tags, so each tag is post-processed alone, other tokens hidden.
+        The library's labels mix the words of several tags, so each tag is post-processed alone,
+        other tokens hidden.
         """
         import torch
         from torchvision.ops import clip_boxes_to_image, nms
@@ -227,7 +227,8 @@ class GroundingNetwork:
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
     """Return the configuration with the revision of the local weights; local folders are checked.
 
-    ``ModelError``: weights or packages are missing, damaged or another model's, before a build starts.
+    ``ModelError``: weights or packages are missing, damaged or another model's, before a build
+    starts.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
     pinned = config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))

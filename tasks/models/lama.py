@@ -1,8 +1,9 @@
 """LaMa inpainter (Suvorov et al., 2022), a network with Fourier convolutions that sees its whole crop at once.
 
-Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy 1), on a crop around
-the hole: RGB as float32 (cuFFT has no bfloat16), the hole as 0 and 1, both padded. The file is a TorchScript program
-without a sandbox: it runs only if its SHA-256 is the published one, or one named in the profile.
+Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy
+1), on a crop around the hole: RGB as float32 (cuFFT has no bfloat16), the hole as 0 and 1, both
+padded. The file is a TorchScript program without a sandbox: it runs only if its SHA-256 is the
+published one, or one named in the profile.
 """
 
 import hashlib

@@ -1,12 +1,13 @@
 """NAMC, a captioner of image differences trained from scratch (paper 001, Figure 2), and its losses.
 
-NIM, ``NoiseIdentifier``: mismatched patches and words, by CLIP's own tokens (3.2.1). MIR, ``MaskedImageEncoder``: the
-contents of masked places, and the change between two images (3.2.2). FDG, ``Describer``: a description of the change
-(3.2.3). Pre-training on a table of differences uses all three; fine-tuning on people's captions, which are taken to be
-clean, and inference need only the images' grid features: no masks, no CLIP.
+NIM, ``NoiseIdentifier``: mismatched patches and words, by CLIP's own tokens (3.2.1). MIR,
+``MaskedImageEncoder``: the contents of masked places, and the change between two images (3.2.2).
+FDG, ``Describer``: a description of the change (3.2.3). Pre-training on a table of differences uses
+all three; fine-tuning on people's captions, which are taken to be clean, and inference need only
+the images' grid features: no masks, no CLIP.
 
-Shapes: B pairs of images, ``places`` of a grid, L tokens of a half for CLIP, T tokens of a description for the decoder;
-2 B: all first images or halves, then all second ones.
+Shapes: B pairs of images, ``places`` of a grid, L tokens of a half for CLIP, T tokens of a
+description for the decoder; 2 B: all first images or halves, then all second ones.
 """
 
 from collections.abc import Sequence
@@ -44,18 +45,20 @@ class NamcSizes:
     features: Count = 1024  # channels of the CNN: ResNet-101, third stage
     codes: Count = 1024  # in VQGAN's codebook
     vocabulary: Count = 30_522  # of the decoder: BERT's
-    length: Count = 80  # maximum tokens of a description; the paper's 23 suit its benchmarks, not its own template
+    # maximum tokens of a description; the paper's 23 suit its benchmarks, not its own template
+    length: Count = 80
     dropout: Annotated[float, Field(ge=0, le=1)] = 0.1
 
 
-# --- NIM: noise identification and masking ---------------------------------------------------------------------------
+# --- NIM: noise identification and masking
+# ---------------------------------------------------------------------------
 
 
 class NoiseIdentifier(nn.Module):
     """Encoder of masked images and texts; ``clip`` is a model of open_clip.
 
-    Masked patches and words become one learned vector each; ``to_width`` maps the text tower's tokens to the decoder's
-    width.
+    Masked patches and words become one learned vector each; ``to_width`` maps the text tower's
+    tokens to the decoder's width.
     """
 
     def __init__(self, clip: Any, *, width: int) -> None:
@@ -89,7 +92,8 @@ class NoiseIdentifier(nn.Module):
     def read(self, tokens: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return texts in CLIP's projected space, ``(B, e)`` and ``(B, L, e)``, and the tower's own ``(B, L, w)``.
 
-        ``tokens``, ``(B, L)``, are 0 after the end token; ``masked``, ``(B, L)`` bool, hides tokens.
+        ``tokens``, ``(B, L)``, are 0 after the end token; ``masked``, ``(B, L)`` bool, hides
+        tokens.
         """
         clip, ends = self.clip, tokens.argmax(1)  # the end token has the highest id
         longest = int(ends.max()) + 1  # causal attention; texts fill a third of L
@@ -112,8 +116,8 @@ class NoiseIdentifier(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by the current CLIP.
 
-        ``words``, ``(B, L)``, are the tokens' word numbers; ``shares`` are p_I and p_T, the mean shares of masked
-        patches and words.
+        ``words``, ``(B, L)``, are the tokens' word numbers; ``shares`` are p_I and p_T, the mean
+        shares of masked patches and words.
         """
         patches, pieces = relevance(self.see(pixels)[1], self.read(tokens)[1], words != NO_WORD)
         whole, real = relevance_of_words(pieces, words)
@@ -125,8 +129,9 @@ class NoiseIdentifier(nn.Module):
 def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     """Return the relevance of each patch ``(B, patches)`` and token ``(B, L)``: its highest cosine (Eq. 1).
 
-    Inputs are ``(B, patches, e)`` and ``(B, L, e)`` in the projected space, since the towers differ in width. ``real``,
-    ``(B, L)`` bool: tokens of words, not start, end and padding; without any, patches have relevance 0.
+    Inputs are ``(B, patches, e)`` and ``(B, L, e)`` in the projected space, since the towers differ
+    in width. ``real``, ``(B, L)`` bool: tokens of words, not start, end and padding; without any,
+    patches have relevance 0.
     """
     cosines = (
         functional.normalize(patches, dim=-1) @ functional.normalize(tokens, dim=-1).mT
@@ -163,14 +168,16 @@ def mask_tokens(masked: Tensor, words: Tensor) -> Tensor:
     return masked.gather(1, words.clamp(min=0)) & (words != NO_WORD)
 
 
-# --- MIR: masked image reconstruction, and comparison of two images ---------------------------------------------------
+# --- MIR: masked image reconstruction, and comparison of two images
+# ---------------------------------------------------
 
 
 class MaskedImageEncoder(nn.Module):
     """Encoder that reconstructs images and compares them; masked places hold a learned vector.
 
-    The same layers do both. *Reconstruct*: one image, masked places included, cross-attends to the denoised
-    description. *Interact*: two streams, each cross-attends to the other image without its masked places.
+    The same layers do both. *Reconstruct*: one image, masked places included, cross-attends to the
+    denoised description. *Interact*: two streams, each cross-attends to the other image without its
+    masked places.
     """
 
     def __init__(self, sizes: NamcSizes) -> None:
@@ -187,8 +194,8 @@ class MaskedImageEncoder(nn.Module):
     def reconstruct(self, features: Tensor, masked: Tensor, text: Tensor, read: Tensor) -> Tensor:
         """Return ``(B, places, codes)`` logits of each place's code, masked where ``(B, places)``.
 
-        ``text`` is the denoised description, ``(B, L, width)``; ``read``, ``(B, L)`` bool, marks its tokens without
-        padding, at least one per row.
+        ``text`` is the denoised description, ``(B, L, width)``; ``read``, ``(B, L)`` bool, marks
+        its tokens without padding, at least one per row.
         """
         tokens = self._embed(features, masked)
         for layer in self.layers:
@@ -198,8 +205,8 @@ class MaskedImageEncoder(nn.Module):
     def interact(self, images: Sequence[Tensor], masked: Sequence[Tensor | None]) -> Tensor:
         """Return ``(B, places, width)``: the comparison of two images.
 
-        ``images``: grid features of both, ``(B, places, features)``; ``masked``: ``(B, places)`` bool of each, or
-        ``None``.
+        ``images``: grid features of both, ``(B, places, features)``; ``masked``: ``(B, places)``
+        bool of each, or ``None``.
         """
         streams = [self._embed(image, mask) for image, mask in zip(images, masked, strict=True)]
         allowed = [None if mask is None else visible(mask) for mask in masked]
@@ -222,7 +229,8 @@ class MaskedImageEncoder(nn.Module):
         return self.to_width(features) + self.positions
 
 
-# --- FDG: descriptions, a token at a time -----------------------------------------------------------------------------
+# --- FDG: descriptions, a token at a time
+# -----------------------------------------------------------------------------
 
 
 class Describer(nn.Module):
@@ -252,8 +260,8 @@ class Describer(nn.Module):
     ) -> list[list[int]]:
         """Return each row's greedy description as tokens, without start and end, with a key-value cache.
 
-        ``start`` and ``end`` are BERT's ``[CLS]`` and ``[SEP]``; ``banned`` tokens are never written: ``[MASK]``,
-        ``[PAD]``, ``[UNK]``; ``length``: maximum tokens, the end included.
+        ``start`` and ``end`` are BERT's ``[CLS]`` and ``[SEP]``; ``banned`` tokens are never
+        written: ``[MASK]``, ``[PAD]``, ``[UNK]``; ``length``: maximum tokens, the end included.
         """
         shown = [layer.other.see(compared) for layer in self.layers]
         before: list[KeysValues | None] = [None for _ in self.layers]
@@ -278,7 +286,8 @@ class Describer(nn.Module):
         return self.norm(found) @ self.words.weight.T
 
 
-# --- The whole --------------------------------------------------------------------------------------------------------
+# --- The whole
+# --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +301,8 @@ class Described:
     words: Tensor  # ``(B, 2, L)``: the number of each token's word, or ``NO_WORD``
     texts: Tensor  # ``(B, 2)``: equal numbers for equal halves
     written: Tensor  # ``(B, T)``: the decoder's tokens, start and end included, padded
-    numbers: Tensor  # ``(B, T)``: the number of each token's word, of the second half from L on, or ``NO_WORD``
+    # ``(B, T)``: the number of each token's word, of the second half from L on, or ``NO_WORD``
+    numbers: Tensor
 
     def to(self, device: torch.device) -> "Described":
         """Return it on a device."""
@@ -345,7 +355,8 @@ class Namc(nn.Module):
         }
         if config.reconstruction_enabled:
             codes = self.encoder.reconstruct(features, masked, noise.to_width(text), real)
-            # The paper's Eq. 18 sums over all places, its text says masked ones; the text is followed.
+            # The paper's Eq. 18 sums over all places, its text says masked ones; the text is
+            # followed.
             losses["reconstruction"] = prediction_loss(
                 codes, by_side(batch.codes).masked_fill(~masked, IGNORED)
             )
@@ -367,15 +378,17 @@ def by_side(both: Tensor) -> Tensor:
     return both.transpose(0, 1).flatten(0, 1)
 
 
-# --- Losses (3.3 and Appendix E) --------------------------------------------------------------------------------------
+# --- Losses (3.3 and Appendix E)
+# --------------------------------------------------------------------------------------
 
 
 def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
     """Return IRRA's similarity distribution matching, both directions, averaged over the batch.
 
-    KL(p || q) of p, the softmax over cosines / 0.02, and q, uniform over equal texts: repeated texts in a batch are no
-    false negatives. ``identity``, ``(B,)``, is equal for equal texts; images and texts are ``(B, e)``. Always float32:
-    cosines in bfloat16 are off by 0.002, logits by 0.1.
+    KL(p || q) of p, the softmax over cosines / 0.02, and q, uniform over equal texts: repeated
+    texts in a batch are no false negatives. ``identity``, ``(B,)``, is equal for equal texts;
+    images and texts are ``(B, e)``. Always float32: cosines in bfloat16 are off by 0.002, logits by
+    0.1.
     """
     with torch.autocast(images.device.type, enabled=False):
         cosines = (

@@ -1,12 +1,13 @@
 """Inputs of NAMC per place of an image, from one crop: the image squashed to a square, so that a pair is aligned.
 
-The paper's size has 224 x 224 pixels in 14 x 14 places, seen by frozen models: a CNN's features, a VQGAN's codes, and
-CLIP's pixels. Weights are local files or in the Hub's cache; nothing is fetched, errors name the command. Computed in
-float32, on a GPU too, where rounding would change codes; up to 64 images at once, halved on out-of-memory; VQGAN takes
-some 150 MB per image. Needs PyTorch, timm, open_clip and, for VQGAN, transformers.
+The paper's size has 224 x 224 pixels in 14 x 14 places, seen by frozen models: a CNN's features, a
+VQGAN's codes, and CLIP's pixels. Weights are local files or in the Hub's cache; nothing is fetched,
+errors name the command. Computed in float32, on a GPU too, where rounding would change codes; up to
+64 images at once, halved on out-of-memory; VQGAN takes some 150 MB per image. Needs PyTorch, timm,
+open_clip and, for VQGAN, transformers.
 
-The small size needs no other models: of 64 x 64 pixels a place is a patch of 8 x 8, its features are the patch's
-values, its code the mean colour, four levels per channel.
+The small size needs no other models: of 64 x 64 pixels a place is a patch of 8 x 8, its features
+are the patch's values, its code the mean colour, four levels per channel.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +61,8 @@ BERT = (
     "google-bert/bert-base-uncased",
     "86b5e0934494bd15c9632b12f734a8a67f723594",
 )  # with its default commit
-LIGHTNING = "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint"  # named in published VQGANs' training states
+# named in published VQGANs' training states
+LIGHTNING = "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint"
 SMALL_CLIP: dict[str, Any] = {
     "embed_dim": 64,
     "vision_cfg": {
@@ -161,7 +163,8 @@ def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
 class PlaceEncoder:
     """Model on its device with an output per place of an image."""
 
-    network: "Callable[[Tensor], Tensor]"  # from ``(n, 3, 224, 224)`` to ``(n, 196, width)``, or ``(n, 196)`` codes
+    # from ``(n, 3, 224, 224)`` to ``(n, 196, width)``, or ``(n, 196)`` codes
+    network: "Callable[[Tensor], Tensor]"
     numbers: "Callable[[Tensor], Tensor]"  # from ``(n, 224, 224, 3)`` bytes to the network's input
     kind: type[np.float16] | type[np.uint16]
     width: int  # numbers per place, or the number of codes

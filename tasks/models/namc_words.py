@@ -1,8 +1,8 @@
 """Split descriptions into words that NAMC can mask, and encode them in its decoder's vocabulary.
 
-CLIP's pieces mark the ends of words, so words are masked whole. The decoder has another vocabulary (BERT's), whose
-pieces keep their word's number: a word masked for CLIP is ``[MASK]`` in the decoder's input. Needs open_clip and
-tokenizers.
+CLIP's pieces mark the ends of words, so words are masked whole. The decoder has another vocabulary
+(BERT's), whose pieces keep their word's number: a word masked for CLIP is ``[MASK]`` in the
+decoder's input. Needs open_clip and tokenizers.
 """
 
 import re
@@ -100,8 +100,8 @@ class DecoderWords:
     ) -> TokenisedText:
         """Return an implicit-change description (paper 001, 3.2.1) of two halves and their verbs.
 
-        It is cut to ``length`` tokens, start and end included. Word numbers of the second half start at the length of
-        CLIP's texts.
+        It is cut to ``length`` tokens, start and end included. Word numbers of the second half
+        start at the length of CLIP's texts.
         """
         spelled: list[tuple[str, int]] = []
         for number, (fixed, half, verb) in enumerate(
@@ -121,8 +121,8 @@ class DecoderWords:
     def read(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without start, end and padding, with no space before punctuation.
 
-        BERT's tokens lose the spacing of hyphens and apostrophes: both join words, since "a man ' s medium - sized hat"
-        would share no such word with the references.
+        BERT's tokens lose the spacing of hyphens and apostrophes: both join words, since "a man ' s
+        medium - sized hat" would share no such word with the references.
         """
         said = [token for token in tokens if token not in (self.start, self.end, self.pad)]
         text = re.sub(r"\s+([.,;:!?])", r"\1", self._tokenizer.decode(said))

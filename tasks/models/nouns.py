@@ -1,7 +1,7 @@
 """Find the nouns of captions with a spaCy pipeline, named by its package or folder.
 
-Needs spaCy (the extra ``nouns``) and a pipeline with a tagger and a lemmatizer; CPU; fetches nothing. Captions are
-tagged one at a time, so that nouns do not depend on the shard.
+Needs spaCy (the extra ``nouns``) and a pipeline with a tagger and a lemmatizer; CPU; fetches
+nothing. Captions are tagged one at a time, so that nouns do not depend on the shard.
 """
 
 import importlib.metadata

@@ -1,8 +1,8 @@
 """CLIP embedder: the projected image embedding of an open_clip model.
 
-Reads weights from a local file, a folder with ``open_clip_config.json``, or the Hub's local cache, safetensors first;
-pickles are read with ``weights_only``. Needs PyTorch and open_clip. Images are prepared as by open_clip's
-``preprocess_val``. Only the image tower stays in memory.
+Reads weights from a local file, a folder with ``open_clip_config.json``, or the Hub's local cache,
+safetensors first; pickles are read with ``weights_only``. Needs PyTorch and open_clip. Images are
+prepared as by open_clip's ``preprocess_val``. Only the image tower stays in memory.
 """
 
 from functools import lru_cache

@@ -1,7 +1,8 @@
 """Perceptual hash of low frequencies (pHash), which finds near-identical images; stored as a vector.
 
-The hash is that of ``imagehash.phash``, with OpenCV's resizing. A set bit is 1/8 and a clear one -1/8: hashes that
-differ in ``d`` of 64 bits have a cosine of exactly ``1 - d / 32``, also in float16.
+The hash is that of ``imagehash.phash``, with OpenCV's resizing. A set bit is 1/8 and a clear one
+-1/8: hashes that differ in ``d`` of 64 bits have a cosine of exactly ``1 - d / 32``, also in
+float16.
 """
 
 import numpy as np

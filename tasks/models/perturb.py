@@ -1,8 +1,8 @@
 """Perturb images and texts, as paper 001 (A.3) does to measure the cost of noisy data.
 
-Images as in ImageNet-C (Hendrycks and Dietterich, 2019), with the parameters of its generator for 224 pixels; an image
-keeps its size, and the fog map has the smallest power of two that covers it. Random numbers depend on the key and the
-arguments alone.
+Images as in ImageNet-C (Hendrycks and Dietterich, 2019), with the parameters of its generator for
+224 pixels; an image keeps its size, and the fog map has the smallest power of two that covers it.
+Random numbers depend on the key and the arguments alone.
 """
 
 import re
@@ -45,8 +45,8 @@ def perturb_image(image: RGB, kind: Kind, *, severity: int = 5, key: str) -> RGB
 def draw_plasma(side: int, decay: float, *, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return a fractal map, ``(side, side)`` from 0 to 1, with matching edges (diamond-square algorithm).
 
-    A new point is the mean of its four neighbours plus a random offset, whose range shrinks by the square of ``decay``
-    with each halving of the grid. ``side`` is a power of two.
+    A new point is the mean of its four neighbours plus a random offset, whose range shrinks by the
+    square of ``decay`` with each halving of the grid. ``side`` is a power of two.
     """
     heights = np.zeros((side, side))
     step, swing = side, 1.0
@@ -78,8 +78,8 @@ def common_words() -> tuple[str, ...]:
 def replace_words(text: str, share: float, *, key: str) -> str:
     """Return the text with a ``share`` (0 to 1) of its words replaced, rounded half up.
 
-    Words and replacements are drawn uniformly (the paper does not specify); a word never becomes itself in another
-    case, and the text between words stays.
+    Words and replacements are drawn uniformly (the paper does not specify); a word never becomes
+    itself in another case, and the text between words stays.
     """
     rng, words = (
         np.random.default_rng(int(make_key("replace", key, share, text), 16)),

@@ -1,7 +1,8 @@
 """Decode and prepare images ahead of the model, for all stages with weights.
 
-Each image is decoded once. On a GPU, threads prepare the next images while the device works (decoders and resizing
-release Python's lock); on a CPU the shards in other workers are the parallelism, and images are prepared on demand.
+Each image is decoded once. On a GPU, threads prepare the next images while the device works
+(decoders and resizing release Python's lock); on a CPU the shards in other workers are the
+parallelism, and images are prepared on demand.
 """
 
 import os
@@ -60,8 +61,8 @@ def prepare_ahead(
 ) -> Iterator[Result[R, P]]:
     """Yield each row with the result of ``prepare`` for its image, in order, or as ``Dropped``.
 
-    Consecutive rows of one image decode it once. With ``on_gpu`` threads prepare while the caller computes, ``batch``
-    rows at a time, and ``ahead`` may wait.
+    Consecutive rows of one image decode it once. With ``on_gpu`` threads prepare while the caller
+    computes, ``batch`` rows at a time, and ``ahead`` may wait.
     """
     chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
     work = partial(_prepare, prepare=prepare)

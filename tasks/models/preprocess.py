@@ -1,8 +1,9 @@
 """Resize, crop and scale images as an encoder's library does, in a fraction of the time.
 
-Returns a ``uint8`` crop, converted to floats on the encoder's device. PyTorch and Pillow both resize with antialiasing
-in integers: crops differ from the libraries' by a few roundings, 0.003 of 255 levels on average. Of images with an
-extreme aspect only the crop is resized: 16 x 200,000 pixels would become gigabytes.
+Returns a ``uint8`` crop, converted to floats on the encoder's device. PyTorch and Pillow both
+resize with antialiasing in integers: crops differ from the libraries' by a few roundings, 0.003 of
+255 levels on average. Of images with an extreme aspect only the crop is resized: 16 x 200,000
+pixels would become gigabytes.
 """
 
 from collections.abc import Sequence
@@ -28,9 +29,8 @@ class Preprocess:
     """Transform of one library; called with an image, it returns the crop."""
 
     resize: Resize
-    """``shortest``: the shorter side becomes ``size[0]``, the other is rounded down, as in torchvision; ``exact``:
-    ``size``.
-    """
+    """``shortest``: the shorter side becomes ``size[0]``, the other is rounded down, as in
+    torchvision; ``exact``: ``size``. """
     size: Size
     crop: Size  # centre crop within ``size``
     interpolation: Interpolation = "bicubic"

@@ -1,12 +1,13 @@
 """RAM tagger (Zhang et al., 2023): 4,585 tags of photographs.
 
-Reads the published checkpoint with its lists of tags and thresholds, or local ones; needs PyTorch and timm. An image is
-squeezed to the model's square, as by the authors' transform, and gets the tags with probabilities above their own
-thresholds. On a GPU it computes in bfloat16 (autocast). On a CPU the weights are memory-mapped: replace the file, never
-write into it.
+Reads the published checkpoint with its lists of tags and thresholds, or local ones; needs PyTorch
+and timm. An image is squeezed to the model's square, as by the authors' transform, and gets the
+tags with probabilities above their own thresholds. On a GPU it computes in bfloat16 (autocast). On
+a CPU the weights are memory-mapped: replace the file, never write into it.
 
-Sizes follow from the checkpoint's shapes. After timm's Swin transformer each tag queries the image's vectors through
-two layers of cross-attention, independent of other tags: BERT's layers, after Query2Label without self-attention.
+Sizes follow from the checkpoint's shapes. After timm's Swin transformer each tag queries the
+image's vectors through two layers of cross-attention, independent of other tags: BERT's layers,
+after Query2Label without self-attention.
 """
 
 import math
@@ -59,7 +60,8 @@ FILES = {
         ("thresholds", LISTS, "ram_tag_list_threshold.txt", ""),
     )
 }
-"""Published files by setting. No SHA-256 is published of the lists, but their address names a commit."""
+"""Published files by setting. No SHA-256 is published of the lists, but their address names a
+commit."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as in the authors' transform
 MAX_IMAGES, IMAGES_ON_CPU = 64, 4  # images at once: more makes no GPU faster
 DIGITS = 4  # of a written score: later digits depend on the batch size
@@ -69,7 +71,8 @@ USED = re.compile(
     rf"{SWIN}(?!.*(relative_position_index|attn_mask)$)|{re.escape(LAYER)}\d+\.(crossattention|intermediate|output)\."
     r"|label_embed$|image_proj\.|wordvec_proj\.|fc\."
 )
-"""Weights of the tagger; the others write captions, are deleted by the authors, or follow from the sizes."""
+"""Weights of the tagger; the others write captions, are deleted by the authors, or follow from the
+sizes."""
 MERGING = re.compile(r"^layers\.(\d+)\.downsample\.")
 HEADS = 4  # attention heads of each decoder layer, which no shape reveals
 EPSILON = 1e-12  # BERT's, in its normalisations
@@ -175,7 +178,8 @@ def find_ram(config: RamConfig, *, download: bool) -> dict[str, Path]:
 class RamWeights(NamedTuple):
     """Weights of a model, in float32 on the CPU."""
 
-    swin: Any  # timm's ``SwinTransformer``, from ``(n, 3, side, side)`` to ``(n, rows, columns, width)``
+    # timm's ``SwinTransformer``, from ``(n, 3, side, side)`` to ``(n, rows, columns, width)``
+    swin: Any
     decoder: "dict[str, Tensor]"  # all other weights by their published keys
 
 
@@ -210,7 +214,8 @@ def load_ram(path: Path, *, field: str, tags: int) -> RamWeights:
             raise ValueError("it is a checkpoint of RAM++, of which the other keys are the same")
         weights = {name: tensor.float() for name, tensor in tensors.items() if USED.match(name)}
         swin = build_swin(shapes_of(weights))
-        # timm merges patches at the start of a stage, the checkpoint at the end of the previous one.
+        # timm merges patches at the start of a stage, the checkpoint at the end of the previous
+        # one.
         parts = {
             MERGING.sub(
                 lambda found: f"layers.{int(found[1]) + 1}.downsample.", name.removeprefix(SWIN)
@@ -259,7 +264,8 @@ def build_swin(shapes: Shapes) -> Any:
 def tag_logits(weights: "Mapping[str, Tensor]", image: "Tensor") -> "Tensor":
     """Return the logit of each tag, ``(n, tags)``, of images ``(n, 1 + patches, width)``.
 
-    The first vector of an image is the mean of the others; ``weights`` has the decoder's published keys.
+    The first vector of an image is the mean of the others; ``weights`` has the decoder's published
+    keys.
     """
     from torch.nn.functional import linear, relu
 

@@ -1,8 +1,9 @@
 """SAM segmenter (Kirillov et al., 2023), by the package ``segment-anything`` and its ``SamPredictor``.
 
-Reads the published checkpoints or any file with the same keys, without the package's loader, which runs pickles. Each
-image is encoded once for all its tags: one alone fills a GPU. On a GPU the encoder computes in bfloat16; boxes and
-masks are always float32, or corners would move by up to four pixels.
+Reads the published checkpoints or any file with the same keys, without the package's loader, which
+runs pickles. Each image is encoded once for all its tags: one alone fills a GPU. On a GPU the
+encoder computes in bfloat16; boxes and masks are always float32, or corners would move by up to
+four pixels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,7 +59,8 @@ FILES = {
 }
 """The published files."""
 MAX_MASK_PIXELS = 1 << 26  # maximum mask pixels of an image at once, 4 bytes each
-DECODER_HEADS = 8  # attention heads of the mask decoder, which no shape reveals; all published models have eight
+# attention heads of the mask decoder, which no shape reveals; all published models have eight
+DECODER_HEADS = 8
 
 
 class SquareImage(NamedTuple):
@@ -171,8 +173,8 @@ def load_sam(path: Path, *, field: str) -> Any:
 def build_sam(weights: "Mapping[str, Tensor]") -> Any:
     """Return the package's ``Sam`` of a checkpoint's shapes, on the meta device.
 
-    A block's relative positions give the side of its attention window in patches: there are ``2 * side - 1`` of them,
-    of a head's width. A window smaller than the image is local.
+    A block's relative positions give the side of its attention window in patches: there are ``2 *
+    side - 1`` of them, of a head's width. A window smaller than the image is local.
     """
     import torch
     from segment_anything.modeling import (

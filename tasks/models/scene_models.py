@@ -1,7 +1,8 @@
 """Tagger, detector and segmenter of rendered scenes, which read the scene's graph.
 
-Like the models of photographs that they stand in for (RAM, Grounding DINO, SAM), they work in two steps: ``prepare``
-turns one image into the model's input, possibly in another thread, and the model then takes many at once.
+Like the models of photographs that they stand in for (RAM, Grounding DINO, SAM), they work in two
+steps: ``prepare`` turns one image into the model's input, possibly in another thread, and the model
+then takes many at once.
 """
 
 from collections import defaultdict

@@ -1,15 +1,17 @@
 """Nearest neighbours by inner product in a matrix of unit vectors, with Faiss on a CPU or a GPU.
 
-Faiss's results, and a margin, are scored again exactly: products of float16 numbers are multiples of 2^-48, and their
-sums for unit vectors fit into a float64. So results depend neither on threads, machine nor batching. Ties go to the
-lower row.
+Faiss's results, and a margin, are scored again exactly: products of float16 numbers are multiples
+of 2^-48, and their sums for unit vectors fit into a float64. So results depend neither on threads,
+machine nor batching. Ties go to the lower row.
 
-``top_k`` compares all rows, a block at a time. ``search_cells`` searches an ``IndexIVFScalarQuantizer`` whose centres
-are the images of the lowest keys (hashes, so a fair sample): nothing is trained, and an index is a function of the
-images. It needs two to four times the probes of k-means' centres for the same recall.
+``top_k`` compares all rows, a block at a time. ``search_cells`` searches an
+``IndexIVFScalarQuantizer`` whose centres are the images of the lowest keys (hashes, so a fair
+sample): nothing is trained, and an index is a function of the images. It needs two to four times
+the probes of k-means' centres for the same recall.
 
-On a GPU, blocks of the rows take turns, with ``GPU_BYTES`` of work space; an index of cells (2 bytes a number, 8 more
-a row) is loaded once per process, and searched on the CPU where it does not fit.
+On a GPU, blocks of the rows take turns, with ``GPU_BYTES`` of work space; an index of cells (2
+bytes a number, 8 more a row) is loaded once per process, and searched on the CPU where it does not
+fit.
 """
 
 import json
@@ -81,8 +83,9 @@ def top_k(
 ) -> Found:
     """Return each row's nearest other rows, nearest first, and their inner products.
 
-    Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates are. With
-    ``centres``, only the first ``centres`` rows are searched, and a row may be its own centre.
+    Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates
+    are. With ``centres``, only the first ``centres`` rows are searched, and a row may be its own
+    centre.
     """
     count = centres or len(matrix)
     wanted = min(k, count if centres else count - 1)
@@ -126,9 +129,10 @@ def settle(
 ) -> Found:
     """Return each row's exact ``k`` nearest and products, from the approximate ``look``; padded with -1 and -inf.
 
-    ``matrix`` is ``(N, d)`` of unit length up to rounding; ``rows`` are the queries, ``count`` the rows searched;
-    ``itself``: a row may be its own neighbour. ``look``, given positions in ``rows`` and a number, returns that many
-    rows of highest score and the falling scores, accurate to ``rounding``.
+    ``matrix`` is ``(N, d)`` of unit length up to rounding; ``rows`` are the queries, ``count`` the
+    rows searched; ``itself``: a row may be its own neighbour. ``look``, given positions in ``rows``
+    and a number, returns that many rows of highest score and the falling scores, accurate to
+    ``rounding``.
     """
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
@@ -286,7 +290,8 @@ def measure_recall(
 ) -> tuple[int, int]:
     """Return how many of a sample's exact neighbours the index finds, and how many there are.
 
-    Neighbours are the ``k`` nearest of at least ``band`` similarity. The sample is the images of the highest keys.
+    Neighbours are the ``k`` nearest of at least ``band`` similarity. The sample is the images of
+    the highest keys.
     """
     rows = np.arange(max(index.nlist, len(matrix) - SAMPLE), len(matrix))
     near, products = top_k(

@@ -1,7 +1,7 @@
 """Fit of texts to images, by the text tower of the CLIP model that embeds the images.
 
-Texts are truncated to the tower's length (OpenAI's models: 77 tokens), as by CLIP's own tokenizer; ``pieces`` splits a
-text without loss. Only the text tower stays in memory.
+Texts are truncated to the tower's length (OpenAI's models: 77 tokens), as by CLIP's own tokenizer;
+``pieces`` splits a text without loss. Only the text tower stays in memory.
 """
 
 import re
@@ -102,9 +102,9 @@ def _load(scorer: OpenClipTexts) -> tuple[Encoder, Any]:
 def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ...]:
     """Return the text, on one line, in pieces of at most ``most`` tokens (ours).
 
-    A piece ends after punctuation, or before a word that begins a clause, if there is one in its second half; else
-    where it is full. Words longer than a piece (base64) are split. ``count`` returns a text's tokens, start and end
-    included.
+    A piece ends after punctuation, or before a word that begins a clause, if there is one in its
+    second half; else where it is full. Words longer than a piece (base64) are split. ``count``
+    returns a text's tokens, start and end included.
     """
     words = [part for word in text.split() for part in _parts(word, count, most)]
     pieces: list[str] = []

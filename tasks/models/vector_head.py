@@ -1,4 +1,6 @@
-"""Score vectors by a small network of linear layers, such as an aesthetic head on CLIP's; NumPy, from safetensors."""
+"""Score vectors by a small network of linear layers, such as an aesthetic head on CLIP's; NumPy,
+from safetensors.
+"""
 
 import re
 from collections.abc import Sequence

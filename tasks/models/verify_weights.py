@@ -1,7 +1,7 @@
 """Verify the weights that models look for: the engine of `pairwright fetch`.
 
-Only its stages know a build's files: each stage with a ``pin`` looks for them. Files of the Hub are verified by their
-names in its cache: the SHA-256 of a large one, git's SHA-1 of a small one.
+Only its stages know a build's files: each stage with a ``pin`` looks for them. Files of the Hub are
+verified by their names in its cache: the SHA-256 of a large one, git's SHA-1 of a small one.
 """
 
 import hashlib

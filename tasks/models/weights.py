@@ -1,8 +1,8 @@
 """Find the weights of models on this machine, or fetch them; errors name what is missing and the command to fetch it.
 
-Reads local files, the Hub's cache (``HF_HOME``), and for files published elsewhere ``$PAIRWRIGHT_CACHE/weights``
-(default ``~/.cache/pairwright/weights``). Uses the network only where the profile says ``download: true``. Missing,
-damaged or wrong files raise ``ModelError``.
+Reads local files, the Hub's cache (``HF_HOME``), and for files published elsewhere
+``$PAIRWRIGHT_CACHE/weights`` (default ``~/.cache/pairwright/weights``). Uses the network only where
+the profile says ``download: true``. Missing, damaged or wrong files raise ``ModelError``.
 """
 
 import contextlib

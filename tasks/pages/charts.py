@@ -189,7 +189,9 @@ def draw_lines(
     lines: Sequence[Line], *, ends: tuple[float, float], reach: tuple[float, float], percent: bool = False,
     **told: Any,
 ) -> Chart:  # fmt: skip
-    """Lay out lines between the ends of the x axis; ``reach`` is the minimum range of the y axis."""
+    """Lay out lines between the ends of the x axis; ``reach`` is the minimum range of the y
+    axis.
+    """
     up = ticks_between(*reach)
     axes = Axes(*ends, up[0], up[-1])
     across = [at for at in ticks_between(*ends) if ends[0] <= at <= ends[1]]

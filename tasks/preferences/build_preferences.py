@@ -1,11 +1,12 @@
 """Build preferences for trainers: a prompt about images, a chosen text, and rejected texts and images.
 
-Reads ``PairRow`` with everything about it, and ``PreferenceRow`` as a source gave it; writes ``PreferenceRow``:
-rejected text, ranked further negatives and rejected images in one record. Rejected texts come from the makers that are
-on in the build. Of removals, only the chosen one is read. If the claims of all texts of a pair are known, they
-are worded as a drawn kind of text, and the prompt asks for that kind (ours). People's texts stay unchanged; each of
-several texts about a pair has its own preference. A row without anything rejected trains all objectives that do not
-need it. Of a rejected image's pair one image is decoded and encoded, the other keeps the source's bytes.
+Reads ``PairRow`` with everything about it, and ``PreferenceRow`` as a source gave it; writes
+``PreferenceRow``: rejected text, ranked further negatives and rejected images in one record.
+Rejected texts come from the makers that are on in the build. Of removals, only the chosen one is
+read. If the claims of all texts of a pair are known, they are worded as a drawn kind of text, and
+the prompt asks for that kind (ours). People's texts stay unchanged; each of several texts about a
+pair has its own preference. A row without anything rejected trains all objectives that do not need
+it. Of a rejected image's pair one image is decoded and encoded, the other keeps the source's bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,10 +63,10 @@ def build_preferences(
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per description of each pair, or why there is none; it may reject nothing.
 
-    A source's preference stays unchanged, except for its rejected image. If images are rejected, a pair or preference
-    without one of ``rejections`` (by key; ``None``: no images are rejected) is dropped until it has one. ``removals``
-    are by element. ``texts``: by maker, of any of ``MAKERS``; those that a judge found right (``judged_rejected``)
-    are omitted.
+    A source's preference stays unchanged, except for its rejected image. If images are rejected, a
+    pair or preference without one of ``rejections`` (by key; ``None``: no images are rejected) is
+    dropped until it has one. ``removals`` are by element. ``texts``: by maker, of any of
+    ``MAKERS``; those that a judge found right (``judged_rejected``) are omitted.
     """
     for pair in rows:
         rejection = rejections.get(pair.key) if rejections is not None else None
@@ -146,8 +147,8 @@ def tell(
 ) -> tuple[Kind | Literal["given"], DifferenceRow, Sequence[RejectedTextRow]]:
     """Word the texts of a pair as a kind drawn by its key: the template if some of their claims are unknown.
 
-    Photographs of two scenes are not described as changes. A kind that words a rejected text like the chosen one is
-    skipped. The same description is returned where its text stays.
+    Photographs of two scenes are not described as changes. A kind that words a rejected text like
+    the chosen one is skipped. The same description is returned where its text stays.
     """
     worlds = {image.group for image in shown}
     kinds = KINDS if len(worlds) == 1 and all(worlds) else OF_ANY_PAIR
@@ -222,8 +223,9 @@ def rank_texts(
 ) -> Iterator[RejectedTextRow]:
     """Yield the rejected text, then the others, the closest to the chosen text first.
 
-    By default the rejected one is drawn among the makers (ours), since their scores are not comparable and one of them
-    would always win. With ``own``, a model's own texts come first. Equal texts have the first maker's name.
+    By default the rejected one is drawn among the makers (ours), since their scores are not
+    comparable and one of them would always win. With ``own``, a model's own texts come first. Equal
+    texts have the first maker's name.
     """
     by_text: dict[str, RejectedTextRow] = {}
     own = config.rejected == "own"

@@ -1,9 +1,10 @@
 """Assign pairs to train, validation and test so that no image, and no group of images, is in two splits.
 
-Reads all ``PairRow`` at once, writes ``SplitRow``. Pairs that share an image or a group (a rendered world, a video) are
-one connected component; a component's split is drawn from the hash of its smallest image key and the seed, so that it
-does not depend on the rest of the collection. If the sources name splits, a component keeps its own; one of several
-splits is held out: nothing that shares an image with a published test is training data.
+Reads all ``PairRow`` at once, writes ``SplitRow``. Pairs that share an image or a group (a rendered
+world, a video) are one connected component; a component's split is drawn from the hash of its
+smallest image key and the seed, so that it does not depend on the rest of the collection. If the
+sources name splits, a component keeps its own; one of several splits is held out: nothing that
+shares an image with a published test is training data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

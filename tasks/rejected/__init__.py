@@ -1,1 +1,3 @@
-"""Rejected sides of preferences: texts that are wrong of their pair, images with an element removed."""
+"""Rejected sides of preferences: texts that are wrong of their pair, images with an element
+removed.
+"""

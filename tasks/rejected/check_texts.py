@@ -1,8 +1,8 @@
 """Helpers of the makers of rejected texts: the truth of a text, its likeness to the chosen one, the row.
 
-A text is checked against scene graphs by its claims, or by the claims that can be read from its words. Without graphs
-or readable words, it is only known to be true if it repeats the chosen text or people's texts; otherwise it is
-unchecked, which the note of the row says.
+A text is checked against scene graphs by its claims, or by the claims that can be read from its
+words. Without graphs or readable words, it is only known to be true if it repeats the chosen text
+or people's texts; otherwise it is unchecked, which the note of the row says.
 """
 
 import math

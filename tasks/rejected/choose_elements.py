@@ -1,7 +1,8 @@
 """Choose the masks that can be removed: neither too small nor too large, and each mask once (ours).
 
-Reads ``MasksRow``, writes one ``ElementRow`` per tag, with a reason if it is not removed. Masks are compared by their
-run lengths. A part of a thing ("wheel" of "car") is an element of its own: only nearly equal masks count as one.
+Reads ``MasksRow``, writes one ``ElementRow`` per tag, with a reason if it is not removed. Masks are
+compared by their run lengths. A part of a thing ("wheel" of "car") is an element of its own: only
+nearly equal masks count as one.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,13 +1,15 @@
 """Choose the removal that rejects a chosen text the most (paper 004, section 3.2).
 
-Reads ``PairRow`` with its description, ``PreferenceRow`` as a source gave it, and the checked removals from its images;
-writes one ``RejectionRow`` per pair or preference. A removal without checks or vector is left out until it has them. If
-none can be chosen, ``rejections.fallback`` decides.
+Reads ``PairRow`` with its description, ``PreferenceRow`` as a source gave it, and the checked
+removals from its images; writes one ``RejectionRow`` per pair or preference. A removal without
+checks or vector is left out until it has them. If none can be chosen, ``rejections.fallback``
+decides.
 
-Scene graphs score rendered scenes by the claims that a removal makes false. Elsewhere CLIP scores by Eq. 9, the sum of
-the cosines of the text's statements, or sentences, with the candidate (needs its text tower, PyTorch and open_clip; no
-image is read). Ours: a sentence of more than the tower's 77 tokens is cut, and the score is the drop of the sum against
-the original image, so that candidates of two images are comparable.
+Scene graphs score rendered scenes by the claims that a removal makes false. Elsewhere CLIP scores
+by Eq. 9, the sum of the cosines of the text's statements, or sentences, with the candidate (needs
+its text tower, PyTorch and open_clip; no image is read). Ours: a sentence of more than the tower's
+77 tokens is cut, and the score is the drop of the sum against the original image, so that
+candidates of two images are comparable.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,9 +95,9 @@ def choose_removals(
 ) -> Iterator[RejectionRow | Dropped]:
     """Yield the rejection of each pair's description by an image, with the score of every candidate.
 
-    A source's preference is about one image, and is scored by CLIP: ``vectors`` are those of the images by embedder,
-    ``candidates`` those of the images without an element, by embedder and the element's key. ``statements`` are those
-    of texts that a served model split.
+    A source's preference is about one image, and is scored by CLIP: ``vectors`` are those of the
+    images by embedder, ``candidates`` those of the images without an element, by embedder and the
+    element's key. ``statements`` are those of texts that a served model split.
     """
     texts_by_key: dict[str, list[Text]] = {}
     for row in rows:
@@ -230,7 +232,8 @@ def pick_removal(
 ) -> RejectionRow | Dropped:
     """Return the row of a pair or preference, by its key: the best candidate that passed, or the profile's fallback.
 
-    The highest score wins, then the smaller area, then the key. A crop is drawn of the images ``shown``.
+    The highest score wins, then the smaller area, then the key. A crop is drawn of the images
+    ``shown``.
     """
     found = list(scored)
     worse = [
@@ -286,8 +289,8 @@ def pick_removal(
 def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]) -> Window | None:
     """Draw a window of an image (mDPO's rejected image): x0, y0, x1, y1, the last two exclusive.
 
-    Its share of the image is drawn from a range, its aspect between 3:4 and 4:3; in too narrow an image it is smaller,
-    not longer (ours). ``None`` if it would be the whole image.
+    Its share of the image is drawn from a range, its aspect between 3:4 and 4:3; in too narrow an
+    image it is smaller, not longer (ours). ``None`` if it would be the whole image.
     """
     pixels = width * height * rng.uniform(*area)
     aspect = exp(rng.uniform(-log(MAX_ASPECT), log(MAX_ASPECT)))

@@ -1,7 +1,8 @@
 """Choose the element of a rendered pair that makes most of its text false when removed (paper 004, Eq. 9, by graphs).
 
-Reads ``PairRow`` with its description and the graphs of its images, writes one ``TargetRow`` per pair with such an
-element. The graphs decide it without pixels, so only elements that reject a text need to be removed.
+Reads ``PairRow`` with its description and the graphs of its images, writes one ``TargetRow`` per
+pair with such an element. The graphs decide it without pixels, so only elements that reject a text
+need to be removed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

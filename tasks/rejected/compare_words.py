@@ -1,8 +1,9 @@
 """Compare two texts by their content words: are they equal, and does an edited one contradict the other?
 
-Reads and writes nothing. The rules are ours and use no grammar: they look at added and removed words by their stems,
-without function words; "a" and "an" count as "one", and words that may describe the same thing count as equal. They err
-on one side: a text that may be as true as the other counts as equal, even if a rejected text is lost by it.
+Reads and writes nothing. The rules are ours and use no grammar: they look at added and removed
+words by their stems, without function words; "a" and "an" count as "one", and words that may
+describe the same thing count as equal. They err on one side: a text that may be as true as the
+other counts as equal, even if a rejected text is lost by it.
 """
 
 import re
@@ -71,9 +72,11 @@ KINDS = {
     "furniture": "chair table sofa couch bed desk bench",
     "clothing": "shirt jacket coat dress hat trousers",
 }
-"""Kinds of a general word, which may describe the same thing: a poodle is a dog, a dog an animal."""
+"""Kinds of a general word, which may describe the same thing: a poodle is a dog, a dog an
+animal."""
 LEAST_SHARED = 0.85
-"""Least share of common content words of equal texts, unless the others are telling (colours, numbers, denials)."""
+"""Least share of common content words of equal texts, unless the others are telling (colours,
+numbers, denials)."""
 MOST_CHARACTERS = 6000  # compared part of a text, as every word is compared with every other
 FUNCTION = frozenset(
     f"{AUXILIARIES} the this that these those it its their his her there here where which who while and or but also as "
@@ -150,8 +153,8 @@ class Change:
     def refusal(self) -> str:
         """Return why the new text does not contradict the old one; empty: it does.
 
-        It does if a denial is added or removed, a number changes, or words are replaced by others that cannot describe
-        the same thing. Reordering, synonyms, additions and omissions do not.
+        It does if a denial is added or removed, a number changes, or words are replaced by others
+        that cannot describe the same thing. Reordering, synonyms, additions and omissions do not.
         """
         if not self.went and not self.came:
             return "no other content"
@@ -195,7 +198,8 @@ def says_nothing_else(new: Halves, old: Halves) -> bool:
 def repeats(new: Halves, said: str) -> bool:
     """Return whether a text only repeats people's text about the pair: it adds no content words, and no denial.
 
-    People describe both images in one sentence, so the halves are joined, and repeated words count once.
+    People describe both images in one sentence, so the halves are joined, and repeated words count
+    once.
     """
     words = {stem(word): word for word in _content_words(" ".join(new))}
     return compare(said, " ".join(words.values())).adds_nothing or (

@@ -1,6 +1,7 @@
 """Find boxes for the tags of each image (paper 004, section 3.1).
 
-Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs the detector's weights and libraries.
+Reads ``TagsRow`` and the images, writes one ``BoxesRow`` per image. Needs the detector's weights
+and libraries.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,10 @@
 """Make rejected texts by one small edit: another value of an attribute, a number or a place.
 
-Reads ``DifferenceRow`` and the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "edited". All that the
-text says of one thing, or of the place, changes alike in both halves, so that an edited text contradicts the images but
-never itself: its form does not distinguish it from a chosen one. An edit needs the claim's phrase exactly once in its
-half, so that text and claims change alike.
+Reads ``DifferenceRow`` and the scene graphs of its pair; writes ``RejectedTextRow`` by the maker
+"edited". All that the text says of one thing, or of the place, changes alike in both halves, so
+that an edited text contradicts the images but never itself: its form does not distinguish it from a
+chosen one. An edit needs the claim's phrase exactly once in its half, so that text and claims
+change alike.
 """
 
 import re

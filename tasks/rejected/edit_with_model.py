@@ -1,9 +1,9 @@
 """Make rejected texts by a language model's smallest edit that makes the chosen text false (ours).
 
-Reads ``DifferenceRow`` and, to check, its pair and scene graphs; writes ``RejectedTextRow`` by the maker
-"counterfactual". Needs a served model; it sees no images. An edit must contradict the text by our rules
-(``check_edit``), and then in the model's judgement: models call too much a contradiction, and rules know too few words.
-After a refusal, another kind of edit is asked for.
+Reads ``DifferenceRow`` and, to check, its pair and scene graphs; writes ``RejectedTextRow`` by the
+maker "counterfactual". Needs a served model; it sees no images. An edit must contradict the text by
+our rules (``check_edit``), and then in the model's judgement: models call too much a contradiction,
+and rules know too few words. After a refusal, another kind of edit is asked for.
 """
 
 import re
@@ -44,7 +44,8 @@ from pairwright.tasks.texts.differences import read_difference, read_plain
 from pairwright.tasks.texts.words import WORD
 
 LEAST_LIKENESS, LEAST_LIKENESS_GIVEN = 0.7, 0.5
-"""Least likeness of an edited text to the chosen one; people's texts are short, without the template's words."""
+"""Least likeness of an edited text to the chosen one; people's texts are short, without the
+template's words."""
 MOST_WORDS = 4  # most content words that an edit may remove, or add
 STILL_TRUE = "edited text is as true"
 EDIT, EDIT_GIVEN, KINDS, CONTRADICTION = (

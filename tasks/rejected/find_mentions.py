@@ -1,8 +1,8 @@
 """Find the nouns of the preferred texts about each image (the second tagger; after paper 004, section 3.1).
 
-Reads ``DifferenceRow`` with its pair, and ``PreferenceRow`` as a source gave it; writes one ``MentionRow`` per image
-with nouns. Needs spaCy. Each half of a description is about its image; a denied thing ("without a dog") is left out, as
-it is not there to be removed (ours).
+Reads ``DifferenceRow`` with its pair, and ``PreferenceRow`` as a source gave it; writes one
+``MentionRow`` per image with nouns. Needs spaCy. Each half of a description is about its image; a
+denied thing ("without a dog") is left out, as it is not there to be removed (ours).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,9 @@
 """Embed each image without one of its elements, in the space of CLIP's texts and images.
 
-Reads ``RemovalRow`` and the images, writes one ``EmbeddingRow`` per removal (``subject``: the key of its
-``ElementRow``), by the model that embeds the images themselves (paper 004, Eq. 9: CLIP's candidates). An image is
-decoded once for all its removals; on a GPU, other processes apply the next patches meanwhile.
+Reads ``RemovalRow`` and the images, writes one ``EmbeddingRow`` per removal (``subject``: the key
+of its ``ElementRow``), by the model that embeds the images themselves (paper 004, Eq. 9: CLIP's
+candidates). An image is decoded once for all its removals; on a GPU, other processes apply the next
+patches meanwhile.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,14 +1,16 @@
 """Check that each removal left no trace and changed nothing else (ours).
 
-Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow`` per removal. In
-order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo (``measure_rim``); the detector finds
-nothing of the element's tag in its place, and nothing new. The detector sees the whole altered image with all tags of
-the original, since scores depend on scale, surroundings and prompt; that of scenes is not used. A rendered removal is
-compared with the light of the scene without the element instead (``measure_difference``).
+Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow``
+per removal. In order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo
+(``measure_rim``); the detector finds nothing of the element's tag in its place, and nothing new.
+The detector sees the whole altered image with all tags of the original, since scores depend on
+scale, surroundings and prompt; that of scenes is not used. A rendered removal is compared with the
+light of the scene without the element instead (``measure_difference``).
 
-A box is in the element's place if at least half of its pixels were filled. A thin thing fills little of its box;
-therefore a box also counts if it agrees with one of the element's own boxes. Those are found by their extent: the
-smallest box around the filled pixels in them covers at least half of them.
+A box is in the element's place if at least half of its pixels were filled. A thin thing fills
+little of its box; therefore a box also counts if it agrees with one of the element's own boxes.
+Those are found by their extent: the smallest box around the filled pixels in them covers at least
+half of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +43,8 @@ from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
 from pairwright.tasks.store.stage import Stage, Uses
 
-MOSTLY = 0.5  # least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another
+# least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another
+MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,9 @@ def find_grown(
 ) -> Grown:
     """Return the new thing with the highest score, at least ``least``, that lies mostly in the hole.
 
-    A thing that stood behind the element and is visible now is not new: its box of the same tag lay mostly outside the
-    hole, and lies mostly inside the later box. Things that were wholly hidden, or went with the element, are made up by
-    the filling.
+    A thing that stood behind the element and is visible now is not new: its box of the same tag lay
+    mostly outside the hole, and lies mostly inside the later box. Things that were wholly hidden,
+    or went with the element, are made up by the filling.
     """
     beside = [old for old in before if place.covered(old) < MOSTLY]
     new = [
@@ -142,7 +145,8 @@ CHANGED_OUTSIDE, HALO = "changed outside", "halo along the rim"
 NOT_THE_SCENE = "not what the scene shows"
 STILL_THERE, GROWN = "still detected", "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
-GROUP = 256  # altered images per call of the detector on a GPU, which cuts them into batches; up to 3.2 MB each
+# altered images per call of the detector on a GPU, which cuts them into batches; up to 3.2 MB each
+GROUP = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

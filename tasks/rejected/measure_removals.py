@@ -1,14 +1,15 @@
 """Cut removals out of images, and measure edges along the rim of the filled hole: halos and seams (ours).
 
-Reads a ``RemovalRow`` and its image, writes nothing; needs OpenCV. Pixels are grouped by their distance from the mask
-into rings one pixel wide, and by the nearest point of the mask into arcs of about ``ARC`` pixels. An arc's step at a
-distance is the difference between the mean colours of the next ``SIDE`` rings on both sides, divided by the arc's
-strongest step farther out, or ``VISIBLE``. The rim's strength is the largest median of these ratios over the arcs: an
-edge of the photograph crosses it in a few arcs, a halo follows it. A blurred filling without an edge is not detected.
+Reads a ``RemovalRow`` and its image, writes nothing; needs OpenCV. Pixels are grouped by their
+distance from the mask into rings one pixel wide, and by the nearest point of the mask into arcs of
+about ``ARC`` pixels. An arc's step at a distance is the difference between the mean colours of the
+next ``SIDE`` rings on both sides, divided by the arc's strongest step farther out, or ``VISIBLE``.
+The rim's strength is the largest median of these ratios over the arcs: an edge of the photograph
+crosses it in a few arcs, a halo follows it. A blurred filling without an edge is not detected.
 
-Shares above 1.0, the default limit, of 292 rendered removals (256 x 192, dilated by 5, feathered over 3): 4 % of
-perfect ones; 3 % of OpenCV's fillings; 88 to 100 % where 2 to 6 pixels of the thing stay; 44, 72 and 93 % of perfect
-fillings that are 10, 20 and 40 levels too light or dark.
+Shares above 1.0, the default limit, of 292 rendered removals (256 x 192, dilated by 5, feathered
+over 3): 4 % of perfect ones; 3 % of OpenCV's fillings; 88 to 100 % where 2 to 6 pixels of the thing
+stay; 44, 72 and 93 % of perfect fillings that are 10, 20 and 40 levels too light or dark.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ LEAST = 4  # least pixels of an arc on each side of an edge, to measure a step
 def measure_distance(mask: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Return the distance of each pixel of ``(h, w)`` from the mask, in pixels: 0 in it, far for an empty mask.
 
-    Squared distances are integers: rounding them removes OpenCV's varying last digits, up to a thousand pixels.
+    Squared distances are integers: rounding them removes OpenCV's varying last digits, up to a
+    thousand pixels.
     """
     import cv2
 
@@ -65,7 +67,8 @@ def cut_removal(row: RemovalRow, seen: DecodedImage) -> Around:
 
     Raises:
         RefusedImageError: the patch does not decode.
-        ValueError: the patch does not fit its window, the window the image, or the mask has another size.
+        ValueError: the patch does not fit its window, the window the image, or the mask has another
+            size.
     """
     height, width = seen.pixels.shape[:2]
     runs = read_runs(Mask.model_validate_json(row.mask))
@@ -93,8 +96,9 @@ def cut_removal(row: RemovalRow, seen: DecodedImage) -> Around:
 def measure_rim(pixels: NDArray[np.uint8], mask: Bits, *, dilate: int, feather: int) -> float:
     """Return the strength of the rim's edge relative to its surroundings; above 1 it is the strongest.
 
-    ``pixels``, ``(h, w, 3)``: the filled image, or what of it lies within ``margin`` of the mask, ``(h, w)``, which was
-    dilated, and whose filling fades over ``feather`` pixels. 0 where too few arcs can be measured.
+    ``pixels``, ``(h, w, 3)``: the filled image, or what of it lies within ``margin`` of the mask,
+    ``(h, w)``, which was dilated, and whose filling fades over ``feather`` pixels. 0 where too few
+    arcs can be measured.
     """
     if not mask.any() or mask.all():
         return 0.0

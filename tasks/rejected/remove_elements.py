@@ -1,8 +1,8 @@
 """Remove single elements from images, for preferences that reject an image (paper 004, section 3.1).
 
-Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per removable element. Its mask is dilated, the hole
-filled by LaMa, and the filling blended in over the feather; all other pixels are unchanged. Shadows stay. A rendered
-scene is rendered again instead (``render_removals``).
+Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per removable element. Its mask is
+dilated, the hole filled by LaMa, and the filling blended in over the feather; all other pixels are
+unchanged. Shadows stay. A rendered scene is rendered again instead (``render_removals``).
 """
 
 from collections.abc import Iterator, Sequence

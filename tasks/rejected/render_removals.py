@@ -1,8 +1,9 @@
 """Render a photograph again without one of its elements (ours).
 
-Reads an ``ElementRow`` or its removal and the image, with the exposure in its graph; writes nothing. Things that
-rest on the element are removed with it. Pixels with other light (the element, its shadow, its reflections) are new,
-blended in over the feather; all others are unchanged. Needs Mitsuba and Open Image Denoise.
+Reads an ``ElementRow`` or its removal and the image, with the exposure in its graph; writes
+nothing. Things that rest on the element are removed with it. Pixels with other light (the element,
+its shadow, its reflections) are new, blended in over the feather; all others are unchanged. Needs
+Mitsuba and Open Image Denoise.
 """
 
 from dataclasses import replace
@@ -62,12 +63,13 @@ def render_without(
 def measure_difference(row: RemovalRow, seen: DecodedImage) -> float:
     """Return the difference in levels (of 255) between a removal and the scene without the element.
 
-    The light is noisy: both are averaged over squares of ``SQUARE`` pixels, and differences below twice the standard
-    error of the light's mean are ignored. Of the mean over the channels, the 99th percentile over the window counts.
+    The light is noisy: both are averaged over squares of ``SQUARE`` pixels, and differences below
+    twice the standard error of the light's mean are ignored. Of the mean over the channels, the
+    99th percentile over the window counts.
 
-    For 75 removals it was at most 1.7. Of the same 75, each filled badly in six ways, 97 % are above the default
-    limit of 2: all left as they were, 10 levels too light, or with a rim of two pixels or a third of the element left;
-    73 of Telea's; 64 that keep the shadow.
+    For 75 removals it was at most 1.7. Of the same 75, each filled badly in six ways, 97 % are
+    above the default limit of 2: all left as they were, 10 levels too light, or with a rim of two
+    pixels or a third of the element left; 73 of Telea's; 64 that keep the shadow.
 
     Raises:
         RefusedImageError: the patch does not decode.

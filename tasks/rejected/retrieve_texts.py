@@ -1,12 +1,13 @@
 """Make rejected texts by retrieval: the most similar description of another pair that is not true of this one.
 
-Reads ``DifferenceRow`` (a shard's, and the whole collection's), all ``SplitRow`` and, to check, the pair's scene
-graphs; writes ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine of TF-IDF vectors of the two
-halves, without the common template. A text comes from the pair's own split, and occurs word for word in no other:
-training must not reject texts that are right of a held-out pair. With graphs, texts that name an object of the images
-come first; among them, texts of the same world are tried first, in turns instead of by similarity, so that each is
-rejected about as often as it is chosen. People's texts get people's texts. Where claims cannot be checked, a text that
-repeats the pair's own descriptions or people's texts about it is skipped.
+Reads ``DifferenceRow`` (a shard's, and the whole collection's), all ``SplitRow`` and, to check, the
+pair's scene graphs; writes ``RejectedTextRow`` by the maker "retrieved". Similarity is the cosine
+of TF-IDF vectors of the two halves, without the common template. A text comes from the pair's own
+split, and occurs word for word in no other: training must not reject texts that are right of a
+held-out pair. With graphs, texts that name an object of the images come first; among them, texts of
+the same world are tried first, in turns instead of by similarity, so that each is rejected about as
+often as it is chosen. People's texts get people's texts. Where claims cannot be checked, a text
+that repeats the pair's own descriptions or people's texts about it is skipped.
 """
 
 from bisect import bisect_left

@@ -1,9 +1,10 @@
 """Make rejected texts by asking the writing model again: on-policy samples (ours).
 
-Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker "sampled". Needs a served
-model that sees images. It is asked at a higher temperature and without captions, so that its own mistakes show; for a
-person's text, or a trained model (``prompt``), with the question of the pair's preference. Of the samples not known to
-be true the closest is taken: a distant one may name another difference that is as true.
+Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow`` by the maker
+"sampled". Needs a served model that sees images. It is asked at a higher temperature and without
+captions, so that its own mistakes show; for a person's text, or a trained model (``prompt``), with
+the question of the pair's preference. Of the samples not known to be true the closest is taken: a
+distant one may name another difference that is as true.
 """
 
 from collections.abc import Sequence

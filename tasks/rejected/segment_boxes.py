@@ -1,8 +1,9 @@
 """Make one mask per tag of each image: the union of the masks of its boxes (paper 004, Eq. 6; several boxes are ours).
 
-Reads ``BoxesRow`` and the images, writes one ``MasksRow`` per image, about the tags that have a box. Boxes are clipped
-to the image; a box that covers the image makes no mask (ours: its tag names the whole scene, of which SAM returns the
-largest thing). Only one image's masks are in memory at a time: a byte per pixel and tag.
+Reads ``BoxesRow`` and the images, writes one ``MasksRow`` per image, about the tags that have a
+box. Boxes are clipped to the image; a box that covers the image makes no mask (ours: its tag names
+the whole scene, of which SAM returns the largest thing). Only one image's masks are in memory at a
+time: a byte per pixel and tag.
 """
 
 from collections.abc import Iterator, Sequence

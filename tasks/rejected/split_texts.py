@@ -1,9 +1,10 @@
 """Split preferred texts into self-contained statements, which CLIP compares with images (paper 004, section 3.2).
 
-Reads ``DifferenceRow``, and ``PreferenceRow`` as a source gave it; writes one ``StatementsRow`` per text about an
-image: each half of a description without its denials, or the preferred text. Needs a served model, the paper's LLaMA-3;
-without one the table is empty, and texts are split at the ends of sentences. Ours: every content word of a statement
-must come from the text, and each of its sentences must be kept; else they are split at the ends of sentences, too.
+Reads ``DifferenceRow``, and ``PreferenceRow`` as a source gave it; writes one ``StatementsRow`` per
+text about an image: each half of a description without its denials, or the preferred text. Needs a
+served model, the paper's LLaMA-3; without one the table is empty, and texts are split at the ends
+of sentences. Ours: every content word of a statement must come from the text, and each of its
+sentences must be kept; else they are split at the ends of sentences, too.
 """
 
 from collections.abc import Sequence

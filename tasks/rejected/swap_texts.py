@@ -1,8 +1,8 @@
 """Make rejected texts by exchanging the first and the second image of a description.
 
-Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by the maker "swapped".
-Where nothing can be checked, halves with nearly the same words are as true when exchanged. A person's text is swapped
-if it names both images by their order.
+Reads ``DifferenceRow`` and, to check, the scene graphs of its pair; writes ``RejectedTextRow`` by
+the maker "swapped". Where nothing can be checked, halves with nearly the same words are as true
+when exchanged. A person's text is swapped if it names both images by their order.
 """
 
 import re

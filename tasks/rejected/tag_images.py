@@ -1,12 +1,14 @@
 """Name the things in each image (paper 004, section 3.1: the key elements).
 
-Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) if these are a tagger; writes one
-``TagsRow`` per image. Needs what the taggers need. Of a scene's graph, the elements that texts need are kept
-(``TargetRow``); of other tags each name once, those of texts first, then by falling score, if it names a thing (ours).
+Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) if these are a
+tagger; writes one ``TagsRow`` per image. Needs what the taggers need. Of a scene's graph, the
+elements that texts need are kept (``TargetRow``); of other tags each name once, those of texts
+first, then by falling score, if it names a thing (ours).
 
-A detector finds a box for any name. Kept are countable things: people, animals, food, vehicles, furniture, clothes,
-plants, buildings and their parts. Refused, by the words of ``no_things.txt``, are places, colours, actions, ideas,
-materials of whole scenes (sky, sea, grass, floor), and parts of bodies.
+A detector finds a box for any name. Kept are countable things: people, animals, food, vehicles,
+furniture, clothes, plants, buildings and their parts. Refused, by the words of ``no_things.txt``,
+are places, colours, actions, ideas, materials of whole scenes (sky, sea, grass, floor), and parts
+of bodies.
 """
 
 import hashlib
@@ -161,8 +163,8 @@ def tag_images(
 ) -> Iterator[TagsRow | Dropped]:
     """Yield the tags of each image, or ``Dropped`` without any.
 
-    ``mentions`` are the nouns of texts, by image; ``targets`` the elements of a rendered image that texts need removed,
-    the only ones of its graph to become tags (``None``: all do).
+    ``mentions`` are the nouns of texts, by image; ``targets`` the elements of a rendered image that
+    texts need removed, the only ones of its graph to become tags (``None``: all do).
     """
     taggers = make_taggers(config)
     if not taggers:  # only nouns of texts are tags: no image is read

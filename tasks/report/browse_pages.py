@@ -1,7 +1,7 @@
 """Render served pages: the cards of a search with their pictures; and store decisions.
 
-Reads only the rows of one page's cards. Each page has a temporary folder for its pictures; those of the latest pages
-are kept. One page is rendered at a time.
+Reads only the rows of one page's cards. Each page has a temporary folder for its pictures; those of
+the latest pages are kept. One page is rendered at a time.
 """
 
 import shlex

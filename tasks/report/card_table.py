@@ -1,7 +1,8 @@
 """Make the table for searching, filtering and sorting the cards of a dataset, one per pair or preference.
 
-Reads narrow columns and texts of all live rows; writes DuckDB tables, about 300 bytes and the compressed texts per
-card. Preferences about one image have the columns of pairs, without a second image.
+Reads narrow columns and texts of all live rows; writes DuckDB tables, about 300 bytes and the
+compressed texts per card. Preferences about one image have the columns of pairs, without a second
+image.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,7 +155,8 @@ def write_cards(
 ) -> None:  # fmt: skip
     """Write the tables of the cards about pairs, or about preferences of one image.
 
-    ``chunks`` yields columns of a table in batches; ``reasons`` (key, reason) say why pairs have no preference.
+    ``chunks`` yields columns of a table in batches; ``reasons`` (key, reason) say why pairs have no
+    preference.
     """
     rows = 0
     with database.cursor() as staging:  # its temporary tables go with it

@@ -107,8 +107,8 @@ def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
 def mark_words(text: str, other: str) -> list[Segment]:
     """Return the text as segments that equal or differ from another text's words.
 
-    Words are compared exactly; punctuation counts as words, white space does not. Two texts about two images each are
-    compared half by half.
+    Words are compared exactly; punctuation counts as words, white space does not. Two texts about
+    two images each are compared half by half.
     """
     cut, other_cut = _find_cut(text), _find_cut(other)
     if not (cut and other_cut):
@@ -142,7 +142,8 @@ def _mark(text: str, other: str) -> list[Segment]:
 def split_sides(statement: str) -> tuple[str, str] | None:
     """Return the parts of a statement about the first and the second image; ``None``: it has no such parts.
 
-    It is cut once, between the part that names only the first image and the one that names only the second.
+    It is cut once, between the part that names only the first image and the one that names only the
+    second.
     """
     cut = _find_cut(statement)
     return (statement[: cut[0]].strip(), statement[cut[1] :].strip()) if cut else None

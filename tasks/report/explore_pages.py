@@ -1,8 +1,8 @@
 """Render the pages of a dataset's images: a grid of thumbnails, an image's neighbours, a map of images and pairs.
 
-Reads the file of cards, the vectors, and the images of requested thumbnails. Thumbnails are made on request and deleted
-with this process, since a picture may have to be removed. The map is t-SNE (scikit-learn) of a bounded number of images
-by the vectors of one embedder.
+Reads the file of cards, the vectors, and the images of requested thumbnails. Thumbnails are made on
+request and deleted with this process, since a picture may have to be removed. The map is t-SNE
+(scikit-learn) of a bounded number of images by the vectors of one embedder.
 """
 
 import re
@@ -39,7 +39,8 @@ SIZE = (1000, 640)
 NAME = re.compile(r"([0-9a-f]{32})\.jpg")
 SHADES = 5
 OPEN = ("is-open", "none")
-MOST_IMAGES = 2_000  # most images of a map: t-SNE takes ten seconds for these, and time grows faster than their number
+# most images of a map: t-SNE takes ten seconds for these, and time grows faster than their number
+MOST_IMAGES = 2_000
 FEWEST, PERPLEXITY, STEPS = 10, 30.0, 500
 CLUSTERS, COMPONENTS = 8, 50
 ROWS = 50_000

@@ -1,6 +1,7 @@
 """Gather everything about a few pairs, or preferences about one image, with their pictures.
 
-In a notebook, one row is a page of its own, and a few rows are a table, with embedded pictures and styles.
+In a notebook, one row is a page of its own, and a few rows are a table, with embedded pictures and
+styles.
 """
 
 import base64
@@ -212,7 +213,8 @@ def gather_singles(
         row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)
     }
     images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
-    # A preference with a rejected image has a new key; its removals were scored for the source's preference.
+    # A preference with a rejected image has a new key; its removals were scored for the source's
+    # preference.
     own = tables.has("preferences")
     scored = {row.key: row.source_key if own else row.key for row in rows.values()}
     steps = Steps(tables, list(scored.values()), images=subjects)

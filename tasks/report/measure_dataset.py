@@ -1,7 +1,7 @@
 """Measure a whole dataset for its report: similarities, lengths, rejected texts and images, mining.
 
-Reads narrow columns and texts; DuckDB counts, in constant memory. The truth of mining: images of one group of their
-source (photographs of one rendered world) belong together.
+Reads narrow columns and texts; DuckDB counts, in constant memory. The truth of mining: images of
+one group of their source (photographs of one rendered world) belong together.
 """
 
 from typing import Any, NamedTuple

@@ -2,9 +2,10 @@
 
 Holds the texts of at most ``MOST_ROWS`` preferences. Needs scikit-learn.
 
-*Told by the text*: a classifier that sees no image gets both answers and predicts the preferred one. It is a logistic
-regression on words and pairs of words, tested on rows with unseen images (five folds over the components of the
-splits). Half is chance; the rest can be learnt without looking.
+*Told by the text*: a classifier that sees no image gets both answers and predicts the preferred
+one. It is a logistic regression on words and pairs of words, tested on rows with unseen images
+(five folds over the components of the splits). Half is chance; the rest can be learnt without
+looking.
 """
 
 import json
@@ -33,7 +34,8 @@ MOST_ROWS, MOST_IMAGES = (
 )  # measured preferences, the first by key, and removals, the first of the table
 LEAST_ROWS, FOLDS = 40, 5  # least rows to measure, and the number of folds of their components
 VISIBLE = 10  # least visible difference of a pixel, of 255
-JUDGED = "judged/preferences.json"  # default file of the scores of the benchmark ``preferences``; rows are beside it
+# default file of the scores of the benchmark ``preferences``; rows are beside it
+JUDGED = "judged/preferences.json"
 JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
 """One line per judged text; names of questions about rejected texts have this ending."""
 TRAIN, UNMEASURED = "train", "not measured"

@@ -1,13 +1,14 @@
 """Measure texts: repetition and refusals of differences, axes of comparisons, checks, and served models.
 
-Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow``, ``CheckRow`` and the records of requests;
-DuckDB counts.
+Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow``, ``CheckRow`` and the
+records of requests; DuckDB counts.
 
-Repeated, after paper 001, Table 14: of equal descriptions all but the first (white space aside; case and full stops
-count, on which the paper is silent). The paper generates once and filters; a refused answer is asked for again here, so
-the comparable number is the share of refused first answers. Axes as in paper 003, Figure 3 (c); mean numbers of words
-count those of statements, not headings and labels. A request with its answer in several tables (a description,
-and the rejected text made from it) counts in the first: the pair of latency and seed identifies it.
+Repeated, after paper 001, Table 14: of equal descriptions all but the first (white space aside;
+case and full stops count, on which the paper is silent). The paper generates once and filters; a
+refused answer is asked for again here, so the comparable number is the share of refused first
+answers. Axes as in paper 003, Figure 3 (c); mean numbers of words count those of statements, not
+headings and labels. A request with its answer in several tables (a description, and the rejected
+text made from it) counts in the first: the pair of latency and seed identifies it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
 from pairwright.tasks.texts.differences import REASONS
 
-PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"  # normalised white space, as SQL
+# normalised white space, as SQL
+PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 UNLABELLED = "no axis named"
 MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",

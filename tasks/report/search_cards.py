@@ -1,6 +1,7 @@
 """Search the cards of a dataset: words, filters, an order, and a page of hits. Every value is bound, none is SQL.
 
-Pages start at a key, not at an offset (keyset pagination), so paging stays right while decisions change the hits.
+Pages start at a key, not at an offset (keyset pagination), so paging stays right while decisions
+change the hits.
 """
 
 import re
@@ -73,7 +74,8 @@ class Search(PageQuery):
     reason: Name = ""
     about: Key = ""  # key of a card, or of an image on it
     decision: Literal["", "undecided", "decided", "accept", "reject", "edit"] = ""
-    judge: bool = False  # whether to show a sample of all candidates of mining, to judge them, instead of the cards
+    # whether to show a sample of all candidates of mining, to judge them, instead of the cards
+    judge: bool = False
     unjudged: bool = (
         False  # whether to show only those of the sample that the annotator has not judged
     )

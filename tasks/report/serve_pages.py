@@ -1,8 +1,9 @@
 """Serve the pages of a dataset to the user of this machine only.
 
-Listens on 127.0.0.1. The printed token is exchanged for a cookie; requests without it get 401. Pages of other sites
-cannot use it (SameSite, Origin, a header that only our pages know, no frames), nor reach this server under another name
-(Host). No part of an address is used as a path: files are looked up by name.
+Listens on 127.0.0.1. The printed token is exchanged for a cookie; requests without it get 401.
+Pages of other sites cannot use it (SameSite, Origin, a header that only our pages know, no frames),
+nor reach this server under another name (Host). No part of an address is used as a path: files are
+looked up by name.
 """
 
 import contextlib
@@ -69,7 +70,8 @@ class Keys:
         default_factory=lambda: secrets.token_urlsafe(32)
     )  # token of the printed address
     once: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(32)})
-    """Token of the address that a browser is started with. Other users see it in the command line: it is valid once."""
+    """Token of the address that a browser is started with. Other users see it in the command line:
+    it is valid once."""
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     page: str = field(
         default_factory=lambda: secrets.token_urlsafe(32)

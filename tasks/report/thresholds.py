@@ -1,9 +1,10 @@
 """Suggest mining thresholds from judgements of candidates, range by range of similarity.
 
-Reads the file of cards and the judgements. A candidate is in the band if its lowest similarity of any embedder is at
-least ``min_similarity`` and its highest at most ``max_similarity``: unrelated pairs determine the one, near-identical
-ones the other. Shares have a 90 % confidence interval (Wilson). A range is within a limit if the interval's upper end
-is; ranges farther inside the band count as no worse, unless judged otherwise.
+Reads the file of cards and the judgements. A candidate is in the band if its lowest similarity of
+any embedder is at least ``min_similarity`` and its highest at most ``max_similarity``: unrelated
+pairs determine the one, near-identical ones the other. Shares have a 90 % confidence interval
+(Wilson). A range is within a limit if the interval's upper end is; ranges farther inside the band
+count as no worse, unless judged otherwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,7 +107,8 @@ def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> lis
 def _reach(ranges: Sequence[Range], limit: float) -> tuple[Range | None, Range | None]:
     """Return the outermost range within a limit, and the range to judge next.
 
-    The latter is in the middle between the former and the first range beyond the limit, halving the open ranges.
+    The latter is in the middle between the former and the first range beyond the limit, halving the
+    open ranges.
     """
     share = limit / 100 + 1e-9
     # An interval even for an exact share, so that one slip among a few pairs does not end the band.

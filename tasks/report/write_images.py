@@ -1,7 +1,7 @@
 """Write the pictures of a report: images as their source gave them, previews of large ones, masks as overlays.
 
-Browsers show JPEG, PNG and WebP as they are; large images, and those that browsers would show differently from a
-model's input (TIFF, animations), are decoded as for models.
+Browsers show JPEG, PNG and WebP as they are; large images, and those that browsers would show
+differently from a model's input (TIFF, animations), are decoded as for models.
 """
 
 import io
@@ -104,8 +104,8 @@ class PictureFolder:
     def add_patch(self, key: str, pixels: RGB, patch: Patch, *, over: WrittenImage) -> str:
         """Write the pixels of an image ``(h, w, 3)`` that a patch changes as an overlay of its picture; empty: none.
 
-        Unchanged pixels stay transparent, since two sizes of one image differ slightly. Only the surroundings of the
-        patch are resized: images are large, and have many patches.
+        Unchanged pixels stay transparent, since two sizes of one image differ slightly. Only the
+        surroundings of the patch are resized: images are large, and have many patches.
         """
         if key in self.written:
             return self.written[key].src
@@ -215,8 +215,8 @@ VEIL, FULL = 150, 235  # opacity, of 255, of the least and the greatest differen
 def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:
     """Return the map of two pictures ``(h, w, 3)`` as PNG, and the share that differs visibly.
 
-    The second is resized to the first. The map is at most ``SIDE`` pixels wide and high, and empty if the pictures
-    differ everywhere, or nowhere.
+    The second is resized to the first. The map is at most ``SIDE`` pixels wide and high, and empty
+    if the pictures differ everywhere, or nowhere.
     """
     import cv2
 

@@ -7,7 +7,8 @@ DIR/report/
   report.css, pairs.css, report.js, decide.js
   images/            pictures of the sampled pairs and masks
 
-Texts are never interpreted: templates escape them, and the pages' policy forbids external resources.
+Texts are never interpreted: templates escape them, and the pages' policy forbids external
+resources.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Change a scene: OmniDiff's twelve types of change (paper 002) and two of CLEVR-Change.
 
-Reads and writes nothing. A change returns the changed draft, or ``None`` if the scene does not allow it.
-All randomness comes from the generator that is passed in.
+Reads and writes nothing. A change returns the changed draft, or ``None`` if the scene does not
+allow it. All randomness comes from the generator that is passed in.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,7 @@
 """Places: ground, walls and backdrops in a few styles, as boxes with procedural pictures on them.
 
-Reads and writes nothing. x is to the right, y away from the camera, z up; things stand on z = 0. Pictures are float32
-reflectances ``(rows, columns, 3)`` between 0 and 1 (linear).
+Reads and writes nothing. x is to the right, y away from the camera, z up; things stand on z = 0.
+Pictures are float32 reflectances ``(rows, columns, 3)`` between 0 and 1 (linear).
 """
 
 from collections.abc import Callable, Sequence

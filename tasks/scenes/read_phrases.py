@@ -1,7 +1,7 @@
 """Parse claims from the noun phrases of any text about scenes with known graphs (ours).
 
-Reads and writes nothing. Only certain statements are parsed, so a claim that does not hold makes the text false. If all
-claims hold, the text is true only if every word of it was understood.
+Reads and writes nothing. Only certain statements are parsed, so a claim that does not hold makes
+the text false. If all claims hold, the text is true only if every word of it was understood.
 """
 
 import re
@@ -33,7 +33,8 @@ SPOKEN = {
 }
 """Words of each attribute, with the graph's value."""
 MOST_CHARACTERS = 2000
-"""Longest half that is parsed: patterns take long on more, and nobody writes so much about a scene."""
+"""Longest half that is parsed: patterns take long on more, and nobody writes so much about a
+scene."""
 FILLERS = "a an the and with there is are one sees that has where scene image which shows in on of"
 UNREADABLE = re.compile(
     r"\b(?:not|never|n['’]t|gone|missing|removed|disappeared|vanished|instead|rather|except|unlike|changed|replaced"

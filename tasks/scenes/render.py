@@ -1,7 +1,7 @@
 """Render scenes: meshes, materials, lights and camera of a photograph, its light, its object index, its exposure.
 
-Reads and writes nothing. Needs Open Image Denoise and Mitsuba, which gets its variant here and a single thread, since
-the worker processes share the cores: import this module only to render.
+Reads and writes nothing. Needs Open Image Denoise and Mitsuba, which gets its variant here and a
+single thread, since the worker processes share the cores: import this module only to render.
 """
 
 from __future__ import annotations
@@ -255,7 +255,8 @@ def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
 
 
 BOUNCES = 3
-"""Direct light and light over one other surface; a fourth bounce costs a fifth more time and shows little."""
+"""Direct light and light over one other surface; a fourth bounce costs a fifth more time and shows
+little."""
 GLARE = np.float32(2)
 """Limit of a pixel's light (white is 1): a spark of few paths would stay as a spot."""
 

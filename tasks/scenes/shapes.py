@@ -1,7 +1,7 @@
 """Meshes of things: each shape in each pose, as parts with a role, standing on z = 0 with the front towards -y.
 
-Reads and writes nothing. A mesh is a soup of triangles, float64 of shape ``(n, 3, 3)``: corner, then x, y, z. Lengths
-are those of a medium thing; results are cached and must not be changed.
+Reads and writes nothing. A mesh is a soup of triangles, float64 of shape ``(n, 3, 3)``: corner,
+then x, y, z. Lengths are those of a medium thing; results are cached and must not be changed.
 """
 
 from collections.abc import Callable, Sequence

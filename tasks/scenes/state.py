@@ -1,7 +1,7 @@
 """State of a photograph: things and their positions, place and light; and its camera.
 
-Reads and writes nothing; frozen, so that a change makes a new state. Plans and the renderer use the same camera, so
-that they agree.
+Reads and writes nothing; frozen, so that a change makes a new state. Plans and the renderer use the
+same camera, so that they agree.
 """
 
 from dataclasses import dataclass, replace
@@ -110,7 +110,8 @@ class Scene:
 
 TARGET, DISTANCE = np.array([0.0, 0.1, 0.3]), 8.0
 HALF_FIELD = np.radians(17.0)
-"""Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower the horizontal."""
+"""Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower
+the horizontal."""
 MARGIN = 0.015  # between a thing and the edge of its photograph, as a share of the width
 
 NEAR, FAR = -1.8, 1.8

@@ -35,9 +35,11 @@ METALLIC_COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "pu
 ROUND = ("rubber", "metal", "ceramic", "wooden")
 VESSEL = ("ceramic", "metal", "wooden")
 CLEAR = 0.06
-"""A column or a depth is clear this far from the next, as a share of the picture's width or the place's depth."""
+"""A column or a depth is clear this far from the next, as a share of the picture's width or the
+place's depth."""
 CLEAR_MATERIALS = frozenset(frozenset(("metal", matt)) for matt in ("rubber", "wooden", "leather"))
-"""Pairs of materials that a change exchanges: metal, which mirrors the room, and matt ones; others look alike."""
+"""Pairs of materials that a change exchanges: metal, which mirrors the room, and matt ones; others
+look alike."""
 LITTLE_MATERIAL = ("chair", "sign")
 """Shapes that are too thin to show their material, or have a painted board."""
 

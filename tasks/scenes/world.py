@@ -1,7 +1,7 @@
 """Photograph worlds: draw scenes until every change is visible and nothing is hidden, then expose them.
 
-Records the scene graph of each photograph, from the scene's words and the renderer's object index. Needs Mitsuba:
-import this module only to render.
+Records the scene graph of each photograph, from the scene's words and the renderer's object index.
+Needs Mitsuba: import this module only to render.
 """
 
 from collections.abc import Iterator

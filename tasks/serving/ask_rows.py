@@ -1,7 +1,7 @@
 """Run a stage's coroutine for many rows at once against a served model.
 
-Coroutines run on the background loop, a bounded number at a time; results are yielded as they come. Rows are taken from
-their iterable on demand, in the caller's thread.
+Coroutines run on the background loop, a bounded number at a time; results are yielded as they come.
+Rows are taken from their iterable on demand, in the caller's thread.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ def ask_rows(
 ) -> Iterator[Result]:
     """Yield the results of ``work`` for each row, in the order of completion.
 
-    A refused question drops its row, an unanswered one fails it. Other errors of ``work`` end the iteration, as does
-    closing it: pending work is cancelled. Answers are looked up in ``answers`` and stored there, so the same row must
-    ask the same questions. Raises ``ConfigError`` where no server is named, ``ServerError`` where none answers, accepts
-    the key or knows the model.
+    A refused question drops its row, an unanswered one fails it. Other errors of ``work`` end the
+    iteration, as does closing it: pending work is cancelled. Answers are looked up in ``answers``
+    and stored there, so the same row must ask the same questions. Raises ``ConfigError`` where no
+    server is named, ``ServerError`` where none answers, accepts the key or knows the model.
     """
     client = client_of(model, pace)
     chat = Chat(partial(client.ask, answers=answers))
@@ -70,7 +70,8 @@ def asking(
 ) -> Callable[..., Iterator[Result]]:
     """Return a stage's function from a coroutine of row, chat, config and tables.
 
-    ``compose`` writes the rows of a configuration that asks no model, from the same arguments but the chat.
+    ``compose`` writes the rows of a configuration that asks no model, from the same arguments but
+    the chat.
     """
 
     @wraps(work)

@@ -1,7 +1,7 @@
 """Questions to a served model, and its answers.
 
-A stage writes one coroutine per row, which asks as often as needed; ``ask_rows`` runs many at once. Errors of a single
-row are raised here as exceptions and become rows there.
+A stage writes one coroutine per row, which asks as often as needed; ``ask_rows`` runs many at once.
+Errors of a single row are raised here as exceptions and become rows there.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,8 @@ from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Served, Turn, make_key
 
 T = TypeVar("T")
-REFUSED = "the server refused the request"  # reason of a row dropped because the server rejects its request
+# reason of a row dropped because the server rejects its request
+REFUSED = "the server refused the request"
 IMAGE = "<image>"  # image placeholder in a question; without any, images come first
 
 
@@ -59,9 +60,9 @@ class Chat:
     """Served model for concurrent questions, with a shard's memory of answers."""
 
     ask: Callable[[Question], Awaitable[Answer]]
-    """Raises ``RefusedQuestionError`` for a rejected request (too long, a bad image), ``UnansweredError`` after failed
-    attempts, ``ServerError`` where no server answers, accepts the key or knows the model.
-    """
+    """Raises ``RefusedQuestionError`` for a rejected request (too long, a bad image),
+    ``UnansweredError`` after failed attempts, ``ServerError`` where no server answers, accepts the
+    key or knows the model. """
 
 
 class RowError(Exception):

@@ -1,7 +1,7 @@
 """Client of a served model: one OpenAI-compatible server, or several that share the load.
 
-One client per configuration lives as long as the process, so that its knowledge of servers lasts across shards.
-Everything in it runs on the background loop.
+One client per configuration lives as long as the process, so that its knowledge of servers lasts
+across shards. Everything in it runs on the background loop.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """HTTP connection to one OpenAI-compatible server, with errors by who is at fault. Needs ``httpx2``.
 
-The row: 400, 413, 422 (``RefusedQuestionError``). The server: temporary statuses, broken answers and lost connections
-(``FaultError``), worth another try. The configuration: any other status (``ServerError``). Answers are untrusted. The
-key goes only to the profile's address: redirects are not followed. Servers on this machine bypass proxies.
+The row: 400, 413, 422 (``RefusedQuestionError``). The server: temporary statuses, broken answers
+and lost connections (``FaultError``), worth another try. The configuration: any other status
+(``ServerError``). Answers are untrusted. The key goes only to the profile's address: redirects are
+not followed. Servers on this machine bypass proxies.
 """
 
 import asyncio

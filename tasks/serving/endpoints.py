@@ -1,8 +1,8 @@
 """Share a client's requests among its endpoints: the least loaded is next, failing ones rest.
 
-An endpoint that is unreachable or fails repeatedly rests, and is then tried with one request. When none has answered
-for the profile's patience, the shard fails; single requests have their own number of tries. Everything happens on one
-event loop.
+An endpoint that is unreachable or fails repeatedly rests, and is then tried with one request. When
+none has answered for the profile's patience, the shard fails; single requests have their own number
+of tries. Everything happens on one event loop.
 """
 
 import asyncio
@@ -24,8 +24,9 @@ DOUBTFUL = 3  # consecutive faults after which a reachable endpoint also rests
 class Limiter:
     """Adaptive limit of concurrent requests at one endpoint, like TCP's congestion window.
 
-    It starts with exponential growth (one more request per answer) and turns linear (one more per round of answers)
-    after the server was overloaded, which halves the limit. Answers below the limit do not count.
+    It starts with exponential growth (one more request per answer) and turns linear (one more per
+    round of answers) after the server was overloaded, which halves the limit. Answers below the
+    limit do not count.
     """
 
     def __init__(self, most: int, start: int) -> None:
@@ -101,7 +102,8 @@ class Endpoints:
     async def post(self, endpoint: Endpoint, body: dict[str, object], request: int) -> Answer:
         """Send a request to a taken endpoint and update its state; ``request``: the request's number.
 
-        Raises as ``Connection.post``, and ``ServerError`` also where no endpoint has answered for too long.
+        Raises as ``Connection.post``, and ``ServerError`` also where no endpoint has answered for
+        too long.
         """
         limiter, wave, since = endpoint.limiter, endpoint.limiter.wave, time.monotonic()
         was_answered = False

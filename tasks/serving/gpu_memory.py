@@ -1,6 +1,7 @@
 """Memory of this machine's GPUs and size of a model's weights, before anything is loaded.
 
-Reads ``config.json`` and the index of the weights, and runs ``nvidia-smi``. Needs only the standard library.
+Reads ``config.json`` and the index of the weights, and runs ``nvidia-smi``. Needs only the standard
+library.
 """
 
 import csv
@@ -39,9 +40,9 @@ def read_model(folder: Path) -> tuple[Mapping[str, Any], int]:
 def gpu_memory() -> tuple[int, ...]:
     """Return the bytes of each GPU in ``CUDA_VISIBLE_DEVICES``, by default of all."""
     try:
-        said = subprocess.run(
+        said = subprocess.run(  # noqa: S603  (ours)
             ASK, capture_output=True, text=True, timeout=ASK_SECONDS, check=True
-        ).stdout  # noqa: S603
+        ).stdout
         rows = [
             (row[0].strip(), row[1].strip(), int(row[2]) << 20)
             for row in csv.reader(said.splitlines())

@@ -2,11 +2,12 @@
 
     python guard.py PARENT GRACE_SECONDS COMMAND...
 
-PARENT is the build's process id. The command runs in its own process group, as vLLM has engine processes. On SIGTERM,
-or when PARENT is no longer its parent (also after ``kill -9``), the guard sends SIGTERM to the command, and after
-GRACE_SECONDS, or when it has ended, SIGKILL to the rest of the group. It exits with the command's exit code when all
-are gone and the GPU is free. It is started by its path, loads nothing of the project, and has its own session: Ctrl-C
-reaches the build only.
+PARENT is the build's process id. The command runs in its own process group, as vLLM has engine
+processes. On SIGTERM, or when PARENT is no longer its parent (also after ``kill -9``), the guard
+sends SIGTERM to the command, and after GRACE_SECONDS, or when it has ended, SIGKILL to the rest of
+the group. It exits with the command's exit code when all are gone and the GPU is free. It is
+started by its path, loads nothing of the project, and has its own session: Ctrl-C reaches the build
+only.
 """
 
 import ctypes

@@ -1,8 +1,9 @@
 """Start vLLM on this machine for stages that need it: `launch.enabled` in a profile.
 
-Returns ``ChatConfig`` with the endpoint filled in. One server at a time, since they share one GPU: the next model's
-starts when the last one's has ended. vLLM runs in its own environment or container, behind a guard (``guard.py``) that
-ends it with the build, also when that is killed. Needs only the standard library here.
+Returns ``ChatConfig`` with the endpoint filled in. One server at a time, since they share one GPU:
+the next model's starts when the last one's has ended. vLLM runs in its own environment or
+container, behind a guard (``guard.py``) that ends it with the build, also when that is killed.
+Needs only the standard library here.
 """
 
 import json
@@ -76,8 +77,9 @@ class Servers:
     def ready(self, chat: ChatConfig, *, field: str) -> ChatConfig:
         """Return the configuration with the endpoint of a running server; without `launch`, unchanged.
 
-        Another model's server is stopped first. ``field`` is the model's name in the profile. Raises ``ConfigError``
-        where it cannot be started, ``ServerError`` with the cause in its log where it does not answer.
+        Another model's server is stopped first. ``field`` is the model's name in the profile.
+        Raises ``ConfigError`` where it cannot be started, ``ServerError`` with the cause in its log
+        where it does not answer.
         """
         if not chat.launch.enabled:
             return chat
@@ -150,7 +152,8 @@ def vllm_command(chat: ChatConfig, port: int) -> list[str]:
             else ()
         ),
         "--enable-prefix-caching",  # prompts share prefixes
-        # A checkpoint's generation_config.json may have top_k 1 (Qwen2-VL's), which disables seed and temperature.
+        # A checkpoint's generation_config.json may have top_k 1 (Qwen2-VL's), which disables seed
+        # and temperature.
         *(
             "--generation-config",
             "vllm",

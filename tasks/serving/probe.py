@@ -50,9 +50,9 @@ def find_model(
 ) -> ChatConfig:
     """Return the configuration with the model's name and the kind of structured output filled in.
 
-    With ``launch`` nothing is asked: the build starts vLLM itself. ``field`` is the profile's name for the model; it is
-    shown ``images`` small images, the most it will be shown at once. Raises ``ConfigError`` for a wrong profile,
-    ``ServerError`` for an unreachable server.
+    With ``launch`` nothing is asked: the build starts vLLM itself. ``field`` is the profile's name
+    for the model; it is shown ``images`` small images, the most it will be shown at once. Raises
+    ``ConfigError`` for a wrong profile, ``ServerError`` for an unreachable server.
     """
     _check_whole(chat.model, field)
     if chat.launch.enabled:

@@ -1,8 +1,9 @@
 """Sanitise untrusted text for prompts: it stays data, whatever it says.
 
-Removes what chat templates use for turns, roles and images: control tokens of all families, also hidden ones
-(zero-width characters, compatibility forms, combining marks, HTML entities, nested tokens), and headers like "User:".
-The result is one line of bounded length. Ordinary text in any script is unchanged; a hostile one may lose its accents.
+Removes what chat templates use for turns, roles and images: control tokens of all families, also
+hidden ones (zero-width characters, compatibility forms, combining marks, HTML entities, nested
+tokens), and headers like "User:". The result is one line of bounded length. Ordinary text in any
+script is unchanged; a hostile one may lose its accents.
 """
 
 import html
@@ -59,12 +60,16 @@ _NAMED = (
     *("SYSTEM", "USER", "ASSISTANT", r"CONTROL_\d+"),
 )
 _TOKEN = re.compile(
-    rf"{_OPEN}\s*{_BAR}[^<>|]{{0,64}}?{_BAR}\s*{_CLOSE}"  # ChatML, Llama 3, Phi, Qwen, DeepSeek, GLM, Granite, ...
-    r"|<{1,3}[/!]?(?:[^\W\d]|0[xX])[\w:.=~-]{0,63}/?>{1,3}"  # <s>, <<SYS>>, <start_of_turn>, <image>, <think>, <0x0A>
+    # ChatML, Llama 3, Phi, Qwen, DeepSeek, GLM, Granite, ...
+    rf"{_OPEN}\s*{_BAR}[^<>|]{{0,64}}?{_BAR}\s*{_CLOSE}"
+    # <s>, <<SYS>>, <start_of_turn>, <image>, <think>, <0x0A>
+    r"|<{1,3}[/!]?(?:[^\W\d]|0[xX])[\w:.=~-]{0,63}/?>{1,3}"
     rf"|\[/?(?i:{'|'.join(_NAMED)})\]"  # Mistral, BERT, GLM
-    r"|\[/?(?:IMG|PREFIX|MIDDLE|SUFFIX|ARGS|AUDIO|PAD|MASK|SEP|TRANSCRIBE)\]"  # in small letters these are words
+    # in small letters these are words
+    r"|\[/?(?:IMG|PREFIX|MIDDLE|SUFFIX|ARGS|AUDIO|PAD|MASK|SEP|TRANSCRIBE)\]"
     r"|\[\|[^\[\]|]{0,64}\|\]|[\[\]][!a-z]{0,2}~[!a-z]{0,2}[\[\]]"  # EXAONE; MiniMax
-    r"|>>[A-Z_]{2,32}<<|\|{1,3}(?:SPEAKER|NEWLINE|ENDOFTEXT|[A-Z]+_ADDRESS|PHONE_NUMBER)\|{1,3}"  # Falcon, Fuyu, OLMo
+    # Falcon, Fuyu, OLMo
+    r"|>>[A-Z_]{2,32}<<|\|{1,3}(?:SPEAKER|NEWLINE|ENDOFTEXT|[A-Z]+_ADDRESS|PHONE_NUMBER)\|{1,3}"
 )
 _RIM = re.compile(rf"{_OPEN}{_BAR}|{_BAR}{_CLOSE}")  # halves of tokens
 _BRACKETS = re.compile(rf"{_OPEN}|{_CLOSE}|{_BAR}|[\[\]]")
@@ -73,8 +78,10 @@ _ROLE = "(?:system|user|human|assistant|ai|bot|chatbot|gpt|model|developer|tool|
 _START = r"[ \t>*_~`=-]{0,16}"
 _GAP = r"[ \t*_#]{0,8}"
 _HEADER = re.compile(
-    rf"(?im)^(?:{_START}(?:\#+{_GAP}{_ROLE}\b(?:{_GAP}:|{_GAP}$)|{_ROLE}{_GAP}:)[*_]*)+"  # "### Assistant:", "User:"
-    r"|(?:first|second) image could be described as\s*:|here is the (?:difference|prompt)\s*:"  # the prompts' own
+    # "### Assistant:", "User:"
+    rf"(?im)^(?:{_START}(?:\#+{_GAP}{_ROLE}\b(?:{_GAP}:|{_GAP}$)|{_ROLE}{_GAP}:)[*_]*)+"
+    # the prompts' own
+    r"|(?:first|second) image could be described as\s*:|here is the (?:difference|prompt)\s*:"
     r"|generate the description strictly according to the template\s*:?"
 )
 _IMAGE_HEADER = re.compile(

@@ -1,7 +1,8 @@
 """Write a question as a request body for an OpenAI-compatible server, images as data URLs.
 
-A file that all decoders show alike (RGB or grey, 8 bits, upright, opaque, one frame) within the pixel budget is sent
-unchanged; any other is decoded here (``decode_rgb``), shrunk and encoded again.
+A file that all decoders show alike (RGB or grey, 8 bits, upright, opaque, one frame) within the
+pixel budget is sent unchanged; any other is decoded here (``decode_rgb``), shrunk and encoded
+again.
 """
 
 import base64
@@ -23,9 +24,8 @@ from pairwright.tasks.serving.connection import whole
 
 VERSION = 1  # raise when the same question is asked in another way
 UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""For vLLM, which otherwise reads these from ``generation_config.json``: Qwen2-VL's has ``top_k`` 1, which makes seeds
-useless. Other servers refuse unknown fields.
-"""
+"""For vLLM, which otherwise reads these from ``generation_config.json``: Qwen2-VL's has ``top_k``
+1, which makes seeds useless. Other servers refuse unknown fields. """
 SHORTEST = 28  # minimum pixels per side: one token of Qwen2-VL
 ELONGATED = 199  # maximum aspect ratio: Qwen2-VL refuses 200 and more
 LONGEST = 65_500  # maximum side of a JPEG

@@ -1,8 +1,8 @@
 """Read annotations that come with a data set: JSON files, JSON lines, texts.
 
 Annotations may be hostile: files, lines, texts and counts have limits. A fault of one record raises
-``RefusedEntryError``, which readers turn into a dropped item with its reason; a fault of the source raises
-``SourceError``. Reads local files; no network.
+``RefusedEntryError``, which readers turn into a dropped item with its reason; a fault of the source
+raises ``SourceError``. Reads local files; no network.
 """
 
 import json

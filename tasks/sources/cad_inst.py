@@ -1,13 +1,15 @@
 """Read CaD-Inst (wlin21at/CaD-Inst): pairs of images with their commonalities and differences, in all of its forms.
 
-Reads Parquet (``id, image, conversations``; the last two are Python literals in text), JSON lists of the same, and the
-question-answer set (``image, question`` or ``text, answer``; Parquet or JSON Lines). The records are read once, while
-listing; each becomes one ``ItemRow`` with everything but the pixels in its locator. It is read into the ``PairRow`` of
-its two images and a ``ComparisonRow``: the first answer is its text, parsed if it follows the published layout (else
-commonalities and differences are empty), and the conversation is kept unchanged, ``<image>`` marks included.
+Reads Parquet (``id, image, conversations``; the last two are Python literals in text), JSON lists
+of the same, and the question-answer set (``image, question`` or ``text, answer``; Parquet or JSON
+Lines). The records are read once, while listing; each becomes one ``ItemRow`` with everything but
+the pixels in its locator. It is read into the ``PairRow`` of its two images and a
+``ComparisonRow``: the first answer is its text, parsed if it follows the published layout (else
+commonalities and differences are empty), and the conversation is kept unchanged, ``<image>`` marks
+included.
 
-The images (COCO's, Open Images' and others') are not included. Their paths are relative to ``reading.images``, or to
-the file's folder. No licence is stated.
+The images (COCO's, Open Images' and others') are not included. Their paths are relative to
+``reading.images``, or to the file's folder. No licence is stated.
 """
 
 import ast
@@ -201,7 +203,8 @@ def _value(record: dict[str, Any], name: str) -> Any:
 def parse_literal(text: str) -> Any:
     """Return the value of a Python literal (lists, dicts, strings, whole numbers), or ``None`` for any other text.
 
-    Anything else is refused before Python's parser sees it, since exceeding its limits ends the process, not the row.
+    Anything else is refused before Python's parser sees it, since exceeding its limits ends the
+    process, not the row.
     """
     if len(text) > MAX_LITERAL or not _LITERAL.fullmatch(text):
         return None

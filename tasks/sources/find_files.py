@@ -1,8 +1,8 @@
 """Find the files of a source: a path, a pattern or a folder, on a local disk or any store that fsspec knows.
 
-Reads names, sizes and times, never contents. Names are relative to the folder before the first wildcard, so that a
-moved collection keeps its keys; names that begin with a dot are left out. Patterns may have braces
-(``shards-{000..011}.tar``), as in shells.
+Reads names, sizes and times, never contents. Names are relative to the folder before the first
+wildcard, so that a moved collection keeps its keys; names that begin with a dot are left out.
+Patterns may have braces (``shards-{000..011}.tar``), as in shells.
 """
 
 import glob
@@ -115,7 +115,8 @@ def _sorted(names: Iterable[str]) -> list[str]:
 def walk_files(root: Path) -> Iterator[str]:
     """Yield the relative paths of the files below a folder; for an unreadable folder, its own path with a slash.
 
-    Links are followed; a folder with several links is listed once, under its first name, so links cannot loop.
+    Links are followed; a folder with several links is listed once, under its first name, so links
+    cannot loop.
     """
     seen: set[tuple[int, int]] = set()
     stack = [""]  # no recursion: folders may be nested deeper than Python's limit
@@ -132,13 +133,16 @@ def walk_files(root: Path) -> Iterator[str]:
             yield folder
             continue
         # A link to itself is no folder: only ``os.path`` says so without an error.
-        inner = {
-            one.name
-            for one in shown
-            if (os.path.isdir(one.path) if one.is_symlink() else one.is_dir())
-        }  # noqa: PTH112
+        inner = {entry.name for entry in shown if _is_folder(entry)}
         yield from (folder + entry.name for entry in shown if entry.name not in inner)
         stack.extend(sorted((f"{folder}{name}/" for name in inner), key=os.fsencode, reverse=True))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder, or a link to one."""
+    if entry.is_symlink():
+        return Path(entry.path).is_dir()
+    return entry.is_dir()
 
 
 def holds(path: str, endings: tuple[str, ...], *inside: str) -> bool:

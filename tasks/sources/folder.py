@@ -1,14 +1,16 @@
 """Read the images of a local folder.
 
-Lists ``ItemRow`` without reading any file, and reads one item into an ``ImageRow``. Needs no network and no model.
+Lists ``ItemRow`` without reading any file, and reads one item into an ``ImageRow``. Needs no
+network and no model.
 
-Listed are all files below the folder with an image's extension (any case), in the byte order of their relative paths.
-Names that begin with a dot are left out; other extensions are ignored and counted in the log. Links are followed, also
-out of the folder; a folder with several links is listed once, under its first name, so links cannot loop. Names are
-bytes: anything but printable UTF-8 is shown escaped.
+Listed are all files below the folder with an image's extension (any case), in the byte order of
+their relative paths. Names that begin with a dot are left out; other extensions are ignored and
+counted in the log. Links are followed, also out of the folder; a folder with several links is
+listed once, under its first name, so links cannot loop. Names are bytes: anything but printable
+UTF-8 is shown escaped.
 
-An item's key hashes relative path, size and time of change, so that listing again or moving the folder reads no file
-again. Unreadable files are listed too and end as dropped rows.
+An item's key hashes relative path, size and time of change, so that listing again or moving the
+folder reads no file again. Unreadable files are listed too and end as dropped rows.
 """
 
 import logging

@@ -1,30 +1,36 @@
 """Read images, or pairs of them, from manifests: files of JSON Lines, each line an object that names an image.
 
-A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, all optional but the first:
+A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, all optional but the
+first:
 
-* ``image``, ``image_path``, ``file_name``, ``path`` or ``images``: a path below ``reading.images`` or, if unset, the
-manifest's folder; never an address, never outside that folder;
-* ``caption``, ``captions`` and ``text``, or the field named by ``reading.caption_column``: a text or a list of texts;
-* ``licence`` or ``license``, ``group`` (images of one group go to the same split), ``split``, ``id``.
+* ``image``, ``image_path``, ``file_name``, ``path`` or ``images``: a path below ``reading.images``
+  or, if unset, the manifest's folder; never an address, never outside that folder;
+* ``caption``, ``captions`` and ``text``, or the field named by ``reading.caption_column``: a text
+  or a list of texts;
+* ``licence`` or ``license``, ``group`` (images of one group go to the same split), ``split``,
+  ``id``.
 
-All manifests of a folder are read; a line without ``split`` belongs to the split that its file is named after.
+All manifests of a folder are read; a line without ``split`` belongs to the split that its file is
+named after.
 
-Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. A manifest of pairs has
-its own kind, ``jsonl-pairs``; without a kind, the first line with images decides. As ``jsonl``, a line with two images
-gives both and no pair; as ``jsonl-pairs``, a line with one image is dropped. A pair may have:
+Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. A
+manifest of pairs has its own kind, ``jsonl-pairs``; without a kind, the first line with images
+decides. As ``jsonl``, a line with two images gives both and no pair; as ``jsonl-pairs``, a line
+with one image is dropped. A pair may have:
 
-* ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the field named by
-``reading.caption_column``): people's texts about the difference, one or a list;
+* ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the
+  field named by ``reading.caption_column``): people's texts about the difference, one or a list;
 * ``caption1`` and ``caption2``: captions of the first and of the second image;
 * ``instruction``: the edit that turned the first image into the second;
-* ``change_types``: one or several; ``no_change``: true if nothing changed (or the single type ``no_change``), so that
-the images may be identical. Otherwise two equal images are dropped;
+* ``change_types``: one or several; ``no_change``: true if nothing changed (or the single type
+  ``no_change``), so that the images may be identical. Otherwise two equal images are dropped;
 * ``source`` and ``scene``: pairs of one scene are one group.
 
-The kind ``omnidiff`` reads the same lines: OmniDiff's published format was not known when this was written.
+The kind ``omnidiff`` reads the same lines: OmniDiff's published format was not known when this was
+written.
 
-An item's key hashes the content of its line and the sizes and times of its images, not its position. An invalid line is
-a dropped item. Local disks only.
+An item's key hashes the content of its line and the sizes and times of its images, not its
+position. An invalid line is a dropped item. Local disks only.
 """
 
 from collections.abc import Iterator

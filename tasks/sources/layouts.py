@@ -1,8 +1,9 @@
 """Shared parts of readers of data sets that are folders of images with annotation files.
 
-A reader turns the annotations into ``Entry`` rows. Each becomes an ``ItemRow`` with everything but the pixels in its
-locator (paths, sizes, times, texts), so that annotations are read once, while listing. Each item becomes one image, or
-one pair with its two images, or one ``Dropped`` or ``Failed``. Local disks only.
+A reader turns the annotations into ``Entry`` rows. Each becomes an ``ItemRow`` with everything but
+the pixels in its locator (paths, sizes, times, texts), so that annotations are read once, while
+listing. Each item becomes one image, or one pair with its two images, or one ``Dropped`` or
+``Failed``. Local disks only.
 """
 
 import logging
@@ -49,7 +50,8 @@ class AnnotatedItem:
     captions: tuple[tuple[str, ...], ...] = ((), ())
     """Captions of each image."""
     about: EntryMetadata = field(default_factory=EntryMetadata)
-    """Its ``human_differences`` include blank texts of the annotations, since evaluation counts them."""
+    """Its ``human_differences`` include blank texts of the annotations, since evaluation counts
+    them."""
     turns: tuple[tuple[str, str], ...] = ()
     """Roles and texts of a conversation about a pair."""
     name: str = ""
@@ -114,7 +116,8 @@ class DatasetLayout:
 
 
 Listed = tuple[str, Callable[[], AnnotatedItem] | RefusedEntryError, str]
-"""Name of a record; the function that makes its entry or raises ``RefusedEntryError``, or that error; its split."""
+"""Name of a record; the function that makes its entry or raises ``RefusedEntryError``, or that
+error; its split."""
 
 
 def layout_reader(

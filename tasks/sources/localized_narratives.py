@@ -1,13 +1,15 @@
 """Read Localized Narratives: photographs, each described at length by one or more annotators.
 
-Layout: JSON Lines ``<collection>_localized_narratives[-0000i-of-0000n].jsonl`` in a folder (or one such file), and the
-images in ``reading.images``: ``<image_id>.jpg`` (COCO's with twelve digits) there, in ``images``, or in a folder named
-like the dataset_id or its last word ("train2017"). Splits are the collections ("coco_train", "open_images_train_v6").
+Layout: JSON Lines ``<collection>_localized_narratives[-0000i-of-0000n].jsonl`` in a folder (or one
+such file), and the images in ``reading.images``: ``<image_id>.jpg`` (COCO's with twelve digits)
+there, in ``images``, or in a folder named like the dataset_id or its last word ("train2017").
+Splits are the collections ("coco_train", "open_images_train_v6").
 
-An image is one row with the captions of all its annotators. Its lines may be anywhere in the files, so all narratives
-are in memory while listing (a few hundred MB for all collections).
+An image is one row with the captions of all its annotators. Its lines may be anywhere in the files,
+so all narratives are in memory while listing (a few hundred MB for all collections).
 
-The annotations' licence is CC BY 4.0. The images have their own, per collection or image: set ``images.licence``.
+The annotations' licence is CC BY 4.0. The images have their own, per collection or image: set
+``images.licence``.
 """
 
 import re
@@ -23,7 +25,8 @@ from pairwright.tasks.sources.reader import RefusedEntryError
 _FILE = re.compile(r"(.+?)_localized_narratives(-\d+-of-\d+)?\.jsonl")
 _WORD = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 _TRACES = b', "timed_caption":'
-"""Start of the part that is not needed. It cannot be inside a text: there a quotation mark follows a backslash."""
+"""Start of the part that is not needed. It cannot be inside a text: there a quotation mark follows
+a backslash."""
 _NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
 
 

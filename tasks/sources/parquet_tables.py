@@ -1,10 +1,11 @@
 """Read rows of Parquet tables on a local disk or a remote store.
 
-Lists one ``ItemRow`` per row from the files' footers; reads a shard by opening each file once, only the reader's
-columns and one row at a time. Files may be hostile: one that is not a table, or lacks the columns, is one dropped item
-with its reason; row counts are limited by the file's size; Arrow buffers are validated before use; rows are decoded
-singly, so that a small file cannot expand to many large values at once. Memory holds one page of a file, as large as
-its writer made it (at most 2 GB).
+Lists one ``ItemRow`` per row from the files' footers; reads a shard by opening each file once, only
+the reader's columns and one row at a time. Files may be hostile: one that is not a table, or lacks
+the columns, is one dropped item with its reason; row counts are limited by the file's size; Arrow
+buffers are validated before use; rows are decoded singly, so that a small file cannot expand to
+many large values at once. Memory holds one page of a file, as large as its writer made it (at most
+2 GB).
 """
 
 import json
@@ -65,12 +66,14 @@ BYTES = ("binary", "large_binary", "binary_view")
 LOOKING_AHEAD = 8
 """Footers fetched at once."""
 ROWS_PER_SHARD = 256
-"""A row group is read from its start to the shard's last row in it, so small shards would read large groups often."""
+"""A row group is read from its start to the shard's last row in it, so small shards would read
+large groups often."""
 
 Record = dict[str, Any]
 """Columns of one row that the reader needs, under its own names."""
 Choose = Callable[[pa.Schema, ReadingConfig], dict[str, str]]
-"""Function that returns the columns to read, each with its name in a record; it refuses a table without them."""
+"""Function that returns the columns to read, each with its name in a record; it refuses a table
+without them."""
 Listing = tuple[str, Seen, list[int] | RefusedEntryError]
 """A file and the number of rows of each of its groups, or why it is refused."""
 Found = Iterator[tuple[ItemRow, Record | Dropped | Failed]]
@@ -259,7 +262,8 @@ def _open(place: FilePattern, name: str) -> pq.ParquetFile:
     with _medium():
         opened = place.open(name)
     try:
-        # Without pre_buffer, columns are streamed; otherwise a whole row group would be fetched first.
+        # Without pre_buffer, columns are streamed; otherwise a whole row group would be fetched
+        # first.
         file = pa.PythonFile(_WatchedFile(opened), mode="r")
         return pq.ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False)
     except Exception:

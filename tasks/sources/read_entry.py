@@ -1,8 +1,8 @@
 """Turn one item of a source into checked rows: images, pairs, or the reason why there are none.
 
-All images are decoded here, so that every image in the tables can be decoded later. Reads files below a folder by names
-from annotations, which may be hostile: absolute paths, ``..`` and links out of the folder are refused, and only regular
-files of limited size are read.
+All images are decoded here, so that every image in the tables can be decoded later. Reads files
+below a folder by names from annotations, which may be hostile: absolute paths, ``..`` and links out
+of the folder are refused, and only regular files of limited size are read.
 """
 
 import errno
@@ -74,7 +74,8 @@ def read_pair(
 ) -> list[ImageRow | PairRow]:
     """Return two images (one, if they are the same file) and their pair, in the source's order.
 
-    ``RefusedEntryError``: one cannot be decoded, or both are equal although something is stated to have changed.
+    ``RefusedEntryError``: one cannot be decoded, or both are equal although something is stated to
+    have changed.
     """
     (first, before), (second, after) = (
         _decode(item, picture, config, about) for picture in pictures

@@ -1,12 +1,14 @@
 """Read the items of a source: images, and the pairs, comparisons and preferences that it brings beside them.
 
-Writes ``ImageRow``, and the other rows that a source may bring to one table per type. An item is read once for its
-images and once for each of these tables, which is far cheaper than the model calls about it.
+Writes ``ImageRow``, and the other rows that a source may bring to one table per type. An item is
+read once for its images and once for each of these tables, which is far cheaper than the model
+calls about it.
 
-If the profile asks for it, images and texts are perturbed (paper 001, A.3). Texts are captions, differences and edits,
-statements of comparisons, answers of preferences; questions, labels and texts that models write later stay. A perturbed
-image is a PNG, so its key changes, and with it the keys of all rows about it. Random draws depend on the source's keys,
-so copies of an image stay copies.
+If the profile asks for it, images and texts are perturbed (paper 001, A.3). Texts are captions,
+differences and edits, statements of comparisons, answers of preferences; questions, labels and
+texts that models write later stay. A perturbed image is a PNG, so its key changes, and with it the
+keys of all rows about it. Random draws depend on the source's keys, so copies of an image stay
+copies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Read LLaVA's training data as conversations: a JSON list of ``image`` and ``conversations``.
 
-``image`` is a path, a list of paths, or absent; paths are relative to the file's folder, or to the one above it, as in
-our own exports, and never lead out of it.
+``image`` is a path, a list of paths, or absent; paths are relative to the file's folder, or to the
+one above it, as in our own exports, and never lead out of it.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Readers: how one kind of source is recognised, listed and read; and the items that readers list.
 
-A reader file ends with its ``READER``; the command line's list of sources, the stages of a build and its shard sizes
-follow from it.
+A reader file ends with its ``READER``; the command line's list of sources, the stages of a build
+and its shard sizes follow from it.
 """
 
 import json
@@ -40,15 +40,17 @@ class Reader:
     details: str = ""
     """Layout of its files and the fields that are read, for ``pairwright sources KIND``."""
     list_items: Callable[[SourceConfig, int | None], Iterator[ItemRow]]
-    """``list_items(config, limit)`` yields the first ``limit`` items of the source, or all, in its own order, without
-    reading pixels. It raises ``SourceError`` if the source does not exist or is empty."""
+    """``list_items(config, limit)`` yields the first ``limit`` items of the source, or all, in its
+    own order, without reading pixels. It raises ``SourceError`` if the source does not exist or is
+    empty."""
     read_items: Callable[[Sequence[ItemRow], SourceConfig], Iterator[Read]]
-    """``read_items(items, config)`` yields all rows of the items, all of one item before the next; for an item that
-    cannot be read completely, one ``Dropped`` or ``Failed`` only."""
+    """``read_items(items, config)`` yields all rows of the items, all of one item before the next;
+    for an item that cannot be read completely, one ``Dropped`` or ``Failed`` only."""
     brings: tuple[type[Row], ...] = ()
     """Types of rows that it yields beside images; the stages that would make these do not run."""
     recognises: Callable[[str], bool] = lambda _: False
-    """Function that returns whether a path without a kind is one of its sources; it may read names, not large files."""
+    """Function that returns whether a path without a kind is one of its sources; it may read names,
+    not large files."""
     needs_path: bool = True
     """Whether a path must follow the colon."""
     rows_per_shard: int = 64

@@ -17,7 +17,8 @@ from pairwright.tasks.sources import (
 )
 from pairwright.tasks.sources.reader import Reader
 
-# The first that recognises a source reads it: Localized Narratives, also JSON Lines, must precede manifests.
+# The first that recognises a source reads it: Localized Narratives, also JSON Lines, must precede
+# manifests.
 _MODULES = (
     folder,
     scenes,

@@ -1,10 +1,12 @@
 """Render photographs of synthetic worlds with known objects and changes.
 
-Lists one ``ItemRow`` per world and reads one into an ``ImageRow`` per photograph, with its scene graph. Needs Mitsuba
-and Open Image Denoise, which are loaded only when a world is read; no network and no file.
+Lists one ``ItemRow`` per world and reads one into an ``ImageRow`` per photograph, with its scene
+graph. Needs Mitsuba and Open Image Denoise, which are loaded only when a world is read; no network
+and no file.
 
-An item's key hashes everything that determines its pixels: the settings, the world's number, the releases of renderer
-and denoiser, and ``SCENES_VERSION``, which is raised whenever this code draws or renders differently.
+An item's key hashes everything that determines its pixels: the settings, the world's number, the
+releases of renderer and denoiser, and ``SCENES_VERSION``, which is raised whenever this code draws
+or renders differently.
 """
 
 import json

@@ -1,16 +1,18 @@
 """Read frames of videos at a rate; frames close in time give near-identical pairs.
 
-A source is one video, a pattern (``clips/*.mp4``) or a folder of videos (MP4, MOV, Matroska, WebM, AVI) on a local
-disk. ``reading.frames_per_second`` is the number of frames read per second (1); they are kept as JPEG of quality 95,
-named ``CLIP/000012.000s`` by their time. The frames of a video are one group: they go to one split, and
-``mining.max_pairs_per_group`` limits their pairs. Listing reads only the headers of the videos.
+A source is one video, a pattern (``clips/*.mp4``) or a folder of videos (MP4, MOV, Matroska, WebM,
+AVI) on a local disk. ``reading.frames_per_second`` is the number of frames read per second (1);
+they are kept as JPEG of quality 95, named ``CLIP/000012.000s`` by their time. The frames of a video
+are one group: they go to one split, and ``mining.max_pairs_per_group`` limits their pairs. Listing
+reads only the headers of the videos.
 
-An item's key hashes the video's name, size and time of change, the rate and the frame's number. Frames are decoded in
-stretches, each after its own seek, so that a frame does not depend on how shards are cut. Needs OpenCV's FFmpeg.
+An item's key hashes the video's name, size and time of change, the rate and the frame's number.
+Frames are decoded in stretches, each after its own seek, so that a frame does not depend on how
+shards are cut. Needs OpenCV's FFmpeg.
 
-Videos may be hostile: only files that start like one are opened, since FFmpeg also follows playlists to other files and
-addresses; ``images.max_pixels`` applies before a frame is decoded (``images.max_bytes`` does not: no video is read
-whole).
+Videos may be hostile: only files that start like one are opened, since FFmpeg also follows
+playlists to other files and addresses; ``images.max_pixels`` applies before a frame is decoded
+(``images.max_bytes`` does not: no video is read whole).
 """
 
 import json

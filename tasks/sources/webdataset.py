@@ -1,19 +1,22 @@
 """Read WebDataset shards: tars in which members with one basename are a sample.
 
-Lists ``ItemRow`` from the headers of the tars, reads a sample into ``ImageRow``. A source is one tar, a pattern
-(``shards-{000..011}.tar``, ``train-*.tar``) or a folder of tars, local or in any store that fsspec knows. Nothing is
-unpacked to disk; a ``.tar.gz`` must be unpacked (``gunzip``) first.
+Lists ``ItemRow`` from the headers of the tars, reads a sample into ``ImageRow``. A source is one
+tar, a pattern (``shards-{000..011}.tar``, ``train-*.tar``) or a folder of tars, local or in any
+store that fsspec knows. Nothing is unpacked to disk; a ``.tar.gz`` must be unpacked (``gunzip``)
+first.
 
 The members of a sample share their name up to the first dot of the file name, anywhere in the tar:
 
-* ``a.jpg`` and other images; of several, those without a middle part count (``a.jpg``, not ``a.mask.png``); if all have
-one (``a.before.jpg``, ``a.after.jpg``), they are images of one group;
-* ``a.txt`` and ``a.caption``: captions; ``a.json``: captions, licence, group. In a sample with several images, captions
-count if their names match an image (``a.before.txt``).
+* ``a.jpg`` and other images; of several, those without a middle part count (``a.jpg``, not
+  ``a.mask.png``); if all have one (``a.before.jpg``, ``a.after.jpg``), they are images of one
+  group;
+* ``a.txt`` and ``a.caption``: captions; ``a.json``: captions, licence, group. In a sample with
+  several images, captions count if their names match an image (``a.before.txt``).
 
-Other members, and hidden ones, are ignored. Tars may be hostile: links, devices, sparse files, absurd headers and names
-that lead out of the archive are refused with a reason. An item's key hashes the tar's name, size and version and the
-offsets of its members. Listing seeks from header to header; reading a member takes one seek.
+Other members, and hidden ones, are ignored. Tars may be hostile: links, devices, sparse files,
+absurd headers and names that lead out of the archive are refused with a reason. An item's key
+hashes the tar's name, size and version and the offsets of its members. Listing seeks from header to
+header; reading a member takes one seek.
 """
 
 import json
@@ -129,9 +132,12 @@ def walk_members(archive: TarBytes) -> Iterator[Member]:
         if archive.read(2) == b"\x1f\x8b":
             raise RefusedEntryError("gzipped archive", "unpack it first, with gunzip")
         archive.seek(0)
-        with tarfile.open(
-            fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape"
-        ) as tar:  # pyright: ignore[reportArgumentType, reportCallIssue] - reads and seeks only
+        with tarfile.open(  # pyright: ignore[reportCallIssue]
+            fileobj=archive,  # pyright: ignore[reportArgumentType] - reads and seeks only
+            mode="r:",
+            encoding="utf-8",
+            errors="surrogateescape",
+        ) as tar:
             while walked < MAX_MEMBERS:
                 info = tar.next()
                 tar.members.clear()  # a million of them would take a gigabyte

@@ -1,1 +1,3 @@
-"""Tables on disk: parts, journals, what is owed, snapshots. The only writer of a dataset's folder."""
+"""Tables on disk: parts, journals, what is owed, snapshots. The only writer of a dataset's
+folder.
+"""

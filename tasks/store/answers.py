@@ -1,7 +1,8 @@
 """Journals of running shards: a killed build repeats seconds of work and asks no finished question twice.
 
-An append-only file of records: length of the value, CRC-32 of key and value, the key (16 bytes), the value. A torn or
-damaged tail is left out. Values stay on disk; memory holds the position and length of each.
+An append-only file of records: length of the value, CRC-32 of key and value, the key (16 bytes),
+the value. A torn or damaged tail is left out. Values stay on disk; memory holds the position and
+length of each.
 """
 
 import json
@@ -36,7 +37,8 @@ class Answers:
         self.path = path
         self._lock = Path(f"{path}-lock")
         self._using = threading.Lock()
-        """Held while the file is read, written or closed, so that a late call fails and reaches no other file."""
+        """Held while the file is read, written or closed, so that a late call fails and reaches no
+        other file."""
         self._places: dict[bytes, tuple[int, int]] = {}
         self._file, self._end = -1, 0
 

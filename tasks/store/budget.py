@@ -1,7 +1,7 @@
 """Stop a build when its budget is used up: checked before each round of one shard per worker.
 
-A part of a stage that asks a served model states its answers and tokens. A running shard counts when its part is
-written, so a build may exceed its budget by one round.
+A part of a stage that asks a served model states its answers and tokens. A running shard counts
+when its part is written, so a build may exceed its budget by one round.
 """
 
 import logging

@@ -48,7 +48,9 @@ MEND_RECORD = (
 )
 ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
-GATE = ".gate"  # lock held while a dataset is cleaned up, and for a moment by each process that begins to work on it
+# lock held while a dataset is cleaned up, and for a moment by each process that begins to work on
+# it
+GATE = ".gate"
 
 
 def write_record(folder: Folder, record: BuildRecord) -> None:
@@ -108,8 +110,8 @@ def journals_of(folder: Folder) -> Path:
 def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
     """Lock a table, so that no other process works on it, and delete files that a killed process left half-written.
 
-    The lock ends with its process. An object store has no locks: two builds there may do work twice, never wrongly,
-    since a part is named by its inputs.
+    The lock ends with its process. An object store has no locks: two builds there may do work
+    twice, never wrongly, since a part is named by its inputs.
     """
     if not folder.is_local:
         yield
@@ -229,7 +231,8 @@ class Build:
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
         """Yield status, reason, detail and subject of each input that a settled stage dropped or failed.
 
-        Then those of the rows that it kept with a reason, as status "kept". Duplicates are not refused.
+        Then those of the rows that it kept with a reason, as status "kept". Duplicates are not
+        refused.
         """
         for remarked in (False, True):
             places = self.ledger.refused(planned.stage, remarked=remarked)

@@ -3,9 +3,9 @@
 DIR/decisions/part-<hash>.parquet    decisions as they were made; files are added, none is changed
 DIR/decisions/filter-<hash>.json     named filters
 
-The table is the union of its files, so that several processes can add to it at once, and a decision stored twice counts
-once. Many files are joined into one. The table has the history of each key; the latest by ``at`` counts. It is
-read into memory as a whole: about 1 kB per decision.
+The table is the union of its files, so that several processes can add to it at once, and a decision
+stored twice counts once. Many files are joined into one. The table has the history of each key; the
+latest by ``at`` counts. It is read into memory as a whole: about 1 kB per decision.
 """
 
 from collections.abc import Collection, Iterable, Sequence

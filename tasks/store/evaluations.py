@@ -2,8 +2,8 @@
 
 DIR/evaluations/RUN/BENCHMARK-<hash>.parquet    a row per score
 
-The table is the union of its files. Each evaluation has its own file, named after its options, so that several can run
-at once, and a repeated one replaces its earlier scores.
+The table is the union of its files. Each evaluation has its own file, named after its options, so
+that several can run at once, and a repeated one replaces its earlier scores.
 """
 
 from collections.abc import Sequence

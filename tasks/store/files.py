@@ -1,8 +1,9 @@
 """Files of one dataset's folder, on a local disk or any object store that fsspec knows.
 
-A file appears under its final name whole or not at all: locally by a flushed temporary file and a rename, elsewhere by
-one PUT (or one completed multipart upload, from 100 MB on). Every I/O fault becomes a ``StoreError`` that names the
-file; requests to an object store are retried first (``tasks.store.remote``). JSON files carry a digest of their bytes.
+A file appears under its final name whole or not at all: locally by a flushed temporary file and a
+rename, elsewhere by one PUT (or one completed multipart upload, from 100 MB on). Every I/O fault
+becomes a ``StoreError`` that names the file; requests to an object store are retried first
+(``tasks.store.remote``). JSON files carry a digest of their bytes.
 """
 
 import errno
@@ -22,7 +23,8 @@ from fsspec.implementations.local import LocalFileSystem
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.remote import ask, open_file, open_store
 
-TEMPORARY = ".tmp-"  # part of temporary names; files that a killed process left may be deleted under the table's lock
+# part of temporary names; files that a killed process left may be deleted under the table's lock
+TEMPORARY = ".tmp-"
 DIGEST, DIGEST_BYTES = (
     "digest",
     16,
@@ -134,8 +136,8 @@ class Folder:
     def create(self, name: str, data: bytes) -> bool:
         """Write a file unless its name is taken; return whether it was written.
 
-        On return it survives a loss of power. Atomic on a local disk and on stores with conditional writes
-        (If-None-Match on S3, and the equivalents of Google and Azure).
+        On return it survives a loss of power. Atomic on a local disk and on stores with conditional
+        writes (If-None-Match on S3, and the equivalents of Google and Azure).
         """
         if not self.is_local:
             if self.exists(name):  # for stores that ignore the condition

@@ -1,7 +1,7 @@
 """Delete the files of a dataset that neither a kept version nor the current state names.
 
-A kill at any moment leaves every kept version complete and nothing owed, and the next call does the rest: versions are
-deleted first, then files.
+A kill at any moment leaves every kept version complete and nothing owed, and the next call does the
+rest: versions are deleted first, then files.
 """
 
 import shutil
@@ -101,7 +101,8 @@ def needed_beside(
 def carry_out(folder: Folder, plan: GarbagePlan) -> Iterator[int]:
     """Carry out a plan step by step; yield the bytes freed by each step.
 
-    Deletions are flushed twice: after the versions, so that none can come back without its parts, and at the end.
+    Deletions are flushed twice: after the versions, so that none can come back without its parts,
+    and at the end.
     """
     if plan.versions:
         write_deleted(folder, plan.versions)

@@ -1,7 +1,7 @@
 """Find the live rows of a table by their subjects.
 
-An index is an Arrow file, sorted by subject, with each live row's part and position; workers map it into memory, so
-that it costs no memory per process. 24 bytes and the file's padding per row.
+An index is an Arrow file, sorted by subject, with each live row's part and position; workers map it
+into memory, so that it costs no memory per process. 24 bytes and the file's padding per row.
 """
 
 from binascii import hexlify

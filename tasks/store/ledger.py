@@ -1,9 +1,10 @@
 """Decide what is owed: the input's live keys minus the source keys that the output has finished.
 
-The ledger reads the key columns of every part into DuckDB, which joins within a memory limit and spills to disk. For
-each stage, in order, it makes ``input_S`` (the present input rows, under the names by which their results are
-recognised) and ``live_S`` (the ok rows that count: made from a present input, one per key). Every input is ok, dropped,
-failed or pending; rows without their source in the input are stale, and in no live table.
+The ledger reads the key columns of every part into DuckDB, which joins within a memory limit and
+spills to disk. For each stage, in order, it makes ``input_S`` (the present input rows, under the
+names by which their results are recognised) and ``live_S`` (the ok rows that count: made from a
+present input, one per key). Every input is ok, dropped, failed or pending; rows without their
+source in the input are stale, and in no live table.
 """
 
 from collections import Counter
@@ -51,8 +52,8 @@ IMAGES = {
     "shown": "unnest([first, second, subject])",
     "nearest": "subject",
 }
-"""SQL for each ``Uses.on`` that means several images. A pair's own subject matches no image. "nearest" counts only the
-anchor: a row made from one of its neighbours names that image itself."""
+"""SQL for each ``Uses.on`` that means several images. A pair's own subject matches no image.
+"nearest" counts only the anchor: a row made from one of its neighbours names that image itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,8 @@ class Ledger:
         self._loaded: dict[str, dict[str, int]] = {}
         self._places: dict[str, str] = {}
         self.sweeping = False
-        """Whether parts with stale rows are left out as a whole, since one may be of a removed image."""
+        """Whether parts with stale rows are left out as a whole, since one may be of a removed
+        image."""
         self.run("CREATE TABLE removed (mark VARCHAR)")
 
     def __enter__(self) -> Self:
@@ -165,8 +167,8 @@ class Ledger:
     def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
         """Read the keys of some parts only.
 
-        An ok row of ``others`` counts only as a duplicate: such a part may have been rewritten since, if all of its
-        rows had failed.
+        An ok row of ``others`` counts only as a duplicate: such a part may have been rewritten
+        since, if all of its rows had failed.
         """
         name = planned.stage.name
         self._load(name, planned.table, only=[*live, *others])
@@ -183,7 +185,8 @@ class Ledger:
             )
             self._loaded[name] = {}
         known = self._loaded[name]
-        # Parts in which every row failed are read again, since a retry of all of them replaces the part.
+        # Parts in which every row failed are read again, since a retry of all of them replaces the
+        # part.
         failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
         again = {
             part for (part,) in self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
@@ -288,9 +291,9 @@ class Ledger:
     def _make_input(self, stage: Stage) -> None:
         """Give each input row the name by which its results are recognised.
 
-        That is its key; with ``whole``, hashed with the whole input; with uses that count, with the keys of the rows
-        used, so that a row is owed again when they change; with ``by_source``, with its source key and, if the stage
-        reads several tables, its table.
+        That is its key; with ``whole``, hashed with the whole input; with uses that count, with the
+        keys of the rows used, so that a row is owed again when they change; with ``by_source``,
+        with its source key and, if the stage reads several tables, its table.
         """
         source = ["l.source_key", *(["l.place"] if len(stage.reads) > 1 else [])]
         parts, joins = ["l.key", *(source if stage.by_source else [])], ""
@@ -352,8 +355,9 @@ class Ledger:
     def owed(self, stage: Stage, rows_per_shard: int, *, reason: str = "") -> pa.RecordBatchReader:
         """Return the owed input rows of a settled stage, in the input's own order.
 
-        Columns: ``key``, ``source_key``, ``part`` and ``row`` (position of the input row) and ``shard`` (its number if
-        the whole input is cut into slices of ``rows_per_shard``). With ``reason``, only rows that failed for it.
+        Columns: ``key``, ``source_key``, ``part`` and ``row`` (position of the input row) and
+        ``shard`` (its number if the whole input is cut into slices of ``rows_per_shard``). With
+        ``reason``, only rows that failed for it.
         """
         which = (
             "outcome IN ('pending', 'failed')"
@@ -369,7 +373,8 @@ class Ledger:
     def refused(self, stage: Stage, *, remarked: bool = False) -> list[tuple[str, int, str]]:
         """Return positions and subjects of the dropped and failed rows of a settled stage's present input.
 
-        Part file, row, and the subject of the input; ``remarked``: those of live rows with a reason.
+        Part file, row, and the subject of the input; ``remarked``: those of live rows with a
+        reason.
         """
         name, status = (
             stage.name,

@@ -1,8 +1,9 @@
 """Follow rows from table to table, to what was made from them or what they were made from; compare two versions.
 
-A row is made from its stage's input row, from the rows that were looked up for it (one or many with the same subject),
-and from the images that it names. Tables that a stage got as a whole are not followed: through them every row would
-come from every other. Rows and inputs of two versions are compared by key.
+A row is made from its stage's input row, from the rows that were looked up for it (one or many with
+the same subject), and from the images that it names. Tables that a stage got as a whole are not
+followed: through them every row would come from every other. Rows and inputs of two versions are
+compared by key.
 
 Reads the settled ledgers' key columns.
 """
@@ -117,7 +118,8 @@ def read_cells(
 class Turned:
     """Number of inputs with one change of outcome."""
 
-    before: str  # "ok", "dropped", "failed" or "pending", followed by the reason; empty: not an input before
+    # "ok", "dropped", "failed" or "pending", followed by the reason; empty: not an input before
+    before: str
     after: str
     count: int
 

@@ -1,7 +1,7 @@
 """Manifests: names, sizes and hashes of a folder's files, to find those that are damaged or missing.
 
-A checkpoint and a finished model have a ``manifest.json``, an export has it in its marker; both are written last.
-``README.md`` is not listed, since people edit it; files added later are ignored.
+A checkpoint and a finished model have a ``manifest.json``, an export has it in its marker; both are
+written last. ``README.md`` is not listed, since people edit it; files added later are ignored.
 """
 
 import hashlib

@@ -1,8 +1,9 @@
 """Run shards in the workers of a Dask cluster: an existing one, or one started on this machine for the build.
 
-Workers run one shard at a time and keep loaded models. Where some declare a GPU ("--resources GPU=1"), these get the
-stages that load models. A worker with other code, or without access to a folder of this machine's disk, fails its
-shards with a message. When a worker dies, its shard is run again elsewhere.
+Workers run one shard at a time and keep loaded models. Where some declare a GPU ("--resources
+GPU=1"), these get the stages that load models. A worker with other code, or without access to a
+folder of this machine's disk, fails its shards with a message. When a worker dies, its shard is run
+again elsewhere.
 """
 
 import gc
@@ -34,7 +35,8 @@ ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
 _ALONE = threading.Lock()
-"""Lock of the running shard: a worker with several threads runs one at a time, since its models hold the device."""
+"""Lock of the running shard: a worker with several threads runs one at a time, since its models
+hold the device."""
 _LOADED: list[str] = []  # stage of the models that this process has loaded, if any
 
 
@@ -217,8 +219,9 @@ def run_here(
 ) -> pool.Outcome:
     """Run one shard in this process, one at a time; an error becomes a record.
 
-    So that its rows equal those made on the building machine, this machine's code must have the hash ``code`` (empty:
-    it is the same machine), and ``paths``, which lie on a shared disk, must exist.
+    So that its rows equal those made on the building machine, this machine's code must have the
+    hash ``code`` (empty: it is the same machine), and ``paths``, which lie on a shared disk, must
+    exist.
     """
     with _ALONE:
         pool.limit_threads()

@@ -1,9 +1,10 @@
 """One part of a table: a self-describing Parquet file with checksums.
 
-The footer's metadata has the stage, its fingerprint, the counts, a hash (XXH3, 64 bits) of each column chunk and a
-digest of the footer itself (blanked there). The chunks fill the file up to the footer, so reading the whole file finds
-any flipped byte; reading a few rows or columns checks the footer and the chunks that are decoded. Parquet's own page
-checksums leave out the page headers. The bytes depend only on the rows.
+The footer's metadata has the stage, its fingerprint, the counts, a hash (XXH3, 64 bits) of each
+column chunk and a digest of the footer itself (blanked there). The chunks fill the file up to the
+footer, so reading the whole file finds any flipped byte; reading a few rows or columns checks the
+footer and the chunks that are decoded. Parquet's own page checksums leave out the page headers. The
+bytes depend only on the rows.
 """
 
 import hashlib
@@ -25,9 +26,11 @@ from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 
 ROWS_PER_GROUP, GROUP_BYTES = 100, 1 << 20
-"""Maximum rows and bytes of a row group: few enough to read one row at little cost, enough to compress text."""
+"""Maximum rows and bytes of a row group: few enough to read one row at little cost, enough to
+compress text."""
 PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
-"""A page ends at the first batch that fills it; larger pages would not stay in the processor's cache while copied."""
+"""A page ends at the first batch that fills it; larger pages would not stay in the processor's
+cache while copied."""
 CHUNK_BYTES, FOOTER_BYTES = (
     1 << 10,
     1 << 20,

@@ -1,8 +1,9 @@
 """Run shards in worker processes of this machine, which end with the build, even if it is killed.
 
-A worker that dies breaks the pool: a new one is made, and each running shard is repeated in its own process, to find
-the one at fault. A stage that loads models gets its own processes, as many as its devices allow; they end with it,
-which frees the devices' memory for the next stage. They decode in as many threads as there are idle workers.
+A worker that dies breaks the pool: a new one is made, and each running shard is repeated in its own
+process, to find the one at fault. A stage that loads models gets its own processes, as many as its
+devices allow; they end with it, which frees the devices' memory for the next stage. They decode in
+as many threads as there are idle workers.
 """
 
 import logging

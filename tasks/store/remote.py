@@ -1,7 +1,7 @@
 """Requests to an object store, retried after temporary faults: overload, a lost connection, a time-out.
 
-At most ``TRIES`` attempts, with doubling random pauses of at most 16 s in all, beside the time-outs of the attempts.
-The file systems' own retries are off, since those of several layers multiply.
+At most ``TRIES`` attempts, with doubling random pauses of at most 16 s in all, beside the time-outs
+of the attempts. The file systems' own retries are off, since those of several layers multiply.
 """
 
 import errno

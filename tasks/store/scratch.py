@@ -1,12 +1,13 @@
 """Scratch folders of one process, copies for all processes of a machine, and folders that are replaced as a whole.
 
-A scratch folder is deleted when its process ends, or by the next process if it was killed. A replacement is written
-beside the old folder under a hidden name and renamed into its place; if the process is killed between the two renames,
-the next call restores the old folder first.
+A scratch folder is deleted when its process ends, or by the next process if it was killed. A
+replacement is written beside the old folder under a hidden name and renamed into its place; if the
+process is killed between the two renames, the next call restores the old folder first.
 
-Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). If the dataset is on an object
-store, each machine has copies: the first process that needs one makes it, the others wait and map the same file. The
-build deletes its copies at its end; after a kill, and on other machines, they go after a day without use.
+Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). If the dataset
+is on an object store, each machine has copies: the first process that needs one makes it, the
+others wait and map the same file. The build deletes its copies at its end; after a kill, and on
+other machines, they go after a day without use.
 """
 
 import contextlib
@@ -32,8 +33,8 @@ UNUSED_S = 24 * 3600.0
 def scratch_folder(parent: Path) -> Generator[Path]:
     """Make a folder of this process below ``parent``, after deleting those of dead processes.
 
-    A lock beside each folder shows that its process lives; it is made before the folder and deleted after it, so that a
-    kill between the two leaves nothing behind unnoticed.
+    A lock beside each folder shows that its process lives; it is made before the folder and deleted
+    after it, so that a kill between the two leaves nothing behind unnoticed.
     """
     path = parent / uuid.uuid4().hex
     lock = Path(f"{path}{ENDING}")
@@ -98,7 +99,8 @@ def holding(
 ) -> Generator[None]:
     """Hold a lock, which ends with its process.
 
-    If another process has it: raise ``StoreError`` with the fault; without one, call ``on_wait`` and wait.
+    If another process has it: raise ``StoreError`` with the fault; without one, call ``on_wait``
+    and wait.
     """
     lock = FileLock(path)
     with naming(str(path), "locked"):

@@ -1,7 +1,7 @@
 """Run one shard: read its owed rows, call the stage's function, write one part.
 
-A shard is a slice of a plan file; nothing else is passed between processes. The part's name is the hash of its inputs,
-so a shard that runs twice writes the same file.
+A shard is a slice of a plan file; nothing else is passed between processes. The part's name is the
+hash of its inputs, so a shard that runs twice writes the same file.
 """
 
 import json
@@ -55,7 +55,8 @@ class ShardRef:
         tuple[str, str, str], ...
     ]  # per argument: its name, the index file, the table's folder
     journals: str  # local folder for journals
-    takedowns: int = 0  # number of the last removal, if the stage reads the source; the part's name depends on it
+    # number of the last removal, if the stage reads the source; the part's name depends on it
+    takedowns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +118,8 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
 def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
     """Return the counts of an existing part of these inputs; ``None`` if there is none, or a row of it failed.
 
-    A cluster may repeat a shard after its worker died, although it was done, and on an object store another build may
-    have written the part meanwhile.
+    A cluster may repeat a shard after its worker died, although it was done, and on an object store
+    another build may have written the part meanwhile.
     """
     if not shard.folder.exists(name):
         return None
@@ -139,8 +140,8 @@ def write_plan(
 ) -> list[tuple[int, int, int]]:
     """Write a plan file; return number, first and last row (exclusive) of each shard with owed rows.
 
-    ``names`` are the parts of the input below the dataset's folder, by number; ``about`` is metadata of the shards'
-    parts beside the counts; ``removed`` has the marks of removed images.
+    ``names`` are the parts of the input below the dataset's folder, by number; ``about`` is
+    metadata of the shards' parts beside the counts; ``removed`` has the marks of removed images.
     """
     metadata = {
         PARTS: "\n".join(names),

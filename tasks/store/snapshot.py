@@ -1,7 +1,7 @@
 """Versions of a dataset: its tables and parts, and their counts.
 
-A snapshot is a small JSON file that is never changed. Its parts may also hold stale rows; readers leave those out by
-the same rule as a build.
+A snapshot is a small JSON file that is never changed. Its parts may also hold stale rows; readers
+leave those out by the same rule as a build.
 """
 
 import re

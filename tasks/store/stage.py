@@ -1,6 +1,7 @@
 """Stages: a pure function of rows, and the tables that it reads, uses and writes.
 
-A stage file ends with its ``STAGE``; fingerprints, owed rows, shards, look-ups and counts all follow from it.
+A stage file ends with its ``STAGE``; fingerprints, owed rows, shards, look-ups and counts all
+follow from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,20 +24,22 @@ class Uses:
     row: type[Row]
     """Type of its rows."""
     kind: Literal["one", "many", "table", "vectors"] = "one"
-    """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``table``: every row, as an Arrow table.
-    ``vectors``: mapping from embedder to ``Vectors``."""
+    """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``table``: every row, as
+    an Arrow table. ``vectors``: mapping from embedder to ``Vectors``."""
     on: str = "subject"
-    """Column of the input that holds the subjects of the rows that a shard needs ("subject", "key", "element"; empty:
-    none); "images": the two images of a pair; "shown": these, or the one image that a preference is about; "nearest":
-    an anchor and its first neighbours."""
+    """Column of the input that holds the subjects of the rows that a shard needs ("subject", "key",
+    "element"; empty: none); "images": the two images of a pair; "shown": these, or the one image
+    that a preference is about; "nearest": an anchor and its first neighbours."""
     of: str = ""
     """Earlier argument that provides this column instead; empty: the stage's own input rows."""
     without: tuple[str, ...] = ()
     """Columns that the function does not use and that are not read, such as image bytes."""
     counts: bool = False
-    """Whether a row is owed again when one of these changes; off if the input's key covers it already."""
+    """Whether a row is owed again when one of these changes; off if the input's key covers it
+    already."""
     only_in: str = ""
-    """Table that restricts the rows: only those with a subject of its rows are passed (``vectors``)."""
+    """Table that restricts the rows: only those with a subject of its rows are passed
+    (``vectors``)."""
     name: str = ""
     """Name of the argument; empty: the table's."""
 
@@ -55,11 +58,12 @@ class Stage:
     """Number to raise when the function's results change for the same configuration."""
     group: Group
     reads: Mapping[str, type[Row]]
-    """Tables of its input rows ("items": the source's listing); for a key in several, the first table's row counts.
-    Without any, the stage is off and its table empty."""
+    """Tables of its input rows ("items": the source's listing); for a key in several, the first
+    table's row counts. Without any, the stage is off and its table empty."""
     writes: type[Row]
     function: Callable[..., Results]
-    """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as ``source_key``."""
+    """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as
+    ``source_key``."""
     config: str | type[Section]
     """Section of the profile that it receives; for a plugin's stage, the model of its settings."""
     uses: tuple[Uses, ...] = ()
@@ -70,29 +74,36 @@ class Stage:
     enabled: Callable[[Any], bool] | None = None
     """Function that returns whether a configuration has the stage on; ``None``: always on."""
     fit: "Callable[[Stage, Any], Stage] | None" = None
-    """``fit(stage, config)`` returns the stage for a configuration, with the columns and tables that it needs."""
+    """``fit(stage, config)`` returns the stage for a configuration, with the columns and tables
+    that it needs."""
     pin: Callable[[Any], Any] | None = None
-    """Function that pins a configuration's models to this machine's revisions; ``ModelError`` if one is missing."""
+    """Function that pins a configuration's models to this machine's revisions; ``ModelError`` if
+    one is missing."""
     processes: Callable[[Any], int | None] | None = None
-    """Function that returns the number of the stage's own processes, which end with it and free its models' memory: one
-    per device; 0: as many as workers. ``None``: it runs in the build's workers."""
+    """Function that returns the number of the stage's own processes, which end with it and free its
+    models' memory: one per device; 0: as many as workers. ``None``: it runs in the build's
+    workers."""
     only_in: tuple[str, ...] = ()
     """Tables of pairs or of preferences: only images of their rows are read."""
     whole: bool = False
-    """Whether each row depends on the whole input, so that any change of it makes every row owed again."""
+    """Whether each row depends on the whole input, so that any change of it makes every row owed
+    again."""
     by_source: bool = False
-    """Whether a row is owed again when the source key or the table of its input changes: for inputs whose key does not
-    hash everything."""
+    """Whether a row is owed again when the source key or the table of its input changes: for inputs
+    whose key does not hash everything."""
     tie: Literal["source_key", "anchor"] = "source_key"
     """Column that decides between ok rows of one key: the smallest value counts."""
     without: tuple[str, ...] = ()
     """Columns of the input that the function does not use."""
     journal: bool = False
-    """Whether a shard's results are journalled; the function must then yield all of one input before the next."""
+    """Whether a shard's results are journalled; the function must then yield all of one input
+    before the next."""
     remembers: bool = False
-    """Whether the function gets ``answers`` (``Answers``): earlier answers of served models to this shard."""
+    """Whether the function gets ``answers`` (``Answers``): earlier answers of served models to this
+    shard."""
     rows_per_shard: int = 0
-    """Input rows of a shard, unless the profile sets them for this stage; 0: the profile's general number."""
+    """Input rows of a shard, unless the profile sets them for this stage; 0: the profile's general
+    number."""
 
     @property
     def section(self) -> str:
@@ -121,7 +132,8 @@ def fingerprint(
 ) -> str:
     """Return the hash of everything that determines a stage's rows, except the input rows themselves.
 
-    ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made so far.
+    ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made
+    so far.
     """
     parts = [stage.name, str(stage.version), config.model_dump_json(exclude=_uncounted(config))]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]

@@ -2,9 +2,10 @@
 
 DIR/takedowns/000001.json    time, images, reason. Files are added, never changed.
 
-The next build leaves out every part that holds anything of a removed image and makes its other rows again, so that its
-version names none of these parts; ``gc`` then deletes them. An item of the source that gave a removed image is finished
-by a *tombstone*: a dropped row that holds only marks (hashes of keys).
+The next build leaves out every part that holds anything of a removed image and makes its other rows
+again, so that its version names none of these parts; ``gc`` then deletes them. An item of the
+source that gave a removed image is finished by a *tombstone*: a dropped row that holds only marks
+(hashes of keys).
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """Vectors of all live images as one matrix per embedder, mapped into memory by the stages that search them.
 
-Size per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and shared by all workers.
+Size per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and
+shared by all workers.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""Find missing or changed files of a dataset: files have digests of themselves, and versions name their parts."""
+"""Find missing or changed files of a dataset: files have digests of themselves, and versions name
+their parts.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -15,7 +17,8 @@ from pairwright.tasks.store.part import Part, read_part
 def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()) -> Iterator[str]:
     """Yield a message for each file that is missing or changed; reads all of them.
 
-    These are the files that versions name, all parts in ``tables``, and ``parts``, which must exist.
+    These are the files that versions name, all parts in ``tables``, and ``parts``, which must
+    exist.
     """
     runs = (f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER))
     folders = (*tables, DECISIONS, *runs)

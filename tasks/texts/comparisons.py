@@ -1,8 +1,8 @@
 """Read a summary of commonalities and differences (CaD) into its parts, or refuse it with a reason.
 
-Follows the layout of paper 003's published summaries, tolerantly: axes may be missing, merged or unlabelled,
-commonalities a list or prose, headings Markdown, the two halves below each axis, or there may be no headings at all.
-The reasons for refusing a summary are ours.
+Follows the layout of paper 003's published summaries, tolerantly: axes may be missing, merged or
+unlabelled, commonalities a list or prose, headings Markdown, the two halves below each axis, or
+there may be no headings at all. The reasons for refusing a summary are ours.
 """
 
 import re
@@ -48,7 +48,8 @@ DIFFERENT = (
     r"(?P<different>differences?|dissimilarit(?:y|ies)|(?:different|distinct)[ \t]+"
     r"(?:features?|elements?|points?|aspects?))(?:\(s\))?"
 )
-# "Commonalities and differences:" is a title, not one of the two; without a colon, a heading is no whole clause.
+# "Commonalities and differences:" is a title, not one of the two; without a colon, a heading is no
+# whole clause.
 TAIL = (
     r"(?!\w)(?P<tail>(?![ \t]*+(?:and\b|or\b|&|/))[^\n:.!?*_#]{0,70}?)"
     r"[ \t]*+[*_#]*+[ \t]*+(?:(?P<colon>:)[*_]*+|(?=\n|\Z))"

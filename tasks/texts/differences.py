@@ -1,8 +1,8 @@
 """Parse an implicit-change description into its two halves, or refuse it (paper 001, 3.1.2 and D.2).
 
 Descriptions of served models and those from scene graphs are parsed alike. The verbs are given:
-``prompts.difference_verbs()``. Ours, where the paper is silent: the accepted inflections, that a second sentence is
-off the template, and the order of the reasons.
+``prompts.difference_verbs()``. Ours, where the paper is silent: the accepted inflections, that a
+second sentence is off the template, and the order of the reasons.
 """
 
 import re
@@ -99,8 +99,8 @@ def read_difference(
 ) -> Difference | RefusedText:
     """Return the halves and verbs of a description, or the first reason to refuse it.
 
-    ``known`` are the verbs that may open a half, in the third person singular; the finish reason "length" stands for a
-    text that was cut off.
+    ``known`` are the verbs that may open a half, in the third person singular; the finish reason
+    "length" stands for a text that was cut off.
     """
     text = _unquoted(text)
     if finish_reason == "length" or not FULL_STOP.search(text):

@@ -1,8 +1,8 @@
 """Word claims as a given kind of text: changes one by one, a sentence per image, a list, a few words (ours).
 
-A description fills a template with two halves; this words all of its claims as an answer to a prompt that asks for
-another kind. Rejected texts are worded alike from their own claims, so that no kind reveals them. Needs
-``prompts/answer_sentences.j2``.
+A description fills a template with two halves; this words all of its claims as an answer to a
+prompt that asks for another kind. Rejected texts are worded alike from their own claims, so that no
+kind reveals them. Needs ``prompts/answer_sentences.j2``.
 """
 
 import re
@@ -115,7 +115,8 @@ def say_claims(claims: Sequence[Claim], kind: Kind, rng: Random) -> str:
 def surely_said(claims: Sequence[Claim]) -> list[Claim]:
     """Return the claims that every kind of text makes equally strongly.
 
-    "The red lamp on the left is gone" is said of a lamp that disappeared, and also of one that only moved.
+    "The red lamp on the left is gone" is said of a lamp that disappeared, and also of one that only
+    moved.
     """
     teller = Teller(claims, Random(0))
     weaker: list[Claim] = []
@@ -176,7 +177,8 @@ def _say_change(before: Claim | None, after: Claim | None, teller: Teller) -> st
         values, carrier = _wording_values(before, teller), before.selector.rests_on
         if carrier is None:
             return teller.say("gone", **values)
-        where = f" {phrases.surface('rests_on', carrier)}"  # it was taken off the thing that it rested on
+        # it was taken off the thing that it rested on
+        where = f" {phrases.surface('rests_on', carrier)}"
         values = {name: words.replace(where, "") for name, words in values.items()}
         return teller.say("taken", carrier=phrases.with_article(carrier), **values)
     if before.kind == "absent" and _denies(after, before):

@@ -1,4 +1,6 @@
-"""Parse the sentences into which a model split a text, and check them against the text (ours). English only."""
+"""Parse the sentences into which a model split a text, and check them against the text (ours).
+English only.
+"""
 
 import json
 import re
@@ -7,7 +9,8 @@ from typing import Any
 from pairwright.tasks.texts.words import content_words, split_by_rules
 
 LEAST_KNOWN, LEAST_KEPT = 0.75, 0.5
-"""Least share of a sentence's content words that occur in the text, and of the text's that are kept."""
+"""Least share of a sentence's content words that occur in the text, and of the text's that are
+kept."""
 ENDINGS = re.compile(r"(?:ing|ed|ly|e)$")
 
 

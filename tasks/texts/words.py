@@ -15,7 +15,8 @@ SMALL = (
 )
 NEGATIONS = frozenset(DENYING.split())
 EMPTY = frozenset(f"{PICTURE} {SMALL}".split())
-"""Words without content: articles, pronouns, forms of "be" and "have", short prepositions, words for a picture."""
+"""Words without content: articles, pronouns, forms of "be" and "have", short prepositions, words
+for a picture."""
 
 
 def content_words(text: str) -> list[str]:
@@ -177,8 +178,9 @@ JOINING = re.compile(
 def affirmed(half: str) -> str:
     """Return the half without its denials; empty where no content is left.
 
-    Encoders of images and texts hardly know "no": they find "no dog" most like a dog. From "no", "without" and their
-    like on, the rest of a clause is cut; a clause whose verb is denied, or that says something is gone, is cut whole.
+    Encoders of images and texts hardly know "no": they find "no dog" most like a dog. From "no",
+    "without" and their like on, the rest of a clause is cut; a clause whose verb is denied, or that
+    says something is gone, is cut whole.
     """
     if not denies(half):
         return half if content_words(half) else ""
@@ -220,8 +222,9 @@ KNOWN = ALIKE | CHANGE | DENIAL | frozenset(AROUND.split())
 def says_no_change(half: str) -> bool:
     """Return whether the half, without its verb, only states that both images show the same.
 
-    Every word must be about sameness: "the same scene with no visible change" is no change; "the same scene with a car"
-    and "no change in the colour of the car" are not, since something else may have changed.
+    Every word must be about sameness: "the same scene with no visible change" is no change; "the
+    same scene with a car" and "no change in the colour of the car" are not, since something else
+    may have changed.
     """
     half = half.lower().replace("’", "'")
     words = WORD.findall(half)

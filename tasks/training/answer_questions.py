@@ -1,7 +1,8 @@
 """Generate answers with a local model: to a benchmark's questions, and to held-out rows of a training.
 
-Decoding is greedy and batched. Answers to questions are cached by question, images and checkpoint; answers to held-out
-rows go into ``samples/`` of the run and, with ``output.write_answers``, into ``answers/``.
+Decoding is greedy and batched. Answers to questions are cached by question, images and checkpoint;
+answers to held-out rows go into ``samples/`` of the run and, with ``output.write_answers``, into
+``answers/``.
 """
 
 import logging

@@ -1,9 +1,10 @@
 """Attention functions for transformers: answers that share a prompt, and windows of a vision tower.
 
-A single mask over all tokens would be correct (SDPA, eager), but compute masked scores and rule out the fastest
-kernels. So prompts attend causally without a mask, and the few answer tokens attend to prompt and answer with a small
-mask: the result is the same. transformers' Qwen models call SDPA once per window or image (16 images of 448 x 448
-pixels: 7,200 calls per pass); here windows of equal length take one call, with the same result (ours).
+A single mask over all tokens would be correct (SDPA, eager), but compute masked scores and rule out
+the fastest kernels. So prompts attend causally without a mask, and the few answer tokens attend to
+prompt and answer with a small mask: the result is the same. transformers' Qwen models call SDPA
+once per window or image (16 images of 448 x 448 pixels: 7,200 calls per pass); here windows of
+equal length take one call, with the same result (ours).
 """
 
 import inspect
@@ -38,8 +39,8 @@ def attend_in_parts(
 ) -> tuple[Tensor, None]:
     """Return (P, T, heads, size) as transformers' SDPA does, with a mask for the last queries alone.
 
-    Queries are (P, heads, T, size), keys and values (P, key heads, T, size). The mask is (P, 1, A, T) for the last A
-    queries, with the earlier ones causal; (P, 1, T, T) for all; or ``None``.
+    Queries are (P, heads, T, size), keys and values (P, key heads, T, size). The mask is (P, 1, A,
+    T) for the last A queries, with the earlier ones causal; (P, 1, T, T) for all; or ``None``.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward as attend
 
@@ -80,8 +81,8 @@ def attend_windows(
 ) -> tuple[Tensor, None]:
     """Return (1, S, H, D): attention within each window.
 
-    Query, key and value are (1, H, S, D); ``cu_seq_lens_q`` (W + 1,) holds the starts of the windows, then S;
-    ``max_length_q`` is the length of the longest window.
+    Query, key and value are (1, H, S, D); ``cu_seq_lens_q`` (W + 1,) holds the starts of the
+    windows, then S; ``max_length_q`` is the length of the longest window.
     """
     del module, attention_mask
     flat = [one[0].transpose(0, 1) for one in (query, key, value)]  # (S, H, D)

@@ -1,7 +1,7 @@
 """Chat format of a model: prompts by its template, answers as tokens with the template's end token.
 
-Texts of rows are data: one with a control token of the format is refused. Needs transformers; picklable if the
-processor is.
+Texts of rows are data: one with a control token of the format is refused. Needs transformers;
+picklable if the processor is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,8 @@ WORD = "answer"  # a word that no template contains after a question
 class Frame:
     """Template text around an answer."""
 
-    tail: str  # end of the prompt after its last control token; an answer's first token may depend on it
+    # end of the prompt after its last control token; an answer's first token may depend on it
+    tail: str
     tail_ids: tuple[int, ...]
     lead: str  # white space between prompt and answer
     behind: str  # text after an answer in the last message

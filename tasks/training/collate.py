@@ -1,7 +1,7 @@
 """Turn examples into a batch: decode images, apply the chat template, call the model's processor once.
 
-Runs in loading processes; needs transformers and PyTorch. Prompts and answers stay separate token lists for
-``pack_answers``, since ADPO's answers are known only at the step.
+Runs in loading processes; needs transformers and PyTorch. Prompts and answers stay separate token
+lists for ``pack_answers``, since ADPO's answers are known only at the step.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

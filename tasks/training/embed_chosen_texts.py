@@ -1,11 +1,13 @@
 """Embed each chosen text for ADPO's retriever.
 
-Reads ``PreferenceRow`` without images, writes one ``EmbeddingRow`` per distinct text, whose subject is ``text_key``.
-Encoders:
+Reads ``PreferenceRow`` without images, writes one ``EmbeddingRow`` per distinct text, whose subject
+is ``text_key``. Encoders:
 
-* ``clip``: the text tower of the images' CLIP; longer texts are cut at clauses, and the vectors of the pieces added
+* ``clip``: the text tower of the images' CLIP; longer texts are cut at clauses, and the vectors of
+  the pieces added
   (ours).
-* ``words``: hashed counts of words and word pairs; those about the first and the second image are counted separately,
+* ``words``: hashed counts of words and word pairs; those about the first and the second image are
+  counted separately,
   so that exchanging the halves changes the vector (ours).
 """
 

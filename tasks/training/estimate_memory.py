@@ -1,8 +1,8 @@
 """Estimate the memory that a training needs of each GPU, before a model is loaded.
 
-Reads the model's ``config.json`` and the size of its weights. Counts weights, gradients, optimiser states and a
-reference model. Activations are those of rows with two images and 512 tokens of text, by a formula for what PyTorch
-keeps of a packed batch, checked by a test. Needs no PyTorch.
+Reads the model's ``config.json`` and the size of its weights. Counts weights, gradients, optimiser
+states and a reference model. Activations are those of rows with two images and 512 tokens of text,
+by a formula for what PyTorch keeps of a packed batch, checked by a test. Needs no PyTorch.
 """
 
 import logging
@@ -23,11 +23,11 @@ TEXT, ANSWERED = 512, 256  # tokens of a row's question and answers, and of the 
 SEEN_TWICE = ("mdpo", "adavip")  # objectives with rejected images: each row is two sequences
 LOGITS = 1 << 27  # bytes of logits in float32 at a time
 WIDE = {"lora": 26, "full": 31}
-"""Bytes that a layer keeps for its backward pass per token and residual channel; 8 more per feed-forward channel, and
-as much again while its gradient is computed.
-"""
+"""Bytes that a layer keeps for its backward pass per token and residual channel; 8 more per
+feed-forward channel, and as much again while its gradient is computed. """
 NF4 = (1 / 2, 1 / 64, 4 / (64 * 256))
-"""Bytes per 4-bit weight: itself, an 8-bit scale for 64, and a float32 scale for 256 of those (QLoRA)."""
+"""Bytes per 4-bit weight: itself, an 8-bit scale for 64, and a float32 scale for 256 of those
+(QLoRA)."""
 MEANS = {
     "schedule_free": 2,
     "sgd": 0,
@@ -37,7 +37,8 @@ MEANS = {
     "adagrad": 1,
     "ademamix": 3,
 }
-"""Numbers that optimisers keep per trained weight, by a part of their names; AdamW and the others: two."""
+"""Numbers that optimisers keep per trained weight, by a part of their names; AdamW and the others:
+two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

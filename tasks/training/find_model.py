@@ -1,6 +1,7 @@
 """Find the model that a run starts from: a folder, or a Hub name in the local cache.
 
-Reads file names, JSON and, of local files, bytes for a hash. Loads and fetches nothing; needs no PyTorch.
+Reads file names, JSON and, of local files, bytes for a hash. Loads and fetches nothing; needs no
+PyTorch.
 """
 
 import importlib.util

@@ -1,8 +1,9 @@
 """Rows of a run: chosen from a preference table, frozen in one file, read one by one as examples.
 
-Writes ``rows.arrow`` into the run's folder: part and row numbers, some 60 bytes each, and people's edits, applied when
-a row is read. A resumed run reads the same file, whatever has happened to the dataset: parts never change. A row that
-cannot be trained on is refused with a reason, never cut to fit.
+Writes ``rows.arrow`` into the run's folder: part and row numbers, some 60 bytes each, and people's
+edits, applied when a row is read. A resumed run reads the same file, whatever has happened to the
+dataset: parts never change. A row that cannot be trained on is refused with a reason, never cut to
+fit.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Load batches ahead of the training, in processes beside it, in an order that follows from the seed.
 
-The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked from a server process
-(``forkserver``, where available), not from the training, whose threads may hold locks; later epochs reuse them.
+The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked
+from a server process (``forkserver``, where available), not from the training, whose threads may
+hold locks; later epochs reuse them.
 """
 
 import multiprocessing

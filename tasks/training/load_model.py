@@ -1,11 +1,13 @@
 """Load a model, choose its trained weights, and save those that peft does not.
 
-Reads a folder (``find_model``) of safetensors by transformers' loaders; fetches nothing, runs no code of a checkpoint.
-With adapters the frozen weights are kept in the compute precision, or in 4 bits; full tuning keeps float32 and rounds
-for each step, since bfloat16 would lose a step of 5e-7 in a weight of 0.02 (ours).
+Reads a folder (``find_model``) of safetensors by transformers' loaders; fetches nothing, runs no
+code of a checkpoint. With adapters the frozen weights are kept in the compute precision, or in 4
+bits; full tuning keeps float32 and rounds for each step, since bfloat16 would lose a step of 5e-7
+in a weight of 0.02 (ours).
 
-The language model is trained; the vision tower and projector with ``train_vision``; differential perception always.
-Weights trained in full beside adapters go into ``tuned.safetensors``, since peft saves adapters alone.
+The language model is trained; the vision tower and projector with ``train_vision``; differential
+perception always. Weights trained in full beside adapters go into ``tuned.safetensors``, since peft
+saves adapters alone.
 """
 
 import importlib
@@ -132,8 +134,8 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
 def keep_in_4bit(model: Any, dtype: torch.dtype) -> None:
     """Quantise the language model's linear layers to 4 bits (NF4, scales in 8 bits; QLoRA, Dettmers et al. 2023).
 
-    bitsandbytes rounds them when the model moves to its GPU; without one, here. The vision tower, embeddings and the
-    output layer keep their precision.
+    bitsandbytes rounds them when the model moves to its GPU; without one, here. The vision tower,
+    embeddings and the output layer keep their precision.
     """
     require_bits("model.load_in_4bit")
     bits: Any = importlib.import_module("bitsandbytes.nn")
@@ -225,8 +227,9 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
 def freeze_model(model: Any, dtype: torch.dtype) -> Any:
     """Return a frozen model for ``computing`` in a precision.
 
-    Linear layers are stored in that precision: autocast would round them at each step, with the same result and twice
-    the memory. Embeddings and norms, which autocast keeps in float32, stay as they are.
+    Linear layers are stored in that precision: autocast would round them at each step, with the
+    same result and twice the memory. Embeddings and norms, which autocast keeps in float32, stay as
+    they are.
     """
     model.eval().requires_grad_(requires_grad=False)
     inputs = model.get_input_embeddings().weight
@@ -247,8 +250,8 @@ def _language_prefixes(model: Any) -> tuple[str, ...]:
 def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
     """Move the vision tower's weights, adapters included, into parameter groups of their own at ``rate``.
 
-    The projector and differential perception keep the main rate. The optimiser must be new: its state belongs to
-    groups.
+    The projector and differential perception keep the main rate. The optimiser must be new: its
+    state belongs to groups.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     tower = find_tower(base, field="optimiser.vision_learning_rate")

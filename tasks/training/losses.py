@@ -1,16 +1,16 @@
 """Losses as plain functions of tensors, and the parts of a row that each objective needs.
 
 SFT; DPO (Rafailov et al. 2023) with one or several negatives; mDPO (Wang et al. 2024,
-"Conditional Preference Optimization for Multimodal Large Language Models"), a baseline; AdaViP (paper 004, section
-3.3); ADPO (paper 000, section 4), the policy's loss and the retriever's.
+"Conditional Preference Optimization for Multimodal Large Language Models"), a baseline; AdaViP
+(paper 004, section 3.3); ADPO (paper 000, section 4), the policy's loss and the retriever's.
 
-ADPO's Algorithm 1 reverses both signs of its Eqs. 5 to 7 and its text: taken literally, the policy's margin would fall
-(steps 8, 11) and the retriever would pick easy negatives (9, 12). Here both follow the equations: the policy descends
-on the loss, the retriever ascends on it.
+ADPO's Algorithm 1 reverses both signs of its Eqs. 5 to 7 and its text: taken literally, the
+policy's margin would fall (steps 8, 11) and the retriever would pick easy negatives (9, 12). Here
+both follow the equations: the policy descends on the loss, the retriever ascends on it.
 
-A batch of B examples has A answers each, in columns: the chosen text (``CHOSEN``), the chosen text given the rejected
-images (``IMAGE``), then the rejected texts (from ``TEXTS`` on), hardest first; any may be absent. torch is imported
-inside functions, so that ``needs_of`` works without it.
+A batch of B examples has A answers each, in columns: the chosen text (``CHOSEN``), the chosen text
+given the rejected images (``IMAGE``), then the rejected texts (from ``TEXTS`` on), hardest first;
+any may be absent. torch is imported inside functions, so that ``needs_of`` works without it.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,8 @@ CHOSEN, IMAGE, TEXTS = 0, 1, 2
 class Scored:
     """Log-probabilities of a batch's answers under a model."""
 
-    logps: "Tensor"  # (B, A) float32: sums over each answer's tokens, end token included; 0 where absent
+    # (B, A) float32: sums over each answer's tokens, end token included; 0 where absent
+    logps: "Tensor"
     tokens: "Tensor"  # (B, A) int64: numbers of tokens; 0 where absent
 
     @property
@@ -45,7 +46,8 @@ class Loss:
     """Loss of a batch, with metrics."""
 
     value: "Tensor"  # scalar with gradient; 0 (with zero gradients) where no example counts
-    metrics: "dict[str, Tensor]"  # detached means over the examples that define the metric; omitted where none does
+    # detached means over the examples that define the metric; omitted where none does
+    metrics: "dict[str, Tensor]"
     counts: "dict[str, float]"  # number of examples (for ``nll``, tokens) behind each mean
 
 
@@ -60,7 +62,8 @@ class Rewards:
     chosen: "Tensor"  # (B,)
     image: "Tensor"  # (B,): chosen text, given the rejected images
     texts: "Tensor"  # (B, K)
-    has_image: "Tensor"  # (B,) bool: whether the chosen text can be ranked above itself given the rejected images
+    # (B,) bool: whether the chosen text can be ranked above itself given the rejected images
+    has_image: "Tensor"
     has_texts: "Tensor"  # (B, K) bool: which rejected texts can be ranked below a chosen one
     logps: (
         "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
@@ -70,8 +73,8 @@ class Rewards:
 def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | None = 1) -> Rewards:
     """Return rewards of the chosen text, with its and with rejected images, and of ``texts`` rejected texts (or all).
 
-    These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin.
-    The reference gets no gradient.
+    These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant
+    cancels in every margin. The reference gets no gradient.
     """
     policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
     present = policy.present
@@ -109,8 +112,8 @@ def surprise(margins: "Tensor") -> "Tensor":
 def rank_losses(chosen: "Tensor", rivals: "Tensor", present: "Tensor") -> "Tensor":
     """Return (B,): -log of the probability that the chosen answer, (B,), beats all present rivals, (B, K).
 
-    It is the cross-entropy of the chosen one against them (S-DPO; paper 004, Eq. 11), -log sigmoid(-log sum_l
-    exp(r_l - r)), taken by logsumexp, which cannot overflow; 0 without rivals.
+    It is the cross-entropy of the chosen one against them (S-DPO; paper 004, Eq. 11), -log
+    sigmoid(-log sum_l exp(r_l - r)), taken by logsumexp, which cannot overflow; 0 without rivals.
     """
     import torch
 
@@ -138,9 +141,9 @@ def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
 def log_preferences(rewards: Rewards) -> Logged:
     """Return the metrics of all preference losses.
 
-    ``reward/rejected``, ``margin`` and ``logp/rejected`` are means over an example's rejected texts; ``accuracy`` is
-    the share of examples whose chosen text has a larger reward than each of them; a tie, as of equal models, counts
-    half.
+    ``reward/rejected``, ``margin`` and ``logp/rejected`` are means over an example's rejected
+    texts; ``accuracy`` is the share of examples whose chosen text has a larger reward than each of
+    them; a tie, as of equal models, counts half.
     """
     has_texts, has_image = rewards.has_texts, rewards.has_image
     has_text = has_texts.any(1)
@@ -170,8 +173,8 @@ def log_preferences(rewards: Rewards) -> Logged:
 def sft(policy: Scored, *, by_example: bool = False) -> Loss:
     """Return the mean of -log pi(chosen) over the batch's tokens, or over the means of its examples.
 
-    Of a conversation, the chosen text is all of its answers. Logs ``nll``, per token in both cases, and
-    ``logp/chosen``.
+    Of a conversation, the chosen text is all of its answers. Logs ``nll``, per token in both cases,
+    and ``logp/chosen``.
     """
     counts, logps, tokens = (
         policy.present[:, CHOSEN],
@@ -193,9 +196,9 @@ def sft(policy: Scored, *, by_example: bool = False) -> Loss:
 def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
     """Return the mean loss of ranking the chosen text above the rejected ones.
 
-    With K rejected texts it is -log of the probability that the chosen one is first (S-DPO, Chen et al. 2024); for K =
-    1, -log sigmoid(margin). Without a rejected text, the chosen text is ranked above itself given the rejected images;
-    an example without either does not count.
+    With K rejected texts it is -log of the probability that the chosen one is first (S-DPO, Chen et
+    al. 2024); for K = 1, -log sigmoid(margin). Without a rejected text, the chosen text is ranked
+    above itself given the rejected images; an example without either does not count.
     """
     from torch import cat
 
@@ -211,8 +214,8 @@ def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
 def mdpo(policy: Scored, reference: Scored, config: settings.MdpoConfig) -> Loss:
     """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++).
 
-    An example with a single rejected side has plain DPO on it, without the anchor (ours), as in the other objectives;
-    one with none does not count. Further rejected texts are ignored.
+    An example with a single rejected side has plain DPO on it, without the anchor (ours), as in the
+    other objectives; one with none does not count. Further rejected texts are ignored.
     """
     rewards = rewards_of(policy, reference, beta=config.beta)
     has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
@@ -225,9 +228,10 @@ def mdpo(policy: Scored, reference: Scored, config: settings.MdpoConfig) -> Loss
 def adavip(policy: Scored, reference: Scored, config: settings.AdavipConfig) -> Loss:
     """Return the mean cross-entropy of the chosen text against the rejected text and against the rejected images.
 
-    With rewards r++, r+- (rejected text) and r-+ (chosen text, given the rejected images) it is Eq. 11, -log
-    sigmoid(-log(exp(r+- - r++) + exp(r-+ - r++))). An example with one rejected side has plain DPO on it, one with none
-    does not count; further rejected texts are ignored. The weights of Eq. 13 are logged for examples with both sides.
+    With rewards r++, r+- (rejected text) and r-+ (chosen text, given the rejected images) it is Eq.
+    11, -log sigmoid(-log(exp(r+- - r++) + exp(r-+ - r++))). An example with one rejected side has
+    plain DPO on it, one with none does not count; further rejected texts are ignored. The weights
+    of Eq. 13 are logged for examples with both sides.
     """
     from torch import cat, stack
 
@@ -269,9 +273,10 @@ def negative_rewards(policy: Scored, reference: Scored, config: settings.AdpoCon
 def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tensor":
     """Return -mean[(R - b) log q], whose expected gradient is that of -E[R] (Eq. 7, REINFORCE).
 
-    ``log_q`` and ``rewards``, of ``negative_rewards`` (NaN is left out), are (B, m). ``baseline`` is b of an example
-    with one sample; the paper's is 0. With more samples, each one's b is the mean of the example's others, which leaves
-    the expected gradient unchanged, as draws are independent (ours).
+    ``log_q`` and ``rewards``, of ``negative_rewards`` (NaN is left out), are (B, m). ``baseline``
+    is b of an example with one sample; the paper's is 0. With more samples, each one's b is the
+    mean of the example's others, which leaves the expected gradient unchanged, as draws are
+    independent (ours).
     """
     having = ~rewards.isnan()
     rewards = rewards.detach().where(having, 0)
@@ -302,8 +307,9 @@ NEEDS: dict[str, Needs] = {
 def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
     """Return the loss of a run's objective, with the settings of its own section.
 
-    A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token, averaged over
-    examples (RPO; Pang et al. 2024, "Iterative Reasoning Preference Optimization", Eq. 1); ``nll`` is always logged.
+    A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token,
+    averaged over examples (RPO; Pang et al. 2024, "Iterative Reasoning Preference Optimization",
+    Eq. 1); ``nll`` is always logged.
     """
     compare = LOSSES.get(config.objective)
     if compare is None:

@@ -1,8 +1,8 @@
 """Pack prompts and answers into sequences: ``[prompt, answer 1, answer 2, ...]``, so that a prompt is encoded once.
 
-Each answer sees the prompt and itself, with positions from the prompt's end on, and so has the log-probabilities of a
-sequence of its own (ours). An answer's last token predicts nothing and is left out; padding follows prompts and
-answers, where no token sees it.
+Each answer sees the prompt and itself, with positions from the prompt's end on, and so has the
+log-probabilities of a sequence of its own (ours). An answer's last token predicts nothing and is
+left out; padding follows prompts and answers, where no token sees it.
 """
 
 import inspect
@@ -54,8 +54,8 @@ def pack_answers(
 ) -> Packed:
     """Return the sequences of a batch of P prompts, on the device of the unwrapped model.
 
-    ``width``: A, the columns of the result; 0: as many as the answers need. ``dtype``: of attention, for the mask:
-    autocast's where it is on; by default the weights'.
+    ``width``: A, the columns of the result; 0: as many as the answers need. ``dtype``: of
+    attention, for the mask: autocast's where it is on; by default the weights'.
     """
     weight = next(model.parameters())
     device = weight.device
@@ -133,7 +133,8 @@ def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> PackedLayout:
 def _index_answers(batch: Batch) -> dict[str, Tensor]:
     """Return per answer token the kept position that predicts it, the token and its answer; per answer, its owner.
 
-    A row's first kept position is the prompt's last token, which predicts the first token of every answer.
+    A row's first kept position is the prompt's last token, which predicts the first token of every
+    answer.
     """
     places, first = list[int](), 0
     for own in filter(None, batch.answers):

@@ -1,8 +1,8 @@
 """Train on preferences with transformers' Trainer: objective, reference, adversary, atomic checkpoints.
 
-Differences from the Trainer: the loader (``load_batches``), means over a step's rows across ranks and accumulation, and
-atomic checkpoints (``save_checkpoints``). Three private methods of the Trainer are overridden; a test checks them
-against the installed release.
+Differences from the Trainer: the loader (``load_batches``), means over a step's rows across ranks
+and accumulation, and atomic checkpoints (``save_checkpoints``). Three private methods of the
+Trainer are overridden; a test checks them against the installed release.
 """
 
 import json
@@ -69,7 +69,8 @@ class TrainingSetup:
     reference: Reference | None
     adversary: RetrieverAdversary | None
     metrics: runs.MetricsFile
-    measure_answers: "Callable[[PreferenceTrainer], dict[str, float]]"  # measures the model's answers to held-out rows
+    # measures the model's answers to held-out rows
+    measure_answers: "Callable[[PreferenceTrainer], dict[str, float]]"
     watcher: Watcher | None = None  # on the first rank only
 
 
@@ -433,8 +434,8 @@ class PreferenceTrainer(Trainer):
     ) -> None:
         """Write the model; in a checkpoint under its modules' names, by which the Trainer loads it.
 
-        A finished model has the published names, different in some families (Qwen2-VL). Gathered weights no longer
-        share memory with those tied to them: each is written once.
+        A finished model has the published names, different in some families (Qwen2-VL). Gathered
+        weights no longer share memory with those tied to them: each is written once.
         """
         model, weights, finished = (
             cast("Any", self.model),

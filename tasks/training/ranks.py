@@ -1,8 +1,9 @@
 """Communication between training processes, orderly stops, and progress listeners.
 
-Small objects (counts, words, failures) go over a gloo group of their own: it needs no GPU, does not wait for one, and
-may wait for days while one rank prepares data. A single process sends nothing. Ctrl-C or SIGTERM finishes the step and
-writes a checkpoint; a second one ends the process at once. Needs PyTorch.
+Small objects (counts, words, failures) go over a gloo group of their own: it needs no GPU, does not
+wait for one, and may wait for days while one rank prepares data. A single process sends nothing.
+Ctrl-C or SIGTERM finishes the step and writes a checkpoint; a second one ends the process at once.
+Needs PyTorch.
 """
 
 import os
@@ -21,7 +22,8 @@ import torch.distributed as dist
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-PASSED_ON = 2.0  # seconds in which a launcher forwards a Ctrl-C that processes already have from the terminal
+# seconds in which a launcher forwards a Ctrl-C that processes already have from the terminal
+PASSED_ON = 2.0
 
 
 def join_ranks() -> None:

@@ -17,8 +17,9 @@
       answers/           all answers to held-out rows, and references: of NAMC, or with ``output.write_answers``
       report/index.html  the run page
 
-Files appear under their names when complete and flushed, so that a process killed at any moment leaves the previous
-ones; models and checkpoints have a manifest. Metrics are means over logged windows. Needs no PyTorch.
+Files appear under their names when complete and flushed, so that a process killed at any moment
+leaves the previous ones; models and checkpoints have a manifest. Metrics are means over logged
+windows. Needs no PyTorch.
 """
 
 import json
@@ -116,7 +117,8 @@ class Run:
         """Return its settings; ``None`` before it begins."""
         path = self.folder / "config.yaml"
         try:
-            # Settings of earlier versions are passed over, so that their finished runs are still read.
+            # Settings of earlier versions are passed over, so that their finished runs are still
+            # read.
             return TrainConfig.model_validate(yaml.safe_load(path.read_text()), extra="ignore")
         except FileNotFoundError:
             return None
@@ -207,7 +209,8 @@ def check_name(name: str) -> str:
 def publish_folder(staged: Path, final: Path) -> None:
     """Write a finished folder's manifest, flush it and rename it, replacing the existing one.
 
-    A process killed at any moment leaves the old folder, the new one, or the old one aside (``.old``).
+    A process killed at any moment leaves the old folder, the new one, or the old one aside
+    (``.old``).
     """
     write_manifest(staged)
     for path in [staged, *staged.rglob("*")]:

@@ -1,8 +1,9 @@
 """Atomic checkpoints, and the finished model of a run.
 
-A checkpoint is written under a temporary name, listed in its manifest, flushed, renamed; all ranks together, in one
-folder. In the finished model adapters are merged into their base weights, and kept beside them in ``adapters/``;
-without ``output.merge_adapters`` adapters alone are written, unless they were trained on top of other adapters.
+A checkpoint is written under a temporary name, listed in its manifest, flushed, renamed; all ranks
+together, in one folder. In the finished model adapters are merged into their base weights, and kept
+beside them in ``adapters/``; without ``output.merge_adapters`` adapters alone are written, unless
+they were trained on top of other adapters.
 """
 
 import contextlib
@@ -31,7 +32,8 @@ from pairwright.tasks.training.runs import FINISHING, SAVING, Run, drop_folder, 
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
 """Errors of a full disk: PyTorch and safetensors do not raise OSError."""
 FOLDER = "adapters"
-CACHE = "models--"  # prefix of a model's folder in the Hub cache; its commit is a folder in ``snapshots``
+# prefix of a model's folder in the Hub cache; its commit is a folder in ``snapshots``
+CACHE = "models--"
 OWN = (ADAPTERS, ADAPTER_WEIGHTS, TUNED)  # files of peft, and weights trained beside adapters
 NOT_NEEDED = "training_args.bin"  # a pickle, used only by the Trainer's own checkpoints
 
@@ -85,8 +87,9 @@ class Saving:
 def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     """Complete the Trainer's files of a run from ``start``; one process calls it.
 
-    Adapters name their base model as on the Hub, not by its local path, in the finished model only: peft would ask the
-    Hub about it at each checkpoint. Adapters on top of others name the folder of those.
+    Adapters name their base model as on the Hub, not by its local path, in the finished model only:
+    peft would ask the Hub about it at each checkpoint. Adapters on top of others name the folder of
+    those.
     """
     for name in (NOT_NEEDED, README):  # peft's, which is left to be filled in
         (saved / name).unlink(missing_ok=True)

@@ -1,9 +1,10 @@
 """Score answers: a model's log-probability of each, from the logits of their tokens alone.
 
-The reference is the model as the run began, in one of three forms: with LoRA the policy with adapters switched off;
-else a table of all rows' scores, computed by the Trainer before the first step (some 40 bytes per row); for ADPO a
-frozen copy (2 bytes per parameter in bfloat16, else 4). Where no vision weight is trained, policy and reference share
-the features of a batch's images (``sharing_features``), which saves a pass and its memory.
+The reference is the model as the run began, in one of three forms: with LoRA the policy with
+adapters switched off; else a table of all rows' scores, computed by the Trainer before the first
+step (some 40 bytes per row); for ADPO a frozen copy (2 bytes per parameter in bfloat16, else 4).
+Where no vision weight is trained, policy and reference share the features of a batch's images
+(``sharing_features``), which saves a pass and its memory.
 """
 
 import io
@@ -60,8 +61,9 @@ def score_answers(model: Any, packed: Packed) -> Scored:
 def reach_whole(model: Any, loss: Tensor) -> Tensor:
     """Return a loss with a gradient, possibly zero, for each weight that FSDP does not shard.
 
-    All ranks must reduce the same weights, whether their rows have images or not; and a weight without a gradient (the
-    norm behind SigLIP's last layer, skipped by LLaVA-OneVision) has no optimiser state to reload.
+    All ranks must reduce the same weights, whether their rows have images or not; and a weight
+    without a gradient (the norm behind SigLIP's last layer, skipped by LLaVA-OneVision) has no
+    optimiser state to reload.
     """
     if not isinstance(model, FSDPModule):
         return loss
@@ -85,9 +87,9 @@ def count_tokens(packed: Packed) -> Tensor:
 def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:
     """Return the log-probabilities of target tokens, (N,) float32, differentiable once.
 
-    Equals ``logits.log_softmax(-1)[places, targets]``, but keeps only the logits for the backward pass and makes
-    float32 copies by chunk: half the memory for bfloat16. Logits are (K, V), places and targets (N,); several tokens
-    may share a place.
+    Equals ``logits.log_softmax(-1)[places, targets]``, but keeps only the logits for the backward
+    pass and makes float32 copies by chunk: half the memory for bfloat16. Logits are (K, V), places
+    and targets (N,); several tokens may share a place.
     """
     return _TargetLogProbabilities.apply(logits, places, targets)  # pyright: ignore[reportReturnType]
 
@@ -231,8 +233,8 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
 def sharing_features(*models: Any) -> Generator[None]:
     """Let models called on the same tensors compute image features once.
 
-    Models with trained vision weights, adapters or differential perception are left alone. The models are the policy
-    and a copied reference, possibly wrapped.
+    Models with trained vision weights, adapters or differential perception are left alone. The
+    models are the policy and a copied reference, possibly wrapped.
     """
     seen: list[tuple[Tensor, Any]] = []
     with ExitStack() as after:

@@ -1,7 +1,7 @@
 """Write the conversations of a written table with their images, for training.
 
-Reads ``PairRow`` and texts about it or its images; writes ``PreferenceRow`` without a rejected side, in the pair's
-split. A caption is repeated for each pair of its image; equal rows count once.
+Reads ``PairRow`` and texts about it or its images; writes ``PreferenceRow`` without a rejected
+side, in the pair's split. A caption is repeated for each pair of its image; equal rows count once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

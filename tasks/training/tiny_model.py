@@ -1,7 +1,7 @@
 """Write a small Qwen2-VL with random weights, to try a training without a download.
 
-Reads texts, for a byte-level tokenizer. Writes the family's own files, loaded by ``from_pretrained``. It learns the
-style of the texts and, with the larger preset, some vision.
+Reads texts, for a byte-level tokenizer. Writes the family's own files, loaded by
+``from_pretrained``. It learns the style of the texts and, with the larger preset, some vision.
 """
 
 import heapq
@@ -47,12 +47,13 @@ TEMPLATE = """\
 {%- endfor %}{% endif %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-"""The family's template without its default system prompt, which would be a tenth of such a model's work."""
+"""The family's template without its default system prompt, which would be a tenth of such a model's
+work."""
 LONGEST = 32_768
 THETA = 30.0
-"""Base of the rotary embedding. Published models have a million, for long texts and 64 frequencies; with 16
-frequencies, rows and columns would turn by a thousandth per token and positions would be lost.
-"""
+"""Base of the rotary embedding. Published models have a million, for long texts and 64 frequencies;
+with 16 frequencies, rows and columns would turn by a thousandth per token and positions would be
+lost. """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +90,8 @@ def write_tiny_model(
 ) -> Path:
     """Write a checkpoint of one of the ``SIZES`` into ``folder``/SIZE-HASH unless it exists, and return its path.
 
-    The hash covers the texts, in any order, the seed and the libraries' versions: same input, same bytes. The folder
-    appears when complete; of two processes that write it at once, one wins.
+    The hash covers the texts, in any order, the seed and the libraries' versions: same input, same
+    bytes. The folder appears when complete; of two processes that write it at once, one wins.
     """
     import tokenizers
     import torch
@@ -155,7 +156,8 @@ def qwen_config(tokenizer: Any, size: Size) -> Any:
         "num_attention_heads": size.heads,
         "num_key_value_heads": size.heads // 2,
         "max_position_embeddings": LONGEST,
-        # As published: a quarter of the frequencies for order, three eighths each for row and column.
+        # As published: a quarter of the frequencies for order, three eighths each for row and
+        # column.
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": THETA,

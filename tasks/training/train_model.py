@@ -1,8 +1,8 @@
 """Train a model on a run's frozen rows, from its last checkpoint.
 
-Reads the run's folder, the dataset's parts, the model; writes checkpoints, metrics, the finished model, samples of its
-answers. Every rank of a distributed training runs this. Unsupported launchers and trackers are refused before loading.
-Needs PyTorch, transformers, peft.
+Reads the run's folder, the dataset's parts, the model; writes checkpoints, metrics, the finished
+model, samples of its answers. Every rank of a distributed training runs this. Unsupported launchers
+and trackers are refused before loading. Needs PyTorch, transformers, peft.
 """
 
 import contextlib
@@ -53,7 +53,8 @@ from pairwright.tasks.training.write_model_card import write_model_card
 
 log = logging.getLogger(__name__)
 RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
-"""Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes none."""
+"""Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes
+none."""
 LORA_RATE = 1e-4
 BITS = re.compile(
     r"(?<!torch_)8bit|bnb|paged|lion|ademamix"
@@ -168,7 +169,8 @@ def make_trainer(job: Job) -> PreferenceTrainer:
 def _place_model(model: Any) -> Any:
     """Move a model to its process's GPU, unless FSDP shards it."""
     if is_spread():
-        # Shard language layers only: a rank without images skips the vision tower, and SigLIP lists text layers that
+        # Shard language layers only: a rank without images skips the vision tower, and SigLIP lists
+        # text layers that
         # accelerate would not find.
         base, kept = (
             model.get_base_model() if hasattr(model, "get_base_model") else model,

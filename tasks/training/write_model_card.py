@@ -1,7 +1,7 @@
 """Write README.md of a finished model: the Hub's YAML, then a description in plain words.
 
-Reads the run's folder, its rows' licences and the card of its start model. Contains no local paths, since models are
-shared.
+Reads the run's folder, its rows' licences and the card of its start model. Contains no local paths,
+since models are shared.
 """
 
 from collections import Counter

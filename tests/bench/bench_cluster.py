@@ -1,8 +1,9 @@
 """Measure clustering against scikit-learn: sets per CPU-second on the same features in one run.
 
-Run with ``make bench BENCH=cluster``, or ``python -m tests.bench.bench_cluster``; takes a minute and 1 GB. Features are
-what mining clusters: 0.4 CLIP and 0.6 DINOv2, as unit vectors, of neighbours whose cosines lie between 0.8 and 0.95.
-Both sides run on one thread; the target of 20x is for 8 to 32 neighbours.
+Run with ``make bench BENCH=cluster``, or ``python -m tests.bench.bench_cluster``; takes a minute
+and 1 GB. Features are what mining clusters: 0.4 CLIP and 0.6 DINOv2, as unit vectors, of neighbours
+whose cosines lie between 0.8 and 0.95. Both sides run on one thread; the target of 20x is for 8 to
+32 neighbours.
 """
 
 import time

@@ -1,13 +1,14 @@
 """Measure embedding: from files to the vectors of two encoders, against the libraries' own pipelines.
 
-Run with ``make bench BENCH=embed``, or ``python -m tests.bench.bench_embed``; takes three minutes and 3 GB. Needs the
-extra ``models``; checkpoints are random, in the laptop profile's sizes. The sides take turns on all cores.
+Run with ``make bench BENCH=embed``, or ``python -m tests.bench.bench_embed``; takes three minutes
+and 3 GB. Needs the extra ``models``; checkpoints are random, in the laptop profile's sizes. The
+sides take turns on all cores.
 
-The baseline is one loop in inference mode that decodes each JPEG file of 512 x 384 pixels once (Pillow) for both
-transforms, open_clip's ``preprocess_val`` and DINOv2's published torchvision transform, at the better of two batch
-sizes. Ours is the stage itself in as many processes as there are cores; its rows (float16 vectors, perceptual hashes)
-are made, too. With a GPU both use one, in bfloat16, and ours prepares images in other processes meanwhile, as a build
-does.
+The baseline is one loop in inference mode that decodes each JPEG file of 512 x 384 pixels once
+(Pillow) for both transforms, open_clip's ``preprocess_val`` and DINOv2's published torchvision
+transform, at the better of two batch sizes. Ours is the stage itself in as many processes as there
+are cores; its rows (float16 vectors, perceptual hashes) are made, too. With a GPU both use one, in
+bfloat16, and ours prepares images in other processes meanwhile, as a build does.
 """
 
 import io

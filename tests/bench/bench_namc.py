@@ -1,13 +1,15 @@
 """Measure NAMC of the paper's size against a vision-language model: tokens per second of greedy writing.
 
-Run with ``make bench BENCH=namc``, or ``python -m tests.bench.bench_namc``; takes some minutes and 12 GB. Needs the
-extra ``train``. All weights are random, of the published sizes: a step costs the same as with learnt ones.
+Run with ``make bench BENCH=namc``, or ``python -m tests.bench.bench_namc``; takes some minutes and
+12 GB. Needs the extra ``train``. All weights are random, of the published sizes: a step costs the
+same as with learnt ones.
 
-Both sides keep a cache of keys and values, and write the same number of tokens of the same pairs of images: NAMC, with
-ResNet-101 that sees the images' grids within the time; and a model of Qwen2-VL-2B's architecture, run by transformers.
-Images are scaled, and the prompt is tokenised, before the clock starts. The paper has 2,248 against 106 (BLIP2IDC,
-3.8 B) on an RTX 3090, and does not say what was timed. The sides take turns, and the best turn counts: of the clock,
-and of the process' own seconds, which other work on the machine changes less.
+Both sides keep a cache of keys and values, and write the same number of tokens of the same pairs of
+images: NAMC, with ResNet-101 that sees the images' grids within the time; and a model of
+Qwen2-VL-2B's architecture, run by transformers. Images are scaled, and the prompt is tokenised,
+before the clock starts. The paper has 2,248 against 106 (BLIP2IDC, 3.8 B) on an RTX 3090, and does
+not say what was timed. The sides take turns, and the best turn counts: of the clock, and of the
+process' own seconds, which other work on the machine changes less.
 """
 
 import argparse

@@ -1,12 +1,13 @@
 """Measure the search against Faiss' exact float32 index: queries per CPU second, and recall.
 
-Run with ``make bench BENCH=search``, or ``python -m tests.bench.bench_search [COUNT]``; takes about two minutes and
-1.5 GB of memory. All sides run on one thread; Faiss' index is built beforehand. The targets are Faiss' own time for the
-exact search, and a recall of 0.99 in the band for the index.
+Run with ``make bench BENCH=search``, or ``python -m tests.bench.bench_search [COUNT]``; takes about
+two minutes and 1.5 GB of memory. All sides run on one thread; Faiss' index is built beforehand. The
+targets are Faiss' own time for the exact search, and a recall of 0.99 in the band for the index.
 
-The vectors are made to be like those of photographs, not independent noise: subjects, scenes of them and photographs
-of scenes, in directions of falling weight (1 / sqrt(i), as in the spectra of encoders) around a common mean, and one
-image of twenty nearly a copy. The band is 0.78 to 0.95, as in the paper.
+The vectors are made to be like those of photographs, not independent noise: subjects, scenes of
+them and photographs of scenes, in directions of falling weight (1 / sqrt(i), as in the spectra of
+encoders) around a common mean, and one image of twenty nearly a copy. The band is 0.78 to 0.95, as
+in the paper.
 """
 
 import os

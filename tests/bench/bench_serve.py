@@ -1,11 +1,13 @@
 """Measure asking a served model: throughput beside ``vllm bench serve`` and a pool of threads.
 
-Run with ``make bench BENCH=serve``, or ``python -m tests.bench.bench_serve``; takes about five minutes and 6 GB. Needs
-``.venv-vllm``. One real vLLM serves a tiny random Qwen2-VL, on the same cores as the clients; it never ends an answer,
-so that all have the same number of tokens. The sides take turns, after one that does not count, and the best turn of
-each is told. After the first turn all pictures are in the server's caches, for all sides: it has the least to do then,
-which is hardest on its clients. Prompts, images (two per prompt) and sampling are the same: ``ask_rows``; ``vllm bench
-serve`` with as many requests at once, its own time of the run alone; 16 threads over the ``openai`` client.
+Run with ``make bench BENCH=serve``, or ``python -m tests.bench.bench_serve``; takes about five
+minutes and 6 GB. Needs ``.venv-vllm``. One real vLLM serves a tiny random Qwen2-VL, on the same
+cores as the clients; it never ends an answer, so that all have the same number of tokens. The sides
+take turns, after one that does not count, and the best turn of each is told. After the first turn
+all pictures are in the server's caches, for all sides: it has the least to do then, which is
+hardest on its clients. Prompts, images (two per prompt) and sampling are the same: ``ask_rows``;
+``vllm bench serve`` with as many requests at once, its own time of the run alone; 16 threads over
+the ``openai`` client.
 """
 
 import base64

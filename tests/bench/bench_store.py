@@ -1,7 +1,8 @@
 """Measure the store: writing image rows, making them durable, reading one row, planning what is owed.
 
-Run with ``make bench BENCH=store``, or ``python -m tests.bench.bench_store``. Needs ``datasets`` and 2 GB below the
-temporary folder. The sides of a ratio take turns, and the least times are divided.
+Run with ``make bench BENCH=store``, or ``python -m tests.bench.bench_store``. Needs ``datasets``
+and 2 GB below the temporary folder. The sides of a ratio take turns, and the least times are
+divided.
 """
 
 import subprocess

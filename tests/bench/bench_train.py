@@ -1,19 +1,21 @@
 """Measure the training: our DPO against TRL's ``DPOTrainer``.
 
-Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some twelve minutes and 2 GB, on
-CPUs. Needs the extra ``train`` and trl.
+Run with ``make bench BENCH=train``, or ``python -m tests.bench.bench_train``; takes some twelve
+minutes and 2 GB, on CPUs. Needs the extra ``train`` and trl.
 
-Both sides train the same random Qwen2.5-VL on the same preferences, once about two images of 392 x 392 pixels with
-answers of some 40 tokens, once about images of 112 x 112 with answers of some 200, with the same batch, precision,
-adapters, optimiser and order of rows, on transformers' Trainer; the losses of all steps are compared, without an SFT
-term. TRL is set up for speed: no gradient checkpointing (its default), the reference by switching adapters off (it
-refuses to compute it ahead where there are images); its ``padding_free`` has no effect. It computes logits for all
-tokens (2 % of its work with large images).
+Both sides train the same random Qwen2.5-VL on the same preferences, once about two images of 392 x
+392 pixels with answers of some 40 tokens, once about images of 112 x 112 with answers of some 200,
+with the same batch, precision, adapters, optimiser and order of rows, on transformers' Trainer; the
+losses of all steps are compared, without an SFT term. TRL is set up for speed: no gradient
+checkpointing (its default), the reference by switching adapters off (it refuses to compute it ahead
+where there are images); its ``padding_free`` has no effect. It computes logits for all tokens (2 %
+of its work with large images).
 
-Sides take turns, each turn in a process of its own; the first steps are not timed. Samples per second are those of the
-fastest turn. Samples per CPU second are shown, too, which other work on the machine changes less; rows are read in the
-training's own process, so that all work is counted. Memory: the peak of the resident memory, on a GPU of its memory,
-over what is held when model, optimiser and rows are ready and the first step begins.
+Sides take turns, each turn in a process of its own; the first steps are not timed. Samples per
+second are those of the fastest turn. Samples per CPU second are shown, too, which other work on the
+machine changes less; rows are read in the training's own process, so that all work is counted.
+Memory: the peak of the resident memory, on a GPU of its memory, over what is held when model,
+optimiser and rows are ready and the first step begins.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Compare a dataset of rendered scenes with the truth, by independent code: texts, removals, mining, style, splits.
 
-Run with ``make bench BENCH=truth``, or ``python -m tests.bench.bench_truth DATASET``. Without a dataset, one of
-``WORLDS`` worlds is built with another seed than the default. Prints a table of how many of how many, with a 95 %
-interval (Wilson's) and the bound; "open": beyond the bound, but not beyond chance. Examples follow.
+Run with ``make bench BENCH=truth``, or ``python -m tests.bench.bench_truth DATASET``. Without a
+dataset, one of ``WORLDS`` worlds is built with another seed than the default. Prints a table of how
+many of how many, with a 95 % interval (Wilson's) and the bound; "open": beyond the bound, but not
+beyond chance. Examples follow.
 """
 
 import sys
@@ -38,7 +39,8 @@ from tests.bench.truth_text import (
 WORLDS, SEED = 12, 7
 REMOVALS = 40  # removals that are rendered again, three seconds each
 KEPT, ODD = 0.02, 2.0
-"""Share of an element's pixels that are nearer to what was there than to what is behind it; levels (of 255)."""
+"""Share of an element's pixels that are nearer to what was there than to what is behind it; levels
+(of 255)."""
 REPEATED = 108  # texts of which 2-grams are counted: more texts repeat more
 
 
@@ -335,7 +337,8 @@ def _check_removal(
     kept = (
         float((_far(rejected, shown) < _far(rejected, empty))[seen].mean()) if seen.any() else 0.0
     )
-    # What a photograph differs from its like is noise: a removal may differ from the empty scene by as much.
+    # What a photograph differs from its like is noise: a removal may differ from the empty scene by
+    # as much.
     odd = _blurred(rejected, empty, removal.window) - _blurred(shown, again, removal.window)
     name = f"{graph.world}/photograph-{graph.photograph}, {removal.tag}"
     faults = (

@@ -1,4 +1,5 @@
-"""The benchmark's reader of texts: sentences by hand about two small scenes, true ones and planted false ones."""
+"""The benchmark's reader of texts: sentences by hand about two small scenes, true ones and planted
+false ones."""
 
 import pytest
 

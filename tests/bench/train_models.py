@@ -1,7 +1,8 @@
 """Write a small Qwen2.5-VL with random weights, of about the proportions of the published ones.
 
-An image's way through the vision tower costs about as much as its tokens' way through the language model, as there;
-attention is a larger share, since widths are smaller. Needs PyTorch and transformers.
+An image's way through the vision tower costs about as much as its tokens' way through the language
+model, as there; attention is a larger share, since widths are smaller. Needs PyTorch and
+transformers.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Run some steps of a training, ours or TRL's, and say how long they take, what they hold, and what they log.
 
-Each runs in a process of its own (``bench_train``), on the same checkpoint, rows and settings. Nothing is saved.
+Each runs in a process of its own (``bench_train``), on the same checkpoint, rows and settings.
+Nothing is saved.
 """
 
 import ctypes
@@ -46,7 +47,8 @@ class Measured:
 
     seconds: float = 0.0  # of the timed steps
     busy: float = 0.0
-    """Their CPU time, all threads, without that of loading processes: what other work on the machine changes less."""
+    """Their CPU time, all threads, without that of loading processes: what other work on the
+    machine changes less."""
     losses: list[float] = field(default_factory=list[float])
     margins: list[float] = field(default_factory=list[float])
     before: float = (

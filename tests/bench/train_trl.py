@@ -1,7 +1,7 @@
 """Set TRL's trainers up for the rows and the model of one of our runs: what users would otherwise train with.
 
-Reads the same ``PreferenceRow`` and the same checkpoint, through TRL's own collator and ``datasets``' own images. Needs
-trl, peft, datasets, PyTorch.
+Reads the same ``PreferenceRow`` and the same checkpoint, through TRL's own collator and
+``datasets``' own images. Needs trl, peft, datasets, PyTorch.
 """
 
 import warnings
@@ -33,8 +33,8 @@ def quiet() -> None:
 def trl_processor(folder: Path) -> Any:
     """Return a checkpoint's processor whose chat template ends with an answer's end mark.
 
-    The families' own templates write a newline behind it, which TRL takes for a part of the answer: one more token of
-    the loss, that no answer is ever asked for.
+    The families' own templates write a newline behind it, which TRL takes for a part of the answer:
+    one more token of the loss, that no answer is ever asked for.
     """
     processor = load_processor(folder)
     processor.chat_template = without_last_newline(processor.chat_template)

@@ -46,7 +46,8 @@ def structure_of(
 ) -> list[float]:
     """Return what a text names, how often, and how what it says of the two photographs fits together.
 
-    ``usual``: the worlds that have things of a shape and a material; looks that no other world has are counted.
+    ``usual``: the worlds that have things of a shape and a material; looks that no other world has
+    are counted.
     """
     things = [one for one in reading.said if one.kind == "things"]
     row = [float(len(reading.said)), float(len(text.split())), float(len(reading.unread))]

@@ -1,7 +1,8 @@
 """Read texts about rendered photographs into statements, and hold these against scene graphs.
 
-Shares no code with what writes or validates the texts: the words are the graphs' own, the sentences are those of
-``truth_sentences.txt``. A sentence that no rule reads is returned as it is, and never taken for true.
+Shares no code with what writes or validates the texts: the words are the graphs' own, the sentences
+are those of ``truth_sentences.txt``. A sentence that no rule reads is returned as it is, and never
+taken for true.
 """
 
 import json
@@ -80,7 +81,8 @@ class Said:
     high: int = MANY
     definite: bool = False  # whether it speaks of one certain thing: "the ..."
     value: str = ""
-    """Phrase of a place, light or viewpoint (or a pattern of it); of things, how they stand to ``other``."""
+    """Phrase of a place, light or viewpoint (or a pattern of it); of things, how they stand to
+    ``other``."""
     other: tuple[tuple[str, str], ...] = ()
 
 
@@ -324,7 +326,8 @@ class Reader:
             beside = (match["beside"] or "").lower()
             if beside and not (found and found[-1].kind == "things"):
                 return None
-            # A denial reaches to the next "but" ("without a ball or a cube"), "no ball or cube" to the next comma.
+            # A denial reaches to the next "but" ("without a ball or a cube"), "no ball or cube" to
+            # the next comma.
             denied = bool(match["deny"]) or (denied and match["glue"] != "but")
             negated = negated and match["glue"] in (None, "or")
         return None if beside else found

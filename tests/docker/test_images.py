@@ -1,4 +1,5 @@
-"""The images and the services, as far as they can be looked at where there is no engine that runs them."""
+"""The images and the services, as far as they can be looked at where there is no engine that runs
+them."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""One of each that a plugin may add to Pairwright. As a package it is found by the entry points in pyproject.toml."""
+"""One of each that a plugin may add to Pairwright. As a package it is found by the entry points in
+pyproject.toml."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,5 @@
-"""Builds under a real Prefect server on this machine: names, parents, tags, states, logs, artifacts, and its loss."""
+"""Builds under a real Prefect server on this machine: names, parents, tags, states, logs,
+artifacts, and its loss."""
 
 import json
 import re

@@ -1,8 +1,9 @@
 """Type what README, first steps and guides say, page by page, into a terminal of which the models are tiny.
 
-Each page has a folder of its own with what it takes for granted. ``STANDS_FOR`` is typed in place of its words,
-``NOT_HERE`` says what is not run, and why, ``BEFORE`` what was typed by then. The pages of ``test_guides.py`` are
-followed there, with a look at what each command does; here each command only has to end well.
+Each page has a folder of its own with what it takes for granted. ``STANDS_FOR`` is typed in place
+of its words, ``NOT_HERE`` says what is not run, and why, ``BEFORE`` what was typed by then. The
+pages of ``test_guides.py`` are followed there, with a look at what each command does; here each
+command only has to end well.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""From the published layouts of difference captions to a trained model's scores under their protocols."""
+"""From the published layouts of difference captions to a trained model's scores under their
+protocols."""
 
 import json
 from pathlib import Path

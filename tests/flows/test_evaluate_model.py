@@ -1,4 +1,5 @@
-"""A model on a benchmark: on this machine, behind a server, stopped and gone on with, with files that are wrong."""
+"""A model on a benchmark: on this machine, behind a server, stopped and gone on with, with files
+that are wrong."""
 
 import json
 import re

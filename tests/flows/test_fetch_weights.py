@@ -1,4 +1,5 @@
-"""`pairwright fetch` as a user calls it, from stand-ins of the Hub and of a server of files, with real small models."""
+"""`pairwright fetch` as a user calls it, from stand-ins of the Hub and of a server of files, with
+real small models."""
 
 import json
 import os

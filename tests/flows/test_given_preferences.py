@@ -1,4 +1,5 @@
-"""Preferences that a source brought get rejected images: the whole line on a tiny set, report and export included."""
+"""Preferences that a source brought get rejected images: the whole line on a tiny set, report and
+export included."""
 
 import io
 import socket

@@ -1,9 +1,10 @@
 """Follow the guides about operations, command by command, against real things in a temporary folder.
 
-Each command has a rule here, which runs it and looks whether it did what the guide says beside it; a command without
-one fails. Real are the program, Prefect's server, worker and automations, Dask's scheduler and worker, and moto's S3
-server; the models are tiny checkpoints and a scripted chat server. What is typed otherwise than it stands there is in
-``site`` (``stands_for``), what is not run in ``NOT_HERE``.
+Each command has a rule here, which runs it and looks whether it did what the guide says beside it;
+a command without one fails. Real are the program, Prefect's server, worker and automations, Dask's
+scheduler and worker, and moto's S3 server; the models are tiny checkpoints and a scripted chat
+server. What is typed otherwise than it stands there is in ``site`` (``stands_for``), what is not
+run in ``NOT_HERE``.
 """
 
 import json
@@ -193,7 +194,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
     here.terminal.stands_for = {
         "http://127.0.0.1:8000/v1": here.chat.url,
         "http://127.0.0.1:4200": f"http://127.0.0.1:{server.port}",
-        # As the README says, a local checkpoint will do, and what needs the other weights can be left out; the paper's
+        # As the README says, a local checkpoint will do, and what needs the other weights can be
+        # left out; the paper's
         # thresholds are for trained ones.
         # The server's answers would pass no check, and the tiny CLIP reads no text.
         "--profile laptop": f"--profile laptop {own_weights} {WIDE} --set run.workers=1 --set rejections.enabled=false "

@@ -1,4 +1,5 @@
-"""``pairwright iterate``: rounds of a real build, training and evaluation, served by a command in vLLM's place."""
+"""``pairwright iterate``: rounds of a real build, training and evaluation, served by a command in
+vLLM's place."""
 
 import hashlib
 import json

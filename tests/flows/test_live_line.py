@@ -1,4 +1,5 @@
-"""The whole line against a real vLLM: rendered scenes, described by models of random weights, up to preferences."""
+"""The whole line against a real vLLM: rendered scenes, described by models of random weights, up to
+preferences."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Tables beside a dataset's own: made once, gone on with after a fault, others where anything differs."""
+"""Tables beside a dataset's own: made once, gone on with after a fault, others where anything
+differs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""What a run starts from: a model by name, a stand-in, another run's; and what it goes on with after a stop."""
+"""What a run starts from: a model by name, a stand-in, another run's; and what it goes on with
+after a stop."""
 
 import shutil
 from pathlib import Path

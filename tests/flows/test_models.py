@@ -1,4 +1,5 @@
-"""Builds with encoders: weights are asked for before anything is done, and written down; real workers, real loaders."""
+"""Builds with encoders: weights are asked for before anything is done, and written down; real
+workers, real loaders."""
 
 import socket
 from pathlib import Path

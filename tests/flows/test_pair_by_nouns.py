@@ -1,4 +1,5 @@
-"""A build that pairs by nouns through mining, from files in Localized Narratives' layout (the paper's source)."""
+"""A build that pairs by nouns through mining, from files in Localized Narratives' layout (the
+paper's source)."""
 
 from pathlib import Path
 

@@ -41,9 +41,9 @@ def pictures(tmp_path: Path) -> Path:
     """Write twelve pictures, each in three sizes of a stripe, so that some are alike."""
     (tmp_path / "in").mkdir()
     for number in range(12):
-        picture = (
-            Image.effect_noise((64, 48), 100).convert("RGB") if number % 3 == 0 else picture.copy()
-        )  # noqa: F821
+        if number % 3 == 0:
+            noise = Image.effect_noise((64, 48), 100).convert("RGB")
+        picture = noise.copy()
         picture.paste((255, 0, 0), (0, 0, 8 + number % 3, 8))
         picture.save(tmp_path / "in" / f"{number:02d}.png")
     return tmp_path / "in"

@@ -1,4 +1,5 @@
-"""A package of one module adds a source, a stage, a validator, an embedder and a format; so does its file alone."""
+"""A package of one module adds a source, a stage, a validator, an embedder and a format; so does
+its file alone."""
 
 import importlib
 import json

@@ -1,4 +1,5 @@
-"""`--push-to-hub` of `export` and `train` as a user calls it, against a stand-in of the Hub, whole and cut midway."""
+"""`--push-to-hub` of `export` and `train` as a user calls it, against a stand-in of the Hub, whole
+and cut midway."""
 
 import hashlib
 import json

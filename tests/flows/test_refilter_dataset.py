@@ -1,4 +1,5 @@
-"""Refiltering: the pairs of other thresholds are those of a build with them, nothing before them is made again."""
+"""Refiltering: the pairs of other thresholds are those of a build with them, nothing before them is
+made again."""
 
 import shutil
 from pathlib import Path

@@ -1,9 +1,9 @@
 """The ``gpu`` profile up to rejected images: photographs, random checkpoints by the true loaders, a scripted server.
 
-Every model that the profile names is there in its true files: CLIP, DINOv2, RAM, Grounding DINO, SAM, LaMa, a spaCy
-pipeline. Thresholds are such that random weights find something. Sums of floats differ in their last digits with the
-size of batches and the number of threads: here every model takes one image at a time, in one thread, so that builds can
-be compared.
+Every model that the profile names is there in its true files: CLIP, DINOv2, RAM, Grounding DINO,
+SAM, LaMa, a spaCy pipeline. Thresholds are such that random weights find something. Sums of floats
+differ in their last digits with the size of batches and the number of threads: here every model
+takes one image at a time, in one thread, so that builds can be compared.
 """
 
 import hashlib
@@ -63,7 +63,8 @@ SETTINGS = [
         f"{section}.batch_size=1"
         for section in ("embedding", "tagging", "detection", "removals", "inspection")
     ),
-    # Masks of random weights are noise all over the image: not dilated, they leave something to fill holes from.
+    # Masks of random weights are noise all over the image: not dilated, they leave something to
+    # fill holes from.
     *("elements.min_area=0.0001", "elements.max_area=1", "segmentation.max_box_area=1"),
     *("removals.dilate_pixels=0", "removals.feather_pixels=0"),
     *(

@@ -1,4 +1,5 @@
-"""Pages of real builds, small: rendered scenes through the whole line, and photographs as far as mining."""
+"""Pages of real builds, small: rendered scenes through the whole line, and photographs as far as
+mining."""
 
 import re
 from pathlib import Path

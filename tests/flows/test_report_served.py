@@ -1,4 +1,5 @@
-"""The report of a real build, small, that served models wrote: a scripted server answers from what it is shown."""
+"""The report of a real build, small, that served models wrote: a scripted server answers from what
+it is shown."""
 
 import hashlib
 import re
@@ -105,7 +106,8 @@ def test_what_was_asked_is_what_the_server_saw(served):
         sum(int(uses[stage]["requests"]) for stage in ("judged", "judged_rejected"))
         == asked["judged"]
     )
-    # A pair whose every answer was cut off has no row that could say what was asked: three times each.
+    # A pair whose every answer was cut off has no row that could say what was asked: three times
+    # each.
     lost = int(stages["described"]["dropped"])
     in_rows = int(uses["described"]["requests"]) + int(uses["controlled"]["requests"])
     assert in_rows + 3 * lost == asked["difference"]

@@ -1,4 +1,5 @@
-"""Exports, trainings and evaluations as flow runs of a real Prefect server: states, tags, logs and tables."""
+"""Exports, trainings and evaluations as flow runs of a real Prefect server: states, tags, logs and
+tables."""
 
 import json
 from pathlib import Path

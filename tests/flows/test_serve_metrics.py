@@ -1,4 +1,5 @@
-"""A build's numbers are served while it runs, on loopback only; without the port a build is as it was."""
+"""A build's numbers are served while it runs, on loopback only; without the port a build is as it
+was."""
 
 import json
 import socket

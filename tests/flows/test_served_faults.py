@@ -1,4 +1,5 @@
-"""Builds that served models write: through faults, kills and lost servers no row is lost and nothing is asked twice."""
+"""Builds that served models write: through faults, kills and lost servers no row is lost and
+nothing is asked twice."""
 
 import hashlib
 import json

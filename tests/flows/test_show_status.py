@@ -1,4 +1,5 @@
-"""What ``status --refused`` says of rows that are kept with a reason, on a small build with strict thresholds."""
+"""What ``status --refused`` says of rows that are kept with a reason, on a small build with strict
+thresholds."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""A source that brings pairs, built through mining with CLIP and DINOv2: tiny checkpoints, the real loaders."""
+"""A source that brings pairs, built through mining with CLIP and DINOv2: tiny checkpoints, the real
+loaders."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""What starting costs: which libraries a command has loaded when it ends, looked at in a process of its own."""
+"""What starting costs: which libraries a command has loaded when it ends, looked at in a process of
+its own."""
 
 import json
 import signal

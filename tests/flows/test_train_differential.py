@@ -1,4 +1,5 @@
-"""``pairwright train --objective sft --differential`` on a built dataset: from the command to page and scores."""
+"""``pairwright train --objective sft --differential`` on a built dataset: from the command to page
+and scores."""
 
 import json
 import shutil

@@ -1,4 +1,5 @@
-"""Trainings over two processes: torchrun and accelerate start them, the result is that of one with larger batches."""
+"""Trainings over two processes: torchrun and accelerate start them, the result is that of one with
+larger batches."""
 
 import json
 import os

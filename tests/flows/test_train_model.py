@@ -1,4 +1,5 @@
-"""``pairwright train`` on a real dataset: what it prints, its exit codes, what it says of bad input."""
+"""``pairwright train`` on a real dataset: what it prints, its exit codes, what it says of bad
+input."""
 
 import json
 import os
@@ -19,6 +20,7 @@ from huggingface_hub import ModelCard
 from pairwright.flows.training import train_model
 from pairwright.flows.training.make_train_config import make_config
 from pairwright.flows.training.train_model import train
+from pairwright.tasks.serving import gpu_memory
 from pairwright.tasks.training import load_model
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
@@ -361,7 +363,7 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
     trainer: Trainer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "said").write_text("0, GPU-0, 1024\n")
-    monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
+    monkeypatch.setattr(gpu_memory, "ASK", ("cat", str(tmp_path / "said")))
     with monkeypatch.context() as context:
         context.setattr(load_model, "load_plain", None)
         context.setattr(train_model, "count_gpus", lambda: 1)

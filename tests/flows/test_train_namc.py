@@ -1,4 +1,5 @@
-"""``pairwright train --objective namc`` on a built dataset: from the command to the page, and its answers' scores."""
+"""``pairwright train --objective namc`` on a built dataset: from the command to the page, and its
+answers' scores."""
 
 import json
 import shutil

@@ -1,4 +1,5 @@
-"""``pairwright train --objective namc --size paper`` on a built dataset, with tiny models in the true layouts."""
+"""``pairwright train --objective namc --size paper`` on a built dataset, with tiny models in the
+true layouts."""
 
 import json
 import shutil

@@ -1,4 +1,5 @@
-"""Trainings whose weights FSDP spreads over two processes: the result is that of one, and they go on."""
+"""Trainings whose weights FSDP spreads over two processes: the result is that of one, and they go
+on."""
 
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""Trainings on every written table, with rows of files and of other datasets mixed in, on real datasets."""
+"""Trainings on every written table, with rows of files and of other datasets mixed in, on real
+datasets."""
 
 import json
 import os

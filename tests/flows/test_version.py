@@ -1,4 +1,5 @@
-"""Gates of real builds: a version is held back, the last one stays, status says why, a person may publish it."""
+"""Gates of real builds: a version is held back, the last one stays, status says why, a person may
+publish it."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""The server of a dataset's pages, as a process of its own: who is let in, what is found, what is decided."""
+"""The server of a dataset's pages, as a process of its own: who is let in, what is found, what is
+decided."""
 
 import http.client
 import json

@@ -1,8 +1,8 @@
 """The tests of ``make gpu-test``, and the table that they leave: ``gpu-test.md``, one Markdown table to send.
 
-Every test writes one line: its name, how it ended, a figure (or why it was skipped, or failed), seconds. The first line
-names the machine. With ``--dry-run`` all work is done on the CPU and compared with the CPU's: that tries the tests, and
-says nothing of a GPU.
+Every test writes one line: its name, how it ended, a figure (or why it was skipped, or failed),
+seconds. The first line names the machine. With ``--dry-run`` all work is done on the CPU and
+compared with the CPU's: that tries the tests, and says nothing of a GPU.
 """
 
 import os

@@ -20,7 +20,8 @@ ARGUMENTS = {
 SIDE = re.compile(
     r"^ {2,}(?P<side>\S.*?) {2,}(?P<number>[\d,.]+)(?P<unit> \S+/s)?(?:.*? (?P<ratio>[\d.]+x))?"
 )
-"""A line that a bench prints of a side or a step: its name, a number, and perhaps how it is to another side's."""
+"""A line that a bench prints of a side or a step: its name, a number, and perhaps how it is to
+another side's."""
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

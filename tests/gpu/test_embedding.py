@@ -1,4 +1,5 @@
-"""Vectors in bfloat16 on the GPU against float32 on the CPU, and batches that are halved where memory really ends."""
+"""Vectors in bfloat16 on the GPU against float32 on the CPU, and batches that are halved where
+memory really ends."""
 
 import logging
 import time
@@ -21,13 +22,15 @@ from tests.tasks.models.samples import photographs, unit
 
 pytestmark = pytest.mark.gpu
 LEAST_COSINE, MOST_SHIFT = 0.9995, 0.03
-"""Of a vector to float32's, and by how much two images' cosine may move. bfloat16 keeps 8 bits of a number: with the
-same autocast on a CPU, the least cosines of these models are 0.99993 (CLIP) and 0.999995 (DINOv2), and cosines move by
-0.009 and 0.0006. A GPU adds up in another order, and rounds elsewhere: it gets three times as much."""
+"""Of a vector to float32's, and by how much two images' cosine may move. bfloat16 keeps 8 bits of a
+number: with the same autocast on a CPU, the least cosines of these models are 0.99993 (CLIP) and
+0.999995 (DINOv2), and cosines move by 0.009 and 0.0006. A GPU adds up in another order, and rounds
+elsewhere: it gets three times as much."""
 LEAST_ROUNDING = 5e-7
 """1 - cosine of vectors that were made in bfloat16 at all; float32's differ by some 1e-7."""
 BATCH, ROOM = 256, 120 << 20
-"""224 x 224 pixels in float32 take 0.6 MB an image: a batch 154 MB, which the room does not have."""
+"""224 x 224 pixels in float32 take 0.6 MB an image: a batch 154 MB, which the room does not
+have."""
 
 
 def write_clip(folder: Path, **vision: Any) -> ClipConfig:

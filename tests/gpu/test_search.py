@@ -1,4 +1,5 @@
-"""Faiss on the GPU finds what it finds on the CPU, to the byte, and its scores are off by less than is allowed for."""
+"""Faiss on the GPU finds what it finds on the CPU, to the byte, and its scores are off by less than
+is allowed for."""
 
 import time
 from pathlib import Path

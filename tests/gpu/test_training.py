@@ -1,4 +1,5 @@
-"""Twenty steps on the GPU against the same on the CPU; two processes, each with a GPU, against one."""
+"""Twenty steps on the GPU against the same on the CPU; two processes, each with a GPU, against
+one."""
 
 import json
 import os
@@ -24,11 +25,13 @@ STEPS, BATCH = 20, 4
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 ALONE, TWO = (), ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 MOST_AWAY = {"fp32": 0.005, "bf16": 0.03}
-"""Share of a step's loss by which it may differ from float32's on the CPU. In float32 as the stored trajectories, which
-hold on any CPU: sums in another order, and convolutions that cuDNN rounds to 10 bits. bfloat16 has 8: on a CPU losses
-differ by 0.0005 (SFT) and 0.003 (ADPO), where a difference of log-probabilities is what is learnt from."""
+"""Share of a step's loss by which it may differ from float32's on the CPU. In float32 as the stored
+trajectories, which hold on any CPU: sums in another order, and convolutions that cuDNN rounds to 10
+bits. bfloat16 has 8: on a CPU losses differ by 0.0005 (SFT) and 0.003 (ADPO), where a difference of
+log-probabilities is what is learnt from."""
 REDRAWN = {"sft": 0, "adpo": 2}
-"""Steps that may be further away: where rounding moves a draw to another negative, its loss is another."""
+"""Steps that may be further away: where rounding moves a draw to another negative, its loss is
+another."""
 
 
 class Trained:

@@ -1,7 +1,7 @@
 """Models on a GPU that computes nothing: nothing stays behind on the CPU, and products are in the precision meant.
 
-The models are of the published sizes, by the real loaders from files without numbers (``fixtures/published``), and take
-as much at once as a stage begins with, but for boxes.
+The models are of the published sizes, by the real loaders from files without numbers
+(``fixtures/published``), and take as much at once as a stage begins with, but for boxes.
 """
 
 import json

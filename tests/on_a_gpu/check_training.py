@@ -1,7 +1,7 @@
 """Training on a GPU that computes nothing: rows are packed, scored and lost there, and nothing stays on the CPU.
 
-The models' own code reads shapes from the device, which has no numbers: logits come without them. Of a backward pass
-only the part that is ours is done (``FakeGpu.backward``).
+The models' own code reads shapes from the device, which has no numbers: logits come without them.
+Of a backward pass only the part that is ours is done (``FakeGpu.backward``).
 """
 
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The GPU of these checks; they run in a process of their own (``tests/test_on_a_gpu.py``), which keeps it for good."""
+"""The GPU of these checks; they run in a process of their own (``tests/test_on_a_gpu.py``), which
+keeps it for good."""
 
 import pytest
 

@@ -1,8 +1,9 @@
 """A GPU that computes nothing: tensors on it have shapes, types and a device, and read back as ones.
 
-PyTorch's fake tensors refuse what a GPU would refuse: operands on two devices. What comes back to the CPU (``cpu``,
-``tolist``, ``item``) is real ones of the same shape, so that whole stages run to their end. A backward pass asks the
-driver and cannot be had: in its place, ``backward`` gives every weight on the GPU a gradient of its shape.
+PyTorch's fake tensors refuse what a GPU would refuse: operands on two devices. What comes back to
+the CPU (``cpu``, ``tolist``, ``item``) is real ones of the same shape, so that whole stages run to
+their end. A backward pass asks the driver and cannot be had: in its place, ``backward`` gives every
+weight on the GPU a gradient of its shape.
 """
 
 import ctypes
@@ -22,8 +23,8 @@ from pairwright.tasks.models import devices
 LIBRARY = Path(torch.__file__).parent / "lib/libc10.so"
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "conv2d", "linear", "matmul", "einsum")
 GUARDS, OF_CUDA, OF_US = "_ZN3c104impl26device_guard_impl_registryE", 1, 20
-"""Whom PyTorch asks for a device's streams (c10's ``device_guard_impl_registry``): CUDA's own, which ends the process
-where there is no driver, and that of a backend written in Python."""
+"""Whom PyTorch asks for a device's streams (c10's ``device_guard_impl_registry``): CUDA's own,
+which ends the process where there is no driver, and that of a backend written in Python."""
 CUDA = {
     "is_available": True,
     "device_count": 1,

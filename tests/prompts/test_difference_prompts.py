@@ -1,4 +1,5 @@
-"""Instructions about differences: the papers' words for what is known; and a form that validation accepts."""
+"""Instructions about differences: the papers' words for what is known; and a form that validation
+accepts."""
 
 import re
 from random import Random

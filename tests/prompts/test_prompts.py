@@ -1,4 +1,5 @@
-"""The prompts as models receive them: the papers' words, their hashes, and errors for what is missing."""
+"""The prompts as models receive them: the papers' words, their hashes, and errors for what is
+missing."""
 
 import hashlib
 import json

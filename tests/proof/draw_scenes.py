@@ -1,9 +1,10 @@
 """Draw scenes that a small model learns to see: flat shapes on a plain ground, with the graphs of rendered scenes.
 
-Each pair shows the same three to five things, of which one has another colour, is another thing, or is gone or new.
-Things stand in the cells of a grid of three by three, jittered, over noise; a cell is one token of the model. What is
-said of them is what the program says of rendered photographs, what people might say (``people.py``), or something false
-that a careless writer might say. A pair takes 3 ms; the same seed gives the same pairs.
+Each pair shows the same three to five things, of which one has another colour, is another thing, or
+is gone or new. Things stand in the cells of a grid of three by three, jittered, over noise; a cell
+is one token of the model. What is said of them is what the program says of rendered photographs,
+what people might say (``people.py``), or something false that a careless writer might say. A pair
+takes 3 ms; the same seed gives the same pairs.
 """
 
 import io

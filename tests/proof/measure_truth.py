@@ -1,4 +1,5 @@
-"""Measure what models say of two scenes: against the scene graphs, and against what was to be said."""
+"""Measure what models say of two scenes: against the scene graphs, and against what was to be
+said."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,19 +1,21 @@
 """Show what the data teaches: ``make proof``, or ``python -m tests.proof.run_proof --to FOLDER``.
 
-Everything is drawn, so that each statement of each answer is known to be true or false (``draw_scenes``). A stand-in
-that sees (``see``), and has read no description of a difference, is trained by the project's own trainer:
+Everything is drawn, so that each statement of each answer is known to be true or false
+(``draw_scenes``). A stand-in that sees (``see``), and has read no description of a difference, is
+trained by the project's own trainer:
 
     data     SFT on 1,000 to 30,000 generated texts, the same number of steps
     people   100, 300 and 1,000 texts as people write them: alone, after generated ones, before them
     noise    writers that take purple for blue, and cones for cubes, four times of five: SFT on their texts; then, each
-             from there, more SFT, SFT on what a check passes, preference losses on checked true against checked false
-             texts, and rounds in which the model itself writes both
+             from there, more SFT, SFT on what a check passes, preference losses on checked true
+             against checked false texts, and rounds in which the model itself writes both
     room     a model that still errs, clean texts: more SFT, preference losses by what is rejected, ADPO's temperature
              and pool
 
-Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about equally many processor
-seconds, which the table shows. Results are added to ``results.jsonl`` as they come; what is there is not done again,
-nor is a training that was finished before the run was stopped. Two processes at once take 100 minutes on two cores.
+Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about
+equally many processor seconds, which the table shows. Results are added to ``results.jsonl`` as
+they come; what is there is not done again, nor is a training that was finished before the run was
+stopped. Two processes at once take 100 minutes on two cores.
 """
 
 import argparse

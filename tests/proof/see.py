@@ -1,7 +1,8 @@
 """Teach a stand-in to see, as published models can before anybody tunes them; it reads of no difference here.
 
-It learns to say what stands where in each of two drawn images. Beside that, linear heads ask of each image token what
-stands in its cell and, in the second image, whether the cell has changed; they are thrown away.
+It learns to say what stands where in each of two drawn images. Beside that, linear heads ask of
+each image token what stands in its cell and, in the second image, whether the cell has changed;
+they are thrown away.
 """
 
 import io
@@ -37,7 +38,8 @@ QUESTION = "What is to be seen?"
 CELLS = len(COLUMNS) * len(DEPTHS)
 AT_ONCE = 100
 READ_AT = -2
-"""Layer whose states the heads read: the last but one, since what the last one makes of images no text looks at."""
+"""Layer whose states the heads read: the last but one, since what the last one makes of images no
+text looks at."""
 
 
 def write_seeing_model(folder: Path, texts: Iterable[str], *, steps: int = STEPS) -> Path:

@@ -1,4 +1,5 @@
-"""What is drawn is told truly, or falsely where that is asked for, and nothing that is told cannot be read."""
+"""What is drawn is told truly, or falsely where that is asked for, and nothing that is told cannot
+be read."""
 
 from tests.proof.draw_scenes import draw_pairs
 from tests.proof.measure_truth import judge, measure, tells

@@ -1,4 +1,5 @@
-"""Train the seeing stand-in with the project's own trainer, and measure what it says of scenes that it has not seen."""
+"""Train the seeing stand-in with the project's own trainer, and measure what it says of scenes that
+it has not seen."""
 
 import io
 import json

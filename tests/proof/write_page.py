@@ -1,7 +1,8 @@
 """Fill in the page "What the data teaches": a table per experiment.
 
-Run with ``python -m tests.proof.write_page`` after the results of a new run were copied to ``docs``. The page's words
-are written by hand, the tables of the results: per arm the mean of its seeds, the lowest and the highest.
+Run with ``python -m tests.proof.write_page`` after the results of a new run were copied to
+``docs``. The page's words are written by hand, the tables of the results: per arm the mean of its
+seeds, the lowest and the highest.
 """
 
 import json

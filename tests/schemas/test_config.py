@@ -1,4 +1,5 @@
-"""What a profile may say: wrong values are refused by name, and only what changes rows changes fingerprints."""
+"""What a profile may say: wrong values are refused by name, and only what changes rows changes
+fingerprints."""
 
 from typing import Any
 

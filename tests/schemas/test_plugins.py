@@ -1,4 +1,5 @@
-"""Plugins that are there and work, and those that are broken: one error that names the package and its entry point."""
+"""Plugins that are there and work, and those that are broken: one error that names the package and
+its entry point."""
 
 import pickle
 import sys

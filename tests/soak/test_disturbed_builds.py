@@ -1,7 +1,7 @@
 """Disturb builds of photographs that served models write: by other commands, a second build, and disks that fill.
 
-Run with ``make soak``; half an hour on two cores. What is counted is printed (``make soak ARGS=-s``). Small disks need
-root, which may mount them.
+Run with ``make soak``; half an hour on two cores. What is counted is printed (``make soak
+ARGS=-s``). Small disks need root, which may mount them.
 """
 
 import os

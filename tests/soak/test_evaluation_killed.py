@@ -1,4 +1,5 @@
-"""Evaluations that are killed at any moment go on with what is owed, and end as one that was not."""
+"""Evaluations that are killed at any moment go on with what is owed, and end as one that was
+not."""
 
 import json
 import random

@@ -1,4 +1,5 @@
-"""What the images install can be had, all of it together: pip finds each release; nothing is installed."""
+"""What the images install can be had, all of it together: pip finds each release; nothing is
+installed."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 """Kill whole builds of the command line, their process group at a random moment, until they have been killed often.
 
-Run with ``make soak``; about a quarter of an hour on two cores. What is built is a small world of scenes, to the last
-stage.
+Run with ``make soak``; about a quarter of an hour on two cores. What is built is a small world of
+scenes, to the last stage.
 """
 
 import json
@@ -85,7 +85,8 @@ def test_killed_builds_end_like_an_unkilled_one(tmp_path: Path, kills: int) -> N
     while done < kills:
         dataset = Dataset(tmp_path / f"killed-{done}")
         for _ in range(min(KILLS_PER_DATASET, kills - done)):
-            # Mostly early, for what is built before a kill stays built; but not before the program has started.
+            # Mostly early, for what is built before a kill stays built; but not before the program
+            # has started.
             ended = dataset.run(STARTING_SECONDS + longest * rng.random() ** 3)
             dataset.check_parts()
             if ended != -signal.SIGKILL:

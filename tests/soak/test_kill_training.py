@@ -1,7 +1,7 @@
 """Kill whole trainings of the command line, their process group at a random moment, until they were killed often.
 
-Run with ``make soak``; about ten minutes on two cores. Half of the kills come at any time, half some steps on, when
-most of the time goes into checkpoints.
+Run with ``make soak``; about ten minutes on two cores. Half of the kills come at any time, half
+some steps on, when most of the time goes into checkpoints.
 """
 
 import os

@@ -1,6 +1,7 @@
 """Cut the power 1,000 times, and let every writing system call of a build fail in every way.
 
-Run with ``make soak``; about an hour on one core. What is counted is printed (``make soak ARGS=-s``).
+Run with ``make soak``; about an hour on one core. What is counted is printed (``make soak
+ARGS=-s``).
 """
 
 from collections import Counter

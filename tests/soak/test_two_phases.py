@@ -1,7 +1,8 @@
 """Run paper 003's two phases as ``docs/guides/conversations.md`` has them, on a tiny model.
 
-Run with ``make soak``; five minutes. A script is the language model of phase 1; the model that is trained on what it
-wrote answers in phase 2, behind a server, and is trained again on both phases and on LLaVA's conversations.
+Run with ``make soak``; five minutes. A script is the language model of phase 1; the model that is
+trained on what it wrote answers in phase 2, behind a server, and is trained again on both phases
+and on LLaVA's conversations.
 """
 
 import json

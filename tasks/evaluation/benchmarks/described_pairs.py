@@ -1,8 +1,9 @@
 """Descriptions of differences against human references, on the papers' test splits.
 
-Spot-the-Diff, CLEVR-Change, CLEVR-DC and Image-Editing-Request, in the layouts of the sources of these names. The model
-is asked once per pair, all of whose texts are references; texts are compared in lower case without punctuation, as by
-coco-caption. Needs pycocoevalcap; METEOR and SPICE need Java, too.
+Spot-the-Diff, CLEVR-Change, CLEVR-DC and Image-Editing-Request, in the layouts of the sources of
+these names. The model is asked once per pair, all of whose texts are references; texts are compared
+in lower case without punctuation, as by coco-caption. Needs pycocoevalcap; METEOR and SPICE need
+Java, too.
 """
 
 from collections.abc import Mapping, Sequence

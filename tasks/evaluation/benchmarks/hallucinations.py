@@ -1,9 +1,10 @@
 """Descriptions against annotated objects: AMBER (Wang et al. 2023) and Object HalBench (RLHF-V), without a judge.
 
-AMBER also asks yes-or-no questions. The benchmarks' own programs tag and lemmatise with NLTK and its data, which must
-be fetched; Object HalBench's published numbers use GPT-3.5, no longer served. Here a word counts if it, or its singular
-by spelling rules, is listed; Object HalBench is scored by CHAIR's rules (Rohrbach et al. 2018), so that objects said to
-be absent also count, with COCO's 2014 annotations.
+AMBER also asks yes-or-no questions. The benchmarks' own programs tag and lemmatise with NLTK and
+its data, which must be fetched; Object HalBench's published numbers use GPT-3.5, no longer served.
+Here a word counts if it, or its singular by spelling rules, is listed; Object HalBench is scored by
+CHAIR's rules (Rohrbach et al. 2018), so that objects said to be absent also count, with COCO's 2014
+annotations.
 """
 
 import base64
@@ -54,7 +55,8 @@ def singular_in(word: str, known: Container[str]) -> str | None:
     return next((one for one in forms if one in known), None)
 
 
-# --- AMBER ------------------------------------------------------------------------------------------------------------
+# --- AMBER
+# ------------------------------------------------------------------------------------------------------------
 
 VECTORS = "en_core_web_lg"
 GENERATIVE = "generative"
@@ -264,7 +266,8 @@ def _overall(chair: tuple[Floats, Floats], f1: tuple[Floats, Floats]) -> Measure
     return replace(parts, names=("AMBER score",), conclude=conclude)
 
 
-# --- Object HalBench --------------------------------------------------------------------------------------------------
+# --- Object HalBench
+# --------------------------------------------------------------------------------------------------
 
 QUESTIONS = "obj_halbench_300_with_image.jsonl"
 HALBENCH_NOTES = (

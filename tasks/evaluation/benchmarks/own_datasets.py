@@ -1,9 +1,10 @@
 """Benchmarks on datasets of Pairwright (ours): rendered scenes with all objects known, and preferences.
 
-Scenes: CHAIR (Rohrbach et al. 2018), without its gaps in annotation, on descriptions and differences; and statements.
-Reads ``ImageRow`` with graphs, ``PairRow``, and ``PreferenceRow``: training images are left out. Differences are asked
-for on the test split (``SplitRow``), and also scored against written ones (``DifferenceRow``). Nouns are the rendered
-shapes and some synonyms (``ALSO``, ours); denied ones ("but no mug") are left out.
+Scenes: CHAIR (Rohrbach et al. 2018), without its gaps in annotation, on descriptions and
+differences; and statements. Reads ``ImageRow`` with graphs, ``PairRow``, and ``PreferenceRow``:
+training images are left out. Differences are asked for on the test split (``SplitRow``), and also
+scored against written ones (``DifferenceRow``). Nouns are the rendered shapes and some synonyms
+(``ALSO``, ours); denied ones ("but no mug") are left out.
 """
 
 import re
@@ -277,8 +278,9 @@ def _make_statements(pair: KnownScene) -> Iterator[Choice]:
 def open_preferences(data: Data) -> Exam:
     """Return two questions for each of a dataset's preferences about two images; the model is the judge.
 
-    A rejected text judged true may be no negative. Complements the report's checks by claims, for texts without claims.
-    If there are many, those with the first keys are asked about, a random sample.
+    A rejected text judged true may be no negative. Complements the report's checks by claims, for
+    texts without claims. If there are many, those with the first keys are asked about, a random
+    sample.
     """
     held: Iterator[PreferenceRow] = data.rows("preferences", without=("rejected_images",))
     both = (row for row in held if len(row.images) == 2 and row.chosen and row.rejected)

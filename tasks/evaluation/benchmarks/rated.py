@@ -1,7 +1,7 @@
 """Benchmarks rated by a judge: CaD-QA (paper 003), OmniDiff (paper 002), MMHal-Bench (Sun et al. 2023).
 
-MMHal's judge is GPT-4, which reads the image's contents as text; any served model may judge here. OmniDiff's published
-form is unknown; its lines are those of the source ``omnidiff``.
+MMHal's judge is GPT-4, which reads the image's contents as text; any served model may judge here.
+OmniDiff's published form is unknown; its lines are those of the source ``omnidiff``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,8 +76,8 @@ def _exam(
 ) -> benchmark.Exam:
     """Return an exam of questions with categories: the mean rating, overall and by category, and ``more``.
 
-    ``more`` gets the ratings by question; unanswered ones have the worst, 0. Without ratings there is no score, unless
-    a judge is ``required``.
+    ``more`` gets the ratings by question; unanswered ones have the worst, 0. Without ratings there
+    is no score, unless a judge is ``required``.
     """
 
     def mark(replies: benchmark.Replies) -> benchmark.Marked:

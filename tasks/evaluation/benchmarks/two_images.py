@@ -1,8 +1,9 @@
 """Public multiple-choice benchmarks of two images: BISON, SVO-Probes, NLVR2, EqBen, COLA.
 
-All are read from paper 003's files, one line per question with its words and answer; SVO-Probes, NLVR2 and COLA also
-from their own annotations. EqBen and COLA are pairs of images with captions: paper 003 asks which image fits each
-caption, and both answers have to be right (chance: 25 %), Winoground's image score.
+All are read from paper 003's files, one line per question with its words and answer; SVO-Probes,
+NLVR2 and COLA also from their own annotations. EqBen and COLA are pairs of images with captions:
+paper 003 asks which image fits each caption, and both answers have to be right (chance: 25 %),
+Winoground's image score.
 """
 
 import csv

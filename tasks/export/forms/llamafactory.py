@@ -1,8 +1,9 @@
 """Write multimodal preferences for LLaMA-Factory: sharegpt with ``ranking``, and its ``dataset_info.json``.
 
-The folder is a ``dataset_dir``: each split is an entry, and paths of images are relative to it. Rows are read back by
-its rules, as in its data/README.md and converters: it skips a row if roles do not alternate or the prompt has an even
-number of turns, and fails if the numbers of image marks and images differ, or a file is missing.
+The folder is a ``dataset_dir``: each split is an entry, and paths of images are relative to it.
+Rows are read back by its rules, as in its data/README.md and converters: it skips a row if roles do
+not alternate or the prompt has an even number of turns, and fails if the numbers of image marks and
+images differ, or a file is missing.
 """
 
 import json
@@ -30,8 +31,10 @@ TAGS = {
 
 
 def _to_records(
-    row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings
-) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    row: PreferenceRow,
+    media: MediaFolder,
+    setting: form.ExportSettings,  # noqa: ARG001 - as for every form
+) -> Iterator[tuple[str, Record]]:
     turns, rejected = form.place_images(row), form.rejected_text(row)
     yield (
         row.split,

@@ -1,7 +1,7 @@
 """Write conversations about commonalities and differences (CaD) for LLaVA's training: one JSON list.
 
-``image`` is one name, or a list of two, which CaD-VI's and VLM-R1's trainers accept. A list is read back as trainers
-do: as a whole, human and gpt alternating, a mark per image.
+``image`` is one name, or a list of two, which CaD-VI's and VLM-R1's trainers accept. A list is read
+back as trainers do: as a whole, human and gpt alternating, a mark per image.
 """
 
 import json
@@ -15,8 +15,10 @@ from pairwright.tasks.export.lines import JSON_LIST, MediaFolder, Record, decode
 
 
 def _to_records(
-    row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings
-) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    row: PreferenceRow,
+    media: MediaFolder,
+    setting: form.ExportSettings,  # noqa: ARG001 - as for every form
+) -> Iterator[tuple[str, Record]]:
     said = [
         {"from": form.SHAREGPT_ROLES[turn.role], "value": turn.text}
         for turn in form.place_images(row, [form.PLACE])

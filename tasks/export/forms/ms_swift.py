@@ -1,8 +1,9 @@
 """Write preferences for ms-swift: JSON Lines of messages, with a rejected text or rejected images.
 
-A line rejects one thing, so a preference that rejects a text and an image gives two lines, in separate files: if some
-lines of a file lack a column, the loader fills in an empty one, which ms-swift refuses. Rows are read back by its
-rules, as in its documentation of custom datasets and its preprocessor.
+A line rejects one thing, so a preference that rejects a text and an image gives two lines, in
+separate files: if some lines of a file lack a column, the loader fills in an empty one, which
+ms-swift refuses. Rows are read back by its rules, as in its documentation of custom datasets and
+its preprocessor.
 """
 
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ MARKS = (*form.MEDIA, "<bbox>", "<ref-object>")  # marks that ms-swift replaces 
 
 
 def _to_records(
-    row: PreferenceRow, media: MediaFolder, setting: form.ExportSettings
-) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    row: PreferenceRow,
+    media: MediaFolder,
+    setting: form.ExportSettings,  # noqa: ARG001 - as for every form
+) -> Iterator[tuple[str, Record]]:
     turns = form.place_images(row, MARKS)
     if not row.rejected and not row.rejected_images:
         raise form.UnheldError("nothing rejected")

@@ -1,7 +1,7 @@
 """Write requests for OpenAI's batch API and ``vllm run-batch``, JSON Lines: a model is asked every prompt.
 
-One request per preference: its images as data URLs, its question. The answer has the row's key as ``custom_id``. A file
-has at most 50,000 requests and 200 MB, the batch API's limits.
+One request per preference: its images as data URLs, its question. The answer has the row's key as
+``custom_id``. A file has at most 50,000 requests and 200 MB, the batch API's limits.
 """
 
 import base64
@@ -26,8 +26,10 @@ LIMITED = Shape(rows_per_file=50_000, bytes_per_file=200_000_000)
 
 
 def to_records(
-    row: PreferenceRow, media: MediaFolder, setting: ExportSettings
-) -> Iterator[tuple[str, Record]]:  # noqa: ARG001
+    row: PreferenceRow,
+    media: MediaFolder,  # noqa: ARG001 - as for every form
+    setting: ExportSettings,
+) -> Iterator[tuple[str, Record]]:
     """Yield a row's request."""
     shown = ({"type": "image_url", "image_url": {"url": _data_url(image)}} for image in row.images)
     messages = [

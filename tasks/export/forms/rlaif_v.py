@@ -1,7 +1,7 @@
 """Write the columns of RLAIF-V-Dataset: one image, a question, a chosen and a rejected answer, in Parquet.
 
-A row about two images gets a new image with both side by side, since the form has one image per row. No other export
-changes an image's bytes; it is a PNG, so no pixel changes.
+A row about two images gets a new image with both side by side, since the form has one image per
+row. No other export changes an image's bytes; it is a PNG, so no pixel changes.
 """
 
 import json

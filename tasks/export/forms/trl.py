@@ -1,6 +1,7 @@
 """Write vision preferences for TRL's ``DPOTrainer``: prompt, chosen, rejected and images, in Parquet.
 
-A message's content is a list; in the prompt it has a slot per image, which the trainer fills in order.
+A message's content is a list; in the prompt it has a slot per image, which the trainer fills in
+order.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Write WebDataset shards: tars in which members with one name, up to the first dot, are a preference.
 
-``KEY.image1.png`` and ``KEY.image2.png`` are the images, ``KEY.rejected1.png`` ... the rejected ones, ``KEY.json`` the
-rest. Members have no time and no owner, so the same rows give the same bytes. Shards are read back by WebDataset's
-naming rules: adjacent members of one name are a sample.
+``KEY.image1.png`` and ``KEY.image2.png`` are the images, ``KEY.rejected1.png`` ... the rejected
+ones, ``KEY.json`` the rest. Members have no time and no owner, so the same rows give the same
+bytes. Shards are read back by WebDataset's naming rules: adjacent members of one name are a sample.
 """
 
 import io
@@ -96,9 +96,11 @@ def _check(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as 
         with naming_row(f"data/{path.name}"), tarfile.open(path) as tar:
             for key, members in groupby(tar, key=lambda member: member.name.partition(".")[0]):
                 with naming_row(key):
-                    found = {
-                        one.name.partition(".")[2]: tar.extractfile(one).read() for one in members
-                    }  # pyright: ignore[reportOptionalMemberAccess]
+                    found = dict[str, bytes]()
+                    for member in members:
+                        contents = tar.extractfile(member)
+                        assert contents is not None
+                        found[member.name.partition(".")[2]] = contents.read()
                     told = json.loads(found.pop("json"))
                     for data in found.values():
                         decode_rgb(data)

@@ -4,7 +4,8 @@
     FOLDER/words.json         the decoder's vocabulary
     FOLDER/namc.json          its sizes, maximum length, and at the paper's size its CNN
 
-The CNN's weights are not saved, but found as in training. Needs PyTorch, open_clip and, for a CNN, timm.
+The CNN's weights are not saved, but found as in training. Needs PyTorch, open_clip and, for a CNN,
+timm.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,9 +1,10 @@
 """Features and codes of each image by frozen models, for NAMC of the paper's size (paper 001, 3.2).
 
-Reads ``ImageRow``, writes one ``PlacesRow`` per image into each table. ``grids``: the CNN's features, 14 x 14 x 1024
-float16, 401 kB an image. ``codes``: the VQGAN's codes, 392 bytes. The tables have separate fingerprints, so that
-another VQGAN leaves the features valid. Memory of a process: the model, 64 images on the device, and three copies of a
-shard's rows, 240 MB. On a GPU, other processes decode images ahead.
+Reads ``ImageRow``, writes one ``PlacesRow`` per image into each table. ``grids``: the CNN's
+features, 14 x 14 x 1024 float16, 401 kB an image. ``codes``: the VQGAN's codes, 392 bytes. The
+tables have separate fingerprints, so that another VQGAN leaves the features valid. Memory of a
+process: the model, 64 images on the device, and three copies of a shard's rows, 240 MB. On a GPU,
+other processes decode images ahead.
 
 A run trains on memory-mapped copies, deleted when it is finished:
 

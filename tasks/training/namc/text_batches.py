@@ -1,8 +1,8 @@
 """Training batches of NAMC: both images of a row, and its description as words that can be masked.
 
-Reads a run's frozen rows and, at the paper's size, its copies of the tables ``grids`` and ``codes`` (``tables.py``).
-Memory: 4 kB of text per row; at the small size also 12 kB per image. Pre-training at the paper's size reads 0.8 MB per
-row and epoch, and decodes both images for CLIP.
+Reads a run's frozen rows and, at the paper's size, its copies of the tables ``grids`` and ``codes``
+(``tables.py``). Memory: 4 kB of text per row; at the small size also 12 kB per image. Pre-training
+at the paper's size reads 0.8 MB per row and epoch, and decodes both images for CLIP.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,8 +45,8 @@ def read_texts(
 ) -> tuple[list[Text], list[Refused]]:
     """Return the texts of a split's rows, and the rows refused.
 
-    ``halves``: each text must be an implicit-change description, with words to mask; ``limit``: number of rows, drawn
-    by ``seed``; 0: all.
+    ``halves``: each text must be an implicit-change description, with words to mask; ``limit``:
+    number of rows, drawn by ``seed``; 0: all.
     """
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[: limit or None].tolist())
     texts, refused = list[Text](), list[Refused]()
@@ -95,9 +95,9 @@ def read_small(rows: FrozenRows, texts: Iterable[Text]) -> Copies:
 class TextBatches:
     """Batches of texts and image features.
 
-    ``clip`` splits texts into maskable words, ``words`` is the decoder's vocabulary, ``length`` the maximum tokens of a
-    description. ``show`` returns CLIP's pixels, ``(B, 2, 3, h, w)``, of texts with these features; ``None``: nothing is
-    masked.
+    ``clip`` splits texts into maskable words, ``words`` is the decoder's vocabulary, ``length`` the
+    maximum tokens of a description. ``show`` returns CLIP's pixels, ``(B, 2, 3, h, w)``, of texts
+    with these features; ``None``: nothing is masked.
     """
 
     def __init__(

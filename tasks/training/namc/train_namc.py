@@ -1,13 +1,15 @@
 """Train NAMC on a run's frozen rows, from its last checkpoint.
 
-Reads the run's folder and the dataset's parts; writes checkpoints, metrics, the finished model, samples, and in
-``answers/`` its descriptions of held-out rows beside the references, for ``pairwright evaluate captions``. Order, masks
-and dropout follow from seed and step, so that a resumed run ends with the same weights.
+Reads the run's folder and the dataset's parts; writes checkpoints, metrics, the finished model,
+samples, and in ``answers/`` its descriptions of held-out rows beside the references, for
+``pairwright evaluate captions``. Order, masks and dropout follow from seed and step, so that a
+resumed run ends with the same weights.
 
-The loss is the sum of three (paper 001, Eq. 2). Adam has two learning rates with cosine decay: for reconstruction and
-description to a third (published: 3e-4 to 1e-4), for the noise module a third of that, to a tenth (1e-4 to 1e-5). A
-step's rows pass through the model ``optimiser.per_device_train_batch_size`` at a time; alignment contrasts the rows of
-one such pass: the paper's 512 only where so many fit. One process trains.
+The loss is the sum of three (paper 001, Eq. 2). Adam has two learning rates with cosine decay: for
+reconstruction and description to a third (published: 3e-4 to 1e-4), for the noise module a third of
+that, to a tenth (1e-4 to 1e-5). A step's rows pass through the model
+``optimiser.per_device_train_batch_size`` at a time; alignment contrasts the rows of one such pass:
+the paper's 512 only where so many fit. One process trains.
 """
 
 import math

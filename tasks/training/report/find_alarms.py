@@ -1,7 +1,7 @@
 """Find problems of a run in its metrics: for its page, and to stop a run whose model collapses.
 
-Stops depend on measurements of the same held-out rows each time, free of batch noise: the chosen texts' negative
-log-likelihood per token, and the share of unreadable answers.
+Stops depend on measurements of the same held-out rows each time, free of batch noise: the chosen
+texts' negative log-likelihood per token, and the share of unreadable answers.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Write the page of an iterated training, DIR/runs/NAME/index.html: its rounds, their scores, which are kept.
 
-Like a run's page it opens from disk. The rounds are the runs NAME-0 (SFT), NAME-1, ... beside its folder.
+Like a run's page it opens from disk. The rounds are the runs NAME-0 (SFT), NAME-1, ... beside its
+folder.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ class Round:
     value: float
     items: int
     unreadable: float | None = None
-    percent: bool  # whether the value is the share of true answers, or the loss per token of the chosen texts
+    # whether the value is the share of true answers, or the loss per token of the chosen texts
+    percent: bool
 
     @property
     def worth(self) -> float:

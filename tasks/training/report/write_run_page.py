@@ -1,8 +1,9 @@
 """Write a training run's page, RUN/report/: static, opened from disk, without server and network.
 
-Reads ``config.yaml`` and, where present, ``data.json``, ``refused.jsonl``, ``metrics.parquet``, ``retriever/`` and
-``samples/`` of RUN, even while it trains. Templates escape texts, and the page's own policy forbids external content.
-Problems in the metrics are described in words (the rules are ours).
+Reads ``config.yaml`` and, where present, ``data.json``, ``refused.jsonl``, ``metrics.parquet``,
+``retriever/`` and ``samples/`` of RUN, even while it trains. Templates escape texts, and the page's
+own policy forbids external content. Problems in the metrics are described in words (the rules are
+ours).
 
 Answers to held-out rows are kept beside the run: some for the page, or all for scoring.
 

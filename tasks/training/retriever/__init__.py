@@ -1,1 +1,3 @@
-"""ADPO's adversary (paper 000, section 4): it learns which texts of other pairs the policy takes for true of a pair."""
+"""ADPO's adversary (paper 000, section 4): it learns which texts of other pairs the policy takes
+for true of a pair.
+"""

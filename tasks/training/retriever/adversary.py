@@ -2,14 +2,16 @@
 
 Alarms, in words for the run page and numbers for charts (ours):
 
-* Collapse: the entropy of q, as a share of the uniform one, stays below a bound: a pair nearly always gets one text.
-* Generic negatives: one text is a large part of all proposals, as "more people in parking lot" would be (paper 000,
+* Collapse: the entropy of q, as a share of the uniform one, stays below a bound: a pair nearly
+  always gets one text.
+* Generic negatives: one text is a large part of all proposals, as "more people in parking lot"
+  would be (paper 000,
   Fig. 5c).
 
-Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and a checkpoint's
-``retriever.pt`` (weights, moments, numbers, history; with ``weights_only``). Writes that file, and at the end
-``retriever.safetensors`` and ``retriever.json``: alarms and most common negatives, for the run's page.
-Needs PyTorch and safetensors.
+Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and a
+checkpoint's ``retriever.pt`` (weights, moments, numbers, history; with ``weights_only``). Writes
+that file, and at the end ``retriever.safetensors`` and ``retriever.json``: alarms and most common
+negatives, for the run's page. Needs PyTorch and safetensors.
 """
 
 import json
@@ -58,7 +60,8 @@ Tokenize = Callable[[str], tuple[int, ...]]
 WINDOW = 2048  # negatives in the history
 LEAST = 128  # negatives, and ``FEWEST`` batches, needed for an alarm
 FEWEST = 20
-MOST_COMMON = 0.2  # a text with this share of proposals is generic, if it is also ``FAIR`` times its uniform share
+# a text with this share of proposals is generic, if it is also ``FAIR`` times its uniform share
+MOST_COMMON = 0.2
 FAIR = 5
 TOP = 5
 
@@ -166,7 +169,8 @@ class RetrieverAdversary:
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
         """Learn from the rewards of the last proposal; with ``step``, step on the mean gradient so far; return metrics.
 
-        ``rewards`` are ``(B, m)``, NaN for absent negatives; fewer columns where no row has so many.
+        ``rewards`` are ``(B, m)``, NaN for absent negatives; fewer columns where no row has so
+        many.
         """
         proposed, self._proposed = self._proposed, None
         assert proposed is not None
@@ -283,7 +287,8 @@ def make_adversary(
         pool=pool, encoder=encoder, config=adpo, seed=config.seed, average=average
     )
     watch = Watch(texts=pool.texts, min_entropy=adpo.min_entropy)
-    # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch, whatever their length.
+    # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch,
+    # whatever their length.
     most = config.model.max_length // 2
     return RetrieverAdversary(
         retriever, watch, material.places, tokenize=tokenize, most_tokens=most

@@ -1,12 +1,14 @@
 """Pool of texts for ADPO's retriever, and the texts allowed for a pair (paper 000, sections 4.2 and 6.1).
 
-The pool is the distinct chosen texts of the training split that no held-out row has (``material``); case, spaces and
-punctuation do not distinguish texts. A pair never gets a text equal to one of its own nor, where nothing changed
-between its images, any text that states so (ours: in rendered and CLEVR-like collections one such text is true of
-thousands of pairs). Candidates are drawn uniformly from the rest, regardless of how many rows have a text.
+The pool is the distinct chosen texts of the training split that no held-out row has (``material``);
+case, spaces and punctuation do not distinguish texts. A pair never gets a text equal to one of its
+own nor, where nothing changed between its images, any text that states so (ours: in rendered and
+CLEVR-like collections one such text is true of thousands of pairs). Candidates are drawn uniformly
+from the rest, regardless of how many rows have a text.
 
-Each draw has its own generator, seeded by seed, step, row and use. So resumed runs, and other numbers of devices, draw
-the same. Needs NumPy; memory: 8 bytes per row and positive text, and the texts.
+Each draw has its own generator, seeded by seed, step, row and use. So resumed runs, and other
+numbers of devices, draw the same. Needs NumPy; memory: 8 bytes per row and positive text, and the
+texts.
 """
 
 import re
@@ -135,7 +137,8 @@ def generator_of(mark: int, *, seed: int, step: int, use: Use) -> np.random.Gene
 def may_say_no_change(text: str) -> bool:
     """Return whether a text, or part of it, may state that nothing changed; a long one is read in part.
 
-    False positives are harmless: such a text is only withheld from unchanged pairs, and its pair from such negatives.
+    False positives are harmless: such a text is only withheld from unchanged pairs, and its pair
+    from such negatives.
     """
     text = " ".join(text[:MOST_CHARACTERS].split())
     return says_no_change(text) or bool(SAME.search(text) and not EXCEPT.search(text))

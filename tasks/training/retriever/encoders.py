@@ -1,18 +1,21 @@
 """Encoders of the retriever: pairs of images and texts as unit vectors in one space.
 
-``heads``, the default: small trainable heads on precomputed vectors of images and texts (ours). A pair is ``[f1, f2, f2
-- f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled to numbers of about 1; two layers for pairs
-and one for texts map them into one space, where their cosine is the score. A scale of 100 and a temperature of 2 suit
-CLIP, whose cosines differ by hundredths. New heads fill the whole sphere, and one text would get nearly all of q. So
-their vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): q then starts with 80 % of the
-uniform entropy on descriptions of random scenes; without it, with 2 % on rendered ones.
+``heads``, the default: small trainable heads on precomputed vectors of images and texts (ours). A
+pair is ``[f1, f2, f2
+- f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled to numbers of about 1;
+  two layers for pairs and one for texts map them into one space, where their cosine is the score. A
+  scale of 100 and a temperature of 2 suit CLIP, whose cosines differ by hundredths. New heads fill
+  the whole sphere, and one text would get nearly all of q. So their vectors have a constant part,
+  and only ``SPREAD`` of a cosine varies (ours): q then starts with 80 % of the uniform entropy on
+  descriptions of random scenes; without it, with 2 % on rendered ones.
 
-``clip4idc``: a CLIP that sees both images at once (Guo et al. 2022). The first three quarters of its vision layers (9
-of 12) see each image alone, the others the tokens of both, after an image embedding, a position embedding and a layer
-norm; a pair is the mean of the two class tokens. Texts go through CLIP's text transformer. The retriever's rewards
-train both towers, CLIP's weights at a thousandth of the new ones' rate, as CLIP4IDC does. For ViT-B/32, a batch of 4
-and 128 shared candidates, a step is about 2.5 TFLOP, and 150 M weights with Adam's moments and gradients are 2.4 GB;
-heads need 0.05 GFLOP for a pair. Needs PyTorch, and open_clip for the second.
+``clip4idc``: a CLIP that sees both images at once (Guo et al. 2022). The first three quarters of
+its vision layers (9 of 12) see each image alone, the others the tokens of both, after an image
+embedding, a position embedding and a layer norm; a pair is the mean of the two class tokens. Texts
+go through CLIP's text transformer. The retriever's rewards train both towers, CLIP's weights at a
+thousandth of the new ones' rate, as CLIP4IDC does. For ViT-B/32, a batch of 4 and 128 shared
+candidates, a step is about 2.5 TFLOP, and 150 M weights with Adam's moments and gradients are 2.4
+GB; heads need 0.05 GFLOP for a pair. Needs PyTorch, and open_clip for the second.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,15 +1,16 @@
 """Material of a run's retriever: frozen beside the rows, and opened by every process.
 
-Reads the settled tables ``preferences``, ``differences`` (texts that state no change), ``embeddings`` and
-``text_vectors``; only ``preferences`` is required, and for heads the vectors. Writes into ``runs/NAME/retriever/``:
+Reads the settled tables ``preferences``, ``differences`` (texts that state no change),
+``embeddings`` and ``text_vectors``; only ``preferences`` is required, and for heads the vectors.
+Writes into ``runs/NAME/retriever/``:
 
     entries.arrow          one row per preference: 150 bytes and its text
     images/, texts/        vectors, 2 bytes per number
     clip.json              CLIP4IDC's base; written by the caller
 
-A resumed run reads these files, whatever has happened to the dataset. Vectors are memory-mapped and shared by all
-processes of a machine: 300 MB for 100,000 images and texts of 768 numbers; the device holds one batch. Needs no
-PyTorch.
+A resumed run reads these files, whatever has happened to the dataset. Vectors are memory-mapped and
+shared by all processes of a machine: 300 MB for 100,000 images and texts of 768 numbers; the device
+holds one batch. Needs no PyTorch.
 """
 
 import shutil

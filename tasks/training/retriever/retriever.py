@@ -1,10 +1,11 @@
 """Retriever of ADPO: proposes negatives, is rewarded by the policy's loss on them, and moves towards harder ones.
 
-q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates of the pool (paper 000, Eq. 3 and
-section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1 has the signs reversed) with Adam, as in
-the paper. Ours: a running baseline from log 2, the reward at equal policy and reference; a separate generator per draw
-(``pool``), so that a resumed run needs no random state; and the warm-up, CLIP4IDC's own training: in a batch each pair
-must find its text, and each text its pair. New heads would start with unrelated negatives, and REINFORCE learns slowly;
+q(T' | X1, X2) is a softmax of ``scale * cos(pair, text) / tau`` over candidates of the pool (paper
+000, Eq. 3 and section 6.1); it ascends on the policy's loss by REINFORCE (Eq. 7; Algorithm 1 has
+the signs reversed) with Adam, as in the paper. Ours: a running baseline from log 2, the reward at
+equal policy and reference; a separate generator per draw (``pool``), so that a resumed run needs no
+random state; and the warm-up, CLIP4IDC's own training: in a batch each pair must find its text, and
+each text its pair. New heads would start with unrelated negatives, and REINFORCE learns slowly;
 after some seconds of warm-up q prefers texts similar to the pair's own.
 
 Needs PyTorch. The state is the encoder's weights, Adam's two moments, and five numbers.
@@ -130,7 +131,8 @@ class Retriever:
             "retriever/entropy share": torch.where(
                 most > 0, entropy / most.clamp(min=1e-12), 1.0
             ).clamp(0, 1),
-            "retriever/effective": entropy.exp(),  # number of equally likely candidates with the same entropy
+            # number of equally likely candidates with the same entropy
+            "retriever/effective": entropy.exp(),
             "retriever/candidates": available,
         }
         having = available > 0
@@ -222,8 +224,9 @@ def sample(
 ) -> tuple[Places, Tensor, Tensor]:
     """Draw m of each of B pairs' N candidates, ``present`` of ``(B, N)``, independently from q.
 
-    ``shares``, ``(B, m)`` in (0, 1), are the draws' positions in the cumulative distribution. Returns their ``(B, m)``
-    indices and log-probabilities, differentiable, both 0 without candidates; and ``(B,)`` entropies in nats, detached.
+    ``shares``, ``(B, m)`` in (0, 1), are the draws' positions in the cumulative distribution.
+    Returns their ``(B, m)`` indices and log-probabilities, differentiable, both 0 without
+    candidates; and ``(B,)`` entropies in nats, detached.
     """
     log_q = logits.masked_fill(~present, torch.finfo(logits.dtype).min).log_softmax(1)
     detached, there = log_q.detach().cpu().double(), present.cpu()

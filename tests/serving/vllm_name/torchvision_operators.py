@@ -1,8 +1,9 @@
 """Declare the torchvision operators whose absence keeps torchvision from being imported.
 
-torchvision's compiled part fits only the PyTorch of the same build. Beside another one (a CPU build, say) it is left
-out, and then torchvision stops at the first of two operators that it describes. Declared here, they can be described;
-calling them still fails, which no image processor does. Read by PyTorch itself, at the end of ``import torch``.
+torchvision's compiled part fits only the PyTorch of the same build. Beside another one (a CPU
+build, say) it is left out, and then torchvision stops at the first of two operators that it
+describes. Declared here, they can be described; calling them still fails, which no image processor
+does. Read by PyTorch itself, at the end of ``import torch``.
 """
 
 from importlib.util import find_spec

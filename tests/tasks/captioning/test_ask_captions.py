@@ -1,4 +1,5 @@
-"""Captions from a served model: what it is shown and asked, what is taken of its answers, and what is kept."""
+"""Captions from a served model: what it is shown and asked, what is taken of its answers, and what
+is kept."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""Comparisons from served models: what is shown in both phases, what is taken of the answers, and what is kept."""
+"""Comparisons from served models: what is shown in both phases, what is taken of the answers, and
+what is kept."""
 
 import re
 from dataclasses import replace

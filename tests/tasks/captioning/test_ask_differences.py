@@ -1,4 +1,5 @@
-"""Differences from a served model: what it is shown and told, what is refused and asked again, and what is kept."""
+"""Differences from a served model: what it is shown and told, what is refused and asked again, and
+what is kept."""
 
 import re
 from functools import partial

@@ -1,4 +1,5 @@
-"""Questions and answers from a served model: what it reads, which round is drawn, what is refused, what is kept."""
+"""Questions and answers from a served model: what it reads, which round is drawn, what is refused,
+what is kept."""
 
 import json
 import re

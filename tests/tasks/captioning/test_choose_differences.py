@@ -1,4 +1,5 @@
-"""The choice among descriptions: only what passed everything, the best of it, and why there is none."""
+"""The choice among descriptions: only what passed everything, the best of it, and why there is
+none."""
 
 import json
 from dataclasses import replace

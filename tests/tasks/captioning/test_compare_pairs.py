@@ -1,4 +1,5 @@
-"""Comparisons: true statements on the six axes, the published layout and turns, retrieval only where it is clear."""
+"""Comparisons: true statements on the six axes, the published layout and turns, retrieval only
+where it is clear."""
 
 import re
 from random import Random

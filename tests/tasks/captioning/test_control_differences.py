@@ -59,7 +59,8 @@ def ask(answer, rows=(RIGHT,), *, pair=PAIR, captions=CAPTIONS, **config):
 def test_a_model_that_looks_passes_both():
     rows, _ = ask(looking, kinds=("swapped", "same"))
     swapped, same = rows
-    # Crosswise the halves are equal (1); straight they share the wall, one of red, wall, red-wall: 2 / 6.
+    # Crosswise the halves are equal (1); straight they share the wall, one of red, wall, red-wall:
+    # 2 / 6.
     assert (swapped.check, swapped.passed, swapped.score, swapped.why) == (
         "swapped",
         True,
@@ -149,7 +150,8 @@ def test_what_the_same_image_is_asked():
 def test_ways_to_say_that_there_is_no_difference(answer):
     [same, *_], _ = ask(lambda asked: answer, kinds=("same",))
     assert (same.passed, same.score, same.text) == (True, 1.0, answer)
-    # Of two different images that is wrong, and it is right where the description says that nothing changed.
+    # Of two different images that is wrong, and it is right where the description says that nothing
+    # changed.
     [swapped], _ = ask(lambda asked: answer, kinds=("swapped",))
     assert (swapped.passed, swapped.score, swapped.why) == (
         False,

@@ -1,4 +1,5 @@
-"""Implicit-change descriptions: true by claims and by an independent reading, in the template, telling sides apart."""
+"""Implicit-change descriptions: true by claims and by an independent reading, in the template,
+telling sides apart."""
 
 from random import Random
 

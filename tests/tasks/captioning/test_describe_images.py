@@ -1,4 +1,5 @@
-"""Captions: true by their claims and by an independent reading, of the right length, the same in any order."""
+"""Captions: true by their claims and by an independent reading, of the right length, the same in
+any order."""
 
 import re
 from collections import Counter

@@ -1,4 +1,5 @@
-"""Grounding: each half must be closer to its own image, by the text tower that belongs to the images' vectors."""
+"""Grounding: each half must be closer to its own image, by the text tower that belongs to the
+images' vectors."""
 
 import numpy as np
 import pytest
@@ -60,7 +61,8 @@ def test_halves_that_fit_their_own_images_pass(config, embed):
     ball, cube = embed(BALL, CUBE)
     [row] = ground(config, (ball, cube), said(BALL, CUBE))
     assert isinstance(row, CheckRow)
-    # The images' vectors are those of the halves: each is at 1 from its own and at their cosine from the other.
+    # The images' vectors are those of the halves: each is at 1 from its own and at their cosine
+    # from the other.
     assert row.score == pytest.approx(1 - float(ball @ cube), abs=2e-3)
     assert row.score > 0.05
     assert (row.passed, row.why, row.check, row.description) == (

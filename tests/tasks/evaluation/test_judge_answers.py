@@ -1,4 +1,5 @@
-"""A judge's ratings: only what the judge itself says counts, whatever the rated text says or pretends to be."""
+"""A judge's ratings: only what the judge itself says counts, whatever the rated text says or
+pretends to be."""
 
 import json
 import re

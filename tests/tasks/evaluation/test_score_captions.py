@@ -1,4 +1,5 @@
-"""Scores equal pycocoevalcap's, of the corpus and of each item; intervals are those of resampled items."""
+"""Scores equal pycocoevalcap's, of the corpus and of each item; intervals are those of resampled
+items."""
 
 import math
 import shutil
@@ -66,7 +67,8 @@ def test_they_equal_the_reference_implementation(corpus):
 
 
 def test_by_hand_without_words_and_by_another_seed():
-    # BLEU: 2 + 4 words against 4 + 4: exp(1 - 8/6). ROUGE-L: "the car gone" (3 of 4 words), and "car is" (2 of 2).
+    # BLEU: 2 + 4 words against 4 + 4: exp(1 - 8/6). ROUGE-L: "the car gone" (3 of 4 words), and
+    # "car is" (2 of 2).
     whole, _ = scores(measure_bleu(["a b", "c d e f"], [["a b c d"], ["c d e f"]]))
     assert whole[0] == pytest.approx(math.exp(1 - 8 / 6))
     whole, _ = scores(measure_rouge(["the car is gone"], [["the red car was gone", "car is"]]))
@@ -137,7 +139,8 @@ def java_children():
 
 
 def test_the_formula_by_hand():
-    # One content word of two is found, of two texts of two content words each, in one chunk: P = R = 1/2, and with
+    # One content word of two is found, of two texts of two content words each, in one chunk: P = R
+    # = 1/2, and with
     # chunks / matches = 1 the penalty is 0.6.
     row = np.zeros(23)
     row[[0, 1, 4, 5, 20, 21, 22]] = [2, 2, 1, 1, 1, 1, 1]

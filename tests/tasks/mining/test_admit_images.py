@@ -1,4 +1,5 @@
-"""Images near to an excluded set leave with the reason; the limits by hand-made vectors, the whole by real builds."""
+"""Images near to an excluded set leave with the reason; the limits by hand-made vectors, the whole
+by real builds."""
 
 from pathlib import Path
 

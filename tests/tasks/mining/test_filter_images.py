@@ -1,4 +1,5 @@
-"""What filters leave out: bounds, quotas and near-duplicates on rows made by hand, and all of them in real builds."""
+"""What filters leave out: bounds, quotas and near-duplicates on rows made by hand, and all of them
+in real builds."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""The pair rule against a slow, separate implementation that uses scikit-learn, and rule by rule."""
+"""The pair rule against a slow, separate implementation that uses scikit-learn, and rule by
+rule."""
 
 import numpy as np
 import pytest
@@ -257,7 +258,8 @@ def test_a_cluster_gives_its_most_similar_candidates_up_to_its_quota(quota, expe
 
 
 def test_candidates_are_far_nearer_than_strangers():
-    # Partners at 0.1 and 0.2, strangers from the fourth to the eighth at 0.4 to 0.8: 0.6 in the mean.
+    # Partners at 0.1 and 0.2, strangers from the fourth to the eighth at 0.4 to 0.8: 0.6 in the
+    # mean.
     keys = tuple(make_key("near", number) for number in range(9))
     distances = (0.1, 0.2, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     similarities = tuple(1 - distance for distance in distances)
@@ -283,7 +285,8 @@ def test_candidates_are_far_nearer_than_strangers():
         config = MiningConfig(max_ratio=ratio, group=group, **bands)
         return list(pair_neighbours([row], config, vectors=vectors))
 
-    # 0.1 / 0.6 is a sixth, 0.2 / 0.6 a third; of three that show one thing an image has two partners.
+    # 0.1 / 0.6 is a sixth, 0.2 / 0.6 a third; of three that show one thing an image has two
+    # partners.
     assert [len(paired(ratio)) for ratio in (0.18, 0.34, 0.99, 1)] == [1, 2, 2, 9]
     (none,) = paired(0.16)
     assert isinstance(none, Dropped)

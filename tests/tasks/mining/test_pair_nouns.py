@@ -1,4 +1,5 @@
-"""Nouns in, pairs at levels of overlap out: compared with counting every pair, and bounded in work."""
+"""Nouns in, pairs at levels of overlap out: compared with counting every pair, and bounded in
+work."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""Mining ordinary photographs with the weightless descriptors, against known groups of near-duplicates."""
+"""Mining ordinary photographs with the weightless descriptors, against known groups of
+near-duplicates."""
 
 import numpy as np
 import pytest

@@ -40,7 +40,8 @@ def test_neighbours_come_by_falling_similarity_and_leave_out_the_anchor():
 
 
 def test_similarities_are_cosines_also_where_rounding_lengthened_the_vectors():
-    # 0.6 and 0.8 are 0.60009765625 and 0.7998046875 as float16: of length 0.99990; 1 and 1/64 are longer than 1.
+    # 0.6 and 0.8 are 0.60009765625 and 0.7998046875 as float16: of length 0.99990; 1 and 1/64 are
+    # longer than 1.
     made = space([[0.6, 0.8], [0.6, 0.8], [1, 1 / 64], [1, 1 / 64]], KEYS[:4])
     long = Vectors(made.keys, np.where(made.matrix > 0.99, np.float16(1), made.matrix), made.norms)
     rows = list(

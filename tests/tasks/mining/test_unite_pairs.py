@@ -1,4 +1,5 @@
-"""What is in the union: admitted images only, and the limit of pairs per image against a check by brute force."""
+"""What is in the union: admitted images only, and the limit of pairs per image against a check by
+brute force."""
 
 import random
 from collections import Counter
@@ -131,7 +132,8 @@ def test_a_group_is_in_a_limited_number_of_pairs_its_most_similar_ones() -> None
     }
     config = UnitingConfig(max_pairs_per_image=0, max_pairs_per_group=2, excludes=False)
     found = list(unite_pairs(rows, config, similar=columns_of(rows), all_images=pa.table(names)))
-    # 0-1 and 1-2 fill the folder; 4-5 is between the two groups, and 5-6 and 6-7 are the video's own
+    # 0-1 and 1-2 fill the folder; 4-5 is between the two groups, and 5-6 and 6-7 are the video's
+    # own
     assert [isinstance(row, PairRow) for row in found] == [
         True,
         True,

@@ -1,4 +1,5 @@
-"""Photographs of awkward sizes for embedders, cut from the samples that ship with scikit-image and scikit-learn."""
+"""Photographs of awkward sizes for embedders, cut from the samples that ship with scikit-image and
+scikit-learn."""
 
 from pathlib import Path
 

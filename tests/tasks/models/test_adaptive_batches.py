@@ -1,4 +1,5 @@
-"""The device of a process; batches are halved where memory ends, and the vectors are those of one batch."""
+"""The device of a process; batches are halved where memory ends, and the vectors are those of one
+batch."""
 
 import logging
 

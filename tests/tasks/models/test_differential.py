@@ -133,7 +133,8 @@ def test_as_many_weights_as_it_is_said_to_have():
         name: sum(one.numel() for one in part.parameters())
         for name, part in module.named_children()
     }
-    # By hand, of width w: an attention has 4 w^2 + 4 w weights, a layer two of them, 8 w^2 + 5 w after them, and 6 w in
+    # By hand, of width w: an attention has 4 w^2 + 4 w weights, a layer two of them, 8 w^2 + 5 w
+    # after them, and 6 w in
     # norms; a scale two layers, one attention, 2 w^2 and 3 w^2 that join, and 4 w in norms.
     w = 1152
     assert counts == {"scales": 41 * w**2 + 46 * w, "score": 4 * w**2 + 2 * w, "out": w**2}

@@ -1,4 +1,5 @@
-"""DINOv2 through transformers' real loaders: the vectors are those of its own pipeline, one image at a time."""
+"""DINOv2 through transformers' real loaders: the vectors are those of its own pipeline, one image
+at a time."""
 
 import shutil
 
@@ -44,7 +45,8 @@ def test_vectors_are_those_of_transformers(folder):
     np.testing.assert_allclose(
         np.linalg.norm(got, axis=1), np.linalg.norm(wanted, axis=1), rtol=0.02
     )
-    # The check above can fail: these vectors tell photographs apart, and crops that are a few pixels off.
+    # The check above can fail: these vectors tell photographs apart, and crops that are a few
+    # pixels off.
     moved = embed(embedder, [image[:, image.shape[1] // 20 :] for image in images])
     assert np.median((unit(got) * unit(moved)).sum(axis=1)) < 0.999
 

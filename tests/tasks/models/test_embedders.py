@@ -1,4 +1,5 @@
-"""Embedders by name and their unit vectors; descriptors and hashes whose values can be derived by hand."""
+"""Embedders by name and their unit vectors; descriptors and hashes whose values can be derived by
+hand."""
 
 import numpy as np
 import pytest
@@ -62,7 +63,8 @@ def test_colour_layout_of_a_coloured_corner():
     image = np.full((64, 64, 3), 128, dtype=np.uint8)
     image[:8, :8] = (255, 0, 0)
     vector = embed(COLOUR_LAYOUT, [image])[0].reshape(8, 8, 3)
-    # Red is L 53.24, a 80.09, b 67.20 and grey 128 is L 53.59: the corner differs from the mean by 63/64 of that.
+    # Red is L 53.24, a 80.09, b 67.20 and grey 128 is L 53.59: the corner differs from the mean by
+    # 63/64 of that.
     np.testing.assert_allclose(
         vector[0, 0, 1:], np.sqrt(np.array([80.09, 67.20]) * 63 / 64), rtol=1e-3
     )

@@ -1,4 +1,5 @@
-"""Grounding DINO through transformers' real loaders: boxes are those of the library's own pipeline, image by image."""
+"""Grounding DINO through transformers' real loaders: boxes are those of the library's own pipeline,
+image by image."""
 
 import json
 import shutil
@@ -88,8 +89,8 @@ def library(folder):
 def reference(folder, image, names, *, threshold, text_threshold):
     """Return what a user of transformers gets of one image and one prompt: ``(tag, score, corners)`` in any order.
 
-    The library says which boxes reach the threshold; whose they are is read from the letters that each token stands
-    for in the text.
+    The library says which boxes reach the threshold; whose they are is read from the letters that
+    each token stands for in the text.
     """
     model, processor = library(folder)
     text = "".join(f"{name.lower()} . " for name in names)

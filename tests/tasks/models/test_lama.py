@@ -92,7 +92,8 @@ def test_pixels_are_those_of_simple_lama(tmp_path):
 
 
 def test_a_hole_takes_what_is_around_it_and_nothing_of_itself(tmp_path):
-    # Everything around is (40, 80, 120); the hole is (255, 0, 0), and its mean over all would be another.
+    # Everything around is (40, 80, 120); the hole is (255, 0, 0), and its mean over all would be
+    # another.
     image = np.full((70, 90, 3), (40, 80, 120), dtype=np.uint8)
     model, window = inpainter(tmp_path / "mean.pt", HoleMean()), (20, 10, 60, 50)
     (hole,) = discs([window])
@@ -222,7 +223,8 @@ def test_a_crop_is_a_part_of_the_image_with_the_hole_in_its_place(size):
 
 
 def test_context_is_counted_in_sides_and_ends_at_few_places():
-    # 100 x 80 in the middle; one side of context: columns 300 to 600, rows 300 to 540; then 256 to 640 and 256 to 576.
+    # 100 x 80 in the middle; one side of context: columns 300 to 600, rows 300 to 540; then 256 to
+    # 640 and 256 to 576.
     made = crop(picture(1000, 1000), (400, 380, 500, 460))
     assert made.size == (320, 384)
     assert (made.place[1].start, made.place[0].start) == (144, 124)
@@ -233,7 +235,8 @@ def test_context_is_counted_in_sides_and_ends_at_few_places():
 
 
 def test_of_a_shrunk_hole_no_pixel_is_seen():
-    # Red in the hole, blue around it: a network that saw a trace of red would see what is to be removed.
+    # Red in the hole, blue around it: a network that saw a trace of red would see what is to be
+    # removed.
     image = np.full((1000, 1400, 3), (0, 0, 200), dtype=np.uint8)
     rows, columns = np.indices((1000, 1400))
     hole = (rows - 503) ** 2 + (columns - 711) ** 2 < 333**2

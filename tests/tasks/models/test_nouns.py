@@ -1,4 +1,5 @@
-"""Nouns come from a spaCy pipeline, a folder or a package; for a missing one the message says what fetches it."""
+"""Nouns come from a spaCy pipeline, a folder or a package; for a missing one the message says what
+fetches it."""
 
 import sys
 
@@ -76,7 +77,8 @@ WRITTEN = {
     "the Eiffel Tower in Paris at night": "eiffel tower paris night",
     "It is brighter and more crowded there.": "",
 }
-"""Sentences as people and models write them, and their nouns by hand, as the dictionary has them."""
+"""Sentences as people and models write them, and their nouns by hand, as the dictionary has
+them."""
 
 
 def test_the_pipeline_of_the_profiles_finds_the_nouns_that_a_reader_finds():

@@ -1,4 +1,5 @@
-"""CLIP through open_clip's real loaders: the vectors are those of its own pipeline, one image at a time."""
+"""CLIP through open_clip's real loaders: the vectors are those of its own pipeline, one image at a
+time."""
 
 import json
 import pickle
@@ -51,7 +52,8 @@ def test_vectors_are_those_of_open_clip(folder):
     np.testing.assert_allclose(
         np.linalg.norm(got, axis=1), np.linalg.norm(wanted, axis=1), rtol=0.02
     )
-    # The check above can fail: these vectors tell photographs apart, and crops that are a few pixels off.
+    # The check above can fail: these vectors tell photographs apart, and crops that are a few
+    # pixels off.
     cosines = unit(got) @ unit(got).T
     assert np.median(cosines[~np.eye(len(images), dtype=bool)]) < 0.9
     moved = embed(embedder, [image[:, image.shape[1] // 20 :] for image in images])

@@ -1,4 +1,5 @@
-"""Images are decoded once, in order, here or by threads; what does not decode is dropped by name."""
+"""Images are decoded once, in order, here or by threads; what does not decode is dropped by
+name."""
 
 from dataclasses import replace
 

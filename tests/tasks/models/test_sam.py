@@ -1,4 +1,5 @@
-"""SAM through its real files: masks are those of the package's own predictor, one image and one box at a time."""
+"""SAM through its real files: masks are those of the package's own predictor, one image and one box
+at a time."""
 
 import numpy as np
 import pytest

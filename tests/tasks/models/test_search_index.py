@@ -1,4 +1,5 @@
-"""The searches against brute force in float64, and their independence of threads, blocks and batches."""
+"""The searches against brute force in float64, and their independence of threads, blocks and
+batches."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Texts in the space of CLIP's images: the vectors are those of open_clip's own pipeline, and long texts are cut."""
+"""Texts in the space of CLIP's images: the vectors are those of open_clip's own pipeline, and long
+texts are cut."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Tests of preference rows: what is chosen, what is rejected, in which order, and when there is none."""
+"""Tests of preference rows: what is chosen, what is rejected, in which order, and when there is
+none."""
 
 from dataclasses import replace
 from io import BytesIO
@@ -297,7 +298,8 @@ def test_a_crop_is_as_large_as_its_image() -> None:
     assert kept == SHOWN[1]
     pixels = np.asarray(Image.open(BytesIO(made)))
     assert pixels.shape == (40, 48, 3)
-    # Noise in blocks of 8: the window's blocks are 12 wide and 20 high now, and their middles keep their colours.
+    # Noise in blocks of 8: the window's blocks are 12 wide and 20 high now, and their middles keep
+    # their colours.
     before = np.asarray(Image.open(BytesIO(SHOWN[0])))
     for row in range(2):
         for column in range(4):

@@ -42,7 +42,8 @@ def test_truth_is_looked_up_or_unknown():
 
 
 def test_a_thing_that_has_only_moved_may_pass_for_gone():
-    # "The red ball on the left is gone": the claim denies any red ball, the words perhaps only one on the left.
+    # "The red ball on the left is gone": the claim denies any red ball, the words perhaps only one
+    # on the left.
     graphs = (graph(thing(colour="red", column="left")), graph(thing(colour="red", column="right")))
     ball = Selector(shape="ball", colour="red")
     there = Claim(side=0, kind="exists", selector=ball.model_copy(update={"column": "left"}))

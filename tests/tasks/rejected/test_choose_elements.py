@@ -85,7 +85,8 @@ def test_of_nearly_equal_masks_the_first_that_is_not_refused_is_kept():
     assert whys(first, first, first, max_iou=0.99) == ["", *[SAME_MASK.replace("0.9", "0.99")] * 2]
     car, wheel = rectangle(5, 5, 45, 25), rectangle(8, 20, 14, 25)
     assert whys(car, wheel, np.roll(wheel, 7, axis=1), np.roll(car, 14, axis=0)) == ["", "", "", ""]
-    # Of three masks in a row, each 0.9 of the one before, the last is like the second, which is not kept.
+    # Of three masks in a row, each 0.9 of the one before, the last is like the second, which is not
+    # kept.
     masks = [rectangle(5, 5, 5 + width, 25) for width in (30, 28, 26)]
     assert whys(*masks) == ["", SAME_MASK, ""]
     large = rectangle(0, 0, 26, 40)

@@ -1,4 +1,5 @@
-"""CLIP chooses among removals: scores are those of open_clip on the whole altered images, computed here on its own."""
+"""CLIP chooses among removals: scores are those of open_clip on the whole altered images, computed
+here on its own."""
 
 from dataclasses import replace
 from itertools import product

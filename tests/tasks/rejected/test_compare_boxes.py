@@ -1,4 +1,5 @@
-"""Boxes and holes on squared paper: what stands in the place of a removed thing, and what grew there."""
+"""Boxes and holes on squared paper: what stands in the place of a removed thing, and what grew
+there."""
 
 import numpy as np
 

@@ -1,4 +1,5 @@
-"""Edited texts: one thing or the place changed in both halves, false by claims and by an independent reading."""
+"""Edited texts: one thing or the place changed in both halves, false by claims and by an
+independent reading."""
 
 from collections import Counter
 from difflib import SequenceMatcher

@@ -1,4 +1,5 @@
-"""Counterfactual texts: what is asked for and how often, what the model has to confirm, what becomes of refusals."""
+"""Counterfactual texts: what is asked for and how often, what the model has to confirm, what
+becomes of refusals."""
 
 import re
 from collections import Counter

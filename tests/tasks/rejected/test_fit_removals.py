@@ -1,4 +1,5 @@
-"""Vectors of images without an element: what does not fit; `test_choose_removals` compares them with open_clip's."""
+"""Vectors of images without an element: what does not fit; `test_choose_removals` compares them
+with open_clip's."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""Removals of discs, good and bad ones, looked at by a detector of colours; and by a tiny Grounding DINO."""
+"""Removals of discs, good and bad ones, looked at by a detector of colours; and by a tiny Grounding
+DINO."""
 
 from dataclasses import replace
 
@@ -144,7 +145,8 @@ def test_what_is_gone_has_gone_and_what_is_left_is_still_detected(asked):
     assert (made.why, made.found_after) == (STILL, made.found_before)
     made = inspected(painted((BALL, RED)), painted((disc(60, 84, 6), RED)))
     assert (made.why, made.found_after) == (STILL, pytest.approx(210 / 255))
-    # A trace too pale for the detector, though not for the eye: what it does not see, it does not report.
+    # A trace too pale for the detector, though not for the eye: what it does not see, it does not
+    # report.
     assert inspected(painted((BALL, RED)), painted((disc(60, 84, 6), PALE))).passed
     other = (disc(70, 150, 15), RED)
     assert inspected(painted((BALL, RED), other), painted(other)).passed
@@ -192,7 +194,8 @@ def test_a_halo_is_one_and_nobody_looks_further(asked):
 
 @pytest.mark.parametrize(("away", "count"), [(8, 0), (9, 1)])
 def test_pixels_outside_are_counted_again(asked, away, count):
-    # The mask ends at column 110: 5 dilated and 3 feathered, the first that may not change is 9 columns away.
+    # The mask ends at column 110: 5 dilated and 3 feathered, the first that may not change is 9
+    # columns away.
     altered = GROUND.copy()
     altered[70, 110 + away] = (1, 2, 3)
     image, row = photograph(painted((BALL, RED))), None

@@ -1,4 +1,5 @@
-"""The edge along a rim, by hand where distances are whole numbers, and of discs on a grained slope."""
+"""The edge along a rim, by hand where distances are whole numbers, and of discs on a grained
+slope."""
 
 import cv2
 import numpy as np
@@ -31,14 +32,16 @@ def weight(dilate=5, feather=3):
 
 @pytest.mark.parametrize(("offset", "expected"), [(0, 0), (8, 1), (16, 2), (40, 5)])
 def test_a_step_in_colour(offset, expected):
-    # Columns 5 to 9 away have 4/4, 3/4, 2/4, 1/4 and 0/4 of the offset: the means of two, less those of the next two,
+    # Columns 5 to 9 away have 4/4, 3/4, 2/4, 1/4 and 0/4 of the offset: the means of two, less
+    # those of the next two,
     # differ by half of it. That is compared with 4 levels, since there is nothing else around.
     assert rim(columns(100 + offset * weight())) == expected
     assert rim(columns(100 - offset * weight())) == expected
 
 
 def test_a_seam_is_compared_with_the_edges_around():
-    # Without dilation and feather the last column of the filling has all of the offset, the next one none.
+    # Without dilation and feather the last column of the filling has all of the offset, the next
+    # one none.
     assert rim(columns(100 + 20 * weight(0, 0)), dilate=0, feather=0) == 5
     pixels = columns(100 + 0 * AWAY).copy()
     pixels[..., 0] = 100 + 40 * weight()

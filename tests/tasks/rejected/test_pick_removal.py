@@ -81,7 +81,8 @@ def test_the_candidate_that_breaks_most_claims_is_chosen():
         ("first", "the cube", ("c",)),
     ]
     got, row = choose(text, *first, ("second", "cube", ("c",)))
-    # One ball breaks the count; both break count and existence; the first image's cube is not spoken of.
+    # One ball breaks the count; both break count and existence; the first image's cube is not
+    # spoken of.
     assert got == {
         (0, "one ball"): 0.25,
         (0, "both balls"): 0.5,

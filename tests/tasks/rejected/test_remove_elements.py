@@ -1,6 +1,7 @@
 """Removals of discs from a known background: gone where they were, and nothing else touched.
 
-Rendered worlds are compared with themselves, rendered again without the thing. LaMa's file holds small networks.
+Rendered worlds are compared with themselves, rendered again without the thing. LaMa's file holds
+small networks.
 """
 
 import numpy as np

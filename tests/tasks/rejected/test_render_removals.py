@@ -1,4 +1,5 @@
-"""Rendered worlds without one of their things: the light of many samples is the truth, and bad fillings are planted."""
+"""Rendered worlds without one of their things: the light of many samples is the truth, and bad
+fillings are planted."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""Retrieved texts: the most similar description of another pair, checked false; against a dense computation."""
+"""Retrieved texts: the most similar description of another pair, checked false; against a dense
+computation."""
 
 from dataclasses import replace
 

@@ -1,4 +1,5 @@
-"""Sampled texts: what the model is asked, which of its answers are negatives, and which of those is taken."""
+"""Sampled texts: what the model is asked, which of its answers are negatives, and which of those is
+taken."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,5 @@
-"""Preferred texts are split by a served model, whose statements say what the text says and nothing else."""
+"""Preferred texts are split by a served model, whose statements say what the text says and nothing
+else."""
 
 import json
 from functools import partial

@@ -1,4 +1,5 @@
-"""Swapped texts: the halves exchanged, false by the claims, nothing where exchanging changes no truth."""
+"""Swapped texts: the halves exchanged, false by the claims, nothing where exchanging changes no
+truth."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,5 @@
-"""Which names are those of things; the lists here were made by hand, apart from the words of the filter."""
+"""Which names are those of things; the lists here were made by hand, apart from the words of the
+filter."""
 
 import pytest
 

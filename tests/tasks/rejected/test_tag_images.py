@@ -1,4 +1,5 @@
-"""Images in, tags out: from rendered scenes' graphs, from RAM with a tiny checkpoint, from the nouns of texts."""
+"""Images in, tags out: from rendered scenes' graphs, from RAM with a tiny checkpoint, from the
+nouns of texts."""
 
 import io
 

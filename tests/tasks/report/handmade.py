@@ -1,7 +1,8 @@
 """A small dataset made by hand: drawn pictures in four groups, their pairs, and every table that a whole build has.
 
-No stage is run; each table's rows are given, and go through the store's own shards into parts. Texts are hostile where
-they can be (markup, quotes), and the pictures have several formats and sizes.
+No stage is run; each table's rows are given, and go through the store's own shards into parts.
+Texts are hostile where they can be (markup, quotes), and the pictures have several formats and
+sizes.
 """
 
 import io

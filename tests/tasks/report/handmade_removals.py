@@ -1,7 +1,8 @@
 """The steps to images without an element, for the dataset made by hand: every table, and every way in which they end.
 
-Each image has three balls that can be removed, a table that is too large, a cloud without a box and a tag that names
-no thing. Removing the third ball of an image fails a check, each image another one. A patch paints its ball grey.
+Each image has three balls that can be removed, a table that is too large, a cloud without a box and
+a tag that names no thing. Removing the third ball of an image fails a check, each image another
+one. A patch paints its ball grey.
 """
 
 import numpy as np

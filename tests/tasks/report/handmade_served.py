@@ -1,7 +1,8 @@
 """The dataset made by hand as served models would write it: who was asked, what checks found, what came of the rest.
 
-Two candidates were described of each pair: the first fails a check (each pair another one), the second is taken. All
-that a model or a source could say is hostile (markup, quotes, a character that turns the reading order round).
+Two candidates were described of each pair: the first fails a check (each pair another one), the
+second is taken. All that a model or a source could say is hostile (markup, quotes, a character that
+turns the reading order round).
 """
 
 from dataclasses import replace

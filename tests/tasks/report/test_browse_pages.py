@@ -1,4 +1,5 @@
-"""Pages that are served, without the server: preferences about one image, pairs without any, pictures that are kept."""
+"""Pages that are served, without the server: preferences about one image, pairs without any,
+pictures that are kept."""
 
 import html
 import re

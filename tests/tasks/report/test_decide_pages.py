@@ -1,4 +1,5 @@
-"""Decide about pairs as a reader does: by keys, on a phone, with decisions that were made before."""
+"""Decide about pairs as a reader does: by keys, on a phone, with decisions that were made
+before."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,5 @@
-"""Pages about images: a grid, an image's nearest ones by hand, a map, searches that were given a name."""
+"""Pages about images: a grid, an image's nearest ones by hand, a map, searches that were given a
+name."""
 
 import html
 

@@ -85,7 +85,8 @@ def test_every_step_is_counted_with_its_reasons(found, made):
     assert found.inspected == {
         "passed all checks": 48, "changed outside": 6, "halo": 6, "something grew": 6, "still detected": 6,
     }  # fmt: skip
-    # Of seven pairs in a row, one has a crop and one has nothing; a pair without a preference does not count.
+    # Of seven pairs in a row, one has a crop and one has nothing; a pair without a preference does
+    # not count.
     made_of = [row.rejected_image_maker for row in made.of("preferences")]
     names = {"removal": "an element removed", "crop": "a random crop", "": "none"}
     assert found.made == {name: made_of.count(maker) for maker, name in names.items()}

@@ -1,4 +1,5 @@
-"""What is told of preferences: texts that give themselves away, lengths, copies, rejected texts that are true."""
+"""What is told of preferences: texts that give themselves away, lengths, copies, rejected texts
+that are true."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""What was written, by numbers counted by hand: repetition, verbs, refusals, axes, checks, requests, sentences."""
+"""What was written, by numbers counted by hand: repetition, verbs, refusals, axes, checks,
+requests, sentences."""
 
 from collections import Counter
 from contextlib import contextmanager
@@ -83,7 +84,8 @@ def test_descriptions_of_a_dataset(tmp_path, whole):
     made = Handmade({**whole.tables, "differences": [*rows, *refused]})
     found = differences_of(tmp_path, made)
     assert (found.total, found.repeated) == (5, 2)
-    # Refused: the first answers of rows 1 and 3, accepted when asked again, and of two pairs that have none.
+    # Refused: the first answers of rows 1 and 3, accepted when asked again, and of two pairs that
+    # have none.
     assert (found.again, found.lost, found.asked) == (2, 2, 7)
 
 
@@ -236,7 +238,8 @@ def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch
         for n, row in enumerate(made.of("captions"))
     ]
     uses = measured(tmp_path, made, until="captions")
-    # Each request stands twice in its row and counts once; one model has the even numbers, one the odd.
+    # Each request stands twice in its row and counts once; one model has the even numbers, one the
+    # odd.
     assert sorted((use.model, use.requests, use.rows) for use in uses) == [
         ("m0", 10, 10),
         ("m1", 10, 10),

@@ -1,4 +1,5 @@
-"""Pages of a dataset that served models wrote: what they say, that they are safe, and that they fit."""
+"""Pages of a dataset that served models wrote: what they say, that they are safe, and that they
+fit."""
 
 import re
 from dataclasses import replace

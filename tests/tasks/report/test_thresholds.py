@@ -1,4 +1,5 @@
-"""Candidates to be judged, the ranges that they are in, and the thresholds that judgements suggest, by hand."""
+"""Candidates to be judged, the ranges that they are in, and the thresholds that judgements suggest,
+by hand."""
 
 import html
 import urllib.parse
@@ -24,7 +25,8 @@ JOINT = {
     "AB": (0.625, 0.9375), "AC": (0.75, 0.8125), "BC": (0.5, 0.5625), "BD": (0.1875, 0.3125),
     "CD": (0.125, 0.4375), "DE": (0.3125, 0.4375), "AE": (0.1875, 0.375),
 }  # fmt: skip
-"""Pairs that both embedders found of one of their images, with their lowest and highest similarity."""
+"""Pairs that both embedders found of one of their images, with their lowest and highest
+similarity."""
 
 
 @contextmanager
@@ -91,7 +93,8 @@ def test_the_page_counts_candidates_and_suggests_a_band(tmp_path):
             [judge(pair_key(images, letters), verdict) for letters, verdict in words.items()]
         )
         shown = Reader(pages.thresholds({}, "token")[0]).text
-        # Going down, DE is the first range of unrelated pairs, after BC's; going up, AB that of copies, after AC's.
+        # Going down, DE is the first range of unrelated pairs, after BC's; going up, AB that of
+        # copies, after AC's.
         assert "Suggested: 0.50 to 0.82" in " ".join(shown.split())
         assert "--set mining.min_similarity=0.5 " in shown
         assert "next" not in " ".join(shown.split()).split("Suggested")[1].split("Judgements")[0]
@@ -119,7 +122,8 @@ def test_counts_are_of_all_candidates(tmp_path):
         assert sum(one.shown for one in lows) == 7
         view = view_thresholds(cards.database, pages.subject.profile.mining, Limits())
         assert (view.judged, view.suggested) == (0, None)
-        # The middle of six ranges of lows (.74 .62 .50 .30 .18 .12), and of six of highs, from below.
+        # The middle of six ranges of lows (.74 .62 .50 .30 .18 .12), and of six of highs, from
+        # below.
         assert [(side, one.low) for side, one in view.owed] == [("low", 0.3), ("high", 0.56)]
 
 

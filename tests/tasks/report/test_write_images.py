@@ -153,7 +153,8 @@ def test_what_differs_glows_and_the_rest_is_veiled():
     first, second = plain(200), plain(200)
     second[12:36, 16:32] = 0
     png, share = draw_heat(first, second)
-    # L falls by 80.6; a blur of 1.5 pixels leaves 10 of it 1.7 pixels beyond each edge: 27.4 x 19.4 of 64 x 48.
+    # L falls by 80.6; a blur of 1.5 pixels leaves 10 of it 1.7 pixels beyond each edge: 27.4 x 19.4
+    # of 64 x 48.
     assert share == pytest.approx(27.4 * 19.4 / (64 * 48), abs=0.01)
     shown = opened(png)
     assert shown.shape == (48, 64, 4)

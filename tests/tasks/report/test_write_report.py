@@ -194,7 +194,8 @@ def test_hovering_flickers_between_the_two_images(browser, whole):
         before = pixels(frame, whole)
         frame.hover()
         assert shown_in(frame) == other
-        # The second image of the pair is what the reader sees in its place, and the first comes back by itself.
+        # The second image of the pair is what the reader sees in its place, and the first comes
+        # back by itself.
         assert np.abs(pixels(frame, whole) - before).max() > 50
         page.wait_for_function(
             "(frame) => !frame.classList.contains('swapped')", arg=frame.element_handle()

@@ -1,4 +1,5 @@
-"""What is read of texts about scenes: only claims that they make; the whole only where every word is understood."""
+"""What is read of texts about scenes: only claims that they make; the whole only where every word
+is understood."""
 
 import pytest
 from hypothesis import given

@@ -44,7 +44,8 @@ def test_columns_are_thirds_of_the_picture(middle, column, clear):
 
 @pytest.mark.parametrize(
     ("away", "depth", "clear"),
-    # Of 3.6 metres around the target, thirds meet at 0.6 before and behind it; 6 % of 3.6 are 0.216.
+    # Of 3.6 metres around the target, thirds meet at 0.6 before and behind it; 6 % of 3.6 are
+    # 0.216.
     [(-1.2, 0, True), (-0.82, 0, True), (-0.81, 0, False), (-0.59, 1, False), (-0.38, 1, True), (0.38, 1, True),
      (0.39, 1, False), (0.61, 2, False), (0.82, 2, True)],
 )  # fmt: skip

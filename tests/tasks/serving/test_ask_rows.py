@@ -225,7 +225,8 @@ def test_an_interpreter_that_ends_in_the_middle_ends_quietly(tmp_path: Path) -> 
     script = SCRIPT.replace(
         "print(result.name, flush=True)", "raise SystemExit(f'left at {result.name}')"
     )
-    # That a step takes long is no fault: asyncio warns of it in this mode, and tells of tasks left behind as errors.
+    # That a step takes long is no fault: asyncio warns of it in this mode, and tells of tasks left
+    # behind as errors.
     script = script.replace(
         "import sys\n", 'import sys, logging\nlogging.getLogger("asyncio").setLevel("ERROR")\n'
     )

@@ -1,4 +1,5 @@
-"""What a server may do to a request: every fault is named, what is wrong with whom, and nothing is sent needlessly."""
+"""What a server may do to a request: every fault is named, what is wrong with whom, and nothing is
+sent needlessly."""
 
 import asyncio
 import json

@@ -1,4 +1,5 @@
-"""Several endpoints, and endpoints that fail: who is asked, who is waited for, and when that ends."""
+"""Several endpoints, and endpoints that fail: who is asked, who is waited for, and when that
+ends."""
 
 import asyncio
 import itertools

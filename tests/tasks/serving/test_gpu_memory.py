@@ -1,4 +1,5 @@
-"""Memory of models that vLLM is to load: against the libraries' own models, by hand, and as a build meets it."""
+"""Memory of models that vLLM is to load: against the libraries' own models, by hand, and as a build
+meets it."""
 
 import json
 from pathlib import Path
@@ -104,7 +105,7 @@ def machine(tmp_path, monkeypatch):
     def make(*mebibytes: int) -> None:
         said = "".join(f"{index}, GPU-{index}a, {size}\n" for index, size in enumerate(mebibytes))
         (tmp_path / "said").write_text(said)
-        monkeypatch.setattr(memory, "ASK", ("cat", str(tmp_path / "said")))
+        monkeypatch.setattr(gpu_memory, "ASK", ("cat", str(tmp_path / "said")))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     return make

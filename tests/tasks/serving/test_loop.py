@@ -1,4 +1,5 @@
-"""The loop in the background ends with its process, and the guard ends the server that it stands before."""
+"""The loop in the background ends with its process, and the guard ends the server that it stands
+before."""
 
 import asyncio
 import multiprocessing

@@ -1,4 +1,5 @@
-"""What a build finds out of its servers when it starts: which model they serve, and whether they hold to a form."""
+"""What a build finds out of its servers when it starts: which model they serve, and whether they
+hold to a form."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""Strangers' texts in prompts: no control token, no line and no quote of theirs is taken for the prompt's own."""
+"""Strangers' texts in prompts: no control token, no line and no quote of theirs is taken for the
+prompt's own."""
 
 import html
 import re
@@ -41,7 +42,8 @@ DATA = {
     "retrieve_image": {"caption"},
     "split_sentences": {"description"},
 }
-"""What is put into prompts and was written by others, models included; a new prompt is put on one of the two lists."""
+"""What is put into prompts and was written by others, models included; a new prompt is put on one
+of the two lists."""
 OURS = {
     *(
         "caption_sentences",

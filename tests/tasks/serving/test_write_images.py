@@ -1,4 +1,5 @@
-"""What served models are shown: the pixels of `decode_rgb`, in the file's own bytes where any decoder gives them."""
+"""What served models are shown: the pixels of `decode_rgb`, in the file's own bytes where any
+decoder gives them."""
 
 import base64
 import io

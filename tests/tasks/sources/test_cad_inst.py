@@ -1,4 +1,5 @@
-"""All forms of CaD-Inst give the same pairs and comparisons; hostile literals, missing images; a build."""
+"""All forms of CaD-Inst give the same pairs and comparisons; hostile literals, missing images; a
+build."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Listing order, odd names, links; and a corpus of bad files, each of which must become a dropped row."""
+"""Listing order, odd names, links; and a corpus of bad files, each of which must become a dropped
+row."""
 
 import errno
 import os

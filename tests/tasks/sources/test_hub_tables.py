@@ -1,4 +1,5 @@
-"""Data sets of tables: captions, pairs and preferences as their columns give them; rows without are dropped; builds."""
+"""Data sets of tables: captions, pairs and preferences as their columns give them; rows without are
+dropped; builds."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""Fields, pairs, splits and groups of manifests; lines that make no sense; paths that may not be read."""
+"""Fields, pairs, splits and groups of manifests; lines that make no sense; paths that may not be
+read."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""What holds for every data set of images with annotations: order, keys, limits, hostile paths, a whole build."""
+"""What holds for every data set of images with annotations: order, keys, limits, hostile paths, a
+whole build."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""Localized Narratives' traps: an image's lines stand apart, lines are long, COCO's names have twelve digits."""
+"""Localized Narratives' traps: an image's lines stand apart, lines are long, COCO's names have
+twelve digits."""
 
 import json
 from pathlib import Path

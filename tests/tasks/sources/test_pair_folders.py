@@ -1,4 +1,5 @@
-"""Traps of the folders of pairs: places for numbers, names by others' scripts, shared ids, lying endings."""
+"""Traps of the folders of pairs: places for numbers, names by others' scripts, shared ids, lying
+endings."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,5 @@
-"""Columns found by type, splits by name, rows listed from footers; damaged, hostile and remote tables; a build."""
+"""Columns found by type, splits by name, rows listed from footers; damaged, hostile and remote
+tables; a build."""
 
 import os
 import re

@@ -1,4 +1,5 @@
-"""What a source brings is made worse, row by row and in a build; what is about an image goes with it."""
+"""What a source brings is made worse, row by row and in a build; what is about an image goes with
+it."""
 
 from dataclasses import replace
 

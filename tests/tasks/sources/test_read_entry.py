@@ -1,4 +1,5 @@
-"""Pairs are whole or refused; names that others chose reach files below their folder and nothing else."""
+"""Pairs are whole or refused; names that others chose reach files below their folder and nothing
+else."""
 
 from dataclasses import replace
 

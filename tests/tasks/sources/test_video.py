@@ -1,4 +1,5 @@
-"""Frames of videos: those that lie at the times asked for, whatever the shards; damaged and hostile files by reason."""
+"""Frames of videos: those that lie at the times asked for, whatever the shards; damaged and hostile
+files by reason."""
 
 import subprocess
 import sys

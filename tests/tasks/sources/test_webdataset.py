@@ -1,4 +1,5 @@
-"""Samples, captions and their order; hostile and damaged tars; patterns, folders and remote stores."""
+"""Samples, captions and their order; hostile and damaged tars; patterns, folders and remote
+stores."""
 
 import gzip
 import json

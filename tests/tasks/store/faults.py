@@ -22,8 +22,8 @@ class Killed(BaseException):
 class FaultyOs:
     """The ``os`` module, in which the ``at``-th writing call fails.
 
-    Faults: the name of an errno; "short" (a write that takes half of the bytes); "full" (the same, and then ENOSPC);
-    "kill" (before the call takes effect) and "late kill" (after it).
+    Faults: the name of an errno; "short" (a write that takes half of the bytes); "full" (the same,
+    and then ENOSPC); "kill" (before the call takes effect) and "late kill" (after it).
     """
 
     def __init__(self, fault: str, at: int) -> None:

@@ -1,7 +1,7 @@
 """Run toy builds in processes that can be killed.
 
-Each is forked from one that has imported everything and done nothing, so that it starts at once, and leads a process
-group of its own.
+Each is forked from one that has imported everything and done nothing, so that it starts at once,
+and leads a process group of its own.
 """
 
 import json

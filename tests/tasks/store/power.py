@@ -1,8 +1,8 @@
 """Record what a program does to the files below a folder, and lay down what a loss of power may leave of it.
 
-What holds is what POSIX promises, and no more: what was written to a file is on the disk once the file was flushed, and
-a name is there, or gone, once its folder was flushed. Of everything since, any part may be there, in any order; of a
-rename, both names or neither.
+What holds is what POSIX promises, and no more: what was written to a file is on the disk once the
+file was flushed, and a name is there, or gone, once its folder was flushed. Of everything since,
+any part may be there, in any order; of a rename, both names or neither.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Whole builds of the toy line: what is owed when the source, the configuration or the machine changes."""
+"""Whole builds of the toy line: what is owed when the source, the configuration or the machine
+changes."""
 
 import os
 import signal

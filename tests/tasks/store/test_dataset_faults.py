@@ -1,4 +1,5 @@
-"""Let every single system call of a build fail: the error is clear, nothing is lost, and a resumed build ends well."""
+"""Let every single system call of a build fail: the error is clear, nothing is lost, and a resumed
+build ends well."""
 
 import errno
 import os

@@ -1,7 +1,7 @@
 """Drive a dataset through random builds, kills, faults, changes of the source and of the shard size.
 
-The model is a plain re-implementation of the toy line: after every undisturbed build, the live rows are the model's,
-every part is readable, and nothing that was finished was worked on again.
+The model is a plain re-implementation of the toy line: after every undisturbed build, the live rows
+are the model's, every part is readable, and nothing that was finished was worked on again.
 """
 
 import shutil

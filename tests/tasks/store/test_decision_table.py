@@ -1,4 +1,5 @@
-"""The table of decisions: a union of files, whoever adds to it, however often, and whatever is joined meanwhile."""
+"""The table of decisions: a union of files, whoever adds to it, however often, and whatever is
+joined meanwhile."""
 
 import json
 import re

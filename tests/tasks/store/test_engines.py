@@ -67,7 +67,8 @@ def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(
         f"Worker process {killed} was killed by signal 9: its shard is run again"
     )
     calls = Counter(Path(config.calls).read_text().splitlines())
-    # The journal of the killed shard has all but the row before, whose results may have been incomplete.
+    # The journal of the killed shard has all but the row before, whose results may have been
+    # incomplete.
     assert set(calls) >= {f"item {word}" for word in WORDS}
     assert [word for word, times in calls.items() if times > 1] in ([], ["item j"])
     build_toy(tmp_path / "local", WORDS, rows_per_shard=3)

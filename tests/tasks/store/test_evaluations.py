@@ -1,4 +1,5 @@
-"""The table of scores: evaluations side by side, one that is made again, a file that was damaged."""
+"""The table of scores: evaluations side by side, one that is made again, a file that was
+damaged."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""Files of a dataset's folder: whole or not there, and every fault named. Faults at each call: test_dataset_faults."""
+"""Files of a dataset's folder: whole or not there, and every fault named. Faults at each call:
+test_dataset_faults."""
 
 import os
 import pickle

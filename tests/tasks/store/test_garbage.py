@@ -75,7 +75,8 @@ def cells_of(root: Path) -> Iterator[str]:
 
 def test_nothing_of_a_removed_image_is_left_and_nothing_is_owed(tmp_path: Path) -> None:
     make_removed(tmp_path)
-    # Pairs and what is made of them are named by both contents; the links of a2 and b1 name their neighbours.
+    # Pairs and what is made of them are named by both contents; the links of a2 and b1 name their
+    # neighbours.
     gone = {key_of("b1"), make_key(*sorted([key_of("a2"), key_of("b1")])), "b1" * 50, "b1" * 10}
     assert all(any(one in cell for cell in cells_of(tmp_path)) for one in gone)
     list(carry_out(Folder(str(tmp_path)), plan(tmp_path, WORDS, gone=[1], kept=[2], sweep=True)))

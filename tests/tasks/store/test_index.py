@@ -1,4 +1,5 @@
-"""The index of live rows, by which every row about a subject is found; vectors of all images as matrices."""
+"""The index of live rows, by which every row about a subject is found; vectors of all images as
+matrices."""
 
 import os
 import random

@@ -1,6 +1,7 @@
 """Following rows of a toy dataset, and comparing two of its versions: every number by hand.
 
-Of the words a, b, c: each has an image, a rank and a link; a and b are a pair, b and c are one, each with a note.
+Of the words a, b, c: each has an image, a rank and a link; a and b are a pair, b and c are one,
+each with a note.
 """
 
 from pathlib import Path

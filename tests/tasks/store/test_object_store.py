@@ -1,4 +1,5 @@
-"""Datasets on an object store: a real S3 server on this machine, which fails and dawdles on request."""
+"""Datasets on an object store: a real S3 server on this machine, which fails and dawdles on
+request."""
 
 import os
 import tempfile

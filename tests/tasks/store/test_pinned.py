@@ -1,4 +1,5 @@
-"""Versions of a dataset: numbered, never changed, read as they were published whatever the tables hold now."""
+"""Versions of a dataset: numbered, never changed, read as they were published whatever the tables
+hold now."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

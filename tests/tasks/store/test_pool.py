@@ -155,7 +155,8 @@ def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_
             Path(f"/proc/{pid}").exists() for pid, _, _ in own
         )  # and their devices' memory is free
         again = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["1"] * 2))))
-    # Two devices: two processes, numbered, and one helper for each from the three workers that are left.
+    # Two devices: two processes, numbered, and one helper for each from the three workers that are
+    # left.
     assert {(place, number) for _, place, number in own} == {(0, 1), (1, 1)}
     assert len({pid for pid, _, _ in own}) == 2
     assert {place for _, place, _ in common} == set(range(5))

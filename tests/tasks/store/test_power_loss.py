@@ -1,7 +1,7 @@
 """Cut the power at a random moment in the life of a dataset: whatever was flushed is there, and of the rest any part.
 
-The life: a build, one of other words, a removal on request, clearing up. After the cut it goes on with the step that
-was cut off, as its user would.
+The life: a build, one of other words, a removal on request, clearing up. After the cut it goes on
+with the step that was cut off, as its user would.
 """
 
 import random

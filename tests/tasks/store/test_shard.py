@@ -144,7 +144,8 @@ def test_a_stopped_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         _run(tmp_path, stopping, journal=True)
     (outcome,) = _run(tmp_path, stopping, journal=True)
-    # Of the first three, the first failed and the third was the last one written: both are done again.
+    # Of the first three, the first failed and the third was the last one written: both are done
+    # again.
     assert seen == [*seen[:3], "stopped", seen[0], seen[2], *(set(WORDS) - set(seen[:3]))]
     assert outcome.result.counts == {"ok": 4}
     assert not list(tmp_path.rglob("*.journal"))

@@ -1,4 +1,5 @@
-"""Images that were removed on request: what of the tables counts, before and after the next build."""
+"""Images that were removed on request: what of the tables counts, before and after the next
+build."""
 
 import json
 from collections.abc import Iterator, Sequence

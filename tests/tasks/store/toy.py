@@ -1,7 +1,8 @@
 """A small line of stages over text items, for tests of the store: fast, and every kind of stage is in it.
 
-items -> images (one item gives an image, is dropped, or fails) -> neighbours (whole) -> links (owed again when the
-neighbour changes) -> pairs -> notes (uses both images). ``expect`` says what they must give, without the store.
+items -> images (one item gives an image, is dropped, or fails) -> neighbours (whole) -> links (owed
+again when the neighbour changes) -> pairs -> notes (uses both images). ``expect`` says what they
+must give, without the store.
 """
 
 import time

@@ -1,4 +1,5 @@
-"""The tolerant reader of commonalities and differences, on layouts that language models were seen to write."""
+"""The tolerant reader of commonalities and differences, on layouts that language models were seen
+to write."""
 
 import pytest
 from hypothesis import given

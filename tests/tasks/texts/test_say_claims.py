@@ -1,4 +1,5 @@
-"""Kinds of texts: each says what the claims say, by an independent reader of phrases and by hand."""
+"""Kinds of texts: each says what the claims say, by an independent reader of phrases and by
+hand."""
 
 from random import Random
 

@@ -1,4 +1,5 @@
-"""The same rows, model and adapters give the same loss and the same gradients as TRL's trainers, images and all."""
+"""The same rows, model and adapters give the same loss and the same gradients as TRL's trainers,
+images and all."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""A checkpoint that is asked questions: memory that does not suffice, and questions that it does not take."""
+"""A checkpoint that is asked questions: memory that does not suffice, and questions that it does
+not take."""
 
 import json
 from dataclasses import replace

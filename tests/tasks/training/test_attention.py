@@ -1,4 +1,5 @@
-"""Attention in two parts, against one mask of all tokens; windows of a vision tower, against one call for each."""
+"""Attention in two parts, against one mask of all tokens; windows of a vision tower, against one
+call for each."""
 
 import pytest
 import torch

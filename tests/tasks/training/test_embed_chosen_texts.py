@@ -1,4 +1,5 @@
-"""Vectors of texts: words counted and hashed, halves apart; CLIP's tower piece by piece; hostile texts."""
+"""Vectors of texts: words counted and hashed, halves apart; CLIP's tower piece by piece; hostile
+texts."""
 
 from dataclasses import replace
 

@@ -95,7 +95,8 @@ def test_a_share_is_counted_by_hand() -> None:
         0,
     )
     assert (full.weights, full.states) == (4 * 250_000, 12 * 138_240)
-    # 4 rows of 512 tokens of images and 512 of text; 26 bytes x 64 and 8 x 96 a layer; then 256 answered tokens a row,
+    # 4 rows of 512 tokens of images and 512 of text; 26 bytes x 64 and 8 x 96 a layer; then 256
+    # answered tokens a row,
     # of 4 bytes for each of 600 words, and 128 MiB.
     words = 4 * 256 * 4 * 600 + (1 << 27)
     assert lora.activations == 4096 * 2 * (26 * 64 + 768) + words
@@ -125,7 +126,8 @@ def test_a_share_is_counted_by_hand() -> None:
     in_bits = demand_of(
         own, settings().model_copy(update={"model": ModelConfig(load_in_4bit=True)})
     )
-    # Of 2 x 30,720 weights half a byte each, a byte for 64, and 4 bytes for 16,384; one of 64 x 96 is whole at a time.
+    # Of 2 x 30,720 weights half a byte each, a byte for 64, and 4 bytes for 16,384; one of 64 x 96
+    # is whole at a time.
     assert in_bits.weights == 2 * (250_000 - 61_440) + 30_720 + 960 + 15 + 4 * 118_784
     assert in_bits.activations == lora.activations + 2 * 64 * 96
     states = {"adamw_8bit": 6, "paged_adamw_8bit": 4, "lion_32bit": 8, "sgd": 4, "adamw_torch": 12}
@@ -203,7 +205,8 @@ def test_what_fits_is_said_and_what_may_not_is_warned_of_with_each_setting_that_
 ) -> None:
     caplog.set_level(logging.INFO)
     check_memory(machine("qwen2-vl-7b", 81_559), settings())
-    # 28 layers of 26 x 3,584 + 8 x 18,944 bytes for each of 4,096 tokens, and logits of 1,024: 28.07 + 0.76 GB.
+    # 28 layers of 26 x 3,584 + 8 x 18,944 bytes for each of 4,096 tokens, and logits of 1,024:
+    # 28.07 + 0.76 GB.
     said = "51.0 GB of each GPU (weights 17.2, gradients and optimiser 1.9, activations 28.8, 3 overhead), of 85.5"
     assert said in caplog.text
     caplog.clear()

@@ -1,4 +1,5 @@
-"""Models on this machine: found as folders and in the Hub's cache, known again by their bytes, or refused in words."""
+"""Models on this machine: found as folders and in the Hub's cache, known again by their bytes, or
+refused in words."""
 
 import json
 import shutil

@@ -1,4 +1,5 @@
-"""QLoRA and bitsandbytes' optimisers, really: 4 bits on this CPU, a run, its finished model, what is refused."""
+"""QLoRA and bitsandbytes' optimisers, really: 4 bits on this CPU, a run, its finished model, what
+is refused."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""A training that is killed, again and again, ends like one that never was: bitwise, its retriever, too."""
+"""A training that is killed, again and again, ends like one that never was: bitwise, its retriever,
+too."""
 
 import multiprocessing
 import os

@@ -1,4 +1,5 @@
-"""Models are loaded whole or refused in words: foreign kinds, wrong settings, damaged and hostile weights."""
+"""Models are loaded whole or refused in words: foreign kinds, wrong settings, damaged and hostile
+weights."""
 
 import json
 import shutil

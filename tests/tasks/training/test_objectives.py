@@ -1,4 +1,5 @@
-"""What holds for every objective: margins of any size, empty columns, batches in which nothing counts."""
+"""What holds for every objective: margins of any size, empty columns, batches in which nothing
+counts."""
 
 import math
 from dataclasses import replace

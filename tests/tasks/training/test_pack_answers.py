@@ -1,4 +1,5 @@
-"""Packed answers: the same log-probabilities and gradients as one sequence at a time, for each family of models."""
+"""Packed answers: the same log-probabilities and gradients as one sequence at a time, for each
+family of models."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,8 @@ from tests.fixtures.examples_to_pack import loaded, ragged
 
 WIDTH = 5
 EQUAL = 1e-5
-"""Allowed difference, relative: of a sum of log-probabilities to that sum; of a gradient to the model's largest."""
+"""Allowed difference, relative: of a sum of log-probabilities to that sum; of a gradient to the
+model's largest."""
 AROUND = {"smolvlm": (" ", "<end_of_utterance>"), "gemma3": ("", "<end_of_turn>")}
 """What the published templates put before and behind an answer, where it is not Qwen's."""
 TENSORS: Any = {"return_tensors": "pt", "add_special_tokens": False}
@@ -112,7 +114,8 @@ BETWEEN = {
     "smolvlm": "\nUser: Which is brighter?<end_of_utterance>\nAssistant:",
     "gemma3": "\n<start_of_turn>user\nWhich is brighter?<end_of_turn>\n<start_of_turn>model\n",
 }
-"""What the published templates put between an answer's end and the next answer, where it is not Qwen's."""
+"""What the published templates put between an answer's end and the next answer, where it is not
+Qwen's."""
 
 
 @pytest.mark.parametrize("summary", [SUMMARY, "e"])

@@ -1,4 +1,5 @@
-"""Log-probabilities against PyTorch's own; a table, adapters switched off and a copy are the same reference."""
+"""Log-probabilities against PyTorch's own; a table, adapters switched off and a copy are the same
+reference."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -182,7 +183,8 @@ def test_a_table_is_read_in_any_order_and_only_where_asked(qwen: Path, tmp_path:
         for place, row in enumerate(rows):
             own = table.scores["logps"][table.scores["keys"].tolist().index(bytes.fromhex(row.key))]
             assert found.logps[place].tolist() == own.tolist()
-    # The table holds the rejected images of all rows; DPO shows them where there is no rejected text.
+    # The table holds the rejected images of all rows; DPO shows them where there is no rejected
+    # text.
     batch = batch_of(qwen, settings("dpo"))
     found = table.score(policy, packed_of(batch, policy), batch.keys)
     assert found.present[:, 1].tolist() == [False, False, False, True]

@@ -1,4 +1,5 @@
-"""Small checkpoints: the library's own loaders take them, and the same texts give the same bytes."""
+"""Small checkpoints: the library's own loaders take them, and the same texts give the same
+bytes."""
 
 import subprocess
 import sys

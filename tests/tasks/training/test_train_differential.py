@@ -1,4 +1,5 @@
-"""Whole trainings with differential perception: pairs of any sizes, what goes on, what is refused."""
+"""Whole trainings with differential perception: pairs of any sizes, what goes on, what is
+refused."""
 
 import shutil
 from dataclasses import replace

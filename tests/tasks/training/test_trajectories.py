@@ -1,4 +1,5 @@
-"""The first 20 steps of each objective are those that were stored; PAIRWRIGHT_STORE=1 stores them anew."""
+"""The first 20 steps of each objective are those that were stored; PAIRWRIGHT_STORE=1 stores them
+anew."""
 
 import json
 import os

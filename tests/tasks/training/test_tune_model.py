@@ -1,4 +1,5 @@
-"""Gradients are where they should be and nowhere else; adapters start as nothing and merge into what they were."""
+"""Gradients are where they should be and nowhere else; adapters start as nothing and merge into
+what they were."""
 
 from pathlib import Path
 from typing import Any

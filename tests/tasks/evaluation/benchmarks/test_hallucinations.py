@@ -1,4 +1,5 @@
-"""What descriptions make up, by the lists of AMBER and of CHAIR, in folders laid out as they are published."""
+"""What descriptions make up, by the lists of AMBER and of CHAIR, in folders laid out as they are
+published."""
 
 import base64
 from pathlib import Path
@@ -59,8 +60,10 @@ def test_amber_by_its_lists(amber: Path) -> None:
     exam = opened("amber", amber)
     assert (exam.questions[0].max_tokens, exam.questions[5].max_tokens) == (512, 16)
     assert exam.questions[0].images[0] == amber / "images/AMBER_1.jpg"
-    # Of 1: guy, boat, seagull, cloud, sun, sky are mentions; seagull (imagined) and cloud are absent; sun is safe; can
-    # is no noun. Of its truths, man, the first ship and sky are covered. 2 mentions nothing that the lists know.
+    # Of 1: guy, boat, seagull, cloud, sun, sky are mentions; seagull (imagined) and cloud are
+    # absent; sun is safe; can
+    # is no noun. Of its truths, man, the first ship and sky are covered. 2 mentions nothing that
+    # the lists know.
     expected = {
         ("generative", "CHAIR"): 2 / 6, ("generative", "Cover"): 3 / 5, ("generative", "Cog"): 1 / 3,
         ("generative", "Hal"): 1 / 2,
@@ -196,7 +199,8 @@ def test_object_halbench(tmp_path: Path) -> None:
     exam = opened("object-halbench", folder)
     assert exam.questions[0].images == (picture(0),)
     texts = {
-        "0": "A woman, a woman and a puppy sit at the table.",  # woman, puppy, table: the puppy is absent
+        # woman, puppy, table: the puppy is absent
+        "0": "A woman, a woman and a puppy sit at the table.",
         "1": "A dog.",  # too short to name anything
         "2": "Nothing can be seen in here.",
     }

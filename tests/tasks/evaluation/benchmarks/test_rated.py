@@ -1,4 +1,5 @@
-"""Answers that a judge rates: each layout as it is published, from the model's question to the judge's mean."""
+"""Answers that a judge rates: each layout as it is published, from the model's question to the
+judge's mean."""
 
 import json
 import re

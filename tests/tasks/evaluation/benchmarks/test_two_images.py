@@ -1,4 +1,5 @@
-"""Questions with fixed answers: each layout as it is published, and scores that are worked out by hand."""
+"""Questions with fixed answers: each layout as it is published, and scores that are worked out by
+hand."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""LLaMA-Factory's rules for a multimodal preference, after its data/README.md and converters, on what is exported."""
+"""LLaMA-Factory's rules for a multimodal preference, after its data/README.md and converters, on
+what is exported."""
 
 import json
 from dataclasses import replace

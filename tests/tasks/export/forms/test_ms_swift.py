@@ -1,4 +1,5 @@
-"""ms-swift's rules for preferences, after its documentation of custom datasets, on what is exported."""
+"""ms-swift's rules for preferences, after its documentation of custom datasets, on what is
+exported."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""What is exported in the columns of RLAIF-V-Dataset, read by ``datasets`` and by the reader of such data sets."""
+"""What is exported in the columns of RLAIF-V-Dataset, read by ``datasets`` and by the reader of
+such data sets."""
 
 import io
 import json

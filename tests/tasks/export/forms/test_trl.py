@@ -35,7 +35,8 @@ def test_trl_collates_the_rows_with_their_images(tmp_path: Path, processor, load
     loaded = load(tmp_path / "out")["train"]
     assert loaded.column_names == ["prompt", "chosen", "rejected", "images"]
     batch = DataCollatorForVisionPreference(processor)([dict(row) for row in loaded])
-    # Images of 56 x 56 pixels are 4 x 4 patches, and 2 x 2 of those make a token: 4 tokens each. Of the rows, two have
+    # Images of 56 x 56 pixels are 4 x 4 patches, and 2 x 2 of those make a token: 4 tokens each. Of
+    # the rows, two have
     # one image and two have two, and each is shown to the chosen and to the rejected text.
     assert batch["image_grid_thw"].tolist() == [[1, 4, 4]] * 12
     token = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")

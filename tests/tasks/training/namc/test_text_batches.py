@@ -1,4 +1,5 @@
-"""Batches of frozen rows: which rows can be learnt from, what they are shown, and in which order."""
+"""Batches of frozen rows: which rows can be learnt from, what they are shown, and in which
+order."""
 
 from dataclasses import fields, replace
 from pathlib import Path

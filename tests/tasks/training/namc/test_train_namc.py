@@ -1,4 +1,5 @@
-"""NAMC is trained on a run's rows, goes on where it was stopped, and is fine-tuned from a finished run."""
+"""NAMC is trained on a run's rows, goes on where it was stopped, and is fine-tuned from a finished
+run."""
 
 import json
 import shutil

@@ -106,6 +106,7 @@ def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() 
 def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:
     few = points(*range(20))
     assert smooth(few) is few
-    # 40 points look back over 2: each mean is half the value and half the mean before, by the weights so far.
+    # 40 points look back over 2: each mean is half the value and half the mean before, by the
+    # weights so far.
     smoothed = smooth(points(1.0, 0.0, *([0.0] * 38)))
     assert smoothed[:3, 1] == pytest.approx([1.0, (0.25 * 1) / 0.75, 0.125 / 0.875])

@@ -59,7 +59,8 @@ def test_texts_are_shown_not_interpreted(folder: Path) -> None:
         name.startswith("on") or name == "style" for _, given in page.tags for name in given
     )
     assert not any("onerror" in name for _, given in page.tags for name in given)
-    # Prompts and references of two samples, one rejected text, a metric, an alarm, a common negative.
+    # Prompts and references of two samples, one rejected text, a metric, an alarm, a common
+    # negative.
     assert page.text.count(HOSTILE) >= 2 + 2 + 1 + 1 + 1 + 1
     assert "adpo <b>" in page.text
     assert "scenes <b>" in page.text

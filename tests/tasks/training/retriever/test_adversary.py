@@ -1,4 +1,5 @@
-"""The retriever as the trainer meets it: answers in columns, refused texts, ranks without rows, its alarms."""
+"""The retriever as the trainer meets it: answers in columns, refused texts, ranks without rows, its
+alarms."""
 
 import json
 import logging

@@ -1,4 +1,5 @@
-"""The pool: equal texts are one, a row never gets what is excluded, and every other set of texts is equally likely."""
+"""The pool: equal texts are one, a row never gets what is excluded, and every other set of texts is
+equally likely."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""The heads: what they compute, that they start alike for a seed, and that they take no random numbers from others."""
+"""The heads: what they compute, that they start alike for a seed, and that they take no random
+numbers from others."""
 
 import numpy as np
 import pytest

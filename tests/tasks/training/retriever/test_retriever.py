@@ -1,4 +1,5 @@
-"""The retriever: q is what it says, its gradient is the expectation's, it moves to what is hard, it goes on bitwise."""
+"""The retriever: q is what it says, its gradient is the expectation's, it moves to what is hard, it
+goes on bitwise."""
 
 import threading
 from dataclasses import replace
