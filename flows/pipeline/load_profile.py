@@ -18,8 +18,8 @@ from pairwright.schemas.section import filled_by, section_within
 from pairwright.schemas.training import RecipeConfig
 
 S = TypeVar("S", bound=BaseModel)
-FOLDER = Path(__file__).parent / "profiles"
-RECIPES = Path(__file__).parent / "recipes"
+FOLDER = Path(__file__).parents[1] / "profiles"
+RECIPES = Path(__file__).parents[1] / "recipes"
 
 
 def profile_names(folder: Path = FOLDER) -> list[str]:
