@@ -211,7 +211,7 @@ def test_only_this_machine_reaches_what_is_published(services: dict[str, Any]) -
     assert published == ["127.0.0.1:4200:4200"]
 
 
-def test_a_service_is_built_of_a_file_that_is_there_and_waits_for_services_that_are(
+def test_services_name_existing_files_and_services(
     services: dict[str, Any],
 ) -> None:
     for service in services.values():

@@ -32,9 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, mined: Path) -> Iterator[str
         yield OUT
 
 
-def test_its_rows_are_those_of_a_build_on_a_disk_and_nothing_is_left_or_owed(
-    built: str, mined: Path
-) -> None:
+def test_s3_build_equals_disk_build(built: str, mined: Path) -> None:
     tables = ("images", "embeddings", "neighbours", "pairs")
     assert set(tables) <= set(TABLES)
     for table in tables:

@@ -60,9 +60,7 @@ def test_a_file_is_stored_and_what_it_is_not_about_is_named(copy, tmp_path, caps
     assert "1 edited, 1 rejected" in capsys.readouterr().out
 
 
-def test_a_training_takes_what_people_wrote_and_leaves_out_what_they_rejected(
-    copy, qwen, tmp_path, capsys
-):
+def test_training_uses_edits_and_skips_rejected_rows(copy, qwen, tmp_path, capsys):
     rows = [row for row in preferences(copy) if row.split == "train"]
     rejected, edited, accepted = rows[:3]
     texts = {"chosen": "A person sees another thing.", "rejected": "Wrong."}

@@ -138,7 +138,7 @@ def test_time_stops_a_build_between_rounds(
     assert run("resume", out, "--set", "run.budget.max_hours=0") == 0
 
 
-def test_a_full_disk_says_to_free_space_and_offers_neither_gates_nor_publishing(
+def test_full_disk_asks_for_space_without_offering_to_publish(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"

@@ -22,7 +22,7 @@ def test_the_page_has_the_tables_of_the_results_beside_it():
     assert fill_page(PAGE.read_text(), done) == PAGE.read_text()
 
 
-def test_a_line_is_the_mean_of_an_arms_seeds_with_the_lowest_and_the_highest():
+def test_line_is_the_mean_of_seeds_with_range():
     done = [result("DPO", 0, 0.5), result("SFT", 0, 0.25), result("DPO", 1, 0.7)]
     lines = make_table(done, "writer").splitlines()
     assert lines[2].startswith("| two mistakes | DPO | 2 | 60.0 (50.0–70.0) | 90.0 (90.0–90.0) |")

@@ -149,9 +149,7 @@ def small_disk(place: Path, size_bytes: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_a_disk_that_fills_in_any_stage_is_said_and_the_resumed_build_is_whole(
-    whole: Whole, tmp_path: Path
-) -> None:
+def test_full_disk_in_any_stage_is_reported_and_resumed(whole: Whole, tmp_path: Path) -> None:
     rows, counts = read_rows(whole.out), pw.open(whole.out).status().counts
     needs = sum(path.stat().st_blocks * 512 for path in whole.out.rglob("*") if path.is_file())
     seen, full = Counter[str](), Counter[str]()

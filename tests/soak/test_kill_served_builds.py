@@ -19,7 +19,7 @@ KILLS, CHAINS = 60, 6
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_builds_killed_at_sixty_points_of_their_work_end_like_an_unkilled_one(
+def test_served_builds_killed_at_sixty_points_end_like_an_unkilled_one(
     tmp_path: Path,
 ) -> None:
     write_photographs(source := tmp_path / "photographs", variants=2)

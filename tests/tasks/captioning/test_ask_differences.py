@@ -154,7 +154,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_a_refused_answer_is_asked_for_again_with_another_seed_and_other_verbs(reason):
+def test_refused_answer_is_retried_with_other_seed_and_verbs(reason):
     [dropped], _ = describe(lambda asked: BAD[reason] if asked.number else "Sorry.", max_attempts=2)
     assert isinstance(dropped, Dropped)
     bound = " (differences.max_words=120)" * (reason == "too long")

@@ -174,7 +174,7 @@ def test_ways_to_say_that_there_is_no_difference(answer):
         (template("shows a blue wall", "does not"), "negation or auxiliary only"),
     ],
 )
-def test_answers_that_cannot_be_read_fail_and_say_nothing_of_the_description(answer, reason):
+def test_unreadable_answers_fail_without_a_verdict(answer, reason):
     rows, _ = ask(lambda asked: answer, kinds=("swapped", "same"))
     assert [row.why for row in rows] == [f"swapped pair: {reason}", f"same image twice: {reason}"]
     assert [row.score for row in rows] == [UNREADABLE, 0.0]

@@ -51,7 +51,7 @@ def change(kind, name="a"):
 
 @PROPERTY
 @given(pairs, st.integers(0, 999))
-def test_descriptions_are_true_in_the_template_and_false_of_the_images_exchanged(both, seed):
+def test_descriptions_are_true_and_false_of_exchanged_images(both, seed):
     written, unchanged = compose_difference(both, Random(seed)), is_no_change(both)
     if written is None:
         return

@@ -82,7 +82,7 @@ def enumerate_texts(texts: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(str(number), text) for number, text in enumerate(texts)]
 
 
-def test_a_judge_that_only_repeats_is_asked_three_times_and_gives_no_rating(tmp_path: Path) -> None:
+def test_judge_without_rating_is_asked_three_times(tmp_path: Path) -> None:
     found, server = rate(tmp_path, dict(enumerate_texts(FORGED)), rated_in)
     assert [(one.rating, one.failed) for one in found] == [(None, False)] * len(FORGED)
     assert len(server.asked) == 3 * len(FORGED)

@@ -39,7 +39,7 @@ def one(image, kind="PNG", **options):
     return decode_rgb(encode(image, kind, **options))[0, 0].tolist()
 
 
-def test_grey_becomes_three_equal_channels_and_sixteen_bits_are_scaled_not_clipped():
+def test_grey_becomes_rgb_and_sixteen_bits_are_scaled():
     assert one(Image.new("L", (1, 1), 77)) == [77, 77, 77]
     assert one(Image.new("1", (1, 1), 1)) == [255, 255, 255]
     for value, expected in [(0, 0), (128, 0), (129, 1), (257, 1), (32768, 128), (65535, 255)]:

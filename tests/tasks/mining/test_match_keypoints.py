@@ -168,7 +168,7 @@ def test_keypoints_do_not_depend_on_threads(photographs: dict[str, KeypointsRow]
     assert len(photographs["cat"].descriptors) // 128 <= 502  # equally strong ones are kept
 
 
-def test_photographs_are_matched_without_weights_and_rendered_scenes_are_not(
+def test_photographs_are_matched_and_rendered_scenes_are_not(
     tmp_path: Path,
 ) -> None:
     def on(source: str, *changes: str) -> set[str]:

@@ -39,7 +39,7 @@ def test_neighbours_come_by_falling_similarity_and_leave_out_the_anchor():
     assert (row.subject, row.source_key) == (KEYS[1], make_key("a", KEYS[1]))
 
 
-def test_similarities_are_cosines_also_where_rounding_lengthened_the_vectors():
+def test_similarities_are_cosines_despite_rounded_norms():
     # 0.6 and 0.8 are 0.60009765625 and 0.7998046875 as float16: of length 0.99990; 1 and 1/64 are
     # longer than 1.
     made = space([[0.6, 0.8], [0.6, 0.8], [1, 1 / 64], [1, 1 / 64]], KEYS[:4])

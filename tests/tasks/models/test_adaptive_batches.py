@@ -62,7 +62,7 @@ def test_memory_for_not_even_one_image_is_an_error():
         AdaptiveBatches().each(Machine(fits=0).encode, IMAGES[:3])
 
 
-def test_a_real_allocation_that_is_refused_is_recognised_and_other_errors_are_not_taken_for_it():
+def test_refused_allocation_is_told_from_other_errors():
     error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     assert not is_out_of_memory(error)
     with pytest.raises(RuntimeError, match="mat1"):

@@ -185,7 +185,7 @@ def test_a_comparison_knows_which_image_comes_first(encoder):
         encoder.join.weight.copy_(weight)
 
 
-def test_no_mask_is_an_empty_mask_and_an_image_that_is_all_masked_gives_numbers(encoder):
+def test_absent_mask_is_empty_and_full_mask_gives_finite_numbers(encoder):
     images, empty, every = (
         (features(1), features(2)),
         torch.zeros_like(MASKED),
@@ -371,7 +371,7 @@ def test_it_learns_a_description_and_writes_it(model, batch, vocabulary):
     ]
 
 
-def test_alignment_of_what_fits_and_of_alike_texts_that_are_no_false_negatives():
+def test_alignment_spares_equal_texts_as_false_negatives():
     """Rows 0 and 1 have the same text and the same vectors: p is 1/2 for both, and so is q."""
     images, own = torch.eye(3), torch.arange(3)
     found = alignment_loss(5 * images, 2 * images, own)

@@ -21,7 +21,7 @@ def nouns(text, folder, **settings):
     return found
 
 
-def test_nouns_are_lemmas_in_their_order_names_if_they_may_and_no_other_tokens(tagger, tmp_path):
+def test_nouns_are_lemmas_in_order_and_optional_names(tagger, tmp_path):
     assert nouns("Two DOGS and a dog chase people.", tagger) == ("dog", "dog", "person")
     assert nouns("", tagger) == nouns("it runs fast", tagger) == ()
     assert nouns("Anna has a cat in Rome", tagger) == ("anna", "cat", "rome")
@@ -31,7 +31,7 @@ def test_nouns_are_lemmas_in_their_order_names_if_they_may_and_no_other_tokens(t
     assert nouns("2x lamp 犬", odd) == ("lamp", "犬")
 
 
-def test_what_is_missing_no_pipeline_or_has_no_tagger_is_named_with_what_to_do(tmp_path):
+def test_unusable_pipelines_are_named_with_the_remedy(tmp_path):
     import spacy
 
     with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm$"):

@@ -177,9 +177,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch, config, words):
 @pytest.mark.parametrize(
     ("there", "lacking"), [("open_clip_config.json", "weights"), (SAFE, "open_clip_config.json")]
 )
-def test_a_folder_without_weights_or_description_never_becomes_a_random_model(
-    tmp_path, folder, there, lacking
-):
+def test_folder_without_weights_never_becomes_a_random_model(tmp_path, folder, there, lacking):
     (tmp_path / there).write_bytes((folder / there).read_bytes())
     config = ClipConfig(checkpoint=str(tmp_path))
     with pytest.raises(

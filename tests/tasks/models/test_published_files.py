@@ -106,7 +106,7 @@ def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplo
 
 
 @pytest.mark.parametrize("name", ["qwen2-vl-7b", "mixtral-8x7b"])
-def test_names_and_shapes_add_up_to_the_published_size_and_are_read_from_the_index(name, tmp_path):
+def test_tensors_add_up_to_the_published_size_by_index(name, tmp_path):
     described = describe(name)
     tensors = tensors_of(described)
     assert size_of(tensors) == described["total_size"]

@@ -196,7 +196,7 @@ def test_the_published_sizes_are_swin_large() -> None:
     assert [one.blocks[0].attn.num_heads for one in swin.layers] == [6, 12, 24, 48]
 
 
-def test_the_older_name_of_the_head_half_precision_and_safetensors_are_read(tmp_path: Path) -> None:
+def test_reads_old_head_name_half_precision_and_safetensors(tmp_path: Path) -> None:
     path = Path(write_ram(tmp_path).config.checkpoint)
     tensors = torch.load(path, weights_only=True)["model"]
     wanted = load_ram(path, field="x", tags=len(TAGS)).decoder

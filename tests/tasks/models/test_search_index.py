@@ -131,7 +131,7 @@ def gpu(monkeypatch):
     return given
 
 
-def test_on_a_gpu_blocks_take_turns_and_an_index_without_room_stays_on_the_cpu(
+def test_gpu_blocks_take_turns_and_large_index_stays_on_cpu(
     matrix, images, index, gpu, monkeypatch, caplog
 ):
     def no_room(*_):
@@ -196,9 +196,7 @@ def test_the_index_finds_what_is_promised(images, index, k, device, request):
     assert given[:1] == ([128] if device == "gpu" else [])
 
 
-def test_the_answer_depends_neither_on_what_is_asked_together_nor_on_cells_where_all_are_probed(
-    images, index
-):
+def test_result_is_independent_of_batch_and_cells_when_all_are_probed(images, index):
     rows = np.arange(900)
     whole = search_cells(images, rows, index=index, k=20, probes=PROBES)
     parts = [

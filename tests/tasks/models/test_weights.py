@@ -109,9 +109,7 @@ def test_the_hubs_files_come_into_its_own_cache(web, tmp_path, revision):
     assert len(web.asked) == asked
 
 
-def test_a_repository_without_the_weights_and_a_download_that_fails_are_one_message(
-    web, monkeypatch
-):
+def test_missing_weights_and_failed_download_share_a_message(web, monkeypatch):
     with pytest.raises(ModelError, match=r"embedding.x: owner/model .*a\.safetensors, a\.bin"):
         find_on_hub(files(weights=("a.safetensors", "a.bin")), download=True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -139,7 +137,7 @@ def put(data):
     return path
 
 
-def test_a_missing_published_file_is_named_with_its_place_and_what_fetches_it(wanted, web):
+def test_missing_published_file_is_named_with_its_fetch_command(wanted, web):
     words = refused(wanted)
     for named in (
         str(weights_folder() / "a.pth"),

@@ -117,9 +117,7 @@ def published(named: dict[tuple[str, str], str], config: PreferencesConfig = DEF
     return [row.split for row in rows]
 
 
-def test_published_splits_are_kept_and_what_shares_an_image_with_a_test_is_none_to_train_on() -> (
-    None
-):
+def test_published_splits_are_kept_and_test_images_never_train() -> None:
     apart = {
         (KEYS[2 * n], KEYS[2 * n + 1]): split
         for n, split in enumerate(("train", "validation", "test", "train"))

@@ -25,7 +25,7 @@ CONFIG = RejectedTextsConfig()
 
 @PROPERTY
 @given(st.integers(0, 10**6))
-def test_edited_texts_differ_in_one_place_of_a_half_and_stay_in_the_template(seed):
+def test_edited_texts_differ_in_one_phrase_and_keep_the_template(seed):
     for row, found, _ in edited([seed]):
         assert isinstance(read_composed(found.text, difference_verbs()), Difference), found.text
         halves = [text.split(", while the second") for text in (row.text, found.text)]

@@ -191,7 +191,7 @@ def test_texts_of_the_same_world_come_in_turns():
     assert {one.text for one in found} == {row.text for row in rows[:3]}
 
 
-def test_people_s_texts_get_people_s_texts_of_other_pairs_that_say_something_else():
+def test_human_texts_get_human_texts_of_other_pairs():
     own = person_said("the red car has left the parking lot", subject="p")
     others = [
         person_said("the red car has left that parking lot", subject="q"),

@@ -40,7 +40,7 @@ def test_halves_about_one_image_each_are_compared_with_each_other():
     assert marked(f"{first}, while {second}.", swapped) == ["a red ball", "no cube"]
 
 
-def test_halves_of_the_template_are_compared_also_where_they_name_the_other_image():
+def test_template_halves_are_compared_when_they_name_the_other_image():
     both = ("has a ball", "shows a cube, unlike the first image")
     text, swapped = (
         f"The difference between the two images is that the first image {one}, while the second image {other}."

@@ -160,9 +160,7 @@ COVERED = """() => {
 
 
 @pytest.mark.parametrize("options", [DESK, PHONE])
-def test_both_images_are_seen_at_once_and_the_bar_lies_over_no_text_at_the_end(
-    browser, whole, options
-):
+def test_both_images_are_visible_and_the_bar_covers_no_text(browser, whole, options):
     with open_page(browser, whole / "pairs-1.html", **options) as (page, _):
         page.locator("#pair-1").evaluate("(pair) => pair.scrollIntoView()")
         frames = [page.locator("#pair-1 .look .frame").nth(n).bounding_box() for n in (0, 1)]

@@ -43,7 +43,7 @@ def test_retry_after_is_capped_by_patience() -> None:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_server_that_is_gone_or_busy_with_nobody_is_waited_for_without_using_up_tries(
+def test_waiting_for_a_lost_server_uses_up_no_attempts(
     gone: bool,
 ) -> None:
     end = time.monotonic() + 0.6
@@ -54,7 +54,7 @@ def test_a_server_that_is_gone_or_busy_with_nobody_is_waited_for_without_using_u
         assert ask_now(config_of(server, max_attempts=1, patience_seconds=60)).text == "good"
 
 
-def test_each_shard_that_fails_halves_the_patience_until_there_is_an_answer() -> None:
+def test_failed_shards_halve_patience_until_an_answer() -> None:
     with chat_server(lambda _: "good") as server:
         config = config_of(server, patience_seconds=0.2)
         server.stop()
@@ -68,7 +68,7 @@ def test_each_shard_that_fails_halves_the_patience_until_there_is_an_answer() ->
             list(asked(items(10), config))
 
 
-def test_one_question_that_no_server_survives_is_no_proof_against_the_server() -> None:
+def test_one_fatal_question_does_not_condemn_the_server() -> None:
     with chat_server(lambda _: Hang()) as server:
         (result,) = asked(
             items(1), config_of(server, timeout_seconds=0.5, max_attempts=4, patience_seconds=0.05)
@@ -231,9 +231,7 @@ def test_the_limit_doubles_with_each_round_up_to_the_most() -> None:
     assert Limiter(most=2, start=4).limit == 2
 
 
-def test_requests_that_were_together_halve_the_limit_once_and_a_whole_round_lets_one_more_begin() -> (
-    None
-):
+def test_concurrency_limit_halves_once_and_grows_by_one() -> None:
     limiter = Limiter(most=64, start=16)
     assert overload(limiter, together=16, times=5) == 8
     assert [feed(limiter, 7), feed(limiter, 1)] == [8, 9]

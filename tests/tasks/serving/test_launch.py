@@ -85,9 +85,7 @@ def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary) -> None:
     assert are_gone(began, within_s=0)
 
 
-def test_the_server_is_what_the_profile_says_reports_to_nobody_and_fetches_nothing(
-    servers, diary, monkeypatch
-) -> None:
+def test_launched_server_follows_profile_offline(servers, diary, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert servers.ready(local(diary), field=FIELD) == servers.ready(local(diary), field=FIELD)

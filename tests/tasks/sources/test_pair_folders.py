@@ -29,7 +29,7 @@ read_spot = partial(read_pairs, "spot-the-diff")
 read_edit = partial(read_pairs, "image-editing-request")
 
 
-def test_a_change_and_its_distractor_are_pairs_with_their_captions_and_type(tmp_path: Path) -> None:
+def test_change_and_distractor_are_pairs_with_captions_and_type(tmp_path: Path) -> None:
     write_clevr_change(tmp_path)
     pairs = read_change(tmp_path)
     pair, distractor = pairs["000001.png"], pairs["000001.png_n"]
@@ -157,7 +157,7 @@ def test_records_of_one_id_are_one_pair_with_all_sentences(tmp_path: Path) -> No
     }
 
 
-def test_the_second_image_is_the_later_one_and_the_difference_image_is_not_read(
+def test_second_image_is_the_later_and_difference_image_unread(
     tmp_path: Path,
 ) -> None:
     write_spot_the_diff(tmp_path)

@@ -81,7 +81,7 @@ def test_images_are_found_by_their_type(tmp_path, column, kind):
     assert keys_of(found) == {"a.parquet#0": [make_key(DATA[0])]}
 
 
-def test_of_several_columns_of_bytes_the_usual_name_or_the_configured_one_counts(tmp_path):
+def test_image_column_is_the_usual_or_the_configured_name(tmp_path):
     path = write_table(tmp_path / "a.parquet", {"mask": [DATA[0]], "image": [DATA[1]]})
     assert keys_of(read_all(config_of(path))[1]) == {"a.parquet#0": [make_key(DATA[1])]}
     assert keys_of(read_all(config_of(path, image_column="mask"))[1]) == {
@@ -169,7 +169,7 @@ def test_the_layout_of_the_hub_and_its_splits(tmp_path):
         listed(tmp_path, splits=("validation", "train"))
 
 
-def test_what_datasets_writes_is_read_and_what_it_saves_is_refused_with_what_to_do(tmp_path):
+def test_reads_datasets_parquet_and_refuses_save_to_disk(tmp_path):
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
     rows = {"image": [struct(one) for one in DATA[:3]], "caption": list("abc")}
     made = datasets.Dataset.from_dict(rows, features=features)

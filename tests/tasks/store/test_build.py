@@ -197,9 +197,7 @@ def test_a_damaged_part_is_named_and_once_deleted_made_anew(tmp_path: Path) -> N
     assert read_tree(tmp_path) == tree
 
 
-def test_a_listing_is_cut_into_parts_and_the_same_listing_is_the_same_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_listings_give_equal_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pairwright.tasks.store.build.ITEMS_PER_PART", 7)
     folder = Folder(str(tmp_path))
     names = write_items(folder, list_words(WORDS))

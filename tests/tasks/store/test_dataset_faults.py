@@ -45,7 +45,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str,
 
 
 @pytest.mark.parametrize(("fault", "first"), [("ENOSPC", 0), ("EIO", 2), ("full", 4)])
-def test_a_fault_at_any_call_is_said_and_the_resumed_build_is_the_undisturbed_one(
+def test_fault_at_any_call_is_reported_and_resumed(
     fault: str,
     first: int,
     monkeypatch: pytest.MonkeyPatch,

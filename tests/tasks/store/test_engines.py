@@ -129,7 +129,7 @@ def error(outcome: Outcome) -> str:
     return outcome.result.error if isinstance(outcome.result, ShardFailed) else ""
 
 
-def test_a_worker_that_does_not_see_a_folder_or_has_other_code_does_nothing(tmp_path: Path) -> None:
+def test_worker_without_folder_or_with_other_code_does_nothing(tmp_path: Path) -> None:
     assert not error(
         run_here(done, planned("a"), shard(tmp_path), code=code_mark(), paths=[str(tmp_path)])
     )

@@ -16,7 +16,7 @@ ROW = EvaluationRow(
 )  # fmt: skip
 
 
-def test_evaluations_at_the_same_time_keep_their_rows_and_one_again_replaces_its_own(
+def test_concurrent_evaluations_keep_rows_and_repeats_replace(
     tmp_path: Path,
 ) -> None:
     folder = Folder(str(tmp_path))

@@ -52,7 +52,7 @@ def test_a_folder_travels_to_another_process(folder: Folder) -> None:
     assert len(pickle.dumps(folder)) < 500
 
 
-def test_an_address_of_an_unknown_kind_and_a_path_on_which_nothing_can_be_made_are_named(
+def test_unknown_protocol_and_unwritable_path_are_named(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(StoreError, match="nonsense://x"):

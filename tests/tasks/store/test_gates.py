@@ -34,7 +34,7 @@ def gates_of(config: GatesConfig, *counts: Counts, asked: tuple[str, ...] = ()) 
     return list(judge(config, [(planned[one.stage], one) for one in counts], asked))
 
 
-def test_by_default_a_build_of_which_more_than_a_fiftieth_failed_is_held_back() -> None:
+def test_build_with_over_two_percent_failed_is_not_published() -> None:
     (gate,) = gates_of(GatesConfig(), count(ok=1, dropped=99))
     assert gate.holds
     (gate,) = gates_of(GatesConfig(), count(ok=98, failed=1, pending=1))

@@ -145,7 +145,7 @@ def _say(processes: int | None, config: object) -> int | None:
     return processes
 
 
-def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_it(
+def test_model_stage_has_one_process_per_device(
     tmp_path: Path,
 ) -> None:
     with Workers(5, where) as workers:
@@ -165,7 +165,7 @@ def test_a_stage_with_models_has_as_many_processes_as_devices_and_they_end_with_
     assert {pid for pid, _, _ in again} <= {pid for pid, _, _ in common}
 
 
-def test_with_one_worker_only_a_stage_with_a_device_has_a_process_of_its_own(
+def test_with_one_worker_only_device_stages_have_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PLACE, "0")

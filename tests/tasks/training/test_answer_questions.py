@@ -171,7 +171,7 @@ def prompt(text: str) -> tuple[Turn, ...]:
     return (Turn(role="user", text=text),)
 
 
-def test_rows_that_a_model_cannot_be_asked_about_do_not_keep_a_run_from_its_end(
+def test_unanswerable_rows_do_not_stop_a_run(
     tmp_path: Path,
 ) -> None:
     """A control token, an image that the processor refuses, a long prompt, no image at all: the others are answered."""
@@ -191,7 +191,7 @@ def test_rows_that_a_model_cannot_be_asked_about_do_not_keep_a_run_from_its_end(
     assert [json.loads(line)["key"] for line in lines] == [rows[8].key, rows[9].key]
 
 
-def test_all_rows_are_answered_where_it_is_set_and_long_references_make_room(
+def test_write_answers_covers_all_rows_and_long_references(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an untrained model says has no end: it is cut at twice the longest reference."""

@@ -200,7 +200,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     return make
 
 
-def test_what_fits_is_said_and_what_may_not_is_warned_of_with_each_setting_that_would(
+def test_memory_estimate_names_settings_that_would_fit(
     machine: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

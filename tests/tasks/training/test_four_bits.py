@@ -64,7 +64,7 @@ def test_linear_layers_of_the_language_model_have_the_papers_levels(start: Path)
 @pytest.mark.parametrize("optim", ["paged_adamw_8bit", "adamw_torch_fused"])
 @pytest.mark.usefixtures("no_samples")
 @pytest.mark.filterwarnings(PAGED)
-def test_a_run_in_four_bits_goes_on_and_its_finished_model_is_what_was_trained(
+def test_four_bit_run_resumes_and_saves_the_trained_model(
     optim: str, qwen: Path, tmp_path: Path
 ) -> None:
     config = settings(

@@ -109,7 +109,7 @@ def test_damaged_weights_are_refused(folder: Path) -> None:
             load(folder)
 
 
-def test_weights_that_lack_a_tensor_are_refused_and_one_too_many_is_a_warning(
+def test_missing_tensor_is_refused_and_extra_tensor_warned(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     weights_of(folder, lambda tensors: tensors.update({"model.position_ids": torch.zeros(3)}))

@@ -205,7 +205,7 @@ def test_a_row_with_one_side_has_plain_dpo_on_it(objective):
 
 
 @pytest.mark.parametrize("objective", ["dpo", "mdpo", "adavip", "adpo"])
-def test_the_sft_term_is_the_mean_over_examples_of_the_chosen_texts_nll_per_token(objective):
+def test_sft_term_is_mean_nll_per_token_of_chosen_texts(objective):
     # Chosen texts of 2 and 5 tokens: (6 / 2 + 10 / 5) / 2 = 2.5; "nll", over all tokens, is 16 / 7.
     policy = score(
         [-6.0, None, -5.0], [-10.0, None, -7.0], tokens=[[2, 0, 3], [5, 0, 4]], grad=True

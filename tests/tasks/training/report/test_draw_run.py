@@ -69,7 +69,7 @@ def test_whatever_was_logged_stays_inside_the_drawing(values, held, name):
     assert chart is None or len(chart.up) >= 2
 
 
-def test_sft_has_no_preference_charts_and_its_likelihood_is_not_drawn_twice() -> None:
+def test_sft_page_has_no_preference_charts() -> None:
     rows = [(step, "train", name, 5.0 - step) for step in (1, 2) for name in ("loss", "nll")]
     assert titles(entries(*rows)) == {"Learning": ["Loss"]}
     (section,) = draw_run(arrange(entries(*rows)))
@@ -78,7 +78,7 @@ def test_sft_has_no_preference_charts_and_its_likelihood_is_not_drawn_twice() ->
     assert [name for _, name, _ in apart[0].charts[0].legend] == ["loss", "negative log-likelihood"]
 
 
-def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(
+def test_adpo_page_has_retriever_section_and_unknown_metrics(
     tmp_path: Path,
 ) -> None:
     run = Run(tmp_path)
@@ -94,7 +94,7 @@ def test_adpo_has_a_section_for_its_retriever_and_unknown_metrics_have_charts(
     assert len(drawn["Learning"][0].dots) == 2
 
 
-def test_points_are_in_the_order_of_steps_and_a_step_logged_again_counts_once() -> None:
+def test_points_are_sorted_by_step_without_repeats() -> None:
     metrics = arrange(
         entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0))
     )
