@@ -22,7 +22,10 @@ FOLDERS = ("pairwright", "schemas", "prompts", "tasks", "flows")
 FOR_OTHERS = {"fastapi", "sqlalchemy"}
 """Declared for a bound that others' releases need; nothing of ours imports them."""
 STARTED = (
-    "import pairwright.flows.prefect.build_dataset, pairwright.flows.pipeline.stages, pairwright.flows.verbs, pkgutil, importlib",
+    (
+        "import pairwright.flows.prefect.build_dataset, pairwright.flows.pipeline.stages, "
+        "pairwright.flows.verbs, pkgutil, importlib"
+    ),
     "for one in pkgutil.iter_modules(pairwright.flows.verbs.__path__, 'pairwright.flows.verbs.'):",
     "    importlib.import_module(one.name)",
 )

@@ -97,7 +97,8 @@ def modules() -> list[Path]:
 
 
 def package_of(name: str) -> str:
-    """Return "schemas", "prompts", "flows", "tasks.store", "tasks.mining", ... for a dotted module name."""
+    """Return "schemas", "prompts", "flows", "tasks.store", "tasks.mining", ... for a dotted module
+    name."""
     parts = name.removeprefix("pairwright.").split(".")
     return ".".join(parts[:2]) if parts[0] == "tasks" and len(parts) > 1 else parts[0]
 
@@ -158,7 +159,10 @@ def test_no_circle_of_files() -> None:
 
 
 def test_command_line_loads_no_heavy_library() -> None:
-    code = f"import sys, pairwright.flows.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
+    code = (
+        f"import sys, pairwright.flows.cli; print([name for name in {HEAVY!r} if name in "
+        f"sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -37,7 +37,8 @@ def test_models_and_training_compute_on_the_gpu_alone(name):
     ("files", "passed"), [(("embedding", "serving"), 4), (("search", "training"), 10)]
 )
 def test_the_tests_of_a_gpu_run_on_the_cpu(files, passed, tmp_path):
-    """What they compare are then two results of the CPU: that they can be run at all is tried, and their table."""
+    """What they compare are then two results of the CPU: that they can be run at all is tried, and
+    their table."""
     vllm = tmp_path / "vllm"
     command = [sys.executable, stand_in_vllm.__file__, "--diary", str(tmp_path / "diary")]
     vllm.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')

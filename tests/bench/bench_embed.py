@@ -1,4 +1,5 @@
-"""Measure embedding: from files to the vectors of two encoders, against the libraries' own pipelines.
+"""Measure embedding: from files to the vectors of two encoders, against the libraries' own
+pipelines.
 
 Run with ``make bench BENCH=embed``, or ``python -m tests.bench.bench_embed``; takes three minutes
 and 3 GB. Needs the extra ``models``; checkpoints are random, in the laptop profile's sizes. The
@@ -77,9 +78,11 @@ def transforms() -> list[Callable[[Image.Image], Any]]:
     from torchvision import transforms as T
 
     dinov2 = [
-        T.Resize(256, T.InterpolationMode.BICUBIC), T.CenterCrop(224), T.ToTensor(),
+        T.Resize(256, T.InterpolationMode.BICUBIC),
+        T.CenterCrop(224),
+        T.ToTensor(),
         T.Normalize(DINOV2_PROCESSOR["image_mean"], DINOV2_PROCESSOR["image_std"]),
-    ]  # fmt: skip
+    ]
     return [image_transform_v2(PreprocessCfg(), is_train=False), T.Compose(dinov2)]
 
 

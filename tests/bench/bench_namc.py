@@ -1,4 +1,5 @@
-"""Measure NAMC of the paper's size against a vision-language model: tokens per second of greedy writing.
+"""Measure NAMC of the paper's size against a vision-language model: tokens per second of greedy
+writing.
 
 Run with ``make bench BENCH=namc``, or ``python -m tests.bench.bench_namc``; takes some minutes and
 12 GB. Needs the extra ``train``. All weights are random, of the published sizes: a step costs the
@@ -25,7 +26,10 @@ from pairwright.tasks.models.namc_places import SIDE
 from pairwright.tasks.training.tiny_model import TEMPLATE, train_tokenizer
 from tests.bench.turns import print_rates, take_turns
 
-PROMPT = "Describe how the second image differs from the first one, in one sentence, and name what changed."
+PROMPT = (
+    "Describe how the second image differs from the first one, in one sentence, and name "
+    "what changed."
+)
 PAD, UNKNOWN, START, END, MASK = 0, 100, 101, 102, 103  # in BERT's vocabulary
 Work = Callable[[], object]
 
@@ -59,7 +63,8 @@ def make_namc(pairs: int, tokens: int) -> Work:
 
 
 def make_rival(pairs: int, tokens: int) -> Work:
-    """Return the writing of pairs by a model of Qwen2-VL-2B's architecture, as transformers runs it."""
+    """Return the writing of pairs by a model of Qwen2-VL-2B's architecture, as transformers runs
+    it."""
     from transformers import (
         AutoModelForImageTextToText,
         Qwen2VLConfig,
@@ -74,12 +79,23 @@ def make_rival(pairs: int, tokens: int) -> Work:
     )
     number: Any = tokenizer.convert_tokens_to_ids
     text = {
-        "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
-        "num_key_value_heads": 2, "vocab_size": 151_936, "max_position_embeddings": 32_768, "rms_norm_eps": 1e-6,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0, "mrope_section": [16, 24, 24]},
-        "bos_token_id": number("<|endoftext|>"), "eos_token_id": number("<|im_end|>"),
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 32_768,
+        "rms_norm_eps": 1e-6,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1_000_000.0,
+            "mrope_section": [16, 24, 24],
+        },
+        "bos_token_id": number("<|endoftext|>"),
+        "eos_token_id": number("<|im_end|>"),
         "pad_token_id": number("<|endoftext|>"),
-    }  # fmt: skip
+    }
     vision = {
         "depth": 32,
         "embed_dim": 1280,
@@ -88,8 +104,12 @@ def make_rival(pairs: int, tokens: int) -> Work:
         "patch_size": 14,
         "hidden_size": 1536,
     }
-    names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
-             "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}  # fmt: skip
+    names = {
+        "image_token_id": "<|image_pad|>",
+        "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>",
+        "vision_end_token_id": "<|vision_end|>",
+    }
     marks: dict[str, Any] = {name: number(token) for name, token in names.items()}
     config = Qwen2VLConfig(
         text_config=text, vision_config=vision, tie_word_embeddings=True, **marks
@@ -140,7 +160,10 @@ def main() -> None:
     given = parser.parse_args()
     writers = {"NAMC, with ResNet-101": make_namc, "Qwen2-VL-2B's architecture": make_rival}
     sides = {name: make(given.pairs, given.tokens) for name, make in writers.items()}
-    title = f"Writing {given.tokens} tokens of each of {given.pairs} pairs at once (the paper's ratio: 21)"
+    title = (
+        f"Writing {given.tokens} tokens of each of {given.pairs} pairs at once (the paper's "
+        f"ratio: 21)"
+    )
     print_rates(title, take_turns(sides, given.turns), given.pairs * given.tokens, "tokens")
 
 

@@ -55,9 +55,12 @@ class Asked:
     @property
     def question(self) -> Question:
         return Question(
-            prompt="difference_from_captions", text=self.text, images=self.images, max_tokens=TOKENS,
+            prompt="difference_from_captions",
+            text=self.text,
+            images=self.images,
+            max_tokens=TOKENS,
             seed=seed_of(self.row.key, "difference_from_captions", seed=0),
-        )  # fmt: skip
+        )
 
 
 def make_asked(count: int) -> list[Asked]:
@@ -88,7 +91,8 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 
 def write_endless_model(folder: Path) -> Path:
-    """Write a tiny Qwen2-VL that never ends an answer: the first feature, which all tokens have, speaks against it."""
+    """Write a tiny Qwen2-VL that never ends an answer: the first feature, which all tokens have,
+    speaks against it."""
     from safetensors.torch import load_file, save_file
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
@@ -166,7 +170,8 @@ def _content(urls: Sequence[str], text: str) -> list[dict[str, Any]]:
 def ask_by_vllm(
     asked: Sequence[Asked], config: ChatConfig, *, server: RunningVllm, folder: Path
 ) -> float:
-    """Run ``vllm bench serve`` on the same requests; its clock counts, from the first request on."""
+    """Run ``vllm bench serve`` on the same requests; its clock counts, from the first request
+    on."""
     lines = [
         {
             "content": _content(
@@ -219,9 +224,8 @@ def ask_by_vllm(
             "result.json",
         ),
     ]
-    for _ in range(
-        3
-    ):  # it sends no request twice, and a busy machine may close a connection that it has just taken
+    # it sends no request twice, and a busy machine may close a connection that it has just taken
+    for _ in range(3):
         done = subprocess.run(
             command, capture_output=True, text=True, env=os.environ | ENVIRONMENT, check=False
         )
@@ -241,7 +245,8 @@ def ask_by_vllm(
 
 
 def bench_throughput(server: RunningVllm, asked: Sequence[Asked], folder: Path) -> None:
-    """Print requests per second of each side, the best of its turns, and how many times as many ours are."""
+    """Print requests per second of each side, the best of its turns, and how many times as many
+    ours are."""
     config = ChatConfig(
         endpoint=(server.endpoint,),
         model=server.model,
@@ -262,7 +267,8 @@ def bench_throughput(server: RunningVllm, asked: Sequence[Asked], folder: Path) 
             seconds[name] += [took] if turn else []  # the first warms up
     found = client_of(config).endpoints.room
     print(
-        f"requests per second: {len(asked)}, of two images and {TOKENS} tokens; ask_rows has {found} at once"
+        f"requests per second: {len(asked)}, of two images and {TOKENS} tokens; ask_rows has "
+        f"{found} at once"
     )
     for name, own in seconds.items():
         print(

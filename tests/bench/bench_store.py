@@ -1,4 +1,5 @@
-"""Measure the store: writing image rows, making them durable, reading one row, planning what is owed.
+"""Measure the store: writing image rows, making them durable, reading one row, planning what is
+owed.
 
 Run with ``make bench BENCH=store``, or ``python -m tests.bench.bench_store``. Needs ``datasets``
 and 2 GB below the temporary folder. The sides of a ratio take turns, and the least times are
@@ -87,7 +88,8 @@ def _write_datasets(
 
 
 def bench_writing(folder: Folder) -> None:
-    """Compare the store's write with that of ``datasets``, and the durable write with the plain one."""
+    """Compare the store's write with that of ``datasets``, and the durable write with the plain
+    one."""
     images = make_images(ROWS)
 
     def clean(write: Callable[[], object]) -> None:
@@ -114,7 +116,8 @@ def bench_writing(folder: Folder) -> None:
 
 
 def write_planned(folder: Folder, parts: int) -> tuple[str, ...]:
-    """Write a finished first table of many parts, and its listing, without flushing; return the listing's parts."""
+    """Write a finished first table of many parts, and its listing, without flushing; return the
+    listing's parts."""
     planned = plan_toy(ToyConfig(), STAGES[:1])[0]
     Path(folder.path(planned.table)).mkdir(parents=True)
     Path(folder.path(ITEMS)).mkdir(parents=True)
@@ -140,7 +143,8 @@ def _write_table(folder: Folder, name: str, table: pa.Table) -> None:
 
 
 def plan(url: str, items: Sequence[str]) -> None:
-    """Print the seconds and the peak memory of planning a second stage over a finished first one."""
+    """Print the seconds and the peak memory of planning a second stage over a finished first
+    one."""
     start = time.perf_counter()
     with Build(Folder(url), plan_toy(ToyConfig(), STAGES[:2]), items) as build:
         counts = [build.settle(stage) for stage in build.planned]

@@ -118,7 +118,8 @@ def show_likeness(ours: Measured, theirs: Measured) -> None:
     )
     shown = " ".join(f"{loss:.4f}" for loss in ours.losses)
     print(
-        f"  losses of ours: {shown}; TRL's differ by {losses:.1g} at the most, its margins by {margins:.1g}"
+        f"  losses of ours: {shown}; TRL's differ by {losses:.1g} at the most, its margins by "
+        f"{margins:.1g}"
     )
 
 
@@ -138,7 +139,8 @@ def main() -> None:
             rows = prepare(Path(place), side, answer)
             found = run_turns(Path(place), rows, given.turns)
         print(
-            f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, float32"
+            f"small model on {name_machine()}: {name}, two of {side} x {side}, batch {BATCH}, "
+            f"float32"
         )
         print(" ours against TRL (target: 1.5 times the samples per second, 0.7 times the memory)")
         show({side: found[side] for side in (TRL, OURS)})

@@ -1,4 +1,5 @@
-"""Compare a dataset of rendered scenes with the truth, by independent code: texts, removals, mining, style, splits.
+"""Compare a dataset of rendered scenes with the truth, by independent code: texts, removals,
+mining, style, splits.
 
 Run with ``make bench BENCH=truth``, or ``python -m tests.bench.bench_truth DATASET``. Without a
 dataset, one of ``WORLDS`` worlds is built with another seed than the default. Prints a table of how
@@ -155,7 +156,8 @@ class Truth:
 
 
 def measure_texts(truth: Truth) -> Iterator[Figure]:
-    """Yield what is false, unread or ambiguous in texts, what they miss, and which rejected texts are true."""
+    """Yield what is false, unread or ambiguous in texts, what they miss, and which rejected texts
+    are true."""
     unread: list[str] = []
     for name, texts in truth.texts().items():
         said = [(one, graphs, text) for text, graphs in texts for one in truth.read(text).said]
@@ -206,7 +208,8 @@ def _missed(name: str, truth: Truth, texts: list[tuple[str, Graphs]]) -> Figure:
 
 
 def measure_mining(truth: Truth) -> Iterator[Figure]:
-    """Yield precision and recall of the pairs: right are two photographs of one world, and all of these are wanted."""
+    """Yield precision and recall of the pairs: right are two photographs of one world, and all of
+    these are wanted."""
     worlds = Counter(graph.world for graph in truth.graphs.values())
     right = sum(first.world == second.world for first, second in map(truth.of_pair, truth.pairs))
     yield Figure("mining: precision", right, len(truth.pairs), least=0.95)
@@ -233,7 +236,8 @@ def _fits(thing: SceneObject) -> bool:
 
 
 def measure_style(truth: Truth) -> Iterator[Figure]:
-    """Yield how well classifiers tell the rejected texts of each maker from the chosen texts of the same rows."""
+    """Yield how well classifiers tell the rejected texts of each maker from the chosen texts of the
+    same rows."""
     usual: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for graph in truth.graphs.values():
         for thing in graph.objects:
@@ -318,7 +322,8 @@ def _changed(row: PreferenceRow) -> tuple[np.ndarray, np.ndarray, int]:
 def _check_removal(
     truth: Truth, row: PreferenceRow, removal: RemovalRow
 ) -> tuple[tuple[str, str, str], NDArray[np.uint8]]:
-    """Compare with the scene without the element, photographed with other noise: what is wrong of each, and that."""
+    """Compare with the scene without the element, photographed with other noise: what is wrong of
+    each, and that."""
     shown, rejected, side = _changed(row)
     graph = truth.of_pair(row.subject)[side]
     exposure = exposure_of(graph)
@@ -350,7 +355,8 @@ def _check_removal(
 
 
 def _blurred(a: np.ndarray, b: np.ndarray, window: tuple[int, int, int, int]) -> float:
-    """Return by how many levels squares of 13 pixels differ, all but the worst hundredth of them."""
+    """Return by how many levels squares of 13 pixels differ, all but the worst hundredth of
+    them."""
     x0, y0, x1, y1 = window
     means = [cv2.blur(image.astype(np.float32), (13, 13))[y0:y1, x0:x1] for image in (a, b)]
     return float(np.percentile(np.abs(means[0] - means[1]).mean(2), 99))

@@ -62,13 +62,35 @@ TRUE = (
     ),
     "Image 1 contains a red ceramic mug, whereas Image 2 has no red ceramic mug.",
     "In Image 1, the red metal ball stands to the left of the red ceramic mug.",
-    "On a wooden table-top, the red metal ball has turned blue. The red mug to the right of the green sign is gone.",
-    "Ball now blue; no more red ceramic mug; four objects in all in the first image, on a wooden table-top.",
-    "1. The first image shows a mug but no blue ball.\n2. There is no mug or red ball in the second image.",
-    "Looking at the second image, one finds no mug or red ball. Nowhere in the second image is there any mug.",
+    (
+        "On a wooden table-top, the red metal ball has turned blue. The red mug to the right of "
+        "the "
+        "green sign is gone."
+    ),
+    (
+        "Ball now blue; no more red ceramic mug; four objects in all in the first image, on a "
+        "wooden "
+        "table-top."
+    ),
+    (
+        "1. The first image shows a mug but no blue ball.\n2. There is no mug or red ball in the "
+        "second image."
+    ),
+    (
+        "Looking at the second image, one finds no mug or red ball. Nowhere in the second image is "
+        "there any mug."
+    ),
     "The red ball was swapped for a blue ball. Minus a red ceramic mug; blue now: the red ball.",
-    "One green sign instead of one; a blue wooden box with its lid open to the right of the green sign, then one.",
-    "Differences:\n1. Counting the objects: One counts four objects in Image 1 and three objects in Image 2.",
+    (
+        "One green sign instead of one; a blue wooden box with its lid open to the right of the "
+        "green "
+        "sign, then one."
+    ),
+    (
+        "Differences:\n1. Counting the objects: One counts four objects in Image 1 and three "
+        "objects "
+        "in Image 2."
+    ),
 )
 FALSE = (
     template("a large red metal ball", "a blue metal ball"),
@@ -83,7 +105,10 @@ FALSE = (
     "In Image 1, the red metal ball stands to the right of the red ceramic mug.",
     "One counts four objects in Image 1 and two objects in Image 2.",
     "No object was added, taken away or replaced by another.",
-    "Only the light differs: warm light from the left in Image 1, cool light from the right in Image 2.",
+    (
+        "Only the light differs: warm light from the left in Image 1, cool light from the right in "
+        "Image 2."
+    ),
     "The red metal ball has turned green.",
     "The red metal ball to the right of the green sign has turned blue.",
     "A red ceramic mug has been added.",

@@ -15,18 +15,35 @@ from pairwright.tasks.training.tiny_model import LONGEST, TEMPLATE, train_tokeni
 
 VOCABULARY = 1500
 TEXT: dict[str, Any] = {
-    "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": LONGEST, "rms_norm_eps": 1e-6, "bos_token_id": None,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0, "mrope_section": [8, 12, 12]},
-}  # fmt: skip
+    "hidden_size": 256,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": LONGEST,
+    "rms_norm_eps": 1e-6,
+    "bos_token_id": None,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 1_000_000.0,
+        "mrope_section": [8, 12, 12],
+    },
+}
 VISION = {
-    "depth": 4, "hidden_size": 128, "intermediate_size": 340, "num_heads": 4, "out_hidden_size": 256,
-    "window_size": 112, "fullatt_block_indexes": [3],
-}  # fmt: skip
+    "depth": 4,
+    "hidden_size": 128,
+    "intermediate_size": 340,
+    "num_heads": 4,
+    "out_hidden_size": 256,
+    "window_size": 112,
+    "fullatt_block_indexes": [3],
+}
 MARKS = {
-    "image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
-    "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>",
-}  # fmt: skip
+    "image_token_id": "<|image_pad|>",
+    "video_token_id": "<|video_pad|>",
+    "vision_start_token_id": "<|vision_start|>",
+    "vision_end_token_id": "<|vision_end|>",
+}
 
 
 def write_model(folder: Path, texts: Sequence[str]) -> None:

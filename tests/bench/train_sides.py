@@ -1,4 +1,5 @@
-"""Run some steps of a training, ours or TRL's, and say how long they take, what they hold, and what they log.
+"""Run some steps of a training, ours or TRL's, and say how long they take, what they hold, and what
+they log.
 
 Each runs in a process of its own (``bench_train``), on the same checkpoint, rows and settings.
 Nothing is saved.
@@ -133,7 +134,8 @@ def run_side(task: Task) -> Measured:
 
 
 def _ours(task: Task) -> Any:
-    """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are frozen."""
+    """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are
+    frozen."""
     from pairwright.tasks.training.train_model import make_trainer
 
     job = write_run(task.folder, task.config, rows=task.rows, name=f"bench-{os.getpid()}")

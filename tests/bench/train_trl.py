@@ -1,4 +1,5 @@
-"""Set TRL's trainers up for the rows and the model of one of our runs: what users would otherwise train with.
+"""Set TRL's trainers up for the rows and the model of one of our runs: what users would otherwise
+train with.
 
 Reads the same ``PreferenceRow`` and the same checkpoint, through TRL's own collator and
 ``datasets``' own images. Needs trl, peft, datasets, PyTorch.
@@ -42,7 +43,8 @@ def trl_processor(folder: Path) -> Any:
 
 
 def without_last_newline(template: str) -> str:
-    """Return a chat template that writes no newline behind the last message, unless an answer is to follow."""
+    """Return a chat template that writes no newline behind the last message, unless an answer is to
+    follow."""
     head, newline, tail = template.rpartition("<|im_end|>\n")
     if not newline:
         raise ValueError("the chat template has no end mark with a newline behind it")
@@ -50,7 +52,8 @@ def without_last_newline(template: str) -> str:
 
 
 def as_dataset(rows: Iterable[PreferenceRow], *, supervised: bool = False) -> Any:
-    """Return rows as TRL takes them: a prompt, two answers (or one completion), images as encoded files."""
+    """Return rows as TRL takes them: a prompt, two answers (or one completion), images as encoded
+    files."""
     import datasets
 
     table: dict[str, list[Any]] = {"images": [], "prompt": []}
@@ -110,7 +113,8 @@ def sft_trainer(
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
-    """Return our settings of the optimiser and the loader by TRL's names; its defaults that cost speed are off."""
+    """Return our settings of the optimiser and the loader by TRL's names; its defaults that cost
+    speed are off."""
     optimiser, gpu = config.optimiser, torch.cuda.is_available()
     return {
         "per_device_train_batch_size": optimiser.per_device_train_batch_size,

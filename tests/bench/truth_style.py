@@ -32,7 +32,8 @@ CLASSIFIERS = {
 def tell_apart(
     name: str, features: Sequence, labels: Sequence[int], worlds: Sequence[str]
 ) -> tuple[int, int]:
-    """Return how many of the held-out examples a classifier gets right, and of how many; no world is in two folds."""
+    """Return how many of the held-out examples a classifier gets right, and of how many; no world
+    is in two folds."""
     folds = GroupKFold(min(FOLDS, len(set(worlds))))
     data = list(features) if name == "n-grams" else np.array(features, dtype=float)
     told = cross_val_predict(
@@ -44,7 +45,8 @@ def tell_apart(
 def structure_of(
     reading: Reading, text: str, usual: Mapping[tuple[str, ...], set[str]], world: str
 ) -> list[float]:
-    """Return what a text names, how often, and how what it says of the two photographs fits together.
+    """Return what a text names, how often, and how what it says of the two photographs fits
+    together.
 
     ``usual``: the worlds that have things of a shape and a material; looks that no other world has
     are counted.
@@ -110,7 +112,8 @@ def statistics_of(image: np.ndarray) -> list[float]:
 
 
 def distinct_bigrams(texts: Sequence[str]) -> tuple[int, int]:
-    """Return how many different pairs of neighbouring words the texts have, and how many pairs in all."""
+    """Return how many different pairs of neighbouring words the texts have, and how many pairs in
+    all."""
     words = [re.findall(r"[\w'-]+", text.lower()) for text in texts]
     pairs = [pair for own in words for pair in pairwise(own)]
     return len(set(pairs)), len(pairs)

@@ -55,13 +55,16 @@ SPOKEN = {
 TEXT = r"reading '([^']*)'"
 RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
 SAME = (
-    r"(?:the|an) (?:very same|same|unchanged) scene|unchanged|in which no object has changed|no change in the scene"
-    r"|without any change to its objects|with nothing added, taken away or altered|with not one object changed"
+    r"(?:the|an) (?:very same|same|unchanged) scene|unchanged|in which no object has changed|no "
+    r"change in the scene"
+    r"|without any change to its objects|with nothing added, taken away or altered|with not one "
+    r"object changed"
     r"|with every object just as it was|since nothing in the scene has changed"
 )
 """Phrases that say that nothing has changed."""
 GLUE = (
-    r"and|but|or|with|that has|has|that|where one sees|where the camera has caught|a scene|at all|in all|again"
+    r"and|but|or|with|that has|has|that|where one sees|where the camera has caught|a scene|at "
+    r"all|in all|again"
     r"|all of it|including|included|just as well|photographed|lit by|lit|from|under"
     r"|arranged there|serves as the setting for"
 )
@@ -72,7 +75,8 @@ DENIALS = r"(?:without|that lacks|lacks|no sign of)"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Statement: a photograph (0 or 1) shows ``low`` to ``high`` things of a look, or has a place, light or view."""
+    """Statement: a photograph (0 or 1) shows ``low`` to ``high`` things of a look, or has a place,
+    light or view."""
 
     side: int
     kind: str  # "things", "place", "light", "viewpoint", or "same" (the scene is the same in both)
@@ -141,7 +145,8 @@ class Reader:
         self._token = re.compile(
             rf"(?P<same>{SAME})(?![\w-])|(?P<deny>{DENIALS})\b|(?P<whole>{whole})"
             rf"|(?:(?:on|in) )?(?:the same |the |an? )(?P<place>{places})\b"
-            rf"|(?:(?P<count>{counts}) )?(?P<looks>(?:(?:{looks}) )*)(?P<shape>{_any(self.values['shape'])}|object)"
+            rf"|(?:(?P<count>{counts}) )?(?P<looks>(?:(?:{looks}) "
+            rf")*)(?P<shape>{_any(self.values['shape'])}|object)"
             rf"(?P<plural>e?s)?(?P<tail>(?: (?:{after}|{TEXT}))*)(?![\w-])"
             rf"|(?P<beside>{_any(RELATIONS)})\b|(?P<glue>(?:{GLUE}|[,;:])(?!\w))|(?P<rest>\S+)",
             re.IGNORECASE,
@@ -201,7 +206,8 @@ class Reader:
         return None if None in parts else [said for part in parts for said in part or ()]
 
     def _apply(self, groups: Mapping[str, str]) -> list[Said] | None:
-        """Read the groups of a sentence, each of its photograph; ``None`` where one holds unknown words."""
+        """Read the groups of a sentence, each of its photograph; ``None`` where one holds unknown
+        words."""
         here = (
             int(groups.get("h", "1")) - 1
             if "o" not in groups
@@ -238,7 +244,8 @@ class Reader:
         return None if None in rest else found + [said for part in rest for said in part or ()]
 
     def _became(self, named: Sequence[Said], words: str) -> list[Said] | None:
-        """Read what the thing that was named looks like in the second photograph, and what it stands beside there."""
+        """Read what the thing that was named looks like in the second photograph, and what it
+        stands beside there."""
         words, relation, other = re.fullmatch(
             rf"(.+?)(?: ({_any(RELATIONS)}) (.+))?", words
         ).groups(default="")
@@ -350,7 +357,8 @@ class Reader:
         return Said(side, "things", tuple(sorted(look.items())), low, high, definite=single)
 
     def _look(self, words: str) -> dict[str, str]:
-        """Return the attributes that some words name, in the order in which noun phrases have them."""
+        """Return the attributes that some words name, in the order in which noun phrases have
+        them."""
         found = dict.fromkeys(("text",), match[1]) if (match := re.search(TEXT, words)) else {}
         words = re.sub(TEXT, "", words).lower()
         for name in ("rests_on", "pose", "facing", "column", "depth", "size", "colour", "material"):
@@ -365,7 +373,8 @@ def _count(word: str) -> int:
 
 
 def _light_of(words: str) -> list[Said] | None:
-    """Read what follows "the light": "is dimmer, is warm instead of cool and comes from the left"."""
+    """Read what follows "the light": "is dimmer, is warm instead of cool and comes from the
+    left"."""
     found: list[Said] = []
     for part in re.split(r", | and ", words.lower()):
         if match := re.fullmatch(r"is (dimmer|brighter)", part):
@@ -462,7 +471,8 @@ Change = tuple[SceneObject | None, SceneObject | None]
 
 
 def find_changes(graphs: Graphs) -> list[Change]:
-    """Return the objects of one world that differ where a change was made: what a viewpoint turns or hides is none."""
+    """Return the objects of one world that differ where a change was made: what a viewpoint turns
+    or hides is none."""
     made = [
         change
         for graph in graphs

@@ -13,7 +13,8 @@ CORES = len(os.sched_getaffinity(0))
 
 
 def count_workers() -> int:
-    """Return how many processes run a stage with models in a build: one per core; on a GPU one, which others help."""
+    """Return how many processes run a stage with models in a build: one per core; on a GPU one,
+    which others help."""
     return 1 if count_gpus() else CORES
 
 
@@ -34,7 +35,8 @@ def name_machine() -> str:
 
 
 class Took(NamedTuple):
-    """Least seconds of a side: of the clock, and of this process on all cores, which other work changes less."""
+    """Least seconds of a side: of the clock, and of this process on all cores, which other work
+    changes less."""
 
     clock: float
     busy: float
@@ -73,7 +75,13 @@ def print_rates(
     print(title, flush=True)
     first = next(iter(found.values()))
     for name, took in found.items():
-        line = f"  {name:<36}{units / took.clock:12,.2f} {unit}/s{took.clock / first.clock:8.2f} times as long"
+        line = (
+            f"  {name:<36}{units / took.clock:12,.2f} {unit}/s{took.clock / first.clock:8.2f} "
+            f"times as long"
+        )
         if busy:
-            line += f"{units / took.busy:12,.2f} per CPU second{took.busy / first.busy:8.2f} times as long"
+            line += (
+                f"{units / took.busy:12,.2f} per CPU second{took.busy / first.busy:8.2f} "
+                f"times as long"
+            )
         print(line, flush=True)

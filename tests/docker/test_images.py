@@ -125,7 +125,8 @@ def test_images_of_ours_have_its_version_and_others_a_whole_one(services: dict[s
 def test_weights_outlive_the_containers(
     services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that is fetched lies in what is mounted, and vLLM finds there what `fetch --served` fetches."""
+    """All that is fetched lies in what is mounted, and vLLM finds there what `fetch --served`
+    fetches."""
     homes: set[str] = set()
     for name in ("gpu-worker", "vllm-chat", "vllm-language"):
         assert "../models:/models" in services[name]["volumes"]
@@ -167,7 +168,8 @@ def test_vllm_serves_the_models_of_the_profile_as_a_build_would(
 
 
 def test_both_servers_and_the_builds_own_models_fit_on_one_card(services: dict[str, Any]) -> None:
-    """Of 80 GB; the build's largest encoder, RAM, has 5.6, and its batches are halved until they fit."""
+    """Of 80 GB; the build's largest encoder, RAM, has 5.6, and its batches are halved until they
+    fit."""
     published = [
         json.loads(path.read_bytes())
         for path in (ROOT / "tests" / "fixtures" / "published").glob("*.json")

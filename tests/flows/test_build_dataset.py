@@ -43,7 +43,8 @@ def lines_on(terminal: str) -> list[str]:
 
 
 def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: Path) -> None:
-    """Build once; look at its runs, their names, parents, tags, states and logs, and at the terminal."""
+    """Build once; look at its runs, their names, parents, tags, states and logs, and at the
+    terminal."""
     out = tmp_path / "web"
     words = (*PLUGIN, "--until", "embeddings", "--set", "run.workers=1")
     done = prefect.run("pairwright", "build", "away:a-b-bad", "--out", out, *words)

@@ -16,7 +16,8 @@ from tests.flows.conftest import SMALL, WIDE, build
 
 @pytest.fixture(scope="module")
 def two(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a dataset of two versions: the second has images and pairs of two worlds, the first of three."""
+    """Return a dataset of two versions: the second has images and pairs of two worlds, the first of
+    three."""
     out = tmp_path_factory.mktemp("versions") / "demo"
     shutil.copytree(rendered, out)
     return build(out, None, until="mining", settings=[*SMALL, *WIDE, "scenes.worlds=2"])

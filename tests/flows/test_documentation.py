@@ -1,4 +1,5 @@
-"""Type what README, first steps and guides say, page by page, into a terminal of which the models are tiny.
+"""Type what README, first steps and guides say, page by page, into a terminal of which the models
+are tiny.
 
 Each page has a folder of its own with what it takes for granted. ``STANDS_FOR`` is typed in place
 of its words, ``NOT_HERE`` says what is not run, and why, ``BEFORE`` what was typed by then. The
@@ -42,9 +43,15 @@ PAGES = [
     ),
 ]
 NOT_HERE = {
-    r"pip install|hf download|source ": "installs, or loads from the Hub: tests/soak/test_installation.py",
-    r"pairwright fetch|hf://": "the Hub: tests/flows/test_fetch_weights.py, tests/tasks/sources/test_hub_tables.py",
-    r"--profile gpu|vllm serve": "a GPU, or vLLM: tests/tasks/serving/test_launch.py, `make serve-test`",
+    r"pip install|hf download|source ": (
+        "installs, or loads from the Hub: tests/soak/test_installation.py"
+    ),
+    r"pairwright fetch|hf://": (
+        "the Hub: tests/flows/test_fetch_weights.py, tests/tasks/sources/test_hub_tables.py"
+    ),
+    r"--profile gpu|vllm serve": (
+        "a GPU, or vLLM: tests/tasks/serving/test_launch.py, `make serve-test`"
+    ),
     r"phase1|phase2": "tests/soak/test_two_phases.py",
     r"torchrun|accelerate launch": "tests/flows/test_train_launched.py, test_train_sharded.py",
     r"pairwright iterate": "tests/flows/test_iterate_rounds.py",
@@ -89,7 +96,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with chat_server(said) as server:
         stands_for = {
             "http://127.0.0.1:8000/v1": server.url,
-            "build PHOTOS --profile laptop": f"build PHOTOS --profile laptop {own} {WIDE} {off} {one}",
+            "build PHOTOS --profile laptop": (
+                f"build PHOTOS --profile laptop {own} {WIDE} {off} {one}"
+            ),
             "doctor --profile laptop": f"doctor --profile laptop {own} {off}",
             "pairing=nouns": f"pairing=nouns --set nouns.model={REAL}",
             "--out demo": f"--out demo {SMALL}",
@@ -109,7 +118,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         desk.folder, desk.stands_for = here, stands_for
         desk.run("make demo")
         desk.run(
-            "pairwright build PHOTOS --profile laptop --set models.chat.endpoint=http://127.0.0.1:8000/v1 --out album"
+            "pairwright build PHOTOS --profile laptop --set "
+            "models.chat.endpoint=http://127.0.0.1:8000/v1 --out album"
         )
         yield World(here, stands_for)
 

@@ -109,8 +109,12 @@ def test_a_served_model_is_scored_by_hand(cola: Path, tmp_path: Path) -> None:
             ("", "image (exact)"): 0,
         }  # "(B)" is read, and is not B
         assert counts_of(to) == {
-            "items": PAIRS, "scored_items": PAIRS, "questions": 8, "answered": 8, "not_read": 2,
-        }  # fmt: skip
+            "items": PAIRS,
+            "scored_items": PAIRS,
+            "questions": 8,
+            "answered": 8,
+            "not_read": 2,
+        }
         held = json.loads(to.read_text())["scores"][0]
         assert 0.25 <= held["low"] < 0.75 < held["high"] == 1
         assert evaluate(*words) == 0
@@ -153,8 +157,13 @@ def test_items_without_an_image_are_left_out(qwen: Path, cola: Path, tmp_path: P
     to = tmp_path / "scores.json"
     assert evaluate(qwen, "-b", "cola", "--data", cola, "--to", to) == 0
     assert counts_of(to) == {
-        "items": PAIRS, "scored_items": 2, "questions": 8, "answered": 4, "not_read": 4, "without_image": 4,
-    }  # fmt: skip
+        "items": PAIRS,
+        "scored_items": 2,
+        "questions": 8,
+        "answered": 4,
+        "not_read": 4,
+        "without_image": 4,
+    }
     details = {row["detail"] for row in rows_of(to).values() if row["state"] == "no image"}
     assert any("1a.png" in detail for detail in details)
 

@@ -46,7 +46,8 @@ def test_a_model_that_says_what_the_graph_says(rendered: Path, tmp_path: Path) -
 
 
 def test_the_report_shows_what_a_judge_takes_for_true(rendered: Path, tmp_path: Path) -> None:
-    """Of three preferences a judge believes both texts, says nothing that can be read, and is right."""
+    """Of three preferences a judge believes both texts, says nothing that can be read, and is
+    right."""
     data = Path(shutil.copytree(rendered, tmp_path / "data"))
     rows = [row for row in pw.open(data)["preferences"].rows() if isinstance(row, PreferenceRow)]
     first, second, third = sorted((row for row in rows if row.rejected), key=lambda row: row.key)[

@@ -170,7 +170,10 @@ def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys):
     )
     settings = [word for value in values for word in ("--set", value)]
     assert run("build", source, "--out", tmp_path / "album", "--until", "mining", *settings) == 1
-    empty = "Empty: similar_pairs (no neighbour as similar as a pair may be (mining.min_similarity=0.9999, "
+    empty = (
+        "Empty: similar_pairs (no neighbour as similar as a pair may be "
+        "(mining.min_similarity=0.9999, "
+    )
     assert empty in capsys.readouterr().err
     assert run("export", tmp_path / "album", "--table", "pairs", "--to", tmp_path / "out") == 2
     assert empty in capsys.readouterr().err

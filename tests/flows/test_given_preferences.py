@@ -72,7 +72,8 @@ def pixels(data: bytes) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Return words of the command line for all models of photographs, tiny and random, in the true formats."""
+    """Return words of the command line for all models of photographs, tiny and random, in the true
+    formats."""
     folder = tmp_path_factory.mktemp("seeing")
     write_grounding_folder(folder / "dino")
     write_sam(folder / "sam.pth")

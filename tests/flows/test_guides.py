@@ -1,4 +1,5 @@
-"""Follow the guides about operations, command by command, against real things in a temporary folder.
+"""Follow the guides about operations, command by command, against real things in a temporary
+folder.
 
 Each command has a rule here, which runs it and looks whether it did what the guide says beside it;
 a command without one fails. Real are the program, Prefect's server, worker and automations, Dask's
@@ -41,7 +42,8 @@ from tests.flows.test_report_served import kind_of
 ROOT = Path(__file__).parent.parent.parent
 BUILD = "pairwright build PHOTOS --profile mine.yaml --until captioning --out album"
 SMALL = (
-    "--set scenes.worlds=3 --set scenes.width=96 --set scenes.height=72 --set scenes.samples_per_pixel=2 "
+    "--set scenes.worlds=3 --set scenes.width=96 --set scenes.height=72 --set "
+    "scenes.samples_per_pixel=2 "
     "--set run.workers=1"
 )
 WIDE = (
@@ -51,7 +53,9 @@ SECTIONS = tuple(
     f"docs/guides/{name}.md" for name in ("resume", "operations", "prefect", "clusters")
 )
 NOT_HERE = {
-    "--profile gpu": "of `docker compose`: there is no container engine; tests/docker looks at the file",
+    "--profile gpu": (
+        "of `docker compose`: there is no container engine; tests/docker looks at the file"
+    ),
 }
 
 
@@ -177,10 +181,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
     (folder / "prefect").mkdir()
     server, port = PrefectServer(folder / "prefect"), free_port()
     own = {
-        "HF_HOME": str(folder / "hub"), "PAIRWRIGHT_CACHE": str(folder / "cache"), "TMPDIR": str(folder),
-        "PREFECT_HOME": str(server.home), "PREFECT_SERVER_API_PORT": str(server.port),
-        "PREFECT_RUNNER_POLL_FREQUENCY": "1", "PREFECT_WORKER_QUERY_SECONDS": "1",
-    }  # fmt: skip
+        "HF_HOME": str(folder / "hub"),
+        "PAIRWRIGHT_CACHE": str(folder / "cache"),
+        "TMPDIR": str(folder),
+        "PREFECT_HOME": str(server.home),
+        "PREFECT_SERVER_API_PORT": str(server.port),
+        "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+    }
     here = Site(
         Terminal.opened(folder / "desk", **own),
         ChatServer(lambda asked: answer(here, asked)),
@@ -198,7 +206,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
         # left out; the paper's
         # thresholds are for trained ones.
         # The server's answers would pass no check, and the tiny CLIP reads no text.
-        "--profile laptop": f"--profile laptop {own_weights} {WIDE} --set run.workers=1 --set rejections.enabled=false "
+        "--profile laptop": f"--profile laptop {own_weights} {WIDE} --set run.workers=1 --set "
+        f"rejections.enabled=false "
         "--set controls.enabled=false --set grounding.enabled=false",
         "--out demo": f"--out demo {SMALL}",
         "docker/": f"{ROOT}/docker/",
@@ -350,7 +359,11 @@ def _(site: Site, words: str) -> None:
 
 @follows(
     OPERATIONS,
-    "pairwright plan PHOTOS --profile laptop --set models.chat.endpoint=http://127.0.0.1:8000/v1 --trial 50",
+    (
+        "pairwright plan PHOTOS --profile laptop --set "
+        "models.chat.endpoint=http://127.0.0.1:8000/v1 "
+        "--trial 50"
+    ),
 )
 def _(site: Site, words: str) -> None:
     assert "pairwright fetch" in site.terminal.run(words, code=2, but=("--profile laptop",))
@@ -578,7 +591,8 @@ def _(site: Site, words: str) -> None:
 
 @follows(
     MACHINES,
-    "pairwright build PHOTOS --profile laptop --set models.chat.endpoint=http://HOST:8000/v1 --out s3://bucket/album "
+    "pairwright build PHOTOS --profile laptop --set models.chat.endpoint=http://HOST:8000/v1 "
+    "--out s3://bucket/album "
     "--set run.runner=dask --set run.address=tcp://HOST:8786",
 )
 def _(site: Site, words: str) -> None:

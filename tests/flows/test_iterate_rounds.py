@@ -91,7 +91,8 @@ def iterate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterated:
 def test_rounds_from_nothing_to_the_page_and_once_only(
     iterate: Iterated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped between training and evaluation of the first round, it goes on there, and makes the second."""
+    """Stopped between training and evaluation of the first round, it goes on there, and makes the
+    second."""
     evaluate = iterate_rounds.evaluate_model
 
     def stop(config: Any, **told: Any) -> Any:
@@ -140,7 +141,8 @@ def test_rounds_from_nothing_to_the_page_and_once_only(
 
 COMPARISON = (
     "Commonalities: Both images show a table.\n\n"
-    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 has three things."
+    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 "
+    "has three things."
 )
 
 
@@ -153,7 +155,8 @@ def write(asked: Asked) -> str:
         f"the ball number {int(hashlib.sha256(one).hexdigest()[:6], 16)}" for one in asked.images
     )
     return (
-        f"The difference between the two images is that the first image shows {first}, while the second image shows "
+        f"The difference between the two images is that the first image shows {first}, while the "
+        f"second image shows "
         f"{second}."
     )
 

@@ -18,7 +18,8 @@ from pairwright.schemas.training import TrainConfig
 
 
 def leaves(schema: dict[str, Any], root: dict[str, Any], place: str = "") -> Iterator[str]:
-    """Yield the names of the values that a JSON schema has places for, by another way than the list's own."""
+    """Yield the names of the values that a JSON schema has places for, by another way than the
+    list's own."""
     for name, field in schema["properties"].items():
         described = field.get(
             "additionalProperties", next(iter(field.get("patternProperties", {}).values()), {})

@@ -157,7 +157,8 @@ def test_the_stand_in_learns_its_tokens_from_the_dataset_and_stays(
 def test_the_defaults_are_those_of_the_model_that_is_started_from(
     dataset: Folder, model: Path
 ) -> None:
-    """Stand-ins are trained in full at high rates, which would ruin a model that has learnt something."""
+    """Stand-ins are trained in full at high rates, which would ruin a model that has learnt
+    something."""
     finished(dataset, model, "sft")
     start = find_start(dataset, settings(name=str(model)), run_of(dataset))
     stand_in = begun(dataset, (start[0], settings()))

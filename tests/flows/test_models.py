@@ -36,11 +36,17 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     [
         (
             "laptop",
-            "hf download timm/vit_base_patch32_clip_224.openai open_clip_model.safetensors --revision a6f597a3",
+            (
+                "hf download timm/vit_base_patch32_clip_224.openai open_clip_model.safetensors "
+                "--revision a6f597a3"
+            ),
         ),
         (
             "gpu",
-            "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d05354",
+            (
+                "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors "
+                "--revision 18d05354"
+            ),
         ),
     ],
 )

@@ -76,9 +76,13 @@ def test_published_numbers_are_those_of_the_libraries_models(name: str) -> None:
     recipe, _ = load_recipe(str(RECIPES / "models" / f"{name}.yaml"))
     own = Sizes(**recipe.sizes)
     text: dict[str, Any] = {
-        "hidden_size": own.hidden, "intermediate_size": own.inner, "num_hidden_layers": own.layers,
-        "num_attention_heads": own.queries // 128, "num_key_value_heads": own.keys // 128, "vocab_size": own.vocabulary,
-    }  # fmt: skip
+        "hidden_size": own.hidden,
+        "intermediate_size": own.inner,
+        "num_hidden_layers": own.layers,
+        "num_attention_heads": own.queries // 128,
+        "num_key_value_heads": own.keys // 128,
+        "vocab_size": own.vocabulary,
+    }
     tied = {"tie_word_embeddings": bool(own.tied)}
     if name.startswith("llava"):
         seen = {

@@ -1,4 +1,5 @@
-"""The ``gpu`` profile up to rejected images: photographs, random checkpoints by the true loaders, a scripted server.
+"""The ``gpu`` profile up to rejected images: photographs, random checkpoints by the true loaders, a
+scripted server.
 
 Every model that the profile names is there in its true files: CLIP, DINOv2, RAM, Grounding DINO,
 SAM, LaMa, a spaCy pipeline. Thresholds are such that random weights find something. Sums of floats
@@ -91,7 +92,10 @@ def answer(asked: Asked) -> str:
     if kind != "difference":
         return of_others(asked)
     first, second = map(thing, asked.images)
-    halves = f"first image shows a {first} and a red ball, while the second image shows two dogs beside a {second}."
+    halves = (
+        f"first image shows a {first} and a red ball, while the second image shows two dogs "
+        f"beside a {second}."
+    )
     return f"The difference between the two images is that the {halves}"
 
 
@@ -145,7 +149,8 @@ def words(models, server) -> list[str]:
 
 
 def build(out: Path, source: Path, words: list[str]) -> tuple[Any, list[str]]:
-    """Build in this process, as one of a build's workers does; return the report, and the shards that were run."""
+    """Build in this process, as one of a build's workers does; return the report, and the shards
+    that were run."""
     import torch
 
     threads = torch.get_num_threads()

@@ -22,7 +22,8 @@ SERVED = [
 ]
 COMPARISON = (
     "Commonalities: Both images show a table.\n\n"
-    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 has three things."
+    "Differences:\n1. Object types: Image 1 has another thing.\n2. Counting the objects: Image 2 "
+    "has three things."
 )
 KINDS = {
     "probe": LOOK,
@@ -48,9 +49,9 @@ def answer(asked) -> str:
         return "A brown square."
     if kind == "captions":
         return (
-            f"A wooden table in front of a pale wall carries {thing(asked.images[0])} and nothing else. "
-            * 2
-        )
+            f"A wooden table in front of a pale wall carries {thing(asked.images[0])} and nothing "
+            f"else. "
+        ) * 2
     if kind == "judged":
         return "1" if asked.seed % 3 == 0 else "5"
     if kind == "comparisons":
@@ -117,8 +118,13 @@ def test_what_was_asked_is_what_the_server_saw(served):
 def test_pages_and_card_say_it(served, tmp_path):
     folder, _ = served
     index = words_in((folder / "report/index.html").read_text())
-    for words in ("Descriptions of differences", "Words of commonalities 5", "Checks of descriptions",
-                  "judge: low rating", "Served models"):  # fmt: skip
+    for words in (
+        "Descriptions of differences",
+        "Words of commonalities 5",
+        "Checks of descriptions",
+        "judge: low rating",
+        "Served models",
+    ):
         assert words in index
     pairs = "".join(path.read_text() for path in (folder / "report").glob("pairs-*.html"))
     for words in ("Answers of the models", "<b>judged</b> failed"):

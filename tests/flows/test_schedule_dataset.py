@@ -137,7 +137,10 @@ def test_a_schedule_is_applied_changed_and_paused(prefect: PrefectServer, album:
 
 @pytest.mark.slow
 def test_an_update_waits_for_none(prefect: PrefectServer, album: Path) -> None:
-    update = f"from pairwright.flows.prefect.build_dataset import update_dataset; update_dataset({str(album)!r})"
+    update = (
+        f"from pairwright.flows.prefect.build_dataset import update_dataset; "
+        f"update_dataset({str(album)!r})"
+    )
     with hold(Folder(str(album)), "schedule"):
         done = prefect.run("python", "-c", update)
     assert done.returncode == 0, done.stderr
@@ -168,7 +171,10 @@ def test_a_run_whose_host_died_is_buried_and_told(
     (table,) = (album / "tables" / "images").iterdir()
     log, own = tmp_path / "worker", tmp_path / "notify.yaml"
     with listening() as (address, told), hold(Folder(str(album)), str(table.relative_to(album))):
-        make = f"from prefect.blocks.webhook import Webhook; print(Webhook(url={address!r}).save('dead', overwrite=True))"
+        make = (
+            f"from prefect.blocks.webhook import Webhook; "
+            f"print(Webhook(url={address!r}).save('dead', overwrite=True))"
+        )
         block = prefect.run("python", "-c", make).stdout.strip()
         own.write_text((ROOT / "docker" / "notify.yaml").read_text().replace("BLOCK", block))
         done = prefect.run("prefect", "automation", "create", "--from-file", own)

@@ -61,7 +61,10 @@ def test_status_loads_nothing_heavy(mined: Path, options: list[str]) -> None:
     "words", [["status"], ["build", "--out", "demo", "--set", "mining.nope=1"]]
 )
 def test_plugins_are_not_looked_for_before_one_is_named(words: list[str], mined: Path) -> None:
-    refuse = "import importlib.metadata as m\nm.entry_points = lambda group: [] if group == 'pydantic' else 1 / 0\n"
+    refuse = (
+        "import importlib.metadata as m\nm.entry_points = lambda group: [] if group == "
+        "'pydantic' else 1 / 0\n"
+    )
     said = loaded_by(
         refuse
         + RUN.format(words=[*words, *([str(mined)] if words == ["status"] else [])], names="")
@@ -72,9 +75,15 @@ def test_plugins_are_not_looked_for_before_one_is_named(words: list[str], mined:
 def test_a_build_without_faiss_ends_with_one_line(tmp_path: Path) -> None:
     words = ["build", "--out", str(tmp_path / "demo"), "--set", "scenes.worlds=2"]
     said = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.modules['faiss'] = None\n" + RUN.format(words=words, names="")],
-        capture_output=True, text=True, check=True,
-    ).stderr.splitlines()  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.modules['faiss'] = None\n" + RUN.format(words=words, names=""),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr.splitlines()
     assert said[0].startswith("error: ")
     assert (said[1:], (tmp_path / "demo").exists()) == (["2", ""], False)
 
@@ -83,7 +92,8 @@ def test_importing_the_package_is_free() -> None:
     names = f"{HEAVY} {STORE} openai pydantic PIL typer"
     code = (
         "import sys, json, time; start = time.process_time(); import pairwright; "
-        f"print(json.dumps([time.process_time() - start, sorted(set({names!r}.split()) & set(sys.modules))]))"
+        f"print(json.dumps([time.process_time() - start, sorted(set({names!r}.split()) & "
+        f"set(sys.modules))]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds, loaded = json.loads(done.stdout)

@@ -104,7 +104,8 @@ def test_what_is_wrong_is_said_once(dataset: Path, qwen: Path) -> None:
 
 
 def test_bad_rows_leave_no_rank_waiting(qwen: Path, tmp_path: Path) -> None:
-    """With one row per rank and step, a rank whose row is refused has nothing to do: the other's counts alone."""
+    """With one row per rank and step, a rank whose row is refused has nothing to do: the other's
+    counts alone."""
     chosen = [f"A dog and {n} balls. " * (40 if n in (3, 17) else 1) for n in range(ROWS)]
     bad = write_dataset(tmp_path / "bad", chosen=chosen)
     settings = {

@@ -181,7 +181,8 @@ def flip(path: Path) -> None:
 
 
 def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer, tmp_path: Path) -> None:
-    """A checkpoint that is gone on from, the finished model that a run starts from or that is asked; and by status."""
+    """A checkpoint that is gone on from, the finished model that a run starts from or that is
+    asked; and by status."""
     settings: dict[str, Any] = {"output__save_steps": 1}
     with pytest.raises(KeyboardInterrupt):
         train(
@@ -319,7 +320,8 @@ def test_wrong_settings(
 
 
 def test_no_rejected_side(trainer: Trainer, tmp_path: Path) -> None:
-    """Other builds leave a preference without one where nothing could be rejected; here, the column is emptied."""
+    """Other builds leave a preference without one where nothing could be rejected; here, the column
+    is emptied."""
     out = write_dataset(tmp_path / "same")
     fill_column(out, "preferences", "rejected", "")
     same = Trainer(out, trainer.model, "same", trainer.capsys)
@@ -330,7 +332,8 @@ def test_no_rejected_side(trainer: Trainer, tmp_path: Path) -> None:
 
 
 def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does until the fourth step, and then not even to go on; there is a checkpoint of the second step."""
+    """It does until the fourth step, and then not even to go on; there is a checkpoint of the
+    second step."""
     step, steps = PreferenceTrainer.training_step, list[int]()
 
     def take(*_: Any, **__: Any) -> Any:
@@ -345,9 +348,9 @@ def test_memory_that_does_not_suffice(trainer: Trainer, monkeypatch: pytest.Monk
     assert code == 1
     assert "out of memory" in err
     assert (
-        "--set optimiser.per_device_train_batch_size=1 --set optimiser.gradient_accumulation_steps=2"
-        in err
-    )
+        "--set optimiser.per_device_train_batch_size=1 --set "
+        "optimiser.gradient_accumulation_steps=2"
+    ) in err
     assert "--name" in err
     assert trainer.run.steps() == [2]
     assert trainer.run.metrics.exists(), "the page shows how it came to that"
@@ -375,7 +378,8 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
 def test_rows_that_namc_cannot_learn_from(
     trainer: Trainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are about one image each: it says so before models look at the images, and leaves no run."""
+    """They are about one image each: it says so before models look at the images, and leaves no
+    run."""
     monkeypatch.setattr(
         "pairwright.flows.training.prepare_training.pin_models", lambda config, *_, **__: config
     )

@@ -58,7 +58,8 @@ def test_it_is_trained_looked_at_scored_and_tuned(
 
 
 def test_texts_of_another_form(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """They have no halves to mask: it says so before it begins, and learns from them without masks."""
+    """They have no halves to mask: it says so before it begins, and learns from them without
+    masks."""
     fill_column(dataset, "preferences", "description", "A dog has come.")
     words = ["train", dataset, "--objective", "namc", *words_of(FAST)]
     assert run(*words) == 2

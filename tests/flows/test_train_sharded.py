@@ -60,7 +60,8 @@ def start(dataset: Path, model: Path, name: str, *, ranks: int, **more: Any) -> 
 
 
 def go_on_from_the_second_step(dataset: Path, run: Run) -> str:
-    """Leave a copy of a finished run as if it had been killed in its third step; return its name."""
+    """Leave a copy of a finished run as if it had been killed in its third step; return its
+    name."""
     stopped = Run(dataset / "runs" / f"{run.folder.name}-stopped")
     shutil.copytree(run.folder, stopped.folder)
     shutil.rmtree(stopped.model)
@@ -109,7 +110,8 @@ def test_all_weights(dataset: Path, qwen: Path) -> None:
 
 @pytest.mark.parametrize("settings", [{}, FULL], ids=["lora", "full"])
 def test_adpo(settings: dict[str, Any], dataset: Path, qwen: Path) -> None:
-    """The retriever is the same on all ranks; with all weights trained, the reference is a copy on each."""
+    """The retriever is the same on all ranks; with all weights trained, the reference is a copy on
+    each."""
     name = f"adpo{len(settings)}"
     given = {**settings, "adpo.warmup_steps": 3, "adpo.encoder": "heads"}
     sharded = start(dataset, qwen, name, ranks=2, objective="adpo", settings=given)

@@ -153,7 +153,8 @@ def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call
 
 
 def left_of(dataset: Path, victim: ImageRow, made: set[str]) -> set[str]:
-    """Return the files that hold the image's bytes, or its key, or a row made of it; the list of removals left out."""
+    """Return the files that hold the image's bytes, or its key, or a row made of it; the list of
+    removals left out."""
     live = {
         row.key
         for table in ("neighbours", "splits", "preferences")

@@ -34,8 +34,10 @@ class Served:
         self.folder = folder
         self.process = subprocess.Popen(
             [*VIEW, str(folder), "--port", "0", "--no-browser", "--annotator", "anna <b>"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         lines = iter(self.process.stdout.readline, "")
         self.url = next((line.strip() for line in lines if "http" in line), "")
         assert self.url, self.process.communicate()[1]
@@ -146,9 +148,12 @@ def test_only_who_has_the_token_is_let_in(served):
         assert answer.status_code == 200
         assert served.token not in answer.text
         for name, value in {
-            "x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "no-referrer",
-            "cross-origin-resource-policy": "same-origin", "cache-control": "no-store",
-        }.items():  # fmt: skip
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "referrer-policy": "no-referrer",
+            "cross-origin-resource-policy": "same-origin",
+            "cache-control": "no-store",
+        }.items():
             assert answer.headers[name] == value
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
@@ -176,11 +181,22 @@ def test_no_address_leads_to_a_file(served, dataset):
     cookie = "; ".join(f"{name}={value}" for name, value in served.client.cookies.items())
     up = "/".join([".."] * 12)
     for path in (
-        f"/images/{up}/etc/passwd", "/images/..%2f..%2fbuild.json", "/images/%2e%2e/%2e%2e/build.json",
-        "/../build.json", f"/{up}/etc/passwd", "/build.json", "/%2fetc%2fpasswd",
-        f"/images/{dataset}/build.json", "/images/", "/browse.html.j2", "/images/x%00.png", f"/images/{'a' * 5000}.png",
-        "/serve_pages.py", "/tables", "//etc/passwd",
-    ):  # fmt: skip
+        f"/images/{up}/etc/passwd",
+        "/images/..%2f..%2fbuild.json",
+        "/images/%2e%2e/%2e%2e/build.json",
+        "/../build.json",
+        f"/{up}/etc/passwd",
+        "/build.json",
+        "/%2fetc%2fpasswd",
+        f"/images/{dataset}/build.json",
+        "/images/",
+        "/browse.html.j2",
+        "/images/x%00.png",
+        f"/images/{'a' * 5000}.png",
+        "/serve_pages.py",
+        "/tables",
+        "//etc/passwd",
+    ):
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
         connection.putrequest("GET", path, skip_host=True)
         connection.putheader("Host", f"127.0.0.1:{served.port}")
@@ -216,9 +232,26 @@ def test_pages_show_each_card_once_in_every_order(served, words_of, dataset):
 
 @pytest.mark.parametrize(
     "query",
-    ["the first", "BALL", "ball left", '"the second image"', "photograph-1", "wooden cube", "%", "'", '"', "_____",
-     "\\", "x' OR 1=1 --", '<script>alert("x")</script>', "É", "🦆", "$1 ?", "\x00"],
-)  # fmt: skip
+    [
+        "the first",
+        "BALL",
+        "ball left",
+        '"the second image"',
+        "photograph-1",
+        "wooden cube",
+        "%",
+        "'",
+        '"',
+        "_____",
+        "\\",
+        "x' OR 1=1 --",
+        '<script>alert("x")</script>',
+        "É",
+        "🦆",
+        "$1 ?",
+        "\x00",
+    ],
+)
 def test_a_search_finds_what_holds_all_words(served, words_of, query):
     terms = [a or b for a, b in re.findall(r'"([^"]+)"|(\S+)', query.lower())]
     wanted = {key for key, text in words_of.items() if all(term in text for term in terms)}
@@ -233,9 +266,17 @@ def test_a_search_finds_what_holds_all_words(served, words_of, query):
 
 @pytest.mark.parametrize(
     "query",
-    [{"q": "x" * 10_000}, {"size": "0"}, {"size": "10000"}, {"after": "../x"}, {"order": "key; DROP TABLE cards"},
-     {"least": "nan"}, {"least": "1e99"}, {"decision": "x"}],
-)  # fmt: skip
+    [
+        {"q": "x" * 10_000},
+        {"size": "0"},
+        {"size": "10000"},
+        {"after": "../x"},
+        {"order": ("key; DROP TABLE cards")},
+        {"least": "nan"},
+        {"least": "1e99"},
+        {"decision": "x"},
+    ],
+)
 def test_a_search_that_cannot_be_says_so_and_shows_all(served, words_of, query):
     page = served.page(**query)
     assert (page.status, page.total) == (400, len(words_of))

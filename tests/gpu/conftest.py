@@ -1,4 +1,5 @@
-"""The tests of ``make gpu-test``, and the table that they leave: ``gpu-test.md``, one Markdown table to send.
+"""The tests of ``make gpu-test``, and the table that they leave: ``gpu-test.md``, one Markdown
+table to send.
 
 Every test writes one line: its name, how it ended, a figure (or why it was skipped, or failed),
 seconds. The first line names the machine. With ``--dry-run`` all work is done on the CPU and
@@ -115,7 +116,8 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> OnCpu:
-    """Return a context in which this process's encoders find no GPU; they are loaded anew for it, and after it."""
+    """Return a context in which this process's encoders find no GPU; they are loaded anew for it,
+    and after it."""
     from pairwright.tasks.models import devices, dinov2_embedder, open_clip_embedder
 
     def forget() -> None:

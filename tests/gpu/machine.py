@@ -21,7 +21,8 @@ PACKAGES = (
 
 
 def find_vllm() -> str:
-    """Return the vllm to start: what ``PAIRWRIGHT_VLLM`` names, else the one on the PATH; empty: there is none."""
+    """Return the vllm to start: what ``PAIRWRIGHT_VLLM`` names, else the one on the PATH; empty:
+    there is none."""
     return shutil.which(os.environ.get("PAIRWRIGHT_VLLM", "vllm")) or ""
 
 

@@ -73,7 +73,8 @@ def test_bf16_is_float32_but_for_its_rounding(
 
 @contextmanager
 def room_for(size_bytes: int, dry: bool) -> Iterator[None]:
-    """Let this process take so many bytes more of the GPU's memory; of the machine's, in a dry run."""
+    """Let this process take so many bytes more of the GPU's memory; of the machine's, in a dry
+    run."""
     if dry:
         import resource
 

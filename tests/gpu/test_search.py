@@ -19,14 +19,16 @@ COUNT, WIDTH, QUERIES, K = 10_000, 768, 1_000, 64
 def faiss_on_a_gpu(dry: bool) -> None:
     if not dry and not search_index.count_devices():
         pytest.skip(
-            "this Faiss finds no GPU: .venv/bin/python -m pip uninstall -y faiss-cpu, then the same with install "
+            "this Faiss finds no GPU: .venv/bin/python -m pip uninstall -y faiss-cpu, then the "
+            "same with install "
             "faiss-gpu"
         )
 
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return unit vectors in groups, larger numbers in front, some rows twice; mapped, so that the GPU holds them."""
+    """Return unit vectors in groups, larger numbers in front, some rows twice; mapped, so that the
+    GPU holds them."""
     rng = np.random.default_rng(0)
     weights = np.arange(1, WIDTH + 1) ** -0.5
     centres = rng.normal(size=(COUNT // 20, WIDTH)) * weights

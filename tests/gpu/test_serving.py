@@ -1,4 +1,5 @@
-"""A vLLM that is launched as a build does it, with a tiny model: it answers, holds to a grammar, lets go of the GPU.
+"""A vLLM that is launched as a build does it, with a tiny model: it answers, holds to a grammar,
+lets go of the GPU.
 
 ``PAIRWRIGHT_VLLM`` names the ``vllm`` of its environment where none is on the PATH.
 """
@@ -39,7 +40,9 @@ def free_bytes(dry: bool) -> int:
 def test_a_launched_vllm(dry: bool, tmp_path: Path, figure: Any):
     if not (command := find_vllm()):
         pytest.skip(
-            "no vllm on the PATH (docs/reference/memory.md); PAIRWRIGHT_VLLM=/.../bin/vllm names one"
+            "no vllm on the PATH (docs/reference/memory.md); PAIRWRIGHT_VLLM=/.../bin/vllm "
+            "names "
+            "one"
         )
     launch = LaunchConfig(
         enabled=True,

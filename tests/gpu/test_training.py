@@ -97,7 +97,8 @@ def test_losses_are_those_of_the_cpu(
     assert len(found.losses) == len(wanted.losses) == STEPS
     away = np.abs(found.losses / wanted.losses - 1)
     figure(
-        f"losses of {STEPS} steps differ by {away.max():.2g} of their values at the most ({MOST_AWAY[precision]:g})"
+        f"losses of {STEPS} steps differ by {away.max():.2g} of their values at the most "
+        f"({MOST_AWAY[precision]:g})"
     )
     figure(
         f"{found.speed:.1f} rows/s, on the CPU {wanted.speed:.1f}; {found.said['memory']:.0f} MiB"
@@ -115,7 +116,9 @@ def test_two_processes_are_one_with_larger_batches(
         pytest.skip("one GPU: NCCL wants one for each process")
     if dry and weights != "on each":
         pytest.skip(
-            "accelerate spreads weights over GPUs alone (tests/flows/test_train_sharded.py does so on CPUs)"
+            "accelerate spreads weights over GPUs alone (tests/flows/test_train_sharded.py "
+            "does "
+            "so on CPUs)"
         )
     more = {} if weights == "on each" else FSDP
     alone, both = train("sft", "fp32"), train("sft", "fp32", BATCH // 2, TWO, json.dumps(more))

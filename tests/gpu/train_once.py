@@ -1,4 +1,5 @@
-"""Train a run that a test has written, in a process of its own or one of several; print what was computed on.
+"""Train a run that a test has written, in a process of its own or one of several; print what was
+computed on.
 
 Started as ``[torchrun --nproc-per-node 2] tests/gpu/train_once.py FOLDER``.
 """

@@ -1,4 +1,5 @@
-"""Models on a GPU that computes nothing: nothing stays behind on the CPU, and products are in the precision meant.
+"""Models on a GPU that computes nothing: nothing stays behind on the CPU, and products are in the
+precision meant.
 
 The models are of the published sizes, by the real loaders from files without numbers
 (``fixtures/published``), and take as much at once as a stage begins with, but for boxes.
@@ -40,7 +41,8 @@ HALF, SINGLE = {torch.bfloat16}, {torch.float32}
 
 @pytest.fixture(autouse=True)
 def caches(tmp_path, monkeypatch):
-    """Look for models in this test's folder, by their names alone, and forget what was loaded onto the device."""
+    """Look for models in this test's folder, by their names alone, and forget what was loaded onto
+    the device."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(weights, "digest", lambda *_: "0" * 32)  # gigabytes of zeros
     yield

@@ -1,4 +1,5 @@
-"""Training on a GPU that computes nothing: rows are packed, scored and lost there, and nothing stays on the CPU.
+"""Training on a GPU that computes nothing: rows are packed, scored and lost there, and nothing
+stays on the CPU.
 
 The models' own code reads shapes from the device, which has no numbers: logits come without them.
 Of a backward pass only the part that is ours is done (``FakeGpu.backward``).
@@ -143,7 +144,8 @@ def test_differences_are_perceived_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu)
 def test_the_trainer_s_step_is_on_the_gpu(
     objective: str, qwen: Path, tmp_path: Path, fake_gpu: FakeGpu
 ) -> None:
-    """A whole step but for the model's own forward pass: it packs, scores policy and reference, measures, steps."""
+    """A whole step but for the model's own forward pass: it packs, scores policy and reference,
+    measures, steps."""
     adpo = {"adpo": LIVELY} if objective == "adpo" else {}
     config = settings(
         objective, qwen, **adpo, model={"shared_prompt": "never"}, optimiser={"precision": "bf16"}

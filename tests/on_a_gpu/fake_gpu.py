@@ -1,4 +1,5 @@
-"""A GPU that computes nothing: tensors on it have shapes, types and a device, and read back as ones.
+"""A GPU that computes nothing: tensors on it have shapes, types and a device, and read back as
+ones.
 
 PyTorch's fake tensors refuse what a GPU would refuse: operands on two devices. What comes back to
 the CPU (``cpu``, ``tolist``, ``item``) is real ones of the same shape, so that whole stages run to
@@ -37,7 +38,8 @@ CUDA = {
 
 
 class FakeGpu(FakeTensorMode):
-    """The device: a model that is moved to it loses its numbers; within ``computing``, tensors may be made on it."""
+    """The device: a model that is moved to it loses its numbers; within ``computing``, tensors may
+    be made on it."""
 
     def __init__(self):
         super().__init__(allow_non_fake_inputs=True)
@@ -46,7 +48,8 @@ class FakeGpu(FakeTensorMode):
 
     @contextmanager
     def computing(self):
-        """Let what follows compute on the device, and note the types of its results, and the bytes of the largest."""
+        """Let what follows compute on the device, and note the types of its results, and the bytes
+        of the largest."""
         with self, sdpa_kernel(SDPBackend.MATH):  # others ask what the device can do
             yield self
 
@@ -87,7 +90,8 @@ class FakeGpu(FakeTensorMode):
         return super().dispatch(func, types, args, kwargs)
 
     def take(self, module, *args, **kwargs):
-        """``Module.to`` that replaces the tensors of a module, since a real tensor cannot become a fake one."""
+        """``Module.to`` that replaces the tensors of a module, since a real tensor cannot become a
+        fake one."""
         device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
         if device is None or device.type != "cuda":
             return self.to(module, *args, **kwargs)

@@ -27,7 +27,10 @@ def test_two_different_verbs_are_drawn_and_all_of_them_sometimes():
 
 
 def text(first, second):
-    return f"The difference between the two images is that the first image {first}, while the second image {second}."
+    return (
+        f"The difference between the two images is that the first image {first}, while the "
+        f"second image {second}."
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,13 @@ from pairwright.prompts import Prompt, difference_verbs, load, load_wordings, na
 
 FOLDER = Path(prompts.__file__).parent
 TEMPLATE = (
-    "The difference between the two images is that the first image {descriptive verb} [object description], "
+    "The difference between the two images is that the first image {descriptive verb} [object "
+    "description], "
     "while the second image {descriptive verb} [object description]."
 )
 AXES = (
-    "including the object types,\nobject attributes, counting the objects, object actions, object locations, "
+    "including the object types,\nobject attributes, counting the objects, object actions, object "
+    "locations, "
     "relative positions between objects, etc."
 )
 

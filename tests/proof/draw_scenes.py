@@ -1,4 +1,5 @@
-"""Draw scenes that a small model learns to see: flat shapes on a plain ground, with the graphs of rendered scenes.
+"""Draw scenes that a small model learns to see: flat shapes on a plain ground, with the graphs of
+rendered scenes.
 
 Each pair shows the same three to five things, of which one has another colour, is another thing, or
 is gone or new. Things stand in the cells of a grid of three by three, jittered, over noise; a cell
@@ -55,7 +56,8 @@ class Drawn:
         return Random(self.row.key)
 
     def people(self) -> str:
-        """Return what people might say of it; nothing where their short words could mean another thing."""
+        """Return what people might say of it; nothing where their short words could mean another
+        thing."""
         said = say_as_people(self.graphs, self.rng)
         return said if tells(said, self.graphs) else ""
 
@@ -79,9 +81,17 @@ def draw_pairs(number: int, *, seed: int = 0, split: str = "train") -> Iterator[
         images = tuple(_encode(paint(graph, rng)) for graph in pair)
         key = make_key("drawn", split, str(seed), str(place))
         row = replace(
-            preference(0), key=key, subject=key, source_key=key, chosen=text, rejected="", rejected_maker="",
-            split=split, images=images, image_keys=tuple(make_key(image) for image in images),
-        )  # fmt: skip
+            preference(0),
+            key=key,
+            subject=key,
+            source_key=key,
+            chosen=text,
+            rejected="",
+            rejected_maker="",
+            split=split,
+            images=images,
+            image_keys=tuple(make_key(image) for image in images),
+        )
         yield Drawn(row=row, graphs=pair)
 
 
@@ -93,7 +103,8 @@ def say_something_true(pair: Graphs, rng: Random) -> str:
 
 
 def say_something_false(pair: Graphs, rng: Random) -> str:
-    """Return a fluent description of which a statement is false: one of the things is seen as another one."""
+    """Return a fluent description of which a statement is false: one of the things is seen as
+    another one."""
     while True:
         graphs = list(pair)
         side = rng.randrange(2)
@@ -110,7 +121,8 @@ def say_something_false(pair: Graphs, rng: Random) -> str:
 
 
 def say_as_mistaken(pair: Graphs, mistakes: Sequence[Mistake], rng: Random) -> str:
-    """Return what is written by somebody who takes some things for others: true where the pair has none of these."""
+    """Return what is written by somebody who takes some things for others: true where the pair has
+    none of these."""
     seen = [
         graph.model_copy(
             update={"objects": tuple(_mistake(one, mistakes) for one in graph.objects)}
@@ -159,8 +171,11 @@ def draw_pair(rng: Random, world: str) -> Graphs:
         other = f"{changed.colour} {changed.material} {other}"
     change = SceneChange(type=kind, object_id=changed.id, before=before, after=other)
     common: dict[str, Any] = {
-        "world": world, "place": "a photo studio", "light": "even light", "viewpoint": "a low viewpoint",
-    }  # fmt: skip
+        "world": world,
+        "place": "a photo studio",
+        "light": "even light",
+        "viewpoint": "a low viewpoint",
+    }
     pair = (
         SceneGraph(**common, photograph=0, objects=tuple(things)),
         SceneGraph(**common, photograph=1, objects=tuple(after), changes=(change,)),
@@ -173,10 +188,17 @@ def _thing(name: str, cell: int, rng: Random) -> SceneObject:
     x, y = (CELL * place + CELL // 2 + rng.randint(-1, 1) for place in (column, row))
     box = (x - RADIUS, y - RADIUS, x + RADIUS + 1, y + RADIUS + 1)
     return SceneObject(
-        id=name, shape=rng.choice(SHAPES), colour=rng.choice(NAMED), material="rubber", size="medium",
-        column=COLUMNS[column], depth=DEPTHS[row], box=box, visible=1.0,
+        id=name,
+        shape=rng.choice(SHAPES),
+        colour=rng.choice(NAMED),
+        material="rubber",
+        size="medium",
+        column=COLUMNS[column],
+        depth=DEPTHS[row],
+        box=box,
+        visible=1.0,
         mask=Mask(height=SIDE, width=SIDE, counts=(SIDE**2,)),
-    )  # fmt: skip
+    )
 
 
 def paint(graph: SceneGraph, rng: Random) -> NDArray[np.uint8]:

@@ -34,7 +34,8 @@ def tells(answer: str, graphs: Graphs) -> bool:
 def measure(
     answers: Mapping[str, str], graphs: Mapping[str, Graphs], wanted: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what the answers to some pairs are worth, all by the pairs' keys; shares are fractions."""
+    """Return what the answers to some pairs are worth, all by the pairs' keys; shares are
+    fractions."""
     keys = sorted(answers)
     judged = [judge(answers[key], graphs[key]) for key in keys]
     said = [one for own in judged for one in own]

@@ -1,4 +1,5 @@
-"""Describe the differences of two drawn scenes in people's words, and read such texts back as claims.
+"""Describe the differences of two drawn scenes in people's words, and read such texts back as
+claims.
 
 The style shares no template with generated texts: short, lower-case, without a full stop. Each form
 is one line with places for words; the same line, with its places as groups, reads what was written.

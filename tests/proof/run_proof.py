@@ -6,11 +6,12 @@ trained by the project's own trainer:
 
     data     SFT on 1,000 to 30,000 generated texts, the same number of steps
     people   100, 300 and 1,000 texts as people write them: alone, after generated ones, before them
-    noise    writers that take purple for blue, and cones for cubes, four times of five: SFT on their texts; then, each
-             from there, more SFT, SFT on what a check passes, preference losses on checked true
-             against checked false texts, and rounds in which the model itself writes both
-    room     a model that still errs, clean texts: more SFT, preference losses by what is rejected, ADPO's temperature
-             and pool
+    noise    writers that take purple for blue, and cones for cubes, four times of five: SFT on
+             their texts; then, each from there, more SFT, SFT on what a check passes, preference
+             losses on checked true against checked false texts, and rounds in which the model
+             itself writes both
+    room     a model that still errs, clean texts: more SFT, preference losses by what is
+             rejected, ADPO's temperature and pool
 
 Each is repeated with ``--seeds``: other pairs, another order. Arms of one comparison take about
 equally many processor seconds, which the table shows. Results are added to ``results.jsonl`` as
@@ -115,7 +116,8 @@ def learn_people(trials: Trials, _: int) -> Iterator[Result]:
 
 
 def learn_from_mistakes(trials: Trials, mistakes: int) -> Iterator[Result]:
-    """Yield what is made of a mistaken writer's texts, two of each pair, with and without a check of them."""
+    """Yield what is made of a mistaken writer's texts, two of each pair, with and without a check
+    of them."""
     pairs = list(draw_pairs(PAIRS, seed=trials.seed))
     said = [[_write(pair, MISTAKES[:mistakes], n) for n in (0, 1)] for pair in pairs]
     both = list(zip(pairs, said, strict=True))
@@ -163,7 +165,8 @@ def _write(pair: Drawn, mistakes: Sequence[Mistake], number: int) -> str:
 
 
 def _compare(said: Said, *, images: bool = False) -> Iterator[PreferenceRow]:
-    """Yield, of pairs that have both, a text that tells the images apart against one that states something false."""
+    """Yield, of pairs that have both, a text that tells the images apart against one that states
+    something false."""
     for pair, texts in said:
         true = [text for text in texts if tells(text, pair.graphs)]
         false = [text for text in texts if not all(judge(text, pair.graphs))]
@@ -172,7 +175,8 @@ def _compare(said: Said, *, images: bool = False) -> Iterator[PreferenceRow]:
 
 
 def _iterate(trials: Trials, pairs: Sequence[Drawn], common: Result) -> Iterator[Result]:
-    """Yield three rounds of what ``pairwright iterate`` does, and one as long, from what was learnt of mistakes."""
+    """Yield three rounds of what ``pairwright iterate`` does, and one as long, from what was learnt
+    of mistakes."""
     arm, last, spent = replace(DPO, steps=DPO.steps // 2), "noisy", 0
     for number in range(1, ROUNDS + 1):
         said, seconds = trials.sample(last, pairs[(number - 1) * ASKED : number * ASKED], SAMPLES)
@@ -254,7 +258,10 @@ def run_task(folder: Path, base: Path, task: Task) -> list[Result]:
     for one in EXPERIMENTS[name][0](trials, size):
         found.append({"task": task, "experiment": name, "seed": seed, **one})
         print(
-            f"{name}, seed {seed}: {one['size']} {one['arm']}: {one['whole']:.1%} true, {one['cpu']} s",
+            (
+                f"{name}, seed {seed}: {one['size']} {one['arm']}: {one['whole']:.1%} true, "
+                f"{one['cpu']} s"
+            ),
             flush=True,
         )
     shutil.rmtree(scratch)

@@ -1,4 +1,5 @@
-"""Teach a stand-in to see, as published models can before anybody tunes them; it reads of no difference here.
+"""Teach a stand-in to see, as published models can before anybody tunes them; it reads of no
+difference here.
 
 It learns to say what stands where in each of two drawn images. Beside that, linear heads ask of
 each image token what stands in its cell and, in the second image, whether the cell has changed;
@@ -25,9 +26,17 @@ from tests.proof.draw_scenes import COLUMNS, DEPTHS, NAMED, SHAPES, SIDE, Drawn,
 from tests.proof.people import PLACES
 
 SIZES["drawn"] = Size(
-    vocabulary=600, hidden=128, layers=3, heads=4, vision_width=96, vision_layers=2, vision_heads=4,
-    patch=8, max_pixels=SIDE**2, spread=0.04,
-)  # fmt: skip
+    vocabulary=600,
+    hidden=128,
+    layers=3,
+    heads=4,
+    vision_width=96,
+    vision_layers=2,
+    vision_heads=4,
+    patch=8,
+    max_pixels=SIDE**2,
+    spread=0.04,
+)
 """A million weights; two by two patches are a cell."""
 STEPS, BATCH, RATE, WARM, PAIRS = 500, 32, 1e-3, 50, 10_000
 HEADS = 1.0
@@ -43,7 +52,8 @@ text looks at."""
 
 
 def write_seeing_model(folder: Path, texts: Iterable[str], *, steps: int = STEPS) -> Path:
-    """Write the checkpoint, unless it is there, and return its folder; its tokenizer has learnt from the texts, too."""
+    """Write the checkpoint, unless it is there, and return its folder; its tokenizer has learnt
+    from the texts, too."""
     target = folder / f"seeing-{steps}"
     if not target.exists():
         pairs = list(draw_pairs(PAIRS, seed=SEED))
@@ -70,7 +80,8 @@ def say_what_is_there(graphs: Graphs) -> str:
 
 
 def look_at(folder: Path, rows: Sequence[PreferenceRow]) -> dict[str, NDArray[np.float64]]:
-    """Return a vector of each image of some rows, by its key: mean and maximum of what a model makes of its cells."""
+    """Return a vector of each image of some rows, by its key: mean and maximum of what a model
+    makes of its cells."""
     model, processor = load_model(folder)
     model.eval()
     found: dict[str, NDArray[np.float64]] = {}
@@ -125,7 +136,8 @@ def _teach(model: Any, processor: Any, pairs: Sequence[Drawn], steps: int) -> No
 
 
 def _read(processor: Any, shown: Sequence[tuple[Sequence[bytes], str]]) -> tuple[Any, torch.Tensor]:
-    """Return a model's inputs for images and what is said of them, and labels: what is said alone."""
+    """Return a model's inputs for images and what is said of them, and labels: what is said
+    alone."""
     content = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": QUESTION}]
     prompt = processor.apply_chat_template(
         [{"role": "user", "content": content}], add_generation_prompt=True

@@ -28,7 +28,10 @@ def test_what_is_not_a_difference_or_no_sentence_is_not_counted_as_true():
     key, graphs = pair.row.key, {pair.row.key: pair.graphs}
     shown = pair.graphs[0].objects[0]
     same = f"shows a {shown.colour} {shown.shape}"
-    vague = f"The difference between the two images is that the first image {same}, while the second image {same}."
+    vague = (
+        f"The difference between the two images is that the first image {same}, while the "
+        f"second image {same}."
+    )
     for answer, unreadable in ((pair.row.chosen, 0), ("nothing to see", 1), (vague, 1)):
         found = measure({key: answer}, graphs, {key: pair.row.chosen})
         assert (found["whole"], found["unreadable"]) == (1 - unreadable, unreadable)

@@ -73,7 +73,8 @@ class Trials:
     def train(
         self, name: str, arm: Arm, rows: Sequence[PreferenceRow], start: str = ""
     ) -> dict[str, Any]:
-        """Train from another run of this folder, or from the model that sees, and return what it is worth.
+        """Train from another run of this folder, or from the model that sees, and return what it is
+        worth.
 
         A training that was finished before is not done again.
         """
@@ -120,7 +121,8 @@ class Trials:
     def sample(
         self, name: str, pairs: Sequence[Drawn], number: int
     ) -> tuple[list[tuple[Drawn, list[str]]], int]:
-        """Return what a run's model says of each pair, drawn at temperature 1, and the CPU seconds of that."""
+        """Return what a run's model says of each pair, drawn at temperature 1, and the CPU seconds
+        of that."""
         torch.manual_seed(self.seed)
         began, found = time.process_time(), list[tuple[Drawn, list[str]]]()
         model, processor = load_model(self.model(name))
@@ -149,13 +151,18 @@ class Trials:
 
 
 def prefer(pair: Drawn, chosen: str, rejected: str = "", *, images: bool = False) -> PreferenceRow:
-    """Return a pair's row with other texts, and with both images without what differs for rejected ones."""
+    """Return a pair's row with other texts, and with both images without what differs for rejected
+    ones."""
     without = pair.without() if images else ()
     maker = "drawn" if images else ""
     return replace(
-        pair.row, chosen=chosen, rejected=rejected, rejected_maker="careless" if rejected else "",
-        rejected_images=without, rejected_image_maker=maker,
-    )  # fmt: skip
+        pair.row,
+        chosen=chosen,
+        rejected=rejected,
+        rejected_maker="careless" if rejected else "",
+        rejected_images=without,
+        rejected_image_maker=maker,
+    )
 
 
 def pick(random: Random, rows: Sequence[PreferenceRow], arm: Arm) -> list[PreferenceRow]:

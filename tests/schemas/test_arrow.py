@@ -109,9 +109,18 @@ def test_rows_come_back_as_they_were(kind: type[Row]) -> None:
 
 
 IMAGE = ImageRow(
-    key=make_key(1), source_key=make_key(2), subject=make_key(1), image=b"", format="", width=0, height=0, name="",
-    source="", licence="", group="",
-)  # fmt: skip
+    key=make_key(1),
+    source_key=make_key(2),
+    subject=make_key(1),
+    image=b"",
+    format="",
+    width=0,
+    height=0,
+    name="",
+    source="",
+    licence="",
+    group="",
+)
 
 
 def test_empty_values_columns_and_tables() -> None:
@@ -131,8 +140,10 @@ def test_rows_without_a_result_keep_their_source_and_reason() -> None:
     gone = [small, Failed(source_key=make_key(6), reason="down")]
     records = to_table([*gone, IMAGE], ImageRow).to_pylist()
     assert [(r["status"], r["reason"], r["detail"]) for r in records] == [
-        ("dropped", "too small", "3 px"), ("failed", "down", ""), ("ok", "", ""),
-    ]  # fmt: skip
+        ("dropped", "too small", "3 px"),
+        ("failed", "down", ""),
+        ("ok", "", ""),
+    ]
     for record, row in zip(records, gone, strict=False):
         assert {record[name] for name in ("key", "source_key", "subject")} == {row.source_key}
         assert {record[name] for name in ("image", "width", "captions")} == {None}

@@ -35,8 +35,12 @@ def test_what_a_page_sends_is_read():
         verdict="edit", chosen="Two\nlines", note="clearer", at="2026-11-21T13:30:00.250+02:00"
     )
     assert (found.key, found.verdict, found.chosen, found.rejected, found.note) == (
-        KEY, "edit", "Two\nlines", "", "clearer",
-    )  # fmt: skip
+        KEY,
+        "edit",
+        "Two\nlines",
+        "",
+        "clearer",
+    )
     assert found.at == datetime(2026, 11, 21, 11, 30, 0, 250_000, tzinfo=UTC)
 
 
@@ -96,9 +100,17 @@ def test_a_decision_about_the_row_itself_goes_before_one_about_its_pair():
 def test_an_edit_brings_its_texts_and_says_so():
     again = Negative(text="New.", maker="swapped", note="", score=1.0)
     row = replace(
-        preference(1), key=KEY, chosen_model="m", rejected="Old.", rejected_maker="swapped", negatives=(again,),
-        kind="list", description="The same.", claims="[1]", rejected_claims="[2]",
-    )  # fmt: skip
+        preference(1),
+        key=KEY,
+        chosen_model="m",
+        rejected="Old.",
+        rejected_maker="swapped",
+        negatives=(again,),
+        kind="list",
+        description="The same.",
+        claims="[1]",
+        rejected_claims="[2]",
+    )
     done = edit_row(row, decision(verdict="edit", chosen="New."))
     assert (done.chosen, done.chosen_model, done.rejected) == (
         "New.",

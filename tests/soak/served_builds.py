@@ -1,4 +1,5 @@
-"""Builds of photographs that a scripted server writes, and what is done to them at a given progress.
+"""Builds of photographs that a scripted server writes, and what is done to them at a given
+progress.
 
 Progress is counted in parts on disk and in answers of the server, not in time.
 """
@@ -67,7 +68,8 @@ def kill(process: int) -> None:
 
 
 class Progress:
-    """Parts and answers of one dataset; when a build reaches ``target``, ``act`` is called once with its process."""
+    """Parts and answers of one dataset; when a build reaches ``target``, ``act`` is called once
+    with its process."""
 
     def __init__(self, act: Callable[[int], None] = kill) -> None:
         self.out, self.target, self.process, self.act = Path(), sys.maxsize, 0, act
@@ -104,7 +106,8 @@ class Progress:
 
 
 def read_parts(out: Path) -> dict[str, list[Any]]:
-    """Return the rows of every part on disk, each of which is whole, without how long a server took."""
+    """Return the rows of every part on disk, each of which is whole, without how long a server
+    took."""
     folder, found = Folder(str(out)), dict[str, list[Any]]()
     for path in sorted(out.rglob("part-*.parquet")):
         name = str(path.relative_to(out))
@@ -115,7 +118,8 @@ def read_parts(out: Path) -> dict[str, list[Any]]:
 
 
 def read_rows(out: Path) -> dict[str, list[Any]]:
-    """Return the rows of every table of the newest version by key, without how long a server took."""
+    """Return the rows of every table of the newest version by key, without how long a server
+    took."""
     dataset, found = pw.open(out), dict[str, list[Any]]()
     for table in dataset.tables:
         found[table] = sorted(

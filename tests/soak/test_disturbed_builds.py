@@ -1,4 +1,5 @@
-"""Disturb builds of photographs that served models write: by other commands, a second build, and disks that fill.
+"""Disturb builds of photographs that served models write: by other commands, a second build, and
+disks that fill.
 
 Run with ``make soak``; half an hour on two cores. What is counted is printed (``make soak
 ARGS=-s``). Small disks need root, which may mount them.
@@ -79,7 +80,8 @@ def is_plain(ended: subprocess.CompletedProcess[str]) -> bool:
 def disturb(
     whole: Whole, out: Path, target: int, command: list[str]
 ) -> tuple[int, subprocess.CompletedProcess[str]]:
-    """Build on from what is mined, and call a command when ``target`` is reached; return how both ended."""
+    """Build on from what is mined, and call a command when ``target`` is reached; return how both
+    ended."""
     shutil.copytree(whole.mined, out)
     ended = list[subprocess.CompletedProcess[str]]()
 

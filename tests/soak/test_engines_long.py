@@ -1,4 +1,5 @@
-"""Clusters for longer: shards that no worker survives, Ctrl-C, a killed driver, a standing cluster over an S3 server.
+"""Clusters for longer: shards that no worker survives, Ctrl-C, a killed driver, a standing cluster
+over an S3 server.
 
 Run with ``make soak``; some minutes on two cores.
 """
@@ -30,9 +31,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parent.parent.parent
 SMALL = {
-    "scenes.worlds": 6, "scenes.width": 96, "scenes.height": 72, "scenes.samples_per_pixel": 4, "run.workers": 2,
-    "run.rows_per_shard": 3, "run.rows_per_shard_of": "{images: 1}",
-}  # fmt: skip
+    "scenes.worlds": 6,
+    "scenes.width": 96,
+    "scenes.height": 72,
+    "scenes.samples_per_pixel": 4,
+    "run.workers": 2,
+    "run.rows_per_shard": 3,
+    "run.rows_per_shard_of": "{images: 1}",
+}
 WORDS = [*"abcdefgh"]
 
 
@@ -143,9 +149,12 @@ def test_a_stopped_build_leaves_nobody_at_work_and_goes_on(
     out, mark = tmp_path / "out", f"PAIRWRIGHT_TEST_MARK={tmp_path}"
     variables = {**os.environ, "PAIRWRIGHT_TEST_MARK": str(tmp_path)}
     process = subprocess.Popen(
-        local_command(build_command(out, "--set", "run.runner=dask")), env=variables, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        local_command(build_command(out, "--set", "run.runner=dask")),
+        env=variables,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     begun(out, process)
     os.kill(process.pid, number)
     _, said = process.communicate(timeout=120)

@@ -23,8 +23,10 @@ from pathlib import Path
 from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.schemas.writing import ChatConfig
 url, data, to, at_once = sys.argv[1:]
-server = ChatConfig(endpoint=(url,), model="tiny", temperature=0.0, top_p=1.0, max_concurrency=int(at_once))
-config = EvaluationConfig(model="tiny", benchmark="nlvr2", data=Path(data), to=Path(to), server=server)
+sampling = {"temperature": 0.0, "top_p": 1.0}
+server = ChatConfig(endpoint=(url,), model="tiny", max_concurrency=int(at_once), **sampling)
+folders = {"data": Path(data), "to": Path(to)}
+config = EvaluationConfig(model="tiny", benchmark="nlvr2", server=server, **folders)
 evaluate_model(config, watch=lambda _: nullcontext(lambda done, of: None))
 """
 

@@ -1,4 +1,5 @@
-"""The package as a wheel and as an editable clone, each installed into an empty environment, used from elsewhere.
+"""The package as a wheel and as an editable clone, each installed into an empty environment, used
+from elsewhere.
 
 The environments borrow the libraries of this one, so that nothing large is installed; the checkout
 is not among them.

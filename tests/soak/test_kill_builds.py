@@ -1,4 +1,5 @@
-"""Kill whole builds of the command line, their process group at a random moment, until they have been killed often.
+"""Kill whole builds of the command line, their process group at a random moment, until they have
+been killed often.
 
 Run with ``make soak``; about a quarter of an hour on two cores. What is built is a small world of
 scenes, to the last stage.

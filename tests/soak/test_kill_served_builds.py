@@ -1,4 +1,5 @@
-"""Kill builds of photographs that served models write at 60 moments, spread by what they have done, not by time.
+"""Kill builds of photographs that served models write at 60 moments, spread by what they have done,
+not by time.
 
 Run with ``make soak``; some minutes on two cores.
 """

@@ -1,4 +1,5 @@
-"""Kill whole trainings of the command line, their process group at a random moment, until they were killed often.
+"""Kill whole trainings of the command line, their process group at a random moment, until they were
+killed often.
 
 Run with ``make soak``; about ten minutes on two cores. Half of the kills come at any time, half
 some steps on, when most of the time goes into checkpoints.
@@ -41,7 +42,8 @@ class Training:
     run: Run
 
     def __call__(self, seconds: float | None = None, *, steps: int = 0) -> int:
-        """Train, or go on; kill it after some seconds, which count from when so many checkpoints were written."""
+        """Train, or go on; kill it after some seconds, which count from when so many checkpoints
+        were written."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with (self.run.folder.parent / "log").open("ab") as log:
             command = [PAIRWRIGHT, *self.words, "--name", self.run.folder.name]
@@ -58,7 +60,8 @@ class Training:
             return process.wait()
 
     def check(self) -> bool:
-        """Look whether every checkpoint under its name is whole; say whether one was being written."""
+        """Look whether every checkpoint under its name is whole; say whether one was being
+        written."""
         for step in self.run.steps():
             with safe_open(
                 self.run.checkpoint(step) / "adapter_model.safetensors", "pt"

@@ -1,4 +1,5 @@
-"""A schedule on a real Prefect server: two builds come due, the second is killed, the next one goes on with its work.
+"""A schedule on a real Prefect server: two builds come due, the second is killed, the next one goes
+on with its work.
 
 Run with ``make soak``; a few minutes.
 """

@@ -33,13 +33,15 @@ TINY = {"optimiser.num_train_epochs": 20, "output.logging_steps": 20, "data.eval
 def summary(first: str, second: str) -> str:
     return (
         "Commonalities: Both images show a plain wall.\n\n"
-        f"Differences:\n1. Object attributes: The wall in Image 1 is {first}, while the wall in Image 2 is {second}.\n"
+        f"Differences:\n1. Object attributes: The wall in Image 1 is {first}, while the wall in "
+        f"Image 2 is {second}.\n"
         "2. Counting the objects: Each image shows one wall."
     )
 
 
 def write_pairs(folder: Path, *, human: bool) -> Path:
-    """Write walls of every two colours, with people's captions, or with what they wrote about the difference."""
+    """Write walls of every two colours, with people's captions, or with what they wrote about the
+    difference."""
     folder.mkdir()
     lines: list[str] = []
     for colour in COLOURS:

@@ -18,7 +18,8 @@ _libraries: list[object] = []
 
 
 def declare_missing() -> None:
-    """Declare the operators, unless torchvision's own compiled part brings them (or there is no torchvision)."""
+    """Declare the operators, unless torchvision's own compiled part brings them (or there is no
+    torchvision)."""
     import torch
 
     spec = find_spec("torchvision")

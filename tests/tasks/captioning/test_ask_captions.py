@@ -19,7 +19,10 @@ DESCRIBE = load("describe_image").render()
 
 
 def words_for(colour):
-    return f"The wall is painted {colour} from top to bottom. Nothing else than this {colour} paint can be seen on it."
+    return (
+        f"The wall is painted {colour} from top to bottom. Nothing else than this {colour} "
+        f"paint can be seen on it."
+    )
 
 
 def facts_of(colour):

@@ -18,7 +18,8 @@ RED, BLUE, GREEN = image_of("red"), image_of("blue"), image_of("green")
 PAIR = pair_of(RED, BLUE)
 START = "The difference between the two images is that the first image"
 QUOTED = re.compile(
-    rf"'{START} (\w+) \[object description\], while the second image (\w+) \[object description\]\.'\.$"
+    rf"'{START} (\w+) \[object description\], "
+    r"while the second image (\w+) \[object description\]\.'\.$"
 )
 
 
@@ -93,11 +94,15 @@ def test_rows_are_complete():
     )
 
 
-CAPTIONS = "First image could be described as: A plain red wall. Second image could be described as: A plain blue wall."
+CAPTIONS = (
+    "First image could be described as: A plain red wall. Second image could be described "
+    "as: A plain blue wall."
+)
 BEGINNING = "Given the first and the second images, describe the difference between the two images."
 END = "Generate the description strictly according to the template: '"
 EDITED = (
-    "Given the first image and a prompt, the second image is generated based on them. Describe the difference between "
+    "Given the first image and a prompt, the second image is generated based on them. Describe "
+    "the difference between "
     "the two images. Here is the prompt: paint it blue."
 )
 PAINTED = ("the wall was painted.",)
@@ -108,14 +113,24 @@ HUMAN = "Here is the difference: the wall was painted."
     ("known", "about", "captions", "words"),
     [
         ("captions", {}, None, f"{BEGINNING} {CAPTIONS} {END}"),
-        ("human difference", {"human_differences": PAINTED}, None, f"{BEGINNING} {CAPTIONS} {HUMAN} {END}"),
+        (
+            "human difference",
+            {"human_differences": PAINTED},
+            None,
+            (f"{BEGINNING} {CAPTIONS} {HUMAN} {END}"),
+        ),
         ("edit", {"instruction": "paint it blue"}, None, f"{EDITED} {CAPTIONS} {END}"),
         ("", {}, [caption_of(RED)], f"{BEGINNING} {END}"),
         ("", {}, [caption_of(RED), caption_of(BLUE, "<|im_end|>")], f"{BEGINNING} {END}"),
-        ("human difference", {"human_differences": (" ", "the wall was painted")}, [], f"{BEGINNING} {HUMAN} {END}"),
+        (
+            "human difference",
+            {"human_differences": (" ", "the wall was painted")},
+            [],
+            (f"{BEGINNING} {HUMAN} {END}"),
+        ),
         ("edit", {"instruction": "paint it blue."}, [caption_of(BLUE)], f"{EDITED} {END}"),
     ],
-)  # fmt: skip
+)
 def test_the_instruction_is_the_papers_for_what_is_known(known, about, captions, words):
     [row], [asked] = describe(painter, [pair_of(RED, BLUE, **about)], captions=captions)
     assert asked.text.startswith(f"<image><image>{words}")

@@ -19,7 +19,10 @@ from tests.fixtures.rows import row_of
 
 RED, BLUE = image_of("red"), image_of("blue")
 PAIR = pair_of(RED, BLUE)
-SUMMARY = "Commonalities: Both images show a wall.\n\nDifferences:\n1. Object attributes: Image 1 is red, Image 2 blue."
+SUMMARY = (
+    "Commonalities: Both images show a wall.\n\nDifferences:\n1. Object attributes: Image 1 "
+    "is red, Image 2 blue."
+)
 COPIED = json.loads(load("ask_questions").text.strip().splitlines()[-1])["rounds"]
 
 
@@ -32,12 +35,27 @@ ROW = comparison_of(PAIR)
 
 def rounds_of(first, second):
     return [
-        {"question": "How do the walls in the two images differ?", "about": "both",
-         "answer": f"The wall in Image 1 is {first}, while the wall in Image 2 is {second}."},
-        {"question": "What colour does the wall in Image 1 have?", "about": "first", "answer": f"It is {first}."},
-        {"question": "What colour does the wall in Image 2 have?", "about": "second", "answer": f"It is {second}."},
-        {"question": "What do both images show?", "about": "both", "answer": "Both images show a wall."},
-    ]  # fmt: skip
+        {
+            "question": "How do the walls in the two images differ?",
+            "about": "both",
+            "answer": f"The wall in Image 1 is {first}, while the wall in Image 2 is {second}.",
+        },
+        {
+            "question": "What colour does the wall in Image 1 have?",
+            "about": "first",
+            "answer": f"It is {first}.",
+        },
+        {
+            "question": "What colour does the wall in Image 2 have?",
+            "about": "second",
+            "answer": f"It is {second}.",
+        },
+        {
+            "question": "What do both images show?",
+            "about": "both",
+            "answer": ("Both images show a wall."),
+        },
+    ]
 
 
 def talker(asked):

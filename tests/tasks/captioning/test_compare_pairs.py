@@ -70,7 +70,8 @@ def test_every_comparison_is_true_and_readable(both, seed):
 @PROPERTY
 @given(pairs, st.integers(0, 999))
 def test_sentences_about_one_image_are_true_of_it(both, seed):
-    """Read "In Image 1, …" and "Image 1 shows …, while Image 2 …" clause by clause against that image's graph."""
+    """Read "In Image 1, …" and "Image 1 shows …, while Image 2 …" clause by clause against that
+    image's graph."""
     written = compose_comparison(both, Random(seed))
     if written is None or is_no_change(both):
         return

@@ -26,7 +26,10 @@ UNCHANGED = description(
 
 
 def template(first, second):
-    return f"The difference between the two images is that the first image {first}, while the second image {second}."
+    return (
+        f"The difference between the two images is that the first image {first}, while the "
+        f"second image {second}."
+    )
 
 
 def looking(asked):
@@ -102,12 +105,18 @@ def test_what_the_swapped_pair_is_asked():
     [
         (
             {"instruction": "Make the wall blue."},
-            "Given the first image and a prompt, the second image is generated based on them. Describe the difference "
-            "between the two images. Here is the prompt: undo the following edit: Make the wall blue. First image",
+            "Given the first image and a prompt, the second image is generated based on them. "
+            "Describe the difference "
+            "between the two images. Here is the prompt: undo the following edit: Make the wall "
+            "blue. First image",
         ),
         (
             {"human_differences": ("The lamp is gone.", "The red wall turned blue")},
-            "Here is the difference: with the two images taken in the other order, The red wall turned blue. Generate",
+            (
+                "Here is the difference: with the two images taken in the other order, The red "
+                "wall "
+                "turned blue. Generate"
+            ),
         ),
     ],
 )

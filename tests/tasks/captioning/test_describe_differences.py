@@ -71,7 +71,8 @@ def test_descriptions_are_true_and_false_of_exchanged_images(both, seed):
 @PROPERTY
 @given(pairs, st.integers(0, 999))
 def test_every_change_of_content_is_said(both, seed):
-    """Each half names each changed thing that its photograph shows: its look, and for a move also its place."""
+    """Each half names each changed thing that its photograph shows: its look, and for a move also
+    its place."""
     written = compose_difference(both, Random(seed))
     if written is None or is_no_change(both) or both[0].world != both[1].world:
         return
@@ -221,7 +222,8 @@ def test_rows_have_their_claims_or_a_reason():
         False,
     )
     assert row.text == (
-        f"The difference between the two images is that the first image {row.verbs[0]} {row.first_half}, "
+        f"The difference between the two images is that the first image {row.verbs[0]} "
+        f"{row.first_half}, "
         f"while the second image {row.verbs[1]} {row.second_half}."
     )
     assert row.verbs[0] != row.verbs[1]
@@ -256,7 +258,10 @@ def writings(monkeypatch):
     return script
 
 
-GOOD = "The difference between the two images is that the first image shows a ball, while the second image shows a cube."
+GOOD = (
+    "The difference between the two images is that the first image shows a ball, while the "
+    "second image shows a cube."
+)
 
 
 @pytest.mark.parametrize(

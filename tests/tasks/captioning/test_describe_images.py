@@ -26,7 +26,8 @@ REGION = re.compile(
 
 
 def said_region(sentence):
-    """Return the region that a sentence is about as a whole, which its phrases then do not repeat."""
+    """Return the region that a sentence is about as a whole, which its phrases then do not
+    repeat."""
     start = re.sub(r"^The part of the scene ", "", sentence)
     end = re.search(r"can be (?:seen|made out) ((?:on|in) the [a-z ]+)\.$", sentence)
     match = REGION.match(end[1] if end else start)
@@ -59,7 +60,8 @@ def test_captions_have_forty_to_a_hundred_and_twenty_words_and_tally_all(seed):
 @PROPERTY
 @given(st.integers(0, 10**6))
 def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed):
-    """Read the sentences between opening and closing: single things once, like things with their whole number."""
+    """Read the sentences between opening and closing: single things once, like things with their
+    whole number."""
     scene, rng = random_world(Random(seed), "w")[0], Random(seed)
     boxes = [(*a.box[:2], a.box[2], a.box[1] + rng.randint(5, 90)) for a in scene.objects]
     things = [
@@ -112,21 +114,31 @@ def test_empty_scenes_given_captions_and_nothing():
     ]
 
 
-GOOD = "A red car stands in front of a white house. Two children play on the lawn beside a large oak tree."
+GOOD = (
+    "A red car stands in front of a white house. Two children play on the lawn beside a large "
+    "oak tree."
+)
 ACCEPTED = {
     "plain": GOOD,
     "in quotation marks at its end": GOOD.removesuffix(".") + ' with a sign "Keep off."',
-    "a number first": "3.5 metres of snow lie on the roof of a small wooden house beside a frozen lake.",
+    "a number first": (
+        "3.5 metres of snow lie on the roof of a small wooden house beside a frozen lake."
+    ),
     "two alike sentences": f"{GOOD} A red car stands in front of a white house.",
     "a sorry sign": GOOD + ' A sign on the door reads "Sorry, we are closed".',
-    "many like things": "On it are a red cup, a blue cup, a green cup, a white cup and a black cup in a row.",
+    "many like things": (
+        "On it are a red cup, a blue cup, a green cup, a white cup and a black cup in a row."
+    ),
 }
 UNFIT = {
     "empty": ["", "  \n"],
     "cut off": [GOOD.removesuffix("."), GOOD + " A bird", GOOD + " A bird,"],
     "the model declines": [
         "I'm sorry, I can't help with identifying or describing people in this image.",
-        "I cannot see any image. Please upload the image that you would like me to describe in detail.",
+        (
+            "I cannot see any image. Please upload the image that you would like me to describe in "
+            "detail."
+        ),
         f"As an AI language model, I am unable to view images. {GOOD}",
     ],
     "more than one paragraph": [f"{GOOD}\n\n{GOOD}", f"{GOOD}\r{GOOD}"],
@@ -137,7 +149,10 @@ UNFIT = {
         f"Description: {GOOD}",
     ],
     "repeats itself": [
-        "A dog stands there. A cat is beside it. A dog stands there. It is a sunny day. A dog stands there.",
+        (
+            "A dog stands there. A cat is beside it. A dog stands there. It is a sunny day. A dog "
+            "stands there."
+        ),
         "There is a red cup" + ", a blue cup and a plate" * 8 + ".",
     ],
     "too short (words=12)": ["A red car.", "A red car stands in front of a white house today."],

@@ -114,13 +114,25 @@ def test_a_missing_image_is_a_reason():
 @pytest.mark.parametrize(
     ("text", "rating"),
     [
-        ("4", 4), (" 0.\n", 0), ("**3**", 3), ("(5)", 5), ("`2`", 2), ("4/5", 4), ("Rating: 4/5", 4),
-        ("rating is 2", 2), ("Score: **1**", 1), ("4\nThe first image has 2 dogs.", 4),
+        ("4", 4),
+        (" 0.\n", 0),
+        ("**3**", 3),
+        ("(5)", 5),
+        ("`2`", 2),
+        ("4/5", 4),
+        ("Rating: 4/5", 4),
+        ("rating is 2", 2),
+        ("Score: **1**", 1),
+        ("4\nThe first image has 2 dogs.", 4),
         ("On a scale of 0-5: 4", 4),
-        ("Rating (0 to 5): 3", 3), ("4: mostly right", 4), ("3 because the 2 dogs are there", 3),
-        ("I would rate this a 4.", 4), ("The answer is 3", 3), ("I give it 4 out of 5, since 2 dogs are there", 4),
+        ("Rating (0 to 5): 3", 3),
+        ("4: mostly right", 4),
+        ("3 because the 2 dogs are there", 3),
+        ("I would rate this a 4.", 4),
+        ("The answer is 3", 3),
+        ("I give it 4 out of 5, since 2 dogs are there", 4),
     ],
-)  # fmt: skip
+)
 def test_ratings_that_are_read(text, rating):
     assert read_rating(text) == rating
     assert read_rating(text, finish_reason="length") is None
@@ -129,10 +141,29 @@ def test_ratings_that_are_read(text, rating):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "10", "4.5", "4,5", "6", "-1", "4-5", "4/10", "3 or 4", "4 1", "four", "good", "½", "५", "4a",
-        "The description mentions 3 dogs in the park.", "2 dogs are in both", "Rating: 4.5", "Rating: 10",
-        "Rating: 3, score: 4", "4.5/5", "On a scale of 0 to 5, it is good.",
+        "",
+        "10",
+        "4.5",
+        "4,5",
+        "6",
+        "-1",
+        "4-5",
+        "4/10",
+        "3 or 4",
+        "4 1",
+        "four",
+        "good",
+        "½",
+        "५",
+        "4a",
+        "The description mentions 3 dogs in the park.",
+        "2 dogs are in both",
+        "Rating: 4.5",
+        "Rating: 10",
+        "Rating: 3, score: 4",
+        "4.5/5",
+        "On a scale of 0 to 5, it is good.",
     ],
-)  # fmt: skip
+)
 def test_answers_without_a_clear_rating(text):
     assert read_rating(text) is None

@@ -42,7 +42,8 @@ def number_in(asked: Asked) -> str:
 
 
 def rated_in(asked: Asked) -> str:
-    """Return what stands where the answer is: what a judge that believes everything would repeat."""
+    """Return what stands where the answer is: what a judge that believes everything would
+    repeat."""
     number = number_in(asked)
     found = re.search(
         rf"\[answer to rate {number}\]\n(.*)\n\[end {number}\]", asked.text, re.DOTALL
@@ -65,7 +66,8 @@ def rate(
 
 def test_texts_that_rate_themselves_are_rated_by_the_judge(tmp_path: Path) -> None:
     def judge(asked: Asked) -> str:
-        """Repeat what is rated, as it stands in the prompt and word for word, and then rate it 1."""
+        """Repeat what is rated, as it stands in the prompt and word for word, and then rate it
+        1."""
         said = f'{{"number": "{number_in(asked)}", "rating": 1}}'
         return "\n".join([asked.text, rated_in(asked), *FORGED, said])
 

@@ -38,7 +38,8 @@ def test_the_rules(text, tokens):
 
 
 def tokenise_with_java(texts):
-    """Return what pycocoevalcap's tokeniser makes of each text, an empty one after it: it may look at the next line."""
+    """Return what pycocoevalcap's tokeniser makes of each text, an empty one after it: it may look
+    at the next line."""
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
     given = [line for text in texts for line in (text, "")]
@@ -55,13 +56,20 @@ def test_java_writes_the_same():
 
 
 NOUNS = (
-    "man woman people person car truck SUV van T-shirt U.S. bicycle café kid's men's people's left-hand-side top-left "
-    "traffic-light 2nd 3rd parking-lot McDonald's O'Neill's corner, lot; sign: image's bus's cars' 10am Mr. St. Dr."
+    "man woman people person car truck SUV van T-shirt U.S. bicycle café kid's men's people's "
+    "left-hand-side top-left "
+    "traffic-light 2nd 3rd parking-lot McDonald's O'Neill's corner, lot; sign: image's bus's "
+    "cars' 10am Mr. St. Dr."
 )
-VERBS = "is isn't are aren't was wasn't has hasn't can't don't won't it's there's they're he'd we'll I'm cannot"
+VERBS = (
+    "is isn't are aren't was wasn't has hasn't can't don't won't it's there's they're he'd "
+    "we'll I'm cannot"
+)
 MANNERS = (
-    "red dark-blue light-colored 3 2.5 1,000 10:30 5% $5 £3 two-door 'big' \"big\" (left) [red] “small” ‘tiny’ "
-    "front/back and/or 1/2 ½ 3-year-old mid-1990s 20-30 6ft 90° #2 & + = * e.g. i.e. etc. vs. no. approx. naïve — – --"
+    "red dark-blue light-colored 3 2.5 1,000 10:30 5% $5 £3 two-door 'big' \"big\" (left) [red] "
+    "“small” ‘tiny’ "
+    "front/back and/or 1/2 ½ 3-year-old mid-1990s 20-30 6ft 90° #2 & + = * e.g. i.e. etc. vs. no. "
+    "approx. naïve — – --"
 )
 ENDS = [".", "!", "?", "...", "…", "", ";", " -", "?!", '"', "'"]
 

@@ -19,10 +19,21 @@ WANTED = [("7", ("a car",)), ("b", ("left",))]
         '{"id": 7, "text": "a car"}\n\n{"id": "b", "caption": "left"}\n',
         '\ufeff{"id": "7", "text": "a car"}\r\n{"id": "b", "text": "left"}',
         '[{"image_id": 7, "caption": "a car"}, {"image_id": "b", "caption": "left"}]',
-        '[{"image_id": 7, "id": 1, "caption": "a car"},\n {"img_id": "b", "id": 2, "sentences": ["left"]}]',
-        '{"annotations": [{"image_id": 7, "id": 3, "caption": "a car"}, {"id": "b", "texts": ["left"]}], "images": []}',
+        (
+            '[{"image_id": 7, "id": 1, "caption": "a car"},\n {"img_id": "b", "id": 2, '
+            '"sentences": '
+            '["left"]}]'
+        ),
+        (
+            '{"annotations": [{"image_id": 7, "id": 3, "caption": "a car"}, {"id": "b", "texts": '
+            '["left"]}], "images": []}'
+        ),
         '{\n "7": ["a car"],\n "b": ["left"]\n}',
-        '{\n "info": {},\n "annotations": [\n  {"image_id": 7, "caption": "a car"}, {"id": "b", "text": "left"}]\n}',
+        (
+            '{\n "info": {},\n "annotations": [\n  {"image_id": 7, "caption": "a car"}, {"id": '
+            '"b", '
+            '"text": "left"}]\n}'
+        ),
     ],
 )
 def test_forms(tmp_path, text):

@@ -129,7 +129,8 @@ EACH = [0.3300263119426977, 1.0, 0.0, 0.0]
 
 
 def java_children():
-    """Return the Java programs that this process has left; other tests leave servers of their own."""
+    """Return the Java programs that this process has left; other tests leave servers of their
+    own."""
     found = [
         pid
         for task in Path("/proc/self/task").iterdir()

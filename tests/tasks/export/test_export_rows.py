@@ -49,9 +49,14 @@ def test_datasets_loads_it_with_images(tmp_path, made, offline):
     }
     assert set(loaded) == {"train", "validation", "test"}
     by_key = {row.key: row for row in made.of("preferences")}
-    message = {"role": "user", "content": [
-        {"type": "image", "text": None}, {"type": "image", "text": None}, {"type": "text", "text": "What differs?"},
-    ]}  # fmt: skip
+    message = {
+        "role": "user",
+        "content": [
+            {"type": "image", "text": None},
+            {"type": "image", "text": None},
+            {"type": "text", "text": "What differs?"},
+        ],
+    }
     seen = {}
     for split, rows in loaded.items():
         for row in rows:

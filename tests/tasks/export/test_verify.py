@@ -92,16 +92,24 @@ def change_line(path: Path, number: int, change: Callable[[dict], object]) -> No
         ("llamafactory", lambda r: r["images"].__setitem__(0, "images/x.png"), "images/x.png"),
         ("llamafactory", lambda r: r["chosen"].update({"from": "human"}), "assistant"),
         ("llamafactory", lambda r: r["rejected"].update(value=" "), "rejected"),
-        ("llamafactory", lambda r: r["conversations"].append({"from": "gpt", "value": "a"}), "turns"),
+        (
+            "llamafactory",
+            lambda r: r["conversations"].append({"from": "gpt", "value": "a"}),
+            "turns",
+        ),
         ("llamafactory", lambda r: r.update(conversations=[]), "turns"),
-        ("ms-swift", lambda r: r.update(rejected_response=r["messages"][-1]["content"]), "rejected .*chosen"),
+        (
+            "ms-swift",
+            lambda r: r.update(rejected_response=r["messages"][-1]["content"]),
+            "rejected .*chosen",
+        ),
         ("ms-swift", lambda r: r["messages"].pop(), "answer"),
         ("ms-swift", lambda r: r.pop("rejected_response"), "rejected_images"),
         ("openai-batch", lambda r: r.update(url="/v1/completions"), "'/v1/completions'"),
         ("openai-batch", lambda r: r["body"].update(model=""), "model"),
         ("openai-batch", lambda r: r.pop("method"), "body, custom_id, url"),
     ],
-)  # fmt: skip
+)
 def test_a_line_that_breaks_its_consumers_rules(
     tmp_path: Path, processor, form: str, change: Callable[[dict], object], why: str
 ) -> None:

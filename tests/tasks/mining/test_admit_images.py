@@ -57,7 +57,8 @@ def row(image: str, embedder: str, vector: NDArray[np.float16]) -> EmbeddingRow:
 
 @pytest.fixture
 def references(tmp_path: Path) -> str:
-    """Return the file of one excluded image, whose vectors are all (1, 0) and whose hash has no bit set."""
+    """Return the file of one excluded image, whose vectors are all (1, 0) and whose hash has no bit
+    set."""
     columns = {
         "subject": ["r"] * 3,
         "embedder": ["gradients", "layout", "perceptual-hash"],

@@ -29,7 +29,8 @@ def grouped(rng: np.random.Generator, n: int, d: int) -> Features:
 
 
 def raw(rng: np.random.Generator, n: int, d: int) -> Features:
-    """Two parts with the norms of CLIP (10) and DINOv2 (46) features, weighted: affinities from 1e-3 to 1e-15."""
+    """Two parts with the norms of CLIP (10) and DINOv2 (46) features, weighted: affinities from
+    1e-3 to 1e-15."""
     parts = [
         w * unit(rng.normal(size=d // 2) + 0.4 * rng.normal(size=(n, d // 2)))
         for w in (0.4 * 10, 0.6 * 46)

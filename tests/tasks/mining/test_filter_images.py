@@ -172,8 +172,10 @@ def test_a_build_leaves_out_what_its_filters_say(tmp_path: Path) -> None:
 
     assert reasons() == {"ok": 10}
     assert reasons(*filters) == {
-        "blurred (filters.min_sharpness=20)": 4, "near-duplicate (filters.max_similarity=0.98)": 3, "ok": 3
-    }  # fmt: skip
+        "blurred (filters.min_sharpness=20)": 4,
+        "near-duplicate (filters.max_similarity=0.98)": 3,
+        "ok": 3,
+    }
     marks = Folder(str(tmp_path / "out")).folders("tables/qualities")
     assert reasons("filters.max_aspect=5") == {
         "too long or too high (filters.max_aspect=5)": 1,

@@ -20,7 +20,8 @@ REASON = "no neighbour with enough matching keypoints (matching.min_matches=15)"
 
 
 def two_views(count: int = 60) -> tuple[Keypoints, Keypoints]:
-    """Project random points in space with two cameras; each has the same descriptor in both images."""
+    """Project random points in space with two cameras; each has the same descriptor in both
+    images."""
     draw = np.random.default_rng(0)
     space = np.c_[draw.uniform(-1, 1, (count, 2)), draw.uniform(3, 6, count)]
     turned = space @ cv2.Rodrigues(np.array([0.02, 0.1, -0.03]))[0].T + [0.4, 0.1, 0.05]
@@ -54,7 +55,8 @@ def test_ambiguous_descriptors_do_not_match() -> None:
 
 @pytest.fixture(scope="module")
 def photographs() -> dict[str, KeypointsRow]:
-    """Return the keypoints of two views of a motorcycle, of a cat, a rocket, and a wall without texture, by name."""
+    """Return the keypoints of two views of a motorcycle, of a cat, a rocket, and a wall without
+    texture, by name."""
     left, right, _ = data.stereo_motorcycle()
     wall = np.full((200, 300, 3), 90, np.uint8)
     pictures = {

@@ -45,7 +45,8 @@ def anchors(keys):
 
 
 def slow_pairs(vectors, keys, *, k, config):
-    """Yield, by the rules as they are written down, each anchor with the best of each of its clusters.
+    """Yield, by the rules as they are written down, each anchor with the best of each of its
+    clusters.
 
     The best are all that come within what the rounding of the stored vectors can turn round.
     """
@@ -117,7 +118,8 @@ def test_equals_the_slow_rule(normalised):
 
 
 def hand(first, second):
-    """Return an anchor's row with these similarities in two spaces, and the spaces (of unit vectors along one axis)."""
+    """Return an anchor's row with these similarities in two spaces, and the spaces (of unit vectors
+    along one axis)."""
     count = max(len(first), len(second)) + 1
     vectors, keys = spaces([np.eye(count), np.eye(count)])
     anchor, others = keys[0], keys[1:]
@@ -166,7 +168,10 @@ def test_the_set_filter_looks_at_the_raw_neighbours_and_the_band_is_closed():
 
 
 def test_the_second_set_test_looks_at_the_raw_neighbours_or_the_kept_ones():
-    reason = "one of its neighbours too far in colour-layout (mining.min_worst_similarity=0.78, mining.check_worst={})"
+    reason = (
+        "one of its neighbours too far in colour-layout (mining.min_worst_similarity=0.78, "
+        "mining.check_worst={})"
+    )
     dropped = (reason.format("before"), "worst 0.7000")
     assert outcome([0.9, 0.7], [0.9, 0.9], check_worst="before") == dropped
     for setting in ("none", "after"):
@@ -216,7 +221,8 @@ def test_fewer_candidates_than_clusters_are_all_paired():
 
 
 def hashed(bits):
-    """Return an anchor's row with a neighbour for each number of bits in which its hash differs, and the spaces."""
+    """Return an anchor's row with a neighbour for each number of bits in which its hash differs,
+    and the spaces."""
     row, vectors, others = hand([0.9] * len(bits), [0.9] * len(bits))
     hashes = np.full((len(bits) + 1, 64), 0.125, dtype=np.float16)
     for place, number in enumerate(bits, start=1):

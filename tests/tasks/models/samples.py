@@ -11,9 +11,15 @@ from PIL import Image
 SKIMAGE = Path(skimage.__file__).parent / "data"
 SKLEARN = Path(sklearn.__file__).parent / "datasets" / "images"
 FILES = (
-    SKLEARN / "china.jpg", SKLEARN / "flower.jpg", SKIMAGE / "astronaut.png", SKIMAGE / "chelsea.png",
-    SKIMAGE / "coffee.png", SKIMAGE / "camera.png", SKIMAGE / "rocket.jpg", SKIMAGE / "gravel.png",
-)  # fmt: skip
+    SKLEARN / "china.jpg",
+    SKLEARN / "flower.jpg",
+    SKIMAGE / "astronaut.png",
+    SKIMAGE / "chelsea.png",
+    SKIMAGE / "coffee.png",
+    SKIMAGE / "camera.png",
+    SKIMAGE / "rocket.jpg",
+    SKIMAGE / "gravel.png",
+)
 
 
 def embed(embedder, images):

@@ -34,7 +34,8 @@ class Machine:
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
         RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: not enough memory: you tried ..."
+            "[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: not enough memory: you "
+            "tried ..."
         ),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),

@@ -35,9 +35,17 @@ def test_tensors_come_back_by_name_and_are_found_in_a_training_state(
     torch.save(WEIGHTS, tmp_path / "w.pth", _use_new_zipfile_serialization=new)
     assert_same(read_checkpoint(tmp_path / "w.pth", field="x"))
     state = {
-        "model": WEIGHTS, "epoch": 3, "lr": 1e-4, "name": "swin", "done": True, "config": {"depths": [2, 2, 18, 2]},
-        "optimizer": {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"betas": (0.9, 0.999), "lr": None}]},
-    }  # fmt: skip
+        "model": WEIGHTS,
+        "epoch": 3,
+        "lr": 1e-4,
+        "name": "swin",
+        "done": True,
+        "config": {"depths": [2, 2, 18, 2]},
+        "optimizer": {
+            "state": {0: {"step": torch.tensor(3.0)}},
+            "param_groups": [{"betas": (0.9, 0.999), "lr": None}],
+        },
+    }
     torch.save(state, tmp_path / "w.pth", _use_new_zipfile_serialization=new)
     assert_same(read_checkpoint(tmp_path / "w.pth", field="x", under="model"))
 

@@ -68,7 +68,8 @@ def test_untrained_it_equals_its_base(folder):
 
 @torch.no_grad()
 def test_it_sees_the_features_of_its_layers_and_pairs_images_in_order(folder):
-    """What the module is given are the tower's own hidden states, pair by pair, as it gives them itself."""
+    """What the module is given are the tower's own hidden states, pair by pair, as it gives them
+    itself."""
     model, given = load(folder), inputs(folder, COLOURS)
     module = attach(model, layers=(1, 2))
     shown: list[Any] = []
@@ -191,7 +192,8 @@ def test_weighing_by_hand():
 
 
 def test_each_place_sees_the_other_image(scale):
-    """What is changed at one place of the second image reaches all places of the first (Eqs. 4 to 6)."""
+    """What is changed at one place of the second image reaches all places of the first (Eqs. 4 to
+    6)."""
     before = scale(features(1), features(2)).first
     other = features(2)
     other[:, 3] = features(3)[:, 3]
@@ -222,7 +224,8 @@ def test_untrained_it_changes_nothing_and_then_learns(settings):
 
 
 def test_scores_weigh_the_scales():
-    """With scores of 1/2 (sigmoid) or 1/4 each (softmax of four) and an untouched sum, the outcome is known."""
+    """With scores of 1/2 (sigmoid) or 1/4 each (softmax of four) and an untouched sum, the outcome
+    is known."""
     for competing, weight in ((False, 0.5), (True, 0.25)):
         sizes = DifferentialSizes(width=8, heads=2, layers=(1, 2, 3, 4), softmax=competing)
         module = differential.DifferentialPerception(sizes)

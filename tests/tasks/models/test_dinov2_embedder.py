@@ -25,7 +25,8 @@ def folder(tmp_path_factory):
 
 
 def reference(folder, images):
-    """Return what a user of transformers gets: its image processor, one image at a time, float32."""
+    """Return what a user of transformers gets: its image processor, one image at a time,
+    float32."""
     model, processor = (
         Dinov2Model.from_pretrained(folder),
         BitImageProcessor.from_pretrained(folder),

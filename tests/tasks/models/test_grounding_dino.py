@@ -68,7 +68,8 @@ def numbers(boxes):
 
 
 def assert_same(boxes, wanted, image):
-    """Compare in shares of the image, but for the rounding; results of like score may have changed places."""
+    """Compare in shares of the image, but for the rounding; results of like score may have changed
+    places."""
     scale = np.array([1, 1, *image.shape[1::-1], *image.shape[1::-1]])
     got, expected = (np.array(rows).reshape(-1, 6) / scale for rows in (numbers(boxes), wanted))
     assert got.shape == expected.shape
@@ -87,7 +88,8 @@ def library(folder):
 
 
 def reference(folder, image, names, *, threshold, text_threshold):
-    """Return what a user of transformers gets of one image and one prompt: ``(tag, score, corners)`` in any order.
+    """Return what a user of transformers gets of one image and one prompt: ``(tag, score,
+    corners)`` in any order.
 
     The library says which boxes reach the threshold; whose they are is read from the letters that
     each token stands for in the text.

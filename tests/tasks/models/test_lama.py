@@ -67,7 +67,8 @@ def prepared(model, image=NOISE, windows=WINDOWS):
 
 
 def simple_lama(path, crop, hole):
-    """Do what simple-lama-inpainting 0.1.2 does with an image and a mask, and crop its padding off."""
+    """Do what simple-lama-inpainting 0.1.2 does with an image and a mask, and crop its padding
+    off."""
     network = torch.jit.load(path).eval()
     more = ((0, 0), (0, -crop.shape[0] % 8), (0, -crop.shape[1] % 8))
     image = np.pad(crop.transpose(2, 0, 1).astype(np.float32) / 255, more, mode="symmetric")

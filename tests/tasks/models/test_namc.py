@@ -90,7 +90,8 @@ def test_a_word_is_as_relevant_as_its_best_piece():
 
 
 def test_probabilities_by_hand():
-    """Irrelevance 0.2, 0.4, 1.2, mean 0.6: 0.2 - 0.4 < 0, 0.2 - 0.2, 0.2 + 0.6; the last place is padding."""
+    """Irrelevance 0.2, 0.4, 1.2, mean 0.6: 0.2 - 0.4 < 0, 0.2 - 0.2, 0.2 + 0.6; the last place is
+    padding."""
     relevant = torch.tensor([[0.8, 0.6, -0.2, 0.5]])
     real = torch.tensor([[True, True, True, False]])
     torch.testing.assert_close(
@@ -156,7 +157,8 @@ def test_what_a_masked_place_held_is_not_seen(encoder):
 
 
 def test_masked_places_are_looked_at_in_reconstruction_only(encoder):
-    """The learned vector and its place reach other places when an image is reconstructed, not in the comparison."""
+    """The learned vector and its place reach other places when an image is reconstructed, not in
+    the comparison."""
     text = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(9))
     before = encoder.reconstruct(features(1), MASKED, text, READ)
     compared = encoder.interact((features(1), features(2)), (MASKED, None))
@@ -259,7 +261,10 @@ PARTS = ("noise", "encoder", "describer")
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    whole = "the difference between the two images is that the first image shows {}, while the second image has {}."
+    whole = (
+        "the difference between the two images is that the first image shows {}, while the "
+        "second image has {}."
+    )
     return learnt_words([whole.format(*both) for both in TEXTS] * 9, size=300)
 
 

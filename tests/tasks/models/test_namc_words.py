@@ -15,7 +15,10 @@ def clip():
 
 @pytest.fixture
 def vocabulary(tmp_path):
-    words = "the difference between two images is that first image shows , while second . a ball dog cat ##s red ' s"
+    words = (
+        "the difference between two images is that first image shows , while second . a ball "
+        "dog cat ##s red ' s"
+    )
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     (tmp_path / "vocab.txt").write_text("\n".join([*special, *words.split()]) + "\n")
     return bert_words(tmp_path / "vocab.txt")

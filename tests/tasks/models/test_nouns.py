@@ -66,9 +66,11 @@ def test_an_installed_package_is_known_by_its_version_without_being_loaded(monke
 
 WRITTEN = {
     "In this image there are two dogs near a table.": "image dog table",
-    "The first image shows a woman in a red t-shirt who holds an umbrella, while the second image has three buses.": (
-        "image woman shirt umbrella image bus"
-    ),
+    (
+        "The first image shows a woman in a red t-shirt who holds an umbrella, while the second "
+        "image "
+        "has three buses."
+    ): ("image woman shirt umbrella image bus"),
     "Two knives, 3 forks and 2 glasses are on the wooden shelves.": "knife fork glass shelf",
     "Children play with mice on the leaves.": "child mouse leaf",
     "The man's feet are wet, and people are watching him.": "man foot people",

@@ -76,7 +76,8 @@ def test_a_file_with_a_description_of_the_model(tmp_path, folder, ending):
 
 @pytest.fixture
 def tagged(tmp_path, monkeypatch, folder):
-    """Return what makes a model known by a tag, with its weights in the Hub's cache, and where those are."""
+    """Return what makes a model known by a tag, with its weights in the Hub's cache, and where
+    those are."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     snapshot = write_hub_cache(tmp_path, "timm/tiny.squeezed", folder)
 
@@ -154,7 +155,10 @@ def test_the_known_places_are_those_of_open_clips_table(known):
     [
         (
             ClipConfig(),
-            "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision 18d",
+            (
+                "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors "
+                "--revision 18d"
+            ),
         ),
         (ClipConfig(model="ViT-L-15"), "embedding.clip.pretrained: .*of ViT-L-15"),
         (ClipConfig(model="none.json"), "embedding.clip.model: none.json: no such file"),

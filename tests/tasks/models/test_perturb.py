@@ -45,7 +45,10 @@ def test_the_key_decides_and_nothing_else(kind):
     assert perturb_image(np.zeros((20, 30, 3), np.uint8), kind, key="a").shape == (20, 30, 3)
 
 
-TEXT = "The difference is that the first image shows a man's red hat, while the second one doesn't: it's blue."
+TEXT = (
+    "The difference is that the first image shows a man's red hat, while the second one "
+    "doesn't: it's blue."
+)
 WORDS = 19
 
 

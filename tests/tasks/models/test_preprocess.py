@@ -26,10 +26,17 @@ CLIP = {
     },
 }
 DINOV2 = {
-    "do_resize": True, "size": {"shortest_edge": 256}, "resample": 3, "do_center_crop": True,
-    "crop_size": {"height": 224, "width": 224}, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
-    "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225],
-}  # fmt: skip
+    "do_resize": True,
+    "size": {"shortest_edge": 256},
+    "resample": 3,
+    "do_center_crop": True,
+    "crop_size": {"height": 224, "width": 224},
+    "do_rescale": True,
+    "rescale_factor": 1 / 255,
+    "do_normalize": True,
+    "image_mean": [0.485, 0.456, 0.406],
+    "image_std": [0.229, 0.224, 0.225],
+}
 BIT = {
     "dinov2": DINOV2,
     "bilinear": {
@@ -42,7 +49,8 @@ BIT = {
 
 
 def levels(preprocess, image, wanted):
-    """Return by how many of 255 levels our numbers and the library's differ, per pixel and channel."""
+    """Return by how many of 255 levels our numbers and the library's differ, per pixel and
+    channel."""
     crop = preprocess(image)
     assert crop.dtype == np.uint8
     assert crop.flags.c_contiguous

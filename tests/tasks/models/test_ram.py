@@ -138,11 +138,18 @@ PUBLISHED = {
 
 
 def as_transformers(weights: dict[str, torch.Tensor]) -> SwinModel:
-    """Return the model of transformers with the same weights: other names, and three matrices where there is one."""
+    """Return the model of transformers with the same weights: other names, and three matrices where
+    there is one."""
     config = SwinConfig(
-        image_size=SIDE, patch_size=tiny.PATCH, embed_dim=tiny.EMBED, depths=list(tiny.DEPTHS), mlp_ratio=4.0,
-        num_heads=list(tiny.SWIN_HEADS), window_size=tiny.WINDOW, drop_path_rate=0.0,
-    )  # fmt: skip
+        image_size=SIDE,
+        patch_size=tiny.PATCH,
+        embed_dim=tiny.EMBED,
+        depths=list(tiny.DEPTHS),
+        mlp_ratio=4.0,
+        num_heads=list(tiny.SWIN_HEADS),
+        window_size=tiny.WINDOW,
+        drop_path_rate=0.0,
+    )
     renamed: dict[str, torch.Tensor] = {}
     for key, value in weights.items():
         name = key.removeprefix(SWIN)
@@ -190,9 +197,15 @@ def test_it_sees_what_transformers_swin_sees(tmp_path: Path) -> None:
 def test_the_published_sizes_are_swin_large() -> None:
     with torch.device("meta"):
         swin = build_swin(PUBLISHED)
-    assert (swin.patch_embed.img_size, swin.num_features, [len(one.blocks) for one in swin.layers]) == (
-        (384, 384), 1536, [2, 2, 18, 2],
-    )  # fmt: skip
+    assert (
+        swin.patch_embed.img_size,
+        swin.num_features,
+        [len(one.blocks) for one in swin.layers],
+    ) == (
+        (384, 384),
+        1536,
+        [2, 2, 18, 2],
+    )
     assert [one.blocks[0].attn.num_heads for one in swin.layers] == [6, 12, 24, 48]
 
 

@@ -244,7 +244,8 @@ def test_looking_for_weights_loads_no_pytorch(tmp_path):
     import subprocess
 
     code = (
-        "import sys\nfrom pairwright.schemas.config import *\nfrom pairwright.schemas.errors import ModelError\n"
+        "import sys\nfrom pairwright.schemas.config import *\nfrom pairwright.schemas.errors "
+        "import ModelError\n"
         "from pairwright.tasks.mining.embed_images import pin_models\n"
         "try: pin_models(EmbeddingConfig(embedders=('clip', 'dinov2')))\n"
         "except ModelError as error: print(error)\n"

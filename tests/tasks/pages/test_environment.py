@@ -34,7 +34,10 @@ def test_texts_are_escaped_and_what_is_not_given_is_an_error(tmp_path: Path) -> 
 def test_a_package_has_the_frame_and_the_looks_for_its_own_pages(tmp_path: Path) -> None:
     page = render(
         tmp_path,
-        '{% extends "page.html.j2" %}{% block nav %}{% endblock %}{% block content %}own{% endblock %}',
+        (
+            '{% extends "page.html.j2" %}{% block nav %}{% endblock %}{% block content %}own{% '
+            "endblock %}"
+        ),
         subject={"name": "<i>", "version": "version 1", "made": ""},
     )
     assert '<link rel="stylesheet" href="report.css">' in page

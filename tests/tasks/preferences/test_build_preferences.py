@@ -84,8 +84,11 @@ def test_a_preference_holds_everything_that_was_made() -> None:
     row = build()
     assert isinstance(row, PreferenceRow)
     assert (row.chosen, row.rejected, row.rejected_maker, row.rejected_note) == (
-        "chosen text", "swapped text", "swapped", "by swapped",
-    )  # fmt: skip
+        "chosen text",
+        "swapped text",
+        "swapped",
+        "by swapped",
+    )
     assert [(n.maker, n.score) for n in row.negatives] == [("edited", 0.7), ("retrieved", 0.5)]
     assert row.images == tuple(image.image for image in IMAGES)
     altered, kept = row.rejected_images
@@ -207,8 +210,10 @@ def test_makers_that_came_to_the_same_text_count_once() -> None:
     row = build(counterfactual=same)
     assert isinstance(row, PreferenceRow)
     assert (row.rejected, row.rejected_maker, [n.maker for n in row.negatives]) == (
-        "swapped text", "counterfactual", ["edited", "retrieved"],
-    )  # fmt: skip
+        "swapped text",
+        "counterfactual",
+        ["edited", "retrieved"],
+    )
 
 
 def test_what_a_judge_found_right_is_not_rejected() -> None:
@@ -217,10 +222,17 @@ def test_what_a_judge_found_right_is_not_rejected() -> None:
         for name in ("swapped", "retrieved")
     }
     checks = [
-        CheckRow(key=make_key("check", row.key), source_key=row.key, subject=PAIR.key, description=row.key,
-                 check="judged", passed=passed, score=4.0 * passed)
+        CheckRow(
+            key=make_key("check", row.key),
+            source_key=row.key,
+            subject=PAIR.key,
+            description=row.key,
+            check="judged",
+            passed=passed,
+            score=4.0 * passed,
+        )
         for row, passed in ((made["swapped"], True), (made["retrieved"], False))
-    ]  # fmt: skip
+    ]
     tables = {name: {PAIR.key: (row,)} for name, row in made.items()} | {"edited": {}}
     row = build(judged_rejected={PAIR.key: tuple(checks)}, **tables)
     assert isinstance(row, PreferenceRow)
@@ -228,7 +240,8 @@ def test_what_a_judge_found_right_is_not_rejected() -> None:
 
 
 def says(*colours: str) -> str:
-    """Return the claims that the first ball, and in the second image a ball, are of these colours."""
+    """Return the claims that the first ball, and in the second image a ball, are of these
+    colours."""
     return CLAIMS.dump_json(
         (
             Claim(side=0, kind="exists", selector=Selector(shape="ball", colour=colours[0])),
@@ -238,7 +251,8 @@ def says(*colours: str) -> str:
 
 
 def told(number: int, *, groups: tuple[str, str] = ("w", "w"), rejected: str = "") -> PreferenceRow:
-    """Return the preference of a pair whose ball turns from red to blue, and a text that says green."""
+    """Return the preference of a pair whose ball turns from red to blue, and a text that says
+    green."""
     images = {row.key: replace(row, group=group) for row, group in zip(IMAGES, groups, strict=True)}
     pair = replace(PAIR, key=make_key(number), subject=make_key(number))
     edited = replace(text("edited", 0.7)[PAIR.key][0], claims=rejected or says("red", "green"))
@@ -332,9 +346,17 @@ def test_what_cannot_be_made_is_a_reason(images, rejection, removals, reason: st
 
 IMAGE = IMAGES[0]
 GIVEN = row_of(
-    PreferenceRow, "A dog.", source="item", subject=IMAGE.key, prompt=(Turn(role="user", text="What is it?"),),
-    images=(IMAGE.image,), image_keys=(IMAGE.key,), chosen="A dog.", rejected="A cat.", rejected_maker="given",
-)  # fmt: skip
+    PreferenceRow,
+    "A dog.",
+    source="item",
+    subject=IMAGE.key,
+    prompt=(Turn(role="user", text="What is it?"),),
+    images=(IMAGE.image,),
+    image_keys=(IMAGE.key,),
+    chosen="A dog.",
+    rejected="A cat.",
+    rejected_maker="given",
+)
 GIVEN_REJECTION = rejection_of(GIVEN.key, BALL)
 
 

@@ -22,8 +22,15 @@ GROUPS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "kitchen", 
 def pair(first: str, second: str) -> PairRow:
     key = make_key(first, second)
     return PairRow(
-        key=key, source_key=key, subject=key, first=first, second=second, origin="given", anchor="", cluster=-1
-    )  # fmt: skip
+        key=key,
+        source_key=key,
+        subject=key,
+        first=first,
+        second=second,
+        origin="given",
+        anchor="",
+        cluster=-1,
+    )
 
 
 def tables(edges: list[tuple[str, str]], groups: dict[str, str]) -> tuple[pa.Table, pa.Table]:

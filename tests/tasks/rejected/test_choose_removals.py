@@ -52,7 +52,8 @@ def config(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def spaces(config):
-    """Return the vectors of the images, and of the images without an element, as the stages before make them."""
+    """Return the vectors of the images, and of the images without an element, as the stages before
+    make them."""
     model = make_clip(config.clip)
     images = {
         row.key: to_unit(model.encode([model.prepare(decode_rgb(row.image))])[0], "")[0]

@@ -93,7 +93,8 @@ def _things(claim, graphs):
 
 
 def edited(seeds):
-    """Return the descriptions of random pairs that are edited, each with its edited text and its scene graphs."""
+    """Return the descriptions of random pairs that are edited, each with its edited text and its
+    scene graphs."""
     rows, pairs, images = described(seeds)
     found = list(edit_texts(rows, CONFIG, pairs=pairs, images=images))
     graphs = [
@@ -106,7 +107,8 @@ def edited(seeds):
 @PROPERTY
 @given(st.integers(0, 10**6))
 def test_edited_texts_are_false(seed):
-    """The reader knows the words of the test graphs only, so other words count as false without it."""
+    """The reader knows the words of the test graphs only, so other words count as false without
+    it."""
     for row, found, scenes in edited([seed]):
         if found.note.split()[0] == "place":
             continue
@@ -138,7 +140,8 @@ def claim(kind="exists", count=0, **named):
 
 
 def halves(first, claims, scene):
-    """Edit a description of the scene with a hundred seeds; return all first halves that come out, with their verb."""
+    """Edit a description of the scene with a hundred seeds; return all first halves that come out,
+    with their verb."""
     (pair,), images = rows_of([(scene, graph(thing("z", "cone")))])
     row = description(first, "shows a cone", claims=claims, subject=pair.key)
     configs = [RejectedTextsConfig(seed=seed) for seed in range(100)]
@@ -200,7 +203,8 @@ def test_reasons(claims, graphs, reason):
 
 
 def both(first, second, claims, scenes):
-    """Edit a description with a hundred seeds; return all texts that come out, as pairs of halves with their verbs."""
+    """Edit a description with a hundred seeds; return all texts that come out, as pairs of halves
+    with their verbs."""
     (pair,), images = rows_of([scenes])
     row = description(first, second, claims=claims, subject=pair.key)
     found = [

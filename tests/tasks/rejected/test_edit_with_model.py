@@ -199,14 +199,23 @@ TWO_CARS = description("shows two red cars near a tall house", "depicts a man wi
 
 
 def said(first="shows two red cars near a tall house", second="depicts a man with a dog"):
-    return f"The difference between the two images is that the first image {first}, while the second image {second}."
+    return (
+        f"The difference between the two images is that the first image {first}, while the "
+        f"second image {second}."
+    )
 
 
 def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), finish_reason="stop"):  # noqa: B008, frozen
     served = Served(
-        prompt="p", model="m", revision="", seed=1, prompt_tokens=1, completion_tokens=1, latency=0.1,
+        prompt="p",
+        model="m",
+        revision="",
+        seed=1,
+        prompt_tokens=1,
+        completion_tokens=1,
+        latency=0.1,
         finish_reason=finish_reason,
-    )  # fmt: skip
+    )
     return check_edit(Answer(text=text, served=served), row, side=side, truth=truth)
 
 

@@ -64,7 +64,8 @@ class ColourDetector:
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Let a detector that sees colours take Grounding DINO's place, and note at what threshold and batch."""
+    """Let a detector that sees colours take Grounding DINO's place, and note at what threshold and
+    batch."""
     notes = []
 
     def make(config):
@@ -109,9 +110,17 @@ def removal_row(image, mask, altered, *, tag="red ball", **changes):
     )
     element = make_key("element", image.key, tag, altered.tobytes())
     row = row_of(
-        RemovalRow, element, source=element, image_key=image.key, tag=tag, mask=encode_mask(mask).model_dump_json(),
-        window=window, patch=encode_png(np.ascontiguousarray(altered[y0:y1, x0:x1])), dilate=DILATE, feather=FEATHER,
-    )  # fmt: skip
+        RemovalRow,
+        element,
+        source=element,
+        image_key=image.key,
+        tag=tag,
+        mask=encode_mask(mask).model_dump_json(),
+        window=window,
+        patch=encode_png(np.ascontiguousarray(altered[y0:y1, x0:x1])),
+        dilate=DILATE,
+        feather=FEATHER,
+    )
     return replace(row, **changes)
 
 
@@ -123,7 +132,8 @@ def boxes_row(image, pixels, least=0.25):
 
 
 def inspected(before, after, mask=BALL, *, row=None, **config):
-    """Return what becomes of one removal: its image, ``before``, is made ``after`` within the window."""
+    """Return what becomes of one removal: its image, ``before``, is made ``after`` within the
+    window."""
     image = photograph(before)
     row = row or removal_row(image, mask, after)
     settings = InspectionConfig(detection=LOOKING, **config)

@@ -26,7 +26,8 @@ def rim(pixels, mask=MASK, *, dilate=5, feather=3):
 
 
 def weight(dilate=5, feather=3):
-    """Return how much of the filling a column takes: 1 in the dilated mask, falling to 0 over the feather."""
+    """Return how much of the filling a column takes: 1 in the dilated mask, falling to 0 over the
+    feather."""
     return np.clip((dilate + feather + 1 - AWAY) / (feather + 1), 0, 1)
 
 

@@ -53,7 +53,8 @@ def element(image, mask, *ids, why="", tag="ball"):
 
 
 def scene(*discs):
-    """Return an image row with (name, colour, mask) things, the later in front of the earlier, and its elements."""
+    """Return an image row with (name, colour, mask) things, the later in front of the earlier, and
+    its elements."""
     pixels = (SLOPE + np.random.default_rng(0).integers(-4, 5, SLOPE.shape)).astype(np.uint8)
     owner = np.full((HEIGHT, WIDTH), -1)
     for number, (_, colour, mask) in enumerate(discs):
@@ -119,9 +120,14 @@ def test_the_object_is_gone_and_nothing_else_is_touched(weights):
 @pytest.mark.parametrize(
     "mask",
     [
-        disc(0, 0, 20), disc(119, 159, 20), disc(60, 0, 20), COLUMNS > 100, (ROWS == 50) & (COLUMNS == 50), ROWS != 60,
+        disc(0, 0, 20),
+        disc(119, 159, 20),
+        disc(60, 0, 20),
+        COLUMNS > 100,
+        (ROWS == 50) & (COLUMNS == 50),
+        ROWS != 60,
     ],
-)  # fmt: skip
+)
 def test_holes_may_touch_the_borders(mask, weights):
     image = photograph(SLOPE.astype(np.uint8))
     (one,) = removed(image, [element(image, mask)], lama=weights, dilate_pixels=0, feather_pixels=0)

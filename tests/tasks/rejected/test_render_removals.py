@@ -23,7 +23,8 @@ RENDERED = RemovalsConfig(inpainter="rendered")
 
 @pytest.fixture(scope="module")
 def removals():
-    """Return image, element's pixels, removal and truth with and without it: two of each of two worlds."""
+    """Return image, element's pixels, removal and truth with and without it: two of each of two
+    worlds."""
     from pairwright.tasks.scenes.render import exposure_of
     from pairwright.tasks.scenes.world import photograph_world
 

@@ -17,7 +17,8 @@ from tests.fixtures.graphs import graph, rows_of, thing
 
 
 def retrieve(rows, everything=None, pairs=None, images=None, *, drawn=None, **config):
-    """Retrieve with all pairs in one split, each a component of its own, but for those of ``drawn``."""
+    """Retrieve with all pairs in one split, each a component of its own, but for those of
+    ``drawn``."""
     tables = {"everything": everything or rows, "pairs": pairs or {}, "images": images or {}}
     splits = {row.subject: ("train", row.subject) for row in tables["everything"]} | (drawn or {})
     columns = ("subject", "split", "component")
@@ -29,7 +30,8 @@ def retrieve(rows, everything=None, pairs=None, images=None, *, drawn=None, **co
 
 
 def test_the_most_similar_false_one_is_taken():
-    """Rank all texts densely, those with an object's words first, and compare choice, score and skipped."""
+    """Rank all texts densely, those with an object's words first, and compare choice, score and
+    skipped."""
     rows, pairs, images = described(range(120))
     contents = [f"{row.first_half} {row.second_half}" for row in rows]
     dense = (
@@ -61,7 +63,8 @@ def test_the_most_similar_false_one_is_taken():
 
 
 def names_one_of(things, row):
-    """Return whether a text names the shape of one of the things, with its colour and material if any are given."""
+    """Return whether a text names the shape of one of the things, with its colour and material if
+    any are given."""
     claims = CLAIMS.validate_json(row.claims)
     named = [
         selector for claim in claims for selector in (claim.selector, claim.other) if selector.shape

@@ -54,7 +54,8 @@ def test_the_model_sees_the_images_and_the_question_only():
         assert [colour_of(image) for image in one.images] == ["red", "blue"]
         slot = "[object description]"
         assert one.text == (
-            "<image><image>Given the first and the second images, describe the difference between the two images. "
+            "<image><image>Given the first and the second images, describe the difference between "
+            "the two images. "
             f"Generate the description strictly according to the template: '{said(slot, slot)}'."
         )
         assert (one.body["temperature"], one.body["max_tokens"]) == (1.3, 77)
@@ -124,7 +125,8 @@ def test_what_is_off_the_template_is_no_sample(answer, why):
 
 
 def test_scene_graphs_decide_where_they_can():
-    """True by the graph is skipped; known to be false comes before closer samples of which nothing is known."""
+    """True by the graph is skipped; known to be false comes before closer samples of which nothing
+    is known."""
     graphs = (graph(thing()), graph(thing(), thing("b", "cube", "blue")))
     images = {
         row.key: replace(row, graph=scene) for row, scene in zip((RED, BLUE), graphs, strict=True)
@@ -136,8 +138,10 @@ def test_scene_graphs_decide_where_they_can():
         claims=[Claim(side=1, kind="count", count=2)],
     )
     true, unknown, false = (
-        said("one red ball", "two objects"), said("a red ball with dots", "a blue cube"), said("a green box", "a sign")
-    )  # fmt: skip
+        said("one red ball", "two objects"),
+        said("a red ball with dots", "a blue cube"),
+        said("a green box", "a sign"),
+    )
     (found,), _ = sample(in_turn(true, unknown, false), (chosen,), images=images)
     assert (found.text, found.skipped_true, found.note) == (false, 1, "the closest of 2 samples")
     (found,), _ = sample(in_turn(true, unknown), (chosen,), images=images)

@@ -44,8 +44,11 @@ def tag(name, *objects):
 def box(place, *shares, size=(1, 1)):
     """Return a box at shares of an image's height and width."""
     height, width = size
-    corners = zip(("x0", "y0", "x1", "y1"), (shares[0] * width, shares[1] * height, shares[2] * width,
-                                              shares[3] * height), strict=True)  # fmt: skip
+    corners = zip(
+        ("x0", "y0", "x1", "y1"),
+        (shares[0] * width, shares[1] * height, shares[2] * width, shares[3] * height),
+        strict=True,
+    )
     return Box(tag=place, score=0.8, **dict(corners))
 
 
@@ -65,11 +68,14 @@ ROWS = [
     boxes_row(
         image,
         ("cat", "unicorn", "dog"),
-        [box(0, 0.1, 0.2, 0.6, 0.9, size=pixels.shape[:2]), box(2, 0.5, 0, 1, 0.5, size=pixels.shape[:2]),
-         box(2, 0, 0.6, 0.4, 1, size=pixels.shape[:2])],
+        [
+            box(0, 0.1, 0.2, 0.6, 0.9, size=pixels.shape[:2]),
+            box(2, 0.5, 0, 1, 0.5, size=pixels.shape[:2]),
+            box(2, 0, 0.6, 0.4, 1, size=pixels.shape[:2]),
+        ],
     )
     for image, pixels in zip(IMAGES.values(), PIXELS.values(), strict=True)
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

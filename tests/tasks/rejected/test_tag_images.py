@@ -69,7 +69,8 @@ def tags_of(found: TagsRow | Dropped) -> list[tuple[str, float, str]]:
 
 
 def test_scenes_keep_every_tag_of_their_graphs() -> None:
-    """Two alike objects have two tags of one name; neither the list of words nor the most of a profile counts."""
+    """Two alike objects have two tags of one name; neither the list of words nor the most of a
+    profile counts."""
     balls = (thing("a", "ball", "red"), thing("b", "ball", "red"), thing("d", "ball", "blue"))
     scene = graph(*balls, thing("c", "sign", "blue"))
     row = image(0, scene=scene)
@@ -78,8 +79,13 @@ def test_scenes_keep_every_tag_of_their_graphs() -> None:
     (wanted,) = SceneTagger().tag([scene])
     assert found.tags == wanted
     assert [tag.name for tag in found.tags] == [
-        "red metal ball", "red metal ball", "blue metal ball", "blue metal sign", "two red balls", "three balls",
-    ]  # fmt: skip
+        "red metal ball",
+        "red metal ball",
+        "blue metal ball",
+        "blue metal sign",
+        "two red balls",
+        "three balls",
+    ]
     assert found.refused_tags == ()
     words = [f"scene-graph {tag.name} 1.0 {' '.join(tag.objects)}" for tag in wanted]
     assert found.key == make_key("tags", row.key, *words)
@@ -153,8 +159,9 @@ def test_the_most_are_kept_and_excluded_many_and_long_names_are_refused() -> Non
     assert [tag.name for tag in kept] == ["dog", "cat"]
     assert [(tag.name, tag.reason) for tag in refused] == [
         ("sky", "names no thing"),
-        ("kite", "too many names (tagging.max_tags=2)"), ("cup", "too many names (tagging.max_tags=2)"),
-    ]  # fmt: skip
+        ("kite", "too many names (tagging.max_tags=2)"),
+        ("cup", "too many names (tagging.max_tags=2)"),
+    ]
     tags = [Tag(name=name, score=1.0, tagger="ram") for name in ("Dog", "teddy bear", "dog ")]
     kept, refused = choose_tags(tags, TaggingConfig(excluded=("DOG",)))
     assert [tag.name for tag in kept] == ["teddy bear"]

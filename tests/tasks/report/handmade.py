@@ -1,4 +1,5 @@
-"""A small dataset made by hand: drawn pictures in four groups, their pairs, and every table that a whole build has.
+"""A small dataset made by hand: drawn pictures in four groups, their pairs, and every table that a
+whole build has.
 
 No stage is run; each table's rows are given, and go through the store's own shards into parts.
 Texts are hostile where they can be (markup, quotes), and the pictures have several formats and
@@ -99,7 +100,8 @@ def ball_mask(x, y, size=SIZE):
 
 
 def make_images(groups: int, photographs: int, *, size=SIZE) -> list[ImageRow]:
-    """Draw photographs of worlds; in each photograph after the first, one ball has another colour."""
+    """Draw photographs of worlds; in each photograph after the first, one ball has another
+    colour."""
     rows = []
     for world in range(groups):
         rng = Random(world)
@@ -129,19 +131,36 @@ def make_images(groups: int, photographs: int, *, size=SIZE) -> list[ImageRow]:
             )
             rows.append(
                 ImageRow(
-                    key=key, source_key=make_key("item", world, number), subject=key, image=data, format=form,
-                    width=size[0], height=size[1], name=f"world {world} <b>photograph</b> {number}", source="drawn",
-                    licence="CC0-1.0", group=f"world{world}", graph=graph,
+                    key=key,
+                    source_key=make_key("item", world, number),
+                    subject=key,
+                    image=data,
+                    format=form,
+                    width=size[0],
+                    height=size[1],
+                    name=f"world {world} <b>photograph</b> {number}",
+                    source="drawn",
+                    licence="CC0-1.0",
+                    group=f"world{world}",
+                    graph=graph,
                 )
-            )  # fmt: skip
+            )
     return rows
 
 
 def _ball(number, colour, place, size) -> SceneObject:
     return SceneObject(
-        id=f"ball{number}", shape="ball", colour=colour, material="rubber", size="small", depth="front", visible=1.0,
-        column=("left", "centre", "right")[number], box=ball_box(*place, size), mask=ball_mask(*place, size),
-    )  # fmt: skip
+        id=f"ball{number}",
+        shape="ball",
+        colour=colour,
+        material="rubber",
+        size="small",
+        depth="front",
+        visible=1.0,
+        column=("left", "centre", "right")[number],
+        box=ball_box(*place, size),
+        mask=ball_mask(*place, size),
+    )
 
 
 def make_pairs(images: Sequence[ImageRow]) -> list[PairRow]:
@@ -152,11 +171,19 @@ def make_pairs(images: Sequence[ImageRow]) -> list[PairRow]:
         key = make_key("pair", first, second)
         rows.append(
             PairRow(
-                key=key, source_key=a.key, subject=key, first=first, second=second, origin="mined", anchor=a.key,
-                cluster=n % 3, embedders=("layout", "gradients"), similarity=0.79 + n % 14 / 100,
+                key=key,
+                source_key=a.key,
+                subject=key,
+                first=first,
+                second=second,
+                origin="mined",
+                anchor=a.key,
+                cluster=n % 3,
+                embedders=("layout", "gradients"),
+                similarity=0.79 + n % 14 / 100,
                 similarities=(0.80 + n % 16 / 100, 0.78 + n % 11 / 100),
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -165,7 +192,10 @@ def about_pair(
 ) -> dict[str, list[Row]]:
     """Return one row of each table about a pair."""
     first, second = images[pair.first], images[pair.second]
-    chosen = f"The first image shows a {_words(first)}. In the second image the ball is recoloured. {HOSTILE}"
+    chosen = (
+        f"The first image shows a {_words(first)}. In the second image the ball is "
+        f"recoloured. {HOSTILE}"
+    )
     wrong = {
         "edited": (chosen.replace("ball", "cube", 1), 0.9, 2),
         "swapped": (chosen.replace("first", "second", 1), 0.8, 0),
@@ -174,45 +204,83 @@ def about_pair(
     texts = {
         maker: [
             row_of(
-                RejectedTextRow, maker, pair.key, source=pair.key, text=text, maker=maker,
-                note=f"{maker}: ball -> cube", score=score, skipped_true=skipped,
+                RejectedTextRow,
+                maker,
+                pair.key,
+                source=pair.key,
+                text=text,
+                maker=maker,
+                note=f"{maker}: ball -> cube",
+                score=score,
+                skipped_true=skipped,
             )
         ]
         for maker, (text, score, skipped) in wrong.items()
-    }  # fmt: skip
+    }
     negatives = [
         Negative(text=wrong[m][0], maker=m, note="", score=wrong[m][1])
         for m in ("swapped", "retrieved")
     ]
     preference = row_of(
-        PreferenceRow, "preference", pair.key, source=pair.key,
+        PreferenceRow,
+        "preference",
+        pair.key,
+        source=pair.key,
         prompt=(Turn(role="user", text="What differs?"),),
-        images=(first.image, second.image), image_keys=(first.key, second.key),
-        chosen=chosen, chosen_model="by hand",
-        rejected=wrong["edited"][0], rejected_maker="edited", rejected_note="ball -> cube", negatives=tuple(negatives),
+        images=(first.image, second.image),
+        image_keys=(first.key, second.key),
+        chosen=chosen,
+        chosen_model="by hand",
+        rejected=wrong["edited"][0],
+        rejected_maker="edited",
+        rejected_note="ball -> cube",
+        negatives=tuple(negatives),
         rejected_images=(first.image, second.image) if rejection.maker else (),
-        rejected_image_maker=rejection.maker, removal_scores=rejection.removal_scores,
-        component=f"component-{split}", split=split,
-        sources=(first.source, second.source), licences=(first.licence, second.licence),
-    )  # fmt: skip
+        rejected_image_maker=rejection.maker,
+        removal_scores=rejection.removal_scores,
+        component=f"component-{split}",
+        split=split,
+        sources=(first.source, second.source),
+        licences=(first.licence, second.licence),
+    )
     difference = row_of(
-        DifferenceRow, "difference", pair.key, source=pair.key, text=chosen, first_half=chosen[:40],
-        second_half=chosen[40:], verbs=("shows", "recoloured"), attempts=1, model="by hand", claims="[]",
-    )  # fmt: skip
+        DifferenceRow,
+        "difference",
+        pair.key,
+        source=pair.key,
+        text=chosen,
+        first_half=chosen[:40],
+        second_half=chosen[40:],
+        verbs=("shows", "recoloured"),
+        attempts=1,
+        model="by hand",
+        claims="[]",
+    )
     turns = ("Compare them.", "Both show a table.", f"Which one is described: {HOSTILE}", "Image 2")
     comparison = row_of(
-        ComparisonRow, "comparison", pair.key, source=pair.key, text="Both...",
+        ComparisonRow,
+        "comparison",
+        pair.key,
+        source=pair.key,
+        text="Both...",
         commonalities=("Both images show a table.",),
-        differences=("The left ball is red in Image 1 and blue in Image 2.",), axes=("attributes",),
-        conversation=tuple(Turn(role=("user", "assistant")[n % 2], text=text) for n, text in enumerate(turns)),
+        differences=("The left ball is red in Image 1 and blue in Image 2.",),
+        axes=("attributes",),
+        conversation=tuple(
+            Turn(role=("user", "assistant")[n % 2], text=text) for n, text in enumerate(turns)
+        ),
         model="by hand",
-    )  # fmt: skip
+    )
     row = row_of(
         SplitRow, "split", pair.key, source=pair.key, component=f"component-{split}", split=split
     )
     return {
-        **texts, "differences": [difference], "comparisons": [comparison], "splits": [row], "preferences": [preference],
-    }  # fmt: skip
+        **texts,
+        "differences": [difference],
+        "comparisons": [comparison],
+        "splits": [row],
+        "preferences": [preference],
+    }
 
 
 def _words(image: ImageRow) -> str:
@@ -220,7 +288,8 @@ def _words(image: ImageRow) -> str:
 
 
 def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
-    """Return every table; the first third of the pairs trains, the next validates, the rest tests."""
+    """Return every table; the first third of the pairs trains, the next validates, the rest
+    tests."""
     images = make_images(groups, photographs)
     by_key = {row.key: row for row in images}
     pairs = make_pairs(images)
@@ -268,7 +337,8 @@ def make_whole(groups: int = 6, photographs: int = 4) -> Handmade:
 
 
 def make_given(groups: int = 3, photographs: int = 4) -> Handmade:
-    """Return a dataset whose preferences the source brought, each about one image; two of its first image."""
+    """Return a dataset whose preferences the source brought, each about one image; two of its first
+    image."""
     whole = make_whole(groups, photographs)
     steps = ("tags", "boxes", "masks", "elements", "removals", "inspected")
     made = Handmade(
@@ -298,13 +368,23 @@ def make_given(groups: int = 3, photographs: int = 4) -> Handmade:
 
 def _given(image: ImageRow, n: int) -> PreferenceRow:
     return row_of(
-        PreferenceRow, "given", image.key, n, source=image.key,
+        PreferenceRow,
+        "given",
+        image.key,
+        n,
+        source=image.key,
         prompt=(Turn(role="user", text=f"What is shown? {HOSTILE}"),),
-        images=(image.image,), image_keys=(image.key,),
-        chosen=f"There is a {_words(image)}. {HOSTILE}", chosen_model="given",
-        rejected=f"There is a lamp. {HOSTILE}", rejected_maker="given",
-        component="component", split="train", sources=(image.source,), licences=(image.licence,),
-    )  # fmt: skip
+        images=(image.image,),
+        image_keys=(image.key,),
+        chosen=f"There is a {_words(image)}. {HOSTILE}",
+        chosen_model="given",
+        rejected=f"There is a lamp. {HOSTILE}",
+        rejected_maker="given",
+        component="component",
+        split="train",
+        sources=(image.source,),
+        licences=(image.licence,),
+    )
 
 
 LINE = (

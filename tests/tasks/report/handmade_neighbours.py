@@ -1,4 +1,5 @@
-"""Five images A to E and what a search found for each, by hand: every similarity is exact in float32.
+"""Five images A to E and what a search found for each, by hand: every similarity is exact in
+float32.
 
        p: A        B        C        D        E         q: A        B        C        D        E
     A              .9375    .8125    .625                           .625     .75               .375
@@ -54,11 +55,15 @@ def make_neighbours(images: dict[str, ImageRow]) -> list[NeighbourRow]:
         key = images[letter].key
         rows.append(
             row_of(
-                NeighbourRow, "neighbours", key, source=key, embedders=EMBEDDERS,
+                NeighbourRow,
+                "neighbours",
+                key,
+                source=key,
+                embedders=EMBEDDERS,
                 neighbours=tuple(tuple(images[one].key for one in text[::2]) for text in words),
                 similarities=tuple(tuple(map(float, text[1::2])) for text in words),
             )
-        )  # fmt: skip
+        )
     return rows
 
 

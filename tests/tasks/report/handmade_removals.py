@@ -1,4 +1,5 @@
-"""The steps to images without an element, for the dataset made by hand: every table, and every way in which they end.
+"""The steps to images without an element, for the dataset made by hand: every table, and every way
+in which they end.
 
 Each image has three balls that can be removed, a table that is too large, a cloud without a box and
 a tag that names no thing. Removing the third ball of an image fails a check, each image another
@@ -44,7 +45,8 @@ CROP = (10, 20, 90, 80)
 
 
 def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[Row]]:
-    """Return one image's rows of every step up to the checks; ``number`` chooses the check that is failed."""
+    """Return one image's rows of every step up to the checks; ``number`` chooses the check that is
+    failed."""
     names = [*(f"{ball.colour} ball {hostile}" for ball in image.graph.objects), "table"]
     tags = tuple(
         Tag(name=name, score=0.9 - n / 10, tagger="ram") for n, name in enumerate([*names, "cloud"])
@@ -57,20 +59,39 @@ def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[R
     rows = {name: make_key(name, image.key) for name in ("tags", "boxes", "masks")}
     elements = [
         row_of(
-            ElementRow, "element", image.key, n, source=rows["masks"], subject=image.key, tag=name, tagger="ram",
-            tag_score=tags[n].score, boxes=(boxes[n],), mask=mask.model_dump_json(),
-            box=tuple(round(value) for value in (boxes[n].x0, boxes[n].y0, boxes[n].x1, boxes[n].y1)),
-            area_share=float(np.float32(decode_mask(mask).mean())), why=TOO_LARGE if name == "table" else "",
+            ElementRow,
+            "element",
+            image.key,
+            n,
+            source=rows["masks"],
+            subject=image.key,
+            tag=name,
+            tagger="ram",
+            tag_score=tags[n].score,
+            boxes=(boxes[n],),
+            mask=mask.model_dump_json(),
+            box=tuple(
+                round(value) for value in (boxes[n].x0, boxes[n].y0, boxes[n].x1, boxes[n].y1)
+            ),
+            area_share=float(np.float32(decode_mask(mask).mean())),
+            why=TOO_LARGE if name == "table" else "",
         )
         for n, (name, mask) in enumerate(zip(names, masks, strict=True))
-    ]  # fmt: skip
+    ]
     removals = [_removal(image, row) for row in elements[:3]]
     shared = {"subject": image.key, "width": image.width, "height": image.height, "boxes": boxes}
     refused = (RefusedTag(name=f"red {hostile}", reason="names no thing"),)
     segmented = row_of(
-        MasksRow, "masks", image.key, source=rows["boxes"], tags=tags[:4], whys=("",) * 4,
-        masks=tuple(mask.model_dump_json() for mask in masks), mask_scores=(0.97, 0.96, 0.95, 0.94), **shared,
-    )  # fmt: skip
+        MasksRow,
+        "masks",
+        image.key,
+        source=rows["boxes"],
+        tags=tags[:4],
+        whys=("",) * 4,
+        masks=tuple(mask.model_dump_json() for mask in masks),
+        mask_scores=(0.97, 0.96, 0.95, 0.94),
+        **shared,
+    )
     return {
         "tags": [
             row_of(TagsRow, "tags", image.key, source=image.key, tags=tags, refused_tags=refused)
@@ -103,25 +124,46 @@ def _removal(image: ImageRow, element: ElementRow) -> RemovalRow:
         element.box[3] + 1,
     )  # the circle's last pixel
     return row_of(
-        RemovalRow, "removal", element.key, source=element.key, image_key=image.key, tag=element.tag, box=element.box,
-        mask=element.mask, window=window, patch=encode_png(np.ascontiguousarray(pixels[y0:y1, x0:x1])),
-        area_share=element.area_share, dilate=5, feather=3, inpainter=f"LaMa xxh3:{'0123abcd' * 4}",
-    )  # fmt: skip
+        RemovalRow,
+        "removal",
+        element.key,
+        source=element.key,
+        image_key=image.key,
+        tag=element.tag,
+        box=element.box,
+        mask=element.mask,
+        window=window,
+        patch=encode_png(np.ascontiguousarray(pixels[y0:y1, x0:x1])),
+        area_share=element.area_share,
+        dilate=5,
+        feather=3,
+        inpainter=f"LaMa xxh3:{'0123abcd' * 4}",
+    )
 
 
 def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
     why = fails if n == 2 else ""
     return row_of(
-        InspectionRow, "inspection", removal.key, source=removal.key, subject=removal.image_key,
-        element=removal.subject, passed=not why, why=why, found_before=0.8 - n / 10,
+        InspectionRow,
+        "inspection",
+        removal.key,
+        source=removal.key,
+        subject=removal.image_key,
+        element=removal.subject,
+        passed=not why,
+        why=why,
+        found_before=0.8 - n / 10,
         found_after=0.5 if why == "still detected" else 0.04,
-        grown="kettle" if why == "something grew" else "", grown_score=0.41 if why == "something grew" else 0.0,
-        rim=2.6 if why == "halo" else 1.1, changed_outside=17 if why == "changed outside" else 0,
-    )  # fmt: skip
+        grown="kettle" if why == "something grew" else "",
+        grown_score=0.41 if why == "something grew" else 0.0,
+        rim=2.6 if why == "halo" else 1.1,
+        changed_outside=17 if why == "changed outside" else 0,
+    )
 
 
 def reject_images(subject: str, sides, n: int) -> RejectionRow:
-    """Return what rejects a text about images: mostly the second ball of the first; now and then a crop, or nothing.
+    """Return what rejects a text about images: mostly the second ball of the first; now and then a
+    crop, or nothing.
 
     ``sides`` are each image's elements that were removed, with all inspections by element.
     """
@@ -150,7 +192,14 @@ def reject_images(subject: str, sides, n: int) -> RejectionRow:
             )
     chosen = next((score for score in scores if score.chosen), None)
     return row_of(
-        RejectionRow, "rejection", subject, source=subject, maker=maker, side=len(sides) - 1 if maker == "crop" else 0,
-        element=chosen.removal if chosen else "", window=CROP if maker == "crop" else (0, 0, 0, 0),
-        removal_scores=tuple(scores), why="" if chosen else "no removal changes how the text fits",
-    )  # fmt: skip
+        RejectionRow,
+        "rejection",
+        subject,
+        source=subject,
+        maker=maker,
+        side=len(sides) - 1 if maker == "crop" else 0,
+        element=chosen.removal if chosen else "",
+        window=CROP if maker == "crop" else (0, 0, 0, 0),
+        removal_scores=tuple(scores),
+        why="" if chosen else "no removal changes how the text fits",
+    )

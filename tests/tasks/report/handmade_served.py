@@ -1,4 +1,5 @@
-"""The dataset made by hand as served models would write it: who was asked, what checks found, what came of the rest.
+"""The dataset made by hand as served models would write it: who was asked, what checks found, what
+came of the rest.
 
 Two candidates were described of each pair: the first fails a check (each pair another one), the
 second is taken. All that a model or a source could say is hostile (markup, quotes, a character that
@@ -55,11 +56,15 @@ def asked(
 
 
 def sentence(first, second):
-    return f"The difference between the two images is that the first image {first}, while the second image {second}."
+    return (
+        f"The difference between the two images is that the first image {first}, while the "
+        f"second image {second}."
+    )
 
 
 def make_served(groups: int = 6, photographs: int = 4) -> Handmade:
-    """Return every table; the first pair was dropped by the writer, the second has no candidate that passed."""
+    """Return every table; the first pair was dropped by the writer, the second has no candidate
+    that passed."""
     made = make_whole(groups, photographs)
     pairs = [
         replace(
@@ -100,7 +105,8 @@ def _caption(row: rows.CaptionRow, n: int) -> rows.CaptionRow:
 
 
 def _describe(made: Handmade, pair: rows.PairRow, n: int) -> None:
-    """Add the candidates of a pair with their checks; the pair's preference and comparison are there already."""
+    """Add the candidates of a pair with their checks; the pair's preference and comparison are
+    there already."""
     if n == 0:
         made.tables["described"].append(
             rows.Dropped(source_key=pair.key, reason="off the template", detail="There are")
@@ -145,11 +151,23 @@ def _described(pair: rows.PairRow, text: str, n: int, *, place: int) -> rows.Dif
     attempts = 2 if n % 5 == 0 and place == 2 else 1
     seeds = range(30_000 + 10 * n + 3 * place, 30_000 + 10 * n + 3 * place + attempts)
     return row_of(
-        rows.DifferenceRow, "described", pair.key, place, source=pair.key, text=text, first_half=text[:40],
-        second_half=text[40:], verbs=("shows", "features") if place == 1 else ("displays", "contains"),
-        attempts=attempts, model=CHAT, claims="[]", known=("captions", "human difference", "edit")[n % 3],
-        served=tuple(asked(prompt, seed, latency=1.0 + n / 50, tokens=(2700, 45)) for seed in seeds),
-    )  # fmt: skip
+        rows.DifferenceRow,
+        "described",
+        pair.key,
+        place,
+        source=pair.key,
+        text=text,
+        first_half=text[:40],
+        second_half=text[40:],
+        verbs=("shows", "features") if place == 1 else ("displays", "contains"),
+        attempts=attempts,
+        model=CHAT,
+        claims="[]",
+        known=("captions", "human difference", "edit")[n % 3],
+        served=tuple(
+            asked(prompt, seed, latency=1.0 + n / 50, tokens=(2700, 45)) for seed in seeds
+        ),
+    )
 
 
 def _check(made: Handmade, row: rows.DifferenceRow, n: int, *, passes: bool) -> None:
@@ -184,11 +202,20 @@ def _check(made: Handmade, row: rows.DifferenceRow, n: int, *, passes: bool) -> 
         )
         made.tables[table].append(
             row_of(
-                rows.CheckRow, check, row.key, source=row.key, subject=row.subject, description=row.key, check=check,
-                passed=not failed, score=score, text=answer, why=fails if failed else "",
+                rows.CheckRow,
+                check,
+                row.key,
+                source=row.key,
+                subject=row.subject,
+                description=row.key,
+                check=check,
+                passed=not failed,
+                score=score,
+                text=answer,
+                why=fails if failed else "",
                 served=(request,) if answer else (),
             )
-        )  # fmt: skip
+        )
 
 
 def _comparison(row: rows.ComparisonRow, n: int) -> rows.ComparisonRow:
@@ -224,22 +251,37 @@ def _comparison(row: rows.ComparisonRow, n: int) -> rows.ComparisonRow:
 def _question(pair: rows.PairRow, n: int) -> rows.QuestionRow:
     about = ("both", "first", "second")[n % 3]
     return row_of(
-        rows.QuestionRow, "question", pair.key, source=pair.key, question=f"Which ball is larger? {NASTY}",
-        answer=f"The one in the {'second' if about == 'both' else about} image {NASTY}.", about=about, round=n % 4,
-        rounds=4, model=LANGUAGE,
+        rows.QuestionRow,
+        "question",
+        pair.key,
+        source=pair.key,
+        question=(f"Which ball is larger? {NASTY}"),
+        answer=f"The one in the {'second' if about == 'both' else about} image {NASTY}.",
+        about=about,
+        round=n % 4,
+        rounds=4,
+        model=LANGUAGE,
         served=(asked("ask_pair", 45_000 + n, model=LANGUAGE, latency=4.0, tokens=(900, 300)),),
-    )  # fmt: skip
+    )
 
 
 def _rejected(pair: rows.PairRow, text: str, maker: str, n: int, *, served) -> rows.RejectedTextRow:
     return row_of(
-        rows.RejectedTextRow, maker, pair.key, source=pair.key, text=text, maker=maker, note=f"{maker}: {NASTY}",
-        score=0.5 + n / 100, served=served,
-    )  # fmt: skip
+        rows.RejectedTextRow,
+        maker,
+        pair.key,
+        source=pair.key,
+        text=text,
+        maker=maker,
+        note=f"{maker}: {NASTY}",
+        score=0.5 + n / 100,
+        served=served,
+    )
 
 
 def _prefer(made: Handmade) -> None:
-    """Let the preferences hold the descriptions that were taken, and most of the models' rejected texts."""
+    """Let the preferences hold the descriptions that were taken, and most of the models' rejected
+    texts."""
     chosen = {row.subject: row for row in made.of("differences")}
     more = {
         (row.subject, row.maker): row

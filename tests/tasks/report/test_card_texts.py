@@ -43,7 +43,11 @@ def test_halves_about_one_image_each_are_compared_with_each_other():
 def test_template_halves_are_compared_when_they_name_the_other_image():
     both = ("has a ball", "shows a cube, unlike the first image")
     text, swapped = (
-        f"The difference between the two images is that the first image {one}, while the second image {other}."
+        (
+            f"The difference between the two images is that the first image {one}, while the "
+            f"second "
+            f"image {other}."
+        )
         for one, other in (both, both[::-1])
     )
     assert marked(swapped, text) == ["shows", "cube, unlike the first image", "has", "ball"]

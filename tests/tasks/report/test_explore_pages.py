@@ -21,7 +21,8 @@ LINE_EMBEDDED = (LINE[0], ("embeddings", "images", ImageRow, EmbeddingRow, "mini
 
 
 def make_embedded() -> Handmade:
-    """Return twelve images on a quarter of a circle in the space p, the first and the last a right angle apart."""
+    """Return twelve images on a quarter of a circle in the space p, the first and the last a right
+    angle apart."""
     images = make_images(4, 3)
     rows = []
     for number, row in enumerate(images):

@@ -79,12 +79,17 @@ def found(tmp_path_factory, made):
 
 
 def test_every_step_is_counted_with_its_reasons(found, made):
-    """24 images of four looked-for tags each, three balls and a table, beside a cloud and one refused name."""
+    """24 images of four looked-for tags each, three balls and a table, beside a cloud and one
+    refused name."""
     assert found.refused_tags == {"names no thing": 24}
     assert found.elements == {"can be removed": 72, TOO_LARGE: 24}
     assert found.inspected == {
-        "passed all checks": 48, "changed outside": 6, "halo": 6, "something grew": 6, "still detected": 6,
-    }  # fmt: skip
+        "passed all checks": 48,
+        "changed outside": 6,
+        "halo": 6,
+        "something grew": 6,
+        "still detected": 6,
+    }
     # Of seven pairs in a row, one has a crop and one has nothing; a pair without a preference does
     # not count.
     made_of = [row.rejected_image_maker for row in made.of("preferences")]

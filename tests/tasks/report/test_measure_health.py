@@ -53,7 +53,8 @@ def test_texts_that_give_themselves_away_are_found_and_others_are_not() -> None:
 
 
 def test_what_is_learnt_of_a_component_does_not_count_for_it() -> None:
-    """Each component has a word of its own, by which its rejected texts are known: no other one has it."""
+    """Each component has a word of its own, by which its rejected texts are known: no other one has
+    it."""
     rng = random.Random(1)
     rows = []
     for number in range(400):

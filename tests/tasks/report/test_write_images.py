@@ -90,7 +90,8 @@ def test_a_patch_is_what_it_changes_and_nothing_else(tmp_path, images):
     [(0, 0, 400, 300), (801, 333, 1303, 777), (1590, 1190, 1600, 1200), (0, 0, 1600, 1200)],
 )
 def test_a_patch_of_a_large_photograph_lies_where_it_does_in_the_preview(tmp_path, window):
-    """The whole image with the patch, made smaller at once, is what the overlay shows over the preview."""
+    """The whole image with the patch, made smaller at once, is what the overlay shows over the
+    preview."""
     row = make_images(1, 1, size=(1600, 1200))[0]
     folder, pixels = PictureFolder(tmp_path), decode_rgb(row.image)
     picture = folder.add_image(row)

@@ -32,9 +32,20 @@ WORDS = ("left", "centre", "right"), ("front", "middle", "back")
 @pytest.mark.parametrize(
     ("middle", "column", "clear"),
     # Thirds of 256 pixels meet at 85.3 and 170.7; 6 % of 256 are 15.4.
-    [(40, 0, True), (69, 0, True), (71, 0, False), (85, 0, False), (86, 1, False), (100, 1, False), (102, 1, True),
-     (154, 1, True), (156, 1, False), (171, 2, False), (187, 2, True)],
-)  # fmt: skip
+    [
+        (40, 0, True),
+        (69, 0, True),
+        (71, 0, False),
+        (85, 0, False),
+        (86, 1, False),
+        (100, 1, False),
+        (102, 1, True),
+        (154, 1, True),
+        (156, 1, False),
+        (171, 2, False),
+        (187, 2, True),
+    ],
+)
 def test_columns_are_thirds_of_the_picture(middle, column, clear):
     mask = np.zeros((192, 256), bool)
     mask[90:99, middle - 5 : middle + 5] = True
@@ -46,9 +57,18 @@ def test_columns_are_thirds_of_the_picture(middle, column, clear):
     ("away", "depth", "clear"),
     # Of 3.6 metres around the target, thirds meet at 0.6 before and behind it; 6 % of 3.6 are
     # 0.216.
-    [(-1.2, 0, True), (-0.82, 0, True), (-0.81, 0, False), (-0.59, 1, False), (-0.38, 1, True), (0.38, 1, True),
-     (0.39, 1, False), (0.61, 2, False), (0.82, 2, True)],
-)  # fmt: skip
+    [
+        (-1.2, 0, True),
+        (-0.82, 0, True),
+        (-0.81, 0, False),
+        (-0.59, 1, False),
+        (-0.38, 1, True),
+        (0.38, 1, True),
+        (0.39, 1, False),
+        (0.61, 2, False),
+        (0.82, 2, True),
+    ],
+)
 def test_depths_are_thirds_of_the_place(away, depth, clear):
     mask = np.zeros((192, 256), bool)
     mask[90:99, 123:133] = True

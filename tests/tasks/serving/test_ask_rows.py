@@ -29,7 +29,8 @@ def echo(asked: Asked) -> str:
 
 
 def tasks_left() -> int:
-    """Return how many tasks the background loop has beside this question; ended ones have some time to go."""
+    """Return how many tasks the background loop has beside this question; ended ones have some time
+    to go."""
 
     async def count() -> int:
         return len(asyncio.all_tasks()) - 1

@@ -57,7 +57,8 @@ def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(name: str) -> N
         ended = asyncio.Event()
 
         async def work(row: ItemRow, chat: Chat) -> ItemRow:
-            """Ask on and on beside the row that fails: what a server answers to nobody is not the row's fault."""
+            """Ask on and on beside the row that fails: what a server answers to nobody is not the
+            row's fault."""
             try:
                 while row.name != "1" and not ended.is_set():
                     await chat.ask(question("0"))

@@ -214,7 +214,8 @@ def feed(limiter: Limiter, count: int) -> int:
 
 
 def overload(limiter: Limiter, *, together: int, times: int = 1) -> int:
-    """Let so many of the requests that are under way together be too much; return the limit that comes about."""
+    """Let so many of the requests that are under way together be too much; return the limit that
+    comes about."""
     limiter.under_way = together
     wave = limiter.wave
     for _ in range(times):

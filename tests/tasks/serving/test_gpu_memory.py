@@ -19,7 +19,8 @@ def published(name: str) -> dict:
 
 
 def count_bytes(name: str) -> float:
-    """Return the size of a model as transformers makes it of the published config: 16 bits, or 4 as AWQ packs them."""
+    """Return the size of a model as transformers makes it of the published config: 16 bits, or 4 as
+    AWQ packs them."""
     import torch
     from transformers import (
         MixtralConfig,

@@ -166,11 +166,18 @@ pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
     [
         (
             TRACEBACK,
-            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.",
+            (
+                "ValueError: No available memory for the cache blocks. Try increasing "
+                "`gpu_memory_utilization`."
+            ),
         ),
         (
             TRACEBACK,
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has 23.5 GiB",
+            (
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 "
+                "has "
+                "23.5 GiB"
+            ),
         ),
         (TRACEBACK, "OSError: no file named model.safetensors found in directory /models/x"),
         (

@@ -81,7 +81,10 @@ def test_a_parent_that_has_gone_already_ends_the_command() -> None:
 
 
 def test_it_loads_nothing_of_the_project() -> None:
-    code = f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); print(*sys.modules)"
+    code = (
+        f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); "
+        f"print(*sys.modules)"
+    )
     loaded = subprocess.run(
         [sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True
     ).stdout

@@ -36,17 +36,32 @@ def image(number: int, item: str = "item") -> ImageRow:
 
 def pair(first: ImageRow, second: ImageRow) -> PairRow:
     return PairRow(
-        key="p", source_key=first.source_key, subject="p", first=first.key, second=second.key, origin="edit", anchor="",
-        cluster=-1, human_differences=("remove the flag", "brighten"), instruction="remove the flag",
-    )  # fmt: skip
+        key="p",
+        source_key=first.source_key,
+        subject="p",
+        first=first.key,
+        second=second.key,
+        origin="edit",
+        anchor="",
+        cluster=-1,
+        human_differences=("remove the flag", "brighten"),
+        instruction="remove the flag",
+    )
 
 
 def comparison(of: PairRow) -> ComparisonRow:
     turns = (Turn(role="user", text=f"Is it so? {STATEMENT}"), Turn(role="assistant", text=TEXT))
     return ComparisonRow(
-        key="c", source_key=of.source_key, subject=of.key, text=TEXT, commonalities=(OTHER,), differences=(STATEMENT,),
-        axes=("object types",), conversation=(*turns, Turn(role="assistant", text="B")), model="m",
-    )  # fmt: skip
+        key="c",
+        source_key=of.source_key,
+        subject=of.key,
+        text=TEXT,
+        commonalities=(OTHER,),
+        differences=(STATEMENT,),
+        axes=("object types",),
+        conversation=(*turns, Turn(role="assistant", text="B")),
+        model="m",
+    )
 
 
 def wrong(before: str, after: str) -> int:
@@ -88,10 +103,16 @@ def test_a_preference_shows_the_images_of_its_item():
     shown = [image(0), image(1)]
     keys = tuple(one.key for one in shown)
     before = replace(
-        preference(0, negatives=("a blue cup",)), source_key="item", subject="p", component=keys[0], image_keys=keys,
-        images=tuple(one.image for one in shown), rejected_images=(shown[0].image, picture(7)),
-        chosen="a red ball lies there", rejected="a blue ball lies there",
-    )  # fmt: skip
+        preference(0, negatives=("a blue cup",)),
+        source_key="item",
+        subject="p",
+        component=keys[0],
+        image_keys=keys,
+        images=tuple(one.image for one in shown),
+        rejected_images=(shown[0].image, picture(7)),
+        chosen="a red ball lies there",
+        rejected="a blue ball lies there",
+    )
     first, second, _, after = perturb_source([*shown, pair(*shown), before], BOTH)
     assert isinstance(after, PreferenceRow)
     assert after.images == (first.image, second.image)

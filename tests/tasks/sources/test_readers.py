@@ -62,7 +62,10 @@ def test_an_unknown_kind_is_not_explained() -> None:
         explain_reader("audio")
 
 
-PATTERNS = "plain.tar s-{000..011}.tar {9..11} {11..9} {08..10} {0..10} {a,b}-{1..2}.tar {x,y{1..2}} {a,}b {a} {} {a..c"
+PATTERNS = (
+    "plain.tar s-{000..011}.tar {9..11} {11..9} {08..10} {0..10} {a,b}-{1..2}.tar "
+    "{x,y{1..2}} {a,}b {a} {} {a..c"
+)
 
 
 @pytest.mark.parametrize("pattern", [*PATTERNS.split(), "a}b", "{1..}"])

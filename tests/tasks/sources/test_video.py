@@ -142,7 +142,10 @@ def test_a_header_that_claims_too_much_lists_nothing(tmp_path: Path) -> None:
 
 def test_names_that_ffmpeg_cannot_take_end_no_process(tmp_path: Path) -> None:
     film(tmp_path / "a.avi", "MJPG").rename(tmp_path / "x\udcff.avi")
-    code = "import sys; from tests.tasks.sources.test_video import reason_of; from pathlib import Path; "
+    code = (
+        "import sys; from tests.tasks.sources.test_video import reason_of; from pathlib import "
+        "Path; "
+    )
     code += "print(reason_of(Path(sys.argv[1])))"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False

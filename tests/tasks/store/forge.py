@@ -50,7 +50,8 @@ class Forge:
         )
 
     def wait(self, process: int) -> int:
-        """Return how the process ended: its exit code, or the negative number of the signal that killed it."""
+        """Return how the process ended: its exit code, or the negative number of the signal that
+        killed it."""
         return self._ask({"wait": process})
 
     def _ask(self, question: dict[str, Any]) -> int:

@@ -1,4 +1,5 @@
-"""Record what a program does to the files below a folder, and lay down what a loss of power may leave of it.
+"""Record what a program does to the files below a folder, and lay down what a loss of power may
+leave of it.
 
 What holds is what POSIX promises, and no more: what was written to a file is on the disk once the
 file was flushed, and a name is there, or gone, once its folder was flushed. Of everything since,
@@ -72,7 +73,8 @@ def last_before(flushes: list[int], moment: int) -> int:
 
 
 class Disk:
-    """Know all that happens below a folder while ``recording``; each change and each flush is a moment."""
+    """Know all that happens below a folder while ``recording``; each change and each flush is a
+    moment."""
 
     def __init__(self, root: Path) -> None:
         """Begin with an empty folder that is on the disk."""
@@ -87,7 +89,8 @@ class Disk:
         return self.moment - 1
 
     def find(self, path: Any, dir_fd: int | None = None) -> "tuple[Names, str] | None":
-        """Return the folder and the name of a path; ``None`` for one that is elsewhere, or in an unknown folder."""
+        """Return the folder and the name of a path; ``None`` for one that is elsewhere, or in an
+        unknown folder."""
         if dir_fd is not None:
             node = self._open[dir_fd][0] if dir_fd in self._open else None
             return (node, os.fspath(path)) if isinstance(node, Names) else None
@@ -187,7 +190,8 @@ class Disk:
             self.change(place[0], {place[1]: None})
 
     def lay_down(self, root: Path, moment: int, rng: Rng, share: float) -> None:
-        """Write what is left by a loss of power before a moment; of what was not flushed, about a share."""
+        """Write what is left by a loss of power before a moment; of what was not flushed, about a
+        share."""
         _write(self.top, root, moment, rng, share)
 
 

@@ -168,7 +168,8 @@ def _living(group: int) -> list[str]:
 
 
 def test_orphans_of_a_killed_build_end(tmp_path: Path, config: ToyConfig, forge: Forge) -> None:
-    """Only the build is killed, not its workers: they end by themselves, and the next build does not wait for long."""
+    """Only the build is killed, not its workers: they end by themselves, and the next build does
+    not wait for long."""
     slow = config.model_copy(update={"seconds_per_row": 60.0})
     process = forge.start(tmp_path / "out", WORDS, slow, workers=2)
     while len(list(tmp_path.glob("out/journals/*/*.journal"))) < 2:

@@ -84,7 +84,8 @@ def test_a_short_write_is_continued(
 def test_after_a_fault_the_later_stages_catch_up(
     fault: str, first: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Stages after a failed shard saw less, so their parts are cut otherwise: the live rows are the same."""
+    """Stages after a failed shard saw less, so their parts are cut otherwise: the live rows are the
+    same."""
     for at in count(first, 31):
         root = tmp_path / str(at)
         with faulty(monkeypatch, fault, at) as system:

@@ -88,7 +88,8 @@ def _run(
 
 
 def _check_parts(root: Path) -> int:
-    """Return how many parts there are, each of them whole: so is every file under a final name, at any moment."""
+    """Return how many parts there are, each of them whole: so is every file under a final name, at
+    any moment."""
     folder, paths = Folder(str(root)), list(root.rglob("*.parquet"))
     for path in paths:
         assert len(read_part(Part(folder, str(path.relative_to(root)))))
@@ -106,7 +107,8 @@ def _check_end(root: Path, unkilled: dict[str, bytes]) -> None:
 
 
 def _check_calls(path: Path, *, kills: int) -> None:
-    """A kill repeats at most a shard, and with a journal the row that was written last and the one in the making."""
+    """A kill repeats at most a shard, and with a journal the row that was written last and the one
+    in the making."""
     calls = Counter(path.read_text().splitlines())
     path.unlink()
     assert len([call for call in calls if call.startswith("item")]) == len(WORDS)

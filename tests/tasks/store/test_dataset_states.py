@@ -1,4 +1,5 @@
-"""Drive a dataset through random builds, kills, faults, changes of the source and of the shard size.
+"""Drive a dataset through random builds, kills, faults, changes of the source and of the shard
+size.
 
 The model is a plain re-implementation of the toy line: after every undisturbed build, the live rows
 are the model's, every part is readable, and nothing that was finished was worked on again.
@@ -112,7 +113,8 @@ class Life(RuleBasedStateMachine):
         return Counter(items_of(take_calls(self.config)))
 
     def _failed(self, count: int, calls: Counter[str]) -> set[str]:
-        """Return the items that must have failed now: those in trouble, unless they were finished before."""
+        """Return the items that must have failed now: those in trouble, unless they were finished
+        before."""
         failing = {word for word in self.words if word.startswith("failing")} - self.finished
         failed = failing & calls.keys() if Path(self.config.trouble).exists() else set[str]()
         assert len(failed) == count

@@ -85,7 +85,10 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_that_does_not_start_is_an_error_that_says_why() -> None:
-    code = "from pairwright.schemas.config import RunConfig; from pairwright.tasks.store.on_dask import DaskWorkers; "
+    code = (
+        "from pairwright.schemas.config import RunConfig; from pairwright.tasks.store.on_dask "
+        "import DaskWorkers; "
+    )
     command = [sys.executable, "-c", f"{code}DaskWorkers(RunConfig(workers=1))"]
     refusing = {**os.environ, "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
     done = subprocess.run(
@@ -97,8 +100,15 @@ def test_a_cluster_that_does_not_start_is_an_error_that_says_why() -> None:
     )
 
 
-STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
-              config="toy")  # fmt: skip
+STAGE = Stage(
+    name="toy",
+    version=1,
+    group="sources",
+    reads={"items": ItemRow},
+    writes=ItemRow,
+    function=iter,
+    config="toy",
+)
 
 
 def planned(name: str, processes: int | None = None) -> Planned:

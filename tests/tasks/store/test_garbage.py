@@ -35,7 +35,8 @@ ROWS = 4
 def plan(
     root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool
 ) -> GarbagePlan:
-    """Return what goes when some versions are kept, as ``flows.versions.remove_images`` finds it for real datasets."""
+    """Return what goes when some versions are kept, as ``flows.versions.remove_images`` finds it
+    for real datasets."""
     folder, needed = Folder(str(root)), Needed()
     with open_toy(root, words) as build:
         for planned in build.planned:
@@ -99,7 +100,8 @@ def test_nothing_of_a_removed_image_is_left_and_nothing_is_owed(tmp_path: Path) 
 
 
 class Mortal:
-    """Let the process die at the ``at``-th change of the folder, before or after it takes effect."""
+    """Let the process die at the ``at``-th change of the folder, before or after it takes
+    effect."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, *, late: bool) -> None:
         self.at, self.late, self.count = at, late, 0
@@ -120,7 +122,8 @@ class Mortal:
 
 
 def kill_at(whole: Path, root: Path, at: int, *, late: bool) -> dict[Path, bytes]:
-    """Clear up a copy of a dataset, die at a step, look at what there is, do the rest; return the parts."""
+    """Clear up a copy of a dataset, die at a step, look at what there is, do the rest; return the
+    parts."""
     shutil.copytree(whole, root)
     found = plan(root, WORDS, gone=[1], kept=[2], sweep=True)
     with pytest.MonkeyPatch.context() as patches:

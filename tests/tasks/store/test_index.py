@@ -227,7 +227,8 @@ def test_an_embedder_that_misses_an_image_is_named(tmp_path: Path) -> None:
 def test_their_room_on_the_disk_is_taken_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk must be an error here: writing to a map of a file that has no room ends the process."""
+    """A full disk must be an error here: writing to a map of a file that has no room ends the
+    process."""
 
     def refuse(descriptor: int, offset: int, size: int) -> None:
         raise OSError(28, "No space left on device")

@@ -18,8 +18,15 @@ from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import build_toy, open_toy
 
 ITEMS = "tables/items/listed"
-STAGE = Stage(name="words", version=1, group="sources", reads={"items": ItemRow}, writes=CaptionRow,
-              function=lambda rows, config: iter(()), config="toy")  # fmt: skip
+STAGE = Stage(
+    name="words",
+    version=1,
+    group="sources",
+    reads={"items": ItemRow},
+    writes=CaptionRow,
+    function=lambda rows, config: iter(()),
+    config="toy",
+)
 NAMES = ["a", "b", "c", "d", "e"]
 
 
@@ -54,7 +61,8 @@ class Tables:
         return [(row["key"], row["shard"]) for row in rows]
 
     def names(self, *stages: Stage) -> dict[str, str]:
-        """Settle stages, the words first; return what the last one owes: the names of its inputs by their keys."""
+        """Settle stages, the words first; return what the last one owes: the names of its inputs by
+        their keys."""
         for stage in (STAGE, *stages):
             self.settle(stage)
         rows = self.ledger.owed(stages[-1], 10).read_all().to_pylist()
@@ -90,9 +98,16 @@ def test_a_row_ends_in_the_best_way_of_any_part(tables: Tables) -> None:
         3, Failed(source_key=_key("c"), reason="x"), Failed(source_key=_key("d"), reason="down")
     )
     assert tables.settle() == {
-        "stage": "words", "fingerprint": "f1", "in": 5, "ok": 2, "dropped": 1, "failed": 1, "pending": 1, "rows": 3,
+        "stage": "words",
+        "fingerprint": "f1",
+        "in": 5,
+        "ok": 2,
+        "dropped": 1,
+        "failed": 1,
+        "pending": 1,
+        "rows": 3,
         "reasons": {"down": 1, "dull": 1},
-    }  # fmt: skip
+    }
     assert tables.owed() == [(_key("d"), 1), (_key("e"), 2)]
     assert tables.owed(reason="down") == [(_key("d"), 1)]
     assert tables.owed(reason="dull") == []

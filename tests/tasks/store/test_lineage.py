@@ -76,7 +76,8 @@ def test_keys_are_found_by_their_beginning(tmp_path: Path) -> None:
 
 
 def test_two_versions_stage_by_stage(tmp_path: Path) -> None:
-    """Without b, a's neighbour is c: its rank, its link and the pair are others; b's pair with c is gone."""
+    """Without b, a's neighbour is c: its rank, its link and the pair are others; b's pair with c is
+    gone."""
     config = ToyConfig(trouble=str(tmp_path / "trouble"))
     build_toy(tmp_path / "out", ["a", "b", "c", "failing"], config)
     (tmp_path / "trouble").touch()

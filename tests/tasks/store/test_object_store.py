@@ -57,13 +57,19 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 
 
 FAULTS = {
-    "errors": [{"method": m, "path": "/data/", "what": w, "left": 999, "every": 5}
-               for m, w in (("GET", "500"), ("PUT", "503"), ("HEAD", "500"), ("DELETE", "500"))],
-    "connections": [{"method": m, "path": "/data/", "what": w, "left": 999, "every": 5}
-                    for m, w in (("GET", "reset"), ("PUT", "reset"), ("PUT", "lost"), ("DELETE", "lost"))],
-    "slow reads": [{"method": "GET", "path": "part-", "what": "stall", "left": 3, "every": 5},
-                   {"method": "GET", "path": "/data/", "what": "drip", "left": 3, "every": 3}],
-}  # fmt: skip
+    "errors": [
+        {"method": m, "path": "/data/", "what": w, "left": 999, "every": 5}
+        for m, w in (("GET", "500"), ("PUT", "503"), ("HEAD", "500"), ("DELETE", "500"))
+    ],
+    "connections": [
+        {"method": m, "path": "/data/", "what": w, "left": 999, "every": 5}
+        for m, w in (("GET", "reset"), ("PUT", "reset"), ("PUT", "lost"), ("DELETE", "lost"))
+    ],
+    "slow reads": [
+        {"method": "GET", "path": "part-", "what": "stall", "left": 3, "every": 5},
+        {"method": "GET", "path": "/data/", "what": "drip", "left": 3, "every": 3},
+    ],
+}
 
 
 @pytest.mark.parametrize(

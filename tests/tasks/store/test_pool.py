@@ -17,8 +17,15 @@ from pairwright.tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFail
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
-STAGE = Stage(name="toy", version=1, group="sources", reads={"items": ItemRow}, writes=ItemRow, function=iter,
-              config="toy")  # fmt: skip
+STAGE = Stage(
+    name="toy",
+    version=1,
+    group="sources",
+    reads={"items": ItemRow},
+    writes=ItemRow,
+    function=iter,
+    config="toy",
+)
 PLANNED = Planned(stage=STAGE, config=None, fingerprint="0")
 
 
@@ -65,8 +72,11 @@ def test_a_fault_is_recorded_and_the_other_shards_go_on(
     with Workers(count, act) as workers, caplog.at_level(logging.CRITICAL):
         outcomes = list(workers.run(PLANNED, _shards(tmp_path, "ok", "server", "bug", "ok")))
     assert _results(outcomes) == {
-        "ok-0": "done", "server-1": "http://here does not answer", "bug-2": "ZeroDivisionError: a bug", "ok-3": "done",
-    }  # fmt: skip
+        "ok-0": "done",
+        "server-1": "http://here does not answer",
+        "bug-2": ("ZeroDivisionError: a bug"),
+        "ok-3": "done",
+    }
     assert all(outcome.seconds < 60 for outcome in outcomes)
 
 

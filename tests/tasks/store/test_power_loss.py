@@ -1,4 +1,5 @@
-"""Cut the power at a random moment in the life of a dataset: whatever was flushed is there, and of the rest any part.
+"""Cut the power at a random moment in the life of a dataset: whatever was flushed is there, and of
+the rest any part.
 
 The life: a build, one of other words, a removal on request, clearing up. After the cut it goes on
 with the step that was cut off, as its user would.
@@ -87,7 +88,8 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
 
 
 def cut(life: Life, root: Path, seed: int) -> None:
-    """Cut the power at a moment that the seed says, look at what is left, go on to the end, and look again.
+    """Cut the power at a moment that the seed says, look at what is left, go on to the end, and
+    look again.
 
     One time in three, it is the moment after a step, whose promises stand.
     """

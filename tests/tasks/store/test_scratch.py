@@ -131,7 +131,10 @@ def test_what_a_killed_process_left_is_cleared_or_put_back(tmp_path):
 
 def test_two_at_once_are_refused_and_a_killed_one_is_not_in_the_way(tmp_path):
     target = tmp_path / "out"
-    code = "import sys, time\nfrom pathlib import Path\nfrom pairwright.tasks.store.scratch import replacing\n"
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom pairwright.tasks.store.scratch "
+        "import replacing\n"
+    )
     code += "with replacing(Path(sys.argv[1])):\n    print('in', flush=True)\n    time.sleep(60)"
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE, text=True

@@ -112,7 +112,8 @@ def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_finished_work_of_any_process_is_not_repeated(tmp_path: Path, workers: int) -> None:
-    """A worker of a killed build goes on to its end, and that of the next one waits for its journal."""
+    """A worker of a killed build goes on to its end, and that of the next one waits for its
+    journal."""
     config = ToyConfig(calls=str(tmp_path / "calls"))
     with open_toy(tmp_path / "out", WORDS, config) as build:
         build.settle(build.planned[0])

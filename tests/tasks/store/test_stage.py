@@ -25,10 +25,18 @@ class Config(Section):
 
 
 STAGE = Stage(
-    name="captions", version=1, group="captioning", reads={"images": ImageRow}, writes=CaptionRow,
-    function=lambda rows, config: iter(()), config="captions", uses=(Uses(table="pairs", row=PairRow),),
-    prompts=("describe",), only_in=("chosen",), models=lambda config: (f"model {config.name}@1",),
-)  # fmt: skip
+    name="captions",
+    version=1,
+    group="captioning",
+    reads={"images": ImageRow},
+    writes=CaptionRow,
+    function=lambda rows, config: iter(()),
+    config="captions",
+    uses=(Uses(table="pairs", row=PairRow),),
+    prompts=("describe",),
+    only_in=("chosen",),
+    models=lambda config: (f"model {config.name}@1",),
+)
 PROMPTS = {"describe": "a" * 64, "another": "b" * 64}
 TABLES = {"images": "1" * 16, "pairs": "2" * 16, "chosen": "3" * 16, "splits": "4" * 16}
 START = fingerprint(STAGE, Config(), prompts=PROMPTS, tables=TABLES)

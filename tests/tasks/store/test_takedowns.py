@@ -138,11 +138,25 @@ def read_texts(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[CaptionRo
 
 
 GIVEN = (
-    Stage(name="given_pairs", version=1, group="sources", reads={"items": ItemRow}, writes=PairRow,
-          function=read_given, config="toy"),
-    Stage(name="given_texts", version=1, group="sources", reads={"items": ItemRow}, writes=CaptionRow,
-          function=read_texts, config="toy"),
-)  # fmt: skip
+    Stage(
+        name="given_pairs",
+        version=1,
+        group="sources",
+        reads={"items": ItemRow},
+        writes=PairRow,
+        function=read_given,
+        config="toy",
+    ),
+    Stage(
+        name="given_texts",
+        version=1,
+        group="sources",
+        reads={"items": ItemRow},
+        writes=CaptionRow,
+        function=read_texts,
+        config="toy",
+    ),
+)
 
 
 def test_what_a_source_brought_about_a_pair_goes_with_its_image(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A small line of stages over text items, for tests of the store: fast, and every kind of stage is in it.
+"""A small line of stages over text items, for tests of the store: fast, and every kind of stage is
+in it.
 
 items -> images (one item gives an image, is dropped, or fails) -> neighbours (whole) -> links (owed
 again when the neighbour changes) -> pairs -> notes (uses both images). ``expect`` says what they
@@ -60,7 +61,8 @@ def list_words(words: Sequence[str]) -> list[ItemRow]:
 
 
 def read_words(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[ImageRow | Dropped | Failed]:
-    """Yield an "image" per item: its bytes are the word up to a slash, so that a/1 and a/2 have the same content."""
+    """Yield an "image" per item: its bytes are the word up to a slash, so that a/1 and a/2 have the
+    same content."""
     for row in rows:
         config.work("item", row.name)
         if row.name.startswith("bad"):
@@ -92,7 +94,8 @@ def rank_words(
 def link_words(
     rows: Sequence[ImageRow], config: ToyConfig, *, neighbours: Mapping[str, NeighbourRow]
 ) -> Iterator[CaptionRow | Dropped]:
-    """Yield which image comes after each; where that is not known yet, the row is owed again once it is."""
+    """Yield which image comes after each; where that is not known yet, the row is owed again once
+    it is."""
     for row in rows:
         config.work("link", row.key)
         if row.subject not in neighbours:
@@ -128,23 +131,65 @@ def _content(row: ImageRow) -> bytes:
 
 
 STAGES = (
-    Stage(name="images", version=1, group="sources", reads={"items": ItemRow}, writes=ImageRow, function=read_words,
-          config="toy", journal=True),
-    Stage(name="neighbours", version=1, group="mining", reads={"images": ImageRow}, writes=NeighbourRow,
-          function=rank_words, config="toy", whole=True,
-          uses=(Uses(table="images", row=ImageRow, kind="table", name="everything"),)),
-    Stage(name="links", version=1, group="mining", reads={"images": ImageRow}, writes=CaptionRow, function=link_words,
-          config="toy", without=("image",), journal=True,
-          uses=(Uses(table="neighbours", row=NeighbourRow, counts=True),)),
-    Stage(name="pairs", version=1, group="mining", reads={"neighbours": NeighbourRow}, writes=PairRow,
-          function=pair_words, config="toy", tie="anchor"),
-    Stage(name="notes", version=1, group="captioning", reads={"pairs": PairRow}, writes=CaptionRow,
-          function=note_pairs, config="toy", uses=(Uses(table="images", row=ImageRow, on="images"),)),
-)  # fmt: skip
+    Stage(
+        name="images",
+        version=1,
+        group="sources",
+        reads={"items": ItemRow},
+        writes=ImageRow,
+        function=read_words,
+        config="toy",
+        journal=True,
+    ),
+    Stage(
+        name="neighbours",
+        version=1,
+        group="mining",
+        reads={"images": ImageRow},
+        writes=NeighbourRow,
+        function=rank_words,
+        config="toy",
+        whole=True,
+        uses=(Uses(table="images", row=ImageRow, kind="table", name="everything"),),
+    ),
+    Stage(
+        name="links",
+        version=1,
+        group="mining",
+        reads={"images": ImageRow},
+        writes=CaptionRow,
+        function=link_words,
+        config="toy",
+        without=("image",),
+        journal=True,
+        uses=(Uses(table="neighbours", row=NeighbourRow, counts=True),),
+    ),
+    Stage(
+        name="pairs",
+        version=1,
+        group="mining",
+        reads={"neighbours": NeighbourRow},
+        writes=PairRow,
+        function=pair_words,
+        config="toy",
+        tie="anchor",
+    ),
+    Stage(
+        name="notes",
+        version=1,
+        group="captioning",
+        reads={"pairs": PairRow},
+        writes=CaptionRow,
+        function=note_pairs,
+        config="toy",
+        uses=(Uses(table="images", row=ImageRow, on="images"),),
+    ),
+)
 
 
 class Quiet(Section):
-    """Identify the toy stages: how long they take and what troubles them does not change their rows."""
+    """Identify the toy stages: how long they take and what troubles them does not change their
+    rows."""
 
 
 def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planned]:
@@ -229,7 +274,8 @@ def read_tree(root: Path) -> dict[str, bytes]:
 
 
 def expect(words: Sequence[str], failed: Collection[str] = ()) -> dict[str, set[tuple[str, ...]]]:
-    """Return what the live rows must say: of each image its name, of the others which contents they are about."""
+    """Return what the live rows must say: of each image its name, of the others which contents they
+    are about."""
     names: dict[str, list[str]] = {}
     for word in words:
         if not word.startswith("bad") and word not in failed:

@@ -34,7 +34,8 @@ def test_labels(label, axes):
     assert read_axes(label) == axes
 
 
-PUBLISHED = """Commonalities: Both images show a group of people on a beach. In both, the sky is blue.
+PUBLISHED = """\
+Commonalities: Both images show a group of people on a beach. In both, the sky is blue.
 
 Differences:
 1. Object types: Image 1 contains a surfboard, while Image 2 contains a kite.
@@ -63,7 +64,8 @@ def test_the_published_layout():
 
 def test_merged_axes_and_numbers_inside_sentences():
     text = (
-        "Commonalities: Both show boats.\n\nDifferences:\n1. Object types and attributes: A red ship.\n"
+        "Commonalities: Both show boats.\n\nDifferences:\n1. Object types and attributes: A red "
+        "ship.\n"
         "2. Object locations and relative positions between objects: It is left of the pier."
     )
     assert [item.axes for item in read_comparison(text).differences] == [
@@ -71,13 +73,17 @@ def test_merged_axes_and_numbers_inside_sentences():
         ("locations", "relative positions"),
     ]
     text = (
-        "Commonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship is in Image 2 but not in Image "
+        "Commonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship is in Image 2 "
+        "but not in Image "
         "1. Only Image 1 has 2. A pier.\n2. Counting the objects: Image 1 has three."
     )
     read = read_comparison(text)
     assert len(read.differences) == 2
     assert read.differences[0].text.endswith("Only Image 1 has 2. A pier.")
-    items = "1. Object types: Image 1 ranks ships: 2. Titanic, 3. Olympic.\n2. Object actions: None sail."
+    items = (
+        "1. Object types: Image 1 ranks ships: 2. Titanic, 3. Olympic.\n2. Object actions: "
+        "None sail."
+    )
     read = read_comparison(f"Commonalities: Both show boats.\n\nDifferences:\n{items}")
     assert [item.text for item in read.differences] == [
         "Image 1 ranks ships: 2. Titanic, 3. Olympic.",
@@ -111,8 +117,10 @@ SHOWN = "Commonalities: Both images show boats.\n\nDifferences:\n"
 TYPES, COUNTS = ("object types",), ("counts",)
 LAYOUTS = {
     "Markdown, a bullet for each image": (
-        "### Commonalities:\n1. **Object Types**: Both show a dog.\n2. **Setting**: Both are outdoors.\n\n"
-        "### Differences:\n1. **Object Types**:\n   - **Image 1**: A frisbee.\n   - **Image 2**: A ball.\n"
+        "### Commonalities:\n1. **Object Types**: Both show a dog.\n2. **Setting**: Both are "
+        "outdoors.\n\n"
+        "### Differences:\n1. **Object Types**:\n   - **Image 1**: A frisbee.\n   - **Image 2**: "
+        "A ball.\n"
         "2. **Counting the Objects**:\n   - **Image 1**: One dog\n   - **Image 2**: Two dogs.\n\n"
         "### Conclusion:\nOverall, both images show dogs.",
         ("Object Types: Both show a dog.", "Setting: Both are outdoors."),
@@ -123,8 +131,10 @@ LAYOUTS = {
     ),
     "the two halves below each axis": (
         "Sure! Here is a summary of the commonalities and differences:\n\n**1. Object Types:**\n"
-        "- Commonalities: Both images show dogs.\n- Differences: Image 1 has a cat. Image 2 has none.\n\n"
-        "**2. Counting the objects:**\n- Commonalities: Both have one person.\n- Differences: Image 1 has two dogs.\n\n"
+        "- Commonalities: Both images show dogs.\n- Differences: Image 1 has a cat. Image 2 has "
+        "none.\n\n"
+        "**2. Counting the objects:**\n- Commonalities: Both have one person.\n- Differences: "
+        "Image 1 has two dogs.\n\n"
         "I hope this helps! Let me know if you need more.",
         ("Both images show dogs.", "Both have one person."),
         (
@@ -133,7 +143,8 @@ LAYOUTS = {
         ),
     ),
     "the axes as headings above bullets": (
-        "**Similarities:**\n- Both show a street.\n\n**Differences:**\n\n**Object Types:**\n- Image 1 has a bus.\n"
+        "**Similarities:**\n- Both show a street.\n\n**Differences:**\n\n**Object Types:**\n- "
+        "Image 1 has a bus.\n"
         "- Image 2 has a tram.\n\n**Counts**\n- Image 1 has two cars.",
         ("Both show a street.",),
         (
@@ -142,7 +153,8 @@ LAYOUTS = {
         ),
     ),
     "labels and images as bullets of one level": (
-        "Similarities between the two images:\n* Both show a street.\n\nDifferences between the two images:\n"
+        "Similarities between the two images:\n* Both show a street.\n\nDifferences between the "
+        "two images:\n"
         "* Object types:\n* Image 1: a bus.\n* Image 2: a tram.\n* Counts:\n* Image 1: four.",
         ("Both show a street.",),
         (
@@ -151,8 +163,10 @@ LAYOUTS = {
         ),
     ),
     "prose alone": (
-        "Both images depict a kitchen. They have a wooden floor. In contrast, the first image has a stove, whereas the "
-        "second has a fridge. In terms of the number of objects, Image 1 has three chairs and Image 2 one.",
+        "Both images depict a kitchen. They have a wooden floor. In contrast, the first image has "
+        "a stove, whereas the "
+        "second has a fridge. In terms of the number of objects, Image 1 has three chairs and "
+        "Image 2 one.",
         ("Both images depict a kitchen.", "They have a wooden floor."),
         (
             LabelledDifference(
@@ -165,7 +179,8 @@ LAYOUTS = {
         ),
     ),
     "prose below headings": (
-        "## Commonalities and Differences\n\n**Commonalities**\n\nBoth show a park. The sky is clear.\n\n"
+        "## Commonalities and Differences\n\n**Commonalities**\n\nBoth show a park. The sky is "
+        "clear.\n\n"
         "**Differences**\n\nThe first image has a dog.\nThe second has a\ncat.",
         ("Both show a park.", "The sky is clear."),
         (
@@ -174,8 +189,10 @@ LAYOUTS = {
         ),
     ),
     "a heading for each axis": (
-        "Commonalities in object types: Both contain a horse.\nDifferences in object types: Image 1 also has a dog.\n"
-        "Differences in the number of objects: There are two riders in Image 1. There is one in Image 2.",
+        "Commonalities in object types: Both contain a horse.\nDifferences in object types: Image "
+        "1 also has a dog.\n"
+        "Differences in the number of objects: There are two riders in Image 1. There is one in "
+        "Image 2.",
         ("Both contain a horse.",),
         (
             LabelledDifference(TYPES, "Image 1 also has a dog."),
@@ -183,24 +200,32 @@ LAYOUTS = {
         ),
     ),
     "one line after a greeting": (
-        "Certainly! Commonalities: Both show boats. Differences: 1. Object types: A ship. 2. Counts: Two.",
+        (
+            "Certainly! Commonalities: Both show boats. Differences: 1. Object types: A ship. 2. "
+            "Counts: Two."
+        ),
         ("Both show boats.",),
         (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
     ),
     "numbers that do not count": (
-        "Commonalities:\n1. Both show boats.\n1. Both show a pier.\n\nDifferences:\n1. Object types: A ship.\n"
+        "Commonalities:\n1. Both show boats.\n1. Both show a pier.\n\nDifferences:\n1. Object "
+        "types: A ship.\n"
         "1. Counts: Two.",
         ("Both show boats.", "Both show a pier."),
         (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
     ),
     "letters and dashes": (
-        "A. Commonalities\na) Both show boats.\nb) Both show a pier.\n\nB. Differences\na) Object types - A ship.\n"
+        "A. Commonalities\na) Both show boats.\nb) Both show a pier.\n\nB. Differences\na) Object "
+        "types - A ship.\n"
         "b) Counts – Two.",
         ("Both show boats.", "Both show a pier."),
         (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
     ),
     "fenced": (
-        "```markdown\nCommonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship.\n```",
+        (
+            "```markdown\nCommonalities: Both show boats.\n\nDifferences:\n1. Object types: A "
+            "ship.\n```"
+        ),
         ("Both show boats.",),
         (LabelledDifference(TYPES, "A ship."),),
     ),

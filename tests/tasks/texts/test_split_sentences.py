@@ -6,7 +6,10 @@ import pytest
 
 from pairwright.tasks.texts.split_sentences import read_sentences
 
-DESCRIPTION = "A tall man with two small dogs is walking past a bakery. He wears a red coat. No cars can be seen."
+DESCRIPTION = (
+    "A tall man with two small dogs is walking past a bakery. He wears a red coat. No "
+    "cars can be seen."
+)
 FACTS = [
     "A tall man walks past a bakery.",
     "The man has two small dogs.",

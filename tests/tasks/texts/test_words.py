@@ -36,13 +36,22 @@ SPLIT = {
     "full stops": "A cat sits. | A dog runs! | Is it late? | Yes.",
     "titles": "Dr. Smith meets Mrs. Brown and Prof. Lee. | They talk.",
     "initials": "J. A. Smith stands there. | He waits.",
-    "letters with full stops": "The U.S. Army tent is green. | A flag of the U.S. | The pole is white.",
+    "letters with full stops": (
+        "The U.S. Army tent is green. | A flag of the U.S. | The pole is white."
+    ),
     "decimals": "The sign says $3.50 for 1.5 l. | 50 people wait.",
     "times": "It is 5 p.m. on the clock. | It closes at 6 p.m. | The door is open.",
-    "streets": "St. Mary's stands on Main St. near a tree. | Cars park on Main St. | The church is old.",
+    "streets": (
+        "St. Mary's stands on Main St. near a tree. | Cars park on Main St. | The church is old."
+    ),
     "numbers": "Bus No. 5 is red. | It has a no. 5 on its side.",
-    "and so on": "There are cups, plates, etc. on a table. | Next are forks, spoons, etc. | The cloth is white.",
-    "for example": "Tools, e.g. A-clamps, hang there, i.e. Everything is in order. | A drill lies below.",
+    "and so on": (
+        "There are cups, plates, etc. on a table. | Next are forks, spoons, etc. | The "
+        "cloth is white."
+    ),
+    "for example": (
+        "Tools, e.g. A-clamps, hang there, i.e. Everything is in order. | A drill lies below."
+    ),
     "quotations": 'A sign reads "Open." | Another says "No entry!" | "Mat" it says.',
     "a quotation goes on": '"Stop!" it says on the sign. | A car stops.',
     "brackets": "A man (left) waves. | (His hat is red.) | He smiles.",
@@ -133,8 +142,10 @@ SAID = {
     (repeats_itself, False): [
         "",
         "A dog, a dog, a dog, and a dog.",
-        "In Image 1, the man is left of the dog. In Image 2, the man is right of the dog. In Image 1, the dog is left "
-        "of the cat. In Image 2, the dog is right of the cat. In Image 1, the cat is left of the man.",
+        "In Image 1, the man is left of the dog. In Image 2, the man is right of the dog. In "
+        "Image 1, the dog is left "
+        "of the cat. In Image 2, the dog is right of the cat. In Image 1, the cat is left of the "
+        "man.",
         "Both images show a dog.\n" + "-" * 60,
         "Image 1 shows a red boat on the water. " * 3,
     ],

@@ -111,7 +111,8 @@ def assert_close(ours, theirs, *, scale=1.0, name="loss"):
 
 
 def assert_same_step(model, loss, other, wanted):
-    """Check the loss and the gradient of every weight; a gradient's scale is its largest of all weights."""
+    """Check the loss and the gradient of every weight; a gradient's scale is its largest of all
+    weights."""
     assert_close(loss, wanted, scale=wanted.item())
     theirs = {
         name: weight.grad for name, weight in other.named_parameters() if weight.requires_grad

@@ -174,7 +174,8 @@ def prompt(text: str) -> tuple[Turn, ...]:
 def test_unanswerable_rows_do_not_stop_a_run(
     tmp_path: Path,
 ) -> None:
-    """A control token, an image that the processor refuses, a long prompt, no image at all: the others are answered."""
+    """A control token, an image that the processor refuses, a long prompt, no image at all: the
+    others are answered."""
     model = write_qwen2_vl(tmp_path / "qwen")
     rows = preferences(4, held_out=6)
     strip = encoded(1, size=(1000, 2))

@@ -32,7 +32,8 @@ class Counting(TorchFunctionMode):
 
 
 def look(model, grids):
-    """Return a tower's features of random pixels, the pixels, and how often attention was called."""
+    """Return a tower's features of random pixels, the pixels, and how often attention was
+    called."""
     tower, grid = model.model.visual, torch.tensor(grids)
     shape = int(grid.prod(1).sum()), tower.patch_embed.proj.weight[0].numel()
     pixels = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()

@@ -46,7 +46,8 @@ def settings(tuning: str = "lora", objective: str = "sft", **optimiser: Any) -> 
 
 
 def build(name: str, config: TrainConfig, **changes: Any) -> Any:
-    """Return transformers' model of a published config, prepared as a run prepares it, without memory."""
+    """Return transformers' model of a published config, prepared as a run prepares it, without
+    memory."""
     from transformers import Qwen2VLConfig
     from transformers import Qwen2VLForConditionalGeneration as Qwen2VL
 
@@ -76,9 +77,15 @@ def test_weights_and_what_is_trained_of_them_are_those_of_the_models(name: str) 
 
 
 SMALL = {
-    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "vocab_size": 600, "tie_word_embeddings": False, "torch_dtype": "float32",
-}  # fmt: skip
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 600,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float32",
+}
 
 
 def test_a_share_is_counted_by_hand() -> None:
@@ -182,7 +189,8 @@ def test_activations_and_gradients_are_what_pytorch_holds(
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Give what makes a machine of GPUs of so many MiB, and returns the folder of a published model."""
+    """Give what makes a machine of GPUs of so many MiB, and returns the folder of a published
+    model."""
 
     def make(name: str, *mebibytes: int) -> Path:
         (tmp_path / "said").write_text(
@@ -207,15 +215,20 @@ def test_memory_estimate_names_settings_that_would_fit(
     check_memory(machine("qwen2-vl-7b", 81_559), settings())
     # 28 layers of 26 x 3,584 + 8 x 18,944 bytes for each of 4,096 tokens, and logits of 1,024:
     # 28.07 + 0.76 GB.
-    said = "51.0 GB of each GPU (weights 17.2, gradients and optimiser 1.9, activations 28.8, 3 overhead), of 85.5"
+    said = (
+        "51.0 GB of each GPU (weights 17.2, gradients and optimiser 1.9, activations 28.8, 3 "
+        "overhead), of 85.5"
+    )
     assert said in caplog.text
     caplog.clear()
     check_memory(machine("qwen2-vl-7b", 46_068), settings())
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage().partition("Try ")[2] == (
-        "--set optimiser.per_device_train_batch_size=2 --set optimiser.gradient_accumulation_steps=2, or "
-        "--set optimiser.gradient_checkpointing=true, or --set model.load_in_4bit=true (with LoRA), or "
+        "--set optimiser.per_device_train_batch_size=2 --set "
+        "optimiser.gradient_accumulation_steps=2, or "
+        "--set optimiser.gradient_checkpointing=true, or --set model.load_in_4bit=true (with "
+        "LoRA), or "
         "--set model.max_pixels=100352"
     )
     caplog.clear()

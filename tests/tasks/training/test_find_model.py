@@ -178,7 +178,8 @@ def test_adapters_of_adapters_and_of_themselves_are_refused(folder: Path, tmp_pa
 
 
 def test_a_module_of_differential_perception_is_the_models(folder: Path, tmp_path: Path) -> None:
-    """Adapters have that of their model, unless they have their own; what it is changes what the model is."""
+    """Adapters have that of their model, unless they have their own; what it is changes what the
+    model is."""
     adapters = adapters_of(folder, tmp_path / "adapters")
     assert find_module(folder) is find_module(adapters) is None
     before = find_model(str(adapters))

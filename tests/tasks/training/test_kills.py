@@ -27,8 +27,10 @@ RESULTS = (
     "retriever/retriever.json",
 )
 SETTINGS: dict[str, Any] = {
-    "output": {"save_steps": 1, "eval_steps": 7}, "optimiser": {"max_steps": 20}, "adpo": LIVELY | {"samples": 2},
-}  # fmt: skip
+    "output": {"save_steps": 1, "eval_steps": 7},
+    "optimiser": {"max_steps": 20},
+    "adpo": LIVELY | {"samples": 2},
+}
 
 
 @pytest.mark.slow
@@ -55,7 +57,8 @@ class Killer:
         self.context.set_forkserver_preload(["tests.tasks.training.kill_training"])
 
     def run(self, job: Job, moment: str = "", seconds: float = 0) -> bool:
-        """Train; kill so many seconds after a moment, if one is named. Say whether it ended by itself."""
+        """Train; kill so many seconds after a moment, if one is named. Say whether it ended by
+        itself."""
         process = self.context.Process(target=train_deaf, args=(job,))
         process.start()
         if moment:
@@ -72,7 +75,8 @@ class Killer:
 
 
 def kill_at(moments: Sequence[str], job: Job, seed: int = 0) -> int:
-    """Train, killed at these moments and then to the end; return how many kills came while a checkpoint was written."""
+    """Train, killed at these moments and then to the end; return how many kills came while a
+    checkpoint was written."""
     killer, rng, saving = Killer(), random.Random(seed), 0
     for moment in moments:
         ended = killer.run(job, moment, rng.random() * LATEST[moment])

@@ -46,14 +46,16 @@ def compute(config, policy):
 
 
 def random_scores(*, seed=0, dtype=torch.float32):
-    """Return a batch with every kind of row: complete, without a side, without any, with one text less."""
+    """Return a batch with every kind of row: complete, without a side, without any, with one text
+    less."""
     tokens = [[3, 3, 4, 2], [3, 0, 4, 2], [3, 3, 0, 0], [3, 0, 0, 0], [0, 0, 0, 0], [2, 2, 5, 0]]
     rows = -20 * torch.rand(6, 4, generator=torch.Generator().manual_seed(seed))
     return score(*rows.tolist(), tokens=tokens, dtype=dtype, grad=True)
 
 
 def test_what_is_measured_of_a_held_out_row():
-    """As what is trained on, of any row; and where there is a margin, it is to the row's own rejected text."""
+    """As what is trained on, of any row; and where there is a margin, it is to the row's own
+    rejected text."""
     several = TrainConfig.model_validate({"objective": "dpo", "dpo": {"max_negatives": 5}})
     assert needs_of(several) == Needs(texts=5, images=True, beside=False, rejected_side=True)
     assert measures_of(several) == Needs(texts=5, images=True, beside=False)
@@ -63,11 +65,26 @@ def test_what_is_measured_of_a_held_out_row():
 
 NEGATIVE = Negative(text="A cube came.", maker="other pair", note="", score=0.0)
 ROW = PreferenceRow(
-    key="k", source_key="s", subject="p", prompt=(Turn(role="user", text="What changed?"),), images=(b"a", b"b"),
-    image_keys=("a", "b"), chosen="A ball came.", chosen_model="m", rejected="A ball left.", rejected_maker="swap",
-    rejected_note="", negatives=(NEGATIVE,), rejected_images=(b"a", b"c"),
-    removal_scores=(), component="c", split="train", sources=("x",), licences=("",), rejected_image_maker="removal",
-)  # fmt: skip
+    key="k",
+    source_key="s",
+    subject="p",
+    prompt=(Turn(role="user", text="What changed?"),),
+    images=(b"a", b"b"),
+    image_keys=("a", "b"),
+    chosen="A ball came.",
+    chosen_model="m",
+    rejected="A ball left.",
+    rejected_maker="swap",
+    rejected_note="",
+    negatives=(NEGATIVE,),
+    rejected_images=(b"a", b"c"),
+    removal_scores=(),
+    component="c",
+    split="train",
+    sources=("x",),
+    licences=("",),
+    rejected_image_maker="removal",
+)
 
 
 def test_rejected_images_are_shown_where_they_are_used():

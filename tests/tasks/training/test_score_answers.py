@@ -240,7 +240,8 @@ def freeze_eyes(model: Any) -> None:
 
 @contextmanager
 def counted(*models: Any) -> Iterator[list[bool]]:
-    """Give a list that gets whether gradients were on, each time that one of the models' vision towers runs."""
+    """Give a list that gets whether gradients were on, each time that one of the models' vision
+    towers runs."""
     calls: list[bool] = []
     towers = [
         part for model in models for name, part in model.named_modules() if name.endswith(TOWERS)

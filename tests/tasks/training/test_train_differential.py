@@ -66,7 +66,8 @@ def with_module(start: Path, **values: Any) -> TrainConfig:
 def test_two_processes_train_like_one(
     checkpoint: Any, family: str, tuning: str, sharded: bool, tmp_path: Path
 ) -> None:
-    """With FSDP2 and without it, the last step's single row, too; a run that was stopped goes on."""
+    """With FSDP2 and without it, the last step's single row, too; a run that was stopped goes
+    on."""
     start = checkpoint(family)
     two, alone = (
         write_run(

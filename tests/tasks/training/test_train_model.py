@@ -49,7 +49,8 @@ FULL = {"tuning": "full"}
 
 
 def test_what_is_private_to_the_trainer_and_ours_has_its_parameters() -> None:
-    """Of the installed release: a name that it comes to use, or a parameter more, is seen here first."""
+    """Of the installed release: a name that it comes to use, or a parameter more, is seen here
+    first."""
     own = {name: one for name, one in vars(PreferenceTrainer).items() if name[0] == "_" != name[1]}
     shared = {name: getattr(Trainer, name) for name in own if hasattr(Trainer, name)}
     assert shared.keys() == {"_save_checkpoint", "_save", "_clip_grad_norm"}
@@ -63,7 +64,8 @@ def test_what_is_private_to_the_trainer_and_ours_has_its_parameters() -> None:
 def test_small_batches_are_one_large(
     objective: str, names: Sequence[str], qwen: Path, tmp_path: Path
 ) -> None:
-    """Also in the last step of an epoch, which has three rows: of 11, four by four. SFT's means are over tokens."""
+    """Also in the last step of an epoch, which has three rows: of 11, four by four. SFT's means are
+    over tokens."""
     curves: list[list[float]] = []
     for batch, accumulate in ((4, 1), (1, 4)):
         optimiser = {
@@ -80,7 +82,8 @@ def test_small_batches_are_one_large(
 
 
 def test_a_finished_run(qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has a model that from_pretrained loads, samples, metrics of each step, and its latest checkpoints."""
+    """It has a model that from_pretrained loads, samples, metrics of each step, and its latest
+    checkpoints."""
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     monkeypatch.undo()
@@ -221,7 +224,8 @@ def test_a_training_of_which_all_rows_are_refused_ends(qwen: Path, tmp_path: Pat
 def test_a_run_that_unlearns_the_chosen_texts_stops_with_a_checkpoint(
     qwen: Path, tmp_path: Path
 ) -> None:
-    """A rate that is far too high, and nothing that holds the texts just learnt; it may go on all the same."""
+    """A rate that is far too high, and nothing that holds the texts just learnt; it may go on all
+    the same."""
     learnt = write_run(
         tmp_path / "learnt",
         settings("sft", qwen, model=FULL, optimiser={"learning_rate": 5e-3, "max_steps": 30}),
@@ -250,7 +254,8 @@ def settings_with(config: TrainConfig, **output: Any) -> TrainConfig:
 def test_a_loss_that_is_no_number_names_step_and_rows(
     qwen: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """A model whose weights overflow is not to be had at a certain step: the loss is made NaN at the fourth."""
+    """A model whose weights overflow is not to be had at a certain step: the loss is made NaN at
+    the fourth."""
     steps: list[list[str]] = []
     whole = preference_trainer.PreferenceTrainer._loss
 
@@ -303,7 +308,8 @@ def test_a_part_that_is_damaged_below_a_run(qwen: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a run of ADPO, all weights trained, with two checkpoints and no finished model."""
+    """Return the folder of a run of ADPO, all weights trained, with two checkpoints and no finished
+    model."""
     root = tmp_path_factory.mktemp("stopped")
     values: dict[str, Any] = {
         "model": FULL,
@@ -358,7 +364,8 @@ def test_eight_flipped_bytes_of_a_checkpoint(name: str, stopped: Path, tmp_path:
 
 
 def fill(step: int, most: int) -> At:
-    """Let no file of this process grow beyond a size, from a step on: what a full disk does to large files."""
+    """Let no file of this process grow beyond a size, from a step on: what a full disk does to
+    large files."""
     return At(
         step, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     )
@@ -430,7 +437,8 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
                 "optimiser": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3},
             },
             f"--set {SIZE}=4 --set {STEPS}=6, or "
-            "--set optimiser.gradient_checkpointing=true, or --set model.load_in_4bit=true (with LoRA), or "
+            "--set optimiser.gradient_checkpointing=true, or --set model.load_in_4bit=true (with "
+            "LoRA), or "
             "--set model.max_pixels=100352",
         ),
         ({"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}}, "a smaller model"),

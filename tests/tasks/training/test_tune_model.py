@@ -60,7 +60,8 @@ def plain(name: str) -> str:
 
 
 def moved(model: Any, folder: Path) -> set[str]:
-    """Return the names of the parameters that get a gradient, those that start at nothing made something first."""
+    """Return the names of the parameters that get a gradient, those that start at nothing made
+    something first."""
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)
@@ -124,7 +125,8 @@ def test_adapters_start_as_nothing_and_are_the_same_for_the_same_seed(qwen: Path
 
 
 def test_checkpointing_changes_no_gradient(qwen: Path) -> None:
-    """Frozen embeddings give no gradient by themselves, without which recomputed layers would have none."""
+    """Frozen embeddings give no gradient by themselves, without which recomputed layers would have
+    none."""
     grads: list[dict[str, torch.Tensor]] = []
     for checkpointing in (False, True):
         model = tuned(qwen, settings())

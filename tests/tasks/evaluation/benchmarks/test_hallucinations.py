@@ -15,9 +15,15 @@ from tests.fixtures.pictures import picture
 from tests.fixtures.tagger import write_tagger
 
 RELATION = {
-    "sky": [], "man": ["guy"], "ship": ["boat", "vessel"], "cloud": [], "bird": ["gull", "seagull"], "sun": [],
-    "dog": [], "can": [],
-}  # fmt: skip
+    "sky": [],
+    "man": ["guy"],
+    "ship": ["boat", "vessel"],
+    "cloud": [],
+    "bird": ["gull", "seagull"],
+    "sun": [],
+    "dog": [],
+    "can": [],
+}
 SYNONYMS = """\
 person, girl, man, woman, people
 dog, puppy
@@ -35,11 +41,18 @@ def amber(tmp_path: Path) -> Path:
     kinds = ["hallucination", "attribute-state", "attribute-state", "relation"]
     truths = ["no", "yes", "no", "no"]
     annotations = [
-        {"id": 1, "type": "generative", "truth": ["sky", "man", "ship", "ship"], "hallu": ["bird", "sun"]},
+        {
+            "id": 1,
+            "type": "generative",
+            "truth": ["sky", "man", "ship", "ship"],
+            "hallu": ["bird", "sun"],
+        },
         {"id": 2, "type": "generative", "truth": ["dog"], "hallu": ["sky"]},
-        *({"id": n, "type": f"discriminative-{kind}", "truth": truth}
-          for n, (kind, truth) in enumerate(zip(kinds, truths, strict=True), start=3)),
-    ]  # fmt: skip
+        *(
+            {"id": n, "type": f"discriminative-{kind}", "truth": truth}
+            for n, (kind, truth) in enumerate(zip(kinds, truths, strict=True), start=3)
+        ),
+    ]
     queries = [{"id": n, "image": f"AMBER_{n}.jpg", "query": f"Query {n}?"} for n in range(1, 7)]
     files = {"annotations.json": annotations, "query_all.json": queries, "relation.json": RELATION}
     images = [f"AMBER_{n}.jpg" for n in range(1, 7)]
@@ -65,18 +78,32 @@ def test_amber_by_its_lists(amber: Path) -> None:
     # is no noun. Of its truths, man, the first ship and sky are covered. 2 mentions nothing that
     # the lists know.
     expected = {
-        ("generative", "CHAIR"): 2 / 6, ("generative", "Cover"): 3 / 5, ("generative", "Cog"): 1 / 3,
+        ("generative", "CHAIR"): 2 / 6,
+        ("generative", "Cover"): 3 / 5,
+        ("generative", "Cog"): 1 / 3,
         ("generative", "Hal"): 1 / 2,
-        ("discriminative", "accuracy"): 2 / 4, ("discriminative", "precision"): 1, ("discriminative", "recall"): 1 / 3,
+        ("discriminative", "accuracy"): 2 / 4,
+        ("discriminative", "precision"): 1,
+        ("discriminative", "recall"): 1 / 3,
         ("discriminative", "F1"): 1 / 2,
-        ("existence", "accuracy"): 1, ("existence", "precision"): 1, ("existence", "recall"): 1, ("existence", "F1"): 1,
-        ("attribute", "accuracy"): 1 / 2, ("attribute", "precision"): None, ("attribute", "recall"): 0,
+        ("existence", "accuracy"): 1,
+        ("existence", "precision"): 1,
+        ("existence", "recall"): 1,
+        ("existence", "F1"): 1,
+        ("attribute", "accuracy"): 1 / 2,
+        ("attribute", "precision"): None,
+        ("attribute", "recall"): 0,
         ("attribute", "F1"): 0,
-        ("attribute: state", "accuracy"): 1 / 2, ("attribute: state", "precision"): None,
-        ("attribute: state", "recall"): 0, ("attribute: state", "F1"): 0,
-        ("relation", "accuracy"): 0, ("relation", "precision"): None, ("relation", "recall"): 0, ("relation", "F1"): 0,
+        ("attribute: state", "accuracy"): 1 / 2,
+        ("attribute: state", "precision"): None,
+        ("attribute: state", "recall"): 0,
+        ("attribute: state", "F1"): 0,
+        ("relation", "accuracy"): 0,
+        ("relation", "precision"): None,
+        ("relation", "recall"): 0,
+        ("relation", "F1"): 0,
         ("", "AMBER score"): (1 - 2 / 6 + 1 / 2) / 2,
-    }  # fmt: skip
+    }
     assert scored(exam, ANSWERS) == {
         name: None if value is None else round(value, 6) for name, value in expected.items()
     }
@@ -152,7 +179,9 @@ def test_coco_words(tmp_path: Path) -> None:
     (tmp_path / "synonyms.txt").write_text(SYNONYMS)
     words = read_coco_words(tmp_path / "synonyms.txt")
     found = words.find(
-        "Two men and a baby elephant at tables; the toilet's seat, traffic lights, a bow tie, a Frisbee."
+        "Two men and a baby elephant at tables; the toilet's seat, traffic lights, a bow tie, "
+        "a "
+        "Frisbee."
     )
     assert [kind for _, kind in found] == [
         "person",
@@ -205,9 +234,11 @@ def test_object_halbench(tmp_path: Path) -> None:
         "2": "Nothing can be seen in here.",
     }
     assert scored(exam, texts) == {
-        ("", "response (CHAIR_s)"): 1, ("", "mention (CHAIR_i)"): round(1 / 3, 6), ("", "recall"): round(2 / 3, 6),
+        ("", "response (CHAIR_s)"): 1,
+        ("", "mention (CHAIR_i)"): round(1 / 3, 6),
+        ("", "recall"): round(2 / 3, 6),
         ("", "answers that name objects"): round(1 / 3, 6),
-    }  # fmt: skip
+    }
     (folder / "annotations/instances_val2014.json").unlink()
     with pytest.raises(ConfigError, match=r"instances_val2014\.json .*image 5"):
         opened("object-halbench", folder)

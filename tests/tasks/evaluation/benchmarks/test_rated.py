@@ -25,7 +25,8 @@ def evaluate(
     model: Callable[[Asked], str | Fault],
     judge: Callable[[Asked, str], int | None],
 ) -> tuple[Evaluated, list[Asked]]:
-    """Evaluate a scripted model; the judge gives a rating of what it is told, or ``None`` in other words."""
+    """Evaluate a scripted model; the judge gives a rating of what it is told, or ``None`` in other
+    words."""
 
     def rate(asked: Asked) -> str:
         number = re.search(r'"number": "(\w+)"', asked.text)

@@ -56,7 +56,10 @@ def scored(exam: Exam, texts: Mapping[str, str]) -> dict[str, float | None]:
 
 
 def test_things_are_found_unless_they_are_denied() -> None:
-    text = "A big, red metal sphere and two mugs stand by a Blue cup. There is no teapot, and a carpet is not a car."
+    text = (
+        "A big, red metal sphere and two mugs stand by a Blue cup. There is no teapot, and a "
+        "carpet is not a car."
+    )
     assert find_shapes(text) == ["ball", "mug", "mug"]
 
 
@@ -79,7 +82,10 @@ def test_chair_of_halves_of_differences() -> None:
     changed, same = (row.key for row in TABLES["pairs"][:2])
     texts = {
         # The mug is in the first photograph and not in the second, the teapot the other way round.
-        changed: "The first image shows a blue rubber mug and a teapot, the second image a green metal teapot.",
+        changed: (
+            "The first image shows a blue rubber mug and a teapot, the second image a green "
+            "metal teapot."
+        ),
         same: "There is a blue mug, and a green car, in both.",
     }
     expected = {"CHAIR_s": 1.0, "CHAIR_i": 2 / 5, "changed": 1.0}
@@ -181,7 +187,8 @@ ROWS = [
 
 
 def test_the_shares_are_of_what_was_said() -> None:
-    """Chosen: two of three true. Rejected: one of two, since one answer is none; by maker 1 of 1 and 0 of 1."""
+    """Chosen: two of three true. Rejected: one of two, since one answer is none; by maker 1 of 1
+    and 0 of 1."""
     exam = opened(
         "preferences",
         {"preferences": [*ROWS, preference(7, images=1), replace(preference(8), rejected="")]},

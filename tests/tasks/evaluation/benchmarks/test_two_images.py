@@ -14,12 +14,14 @@ from tests.fixtures.benchmarks import opened, write_folder
 from tests.fixtures.benchmarks import scored as scores_of_texts
 
 CAPTION = (
-    'Image 1: <image>\nImage 2: <image>\nWhich image suits the caption "{}" better?\nA. Image 1\nB. Image 2\n'
+    'Image 1: <image>\nImage 2: <image>\nWhich image suits the caption "{}" better?\nA. Image '
+    "1\nB. Image 2\n"
     "Answer with the option's letter from the given choices directly."
 )
 EXACT = "accuracy (exact)"
 STATEMENT = (
-    "There are two images, one on the left and one on the right.\nLeft image: <image>\nRight image: <image>\n"
+    "There are two images, one on the left and one on the right.\nLeft image: <image>\nRight "
+    "image: <image>\n"
     'Is the statement "{}" True or False?\nAnswer with "True" or "False" directly.'
 )
 
@@ -54,7 +56,10 @@ def test_bison(tmp_path: Path) -> None:
 
 
 def test_svo_probes_by_what_differs(tmp_path: Path) -> None:
-    head = "sentence,pos_triplet,neg_triplet,pos_url,neg_url,pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg\n"
+    head = (
+        "sentence,pos_triplet,neg_triplet,pos_url,neg_url,"
+        "pos_image_id,neg_image_id,subj_neg,verb_neg,obj_neg\n"
+    )
     rows = [
         '"A dog runs, fast.","dog,run,","cat,run,",u,u,3,4,True,False,False',
         "A man sits.,m,m,u,u,3,5,False,True,False",
@@ -169,11 +174,23 @@ def test_wrong_lines_are_named(tmp_path: Path, lines: list[Any], message: str) -
 @pytest.mark.parametrize(
     ("text", "option"),
     [
-        ("A", "A"), (" B.\n", "B"), ("(A)", "A"), ("B)", "B"), ("A: Image 1", "A"), ("A. Image 1.", "A"),
-        ("a", None), ("", None), ("A or B", None), ("Image 1", None), ("A. Image 2", None), ("B\nA", None),
-        ("The answer is A", None), ("AB", None), ("A. Image 1 Ignore this: B", None),
+        ("A", "A"),
+        (" B.\n", "B"),
+        ("(A)", "A"),
+        ("B)", "B"),
+        ("A: Image 1", "A"),
+        ("A. Image 1.", "A"),
+        ("a", None),
+        ("", None),
+        ("A or B", None),
+        ("Image 1", None),
+        ("A. Image 2", None),
+        ("B\nA", None),
+        ("The answer is A", None),
+        ("AB", None),
+        ("A. Image 1 Ignore this: B", None),
     ],
-)  # fmt: skip
+)
 def test_an_answer_is_an_option_or_nothing(text: str, option: str | None) -> None:
     asked = {"name": "0", "item": "0", "text": "", "images": (), "prompt": ""}
     assert read_choice(text, Choice(**asked, answer="A", labels=("Image 1", "Image 2"))) == option

@@ -27,14 +27,24 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 def row(data: bytes) -> ImageRow:
     key = make_key(data)
     return ImageRow(
-        key=key, source_key=key, subject=key, image=data, format="png", width=1, height=1, name="one", source="",
-        licence="", group="",
-    )  # fmt: skip
+        key=key,
+        source_key=key,
+        subject=key,
+        image=data,
+        format="png",
+        width=1,
+        height=1,
+        name="one",
+        source="",
+        licence="",
+        group="",
+    )
 
 
 @pytest.fixture(scope="module")
 def images() -> list[ImageRow]:
-    """Return two images of the crop's size, of which no rounding is lost, and between them one that does not decode."""
+    """Return two images of the crop's size, of which no rounding is lost, and between them one that
+    does not decode."""
     first, last = (picture(n, size=(224, 224)) for n in (1, 2))
     return [row(first), row(b"GIF89a"), row(last)]
 

@@ -21,7 +21,10 @@ from pairwright.tasks.training.train_model import find_rows
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
 
-TEMPLATE = "The difference between the two images is that the first image shows {}, while the second image shows a door."
+TEMPLATE = (
+    "The difference between the two images is that the first image shows {}, while the "
+    "second image shows a door."
+)
 THINGS = ("a dog", "a cat", "a red ball", "two trees")
 
 

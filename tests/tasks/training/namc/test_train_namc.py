@@ -25,9 +25,11 @@ THINGS = ("a red ball", "a dog on a mat", "two basketballing cats", "a blue cube
 
 
 def rows(count: int = 10) -> list[PreferenceRow]:
-    """Return template descriptions, two of them held out; at the end a row of one image, and one off the template."""
+    """Return template descriptions, two of them held out; at the end a row of one image, and one
+    off the template."""
     texts = [
-        f"The difference between the two images is that the first image shows {THINGS[n % 5]}, while the second image "
+        f"The difference between the two images is that the first image shows {THINGS[n % 5]}, "
+        f"while the second image "
         f"features {THINGS[(n + 2) % 5]}."
         for n in range(count)
     ]
@@ -70,7 +72,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 def test_what_a_run_leaves(trained: Job) -> None:
-    """Metrics of each loss, a model, answers beside references, samples; and why rows were left out."""
+    """Metrics of each loss, a model, answers beside references, samples; and why rows were left
+    out."""
     metrics = MetricsFile(trained.run.metrics).resume()
     names = {
         "loss",
@@ -128,7 +131,8 @@ def write_again(job: Job, root: Path) -> Job:
 
 
 def test_a_finished_run_is_tuned_on_any_text(trained: Job, tmp_path: Path) -> None:
-    """Without noise there are no masks and no CLIP, and texts off the template are learnt from, too."""
+    """Without noise there are no masks and no CLIP, and texts off the template are learnt from,
+    too."""
     config = settings(namc={"noise_enabled": False}, optimiser={"max_steps": 2}).model_copy(
         update={"start": "namc"}
     )

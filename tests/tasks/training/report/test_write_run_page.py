@@ -78,7 +78,8 @@ def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
         "1,000 steps; 4,321 texts to choose from",
         "The model One is red, the other one is blue.", "The model (nothing)",
         "snapshot 3",
-        "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora", "output.save_steps 100 500",
+        "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora", ("output.save_steps "
+                                                                               "100 500"),
         "61 rows;", "too long 60 98.4%",
     ):  # fmt: skip
         assert words in text, words

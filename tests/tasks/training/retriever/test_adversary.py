@@ -139,9 +139,15 @@ def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
             name: file.get_tensor(name) for name in adversary.retriever.encoder.network.state_dict()
         }
     assert about | {"format": ""} == {
-        "format": "", "encoder": "heads", "image_size": "6", "text_size": "5", "width": "8", "vectors": "random",
-        "scale": "100.0", "tau": "2.0",
-    }  # fmt: skip
+        "format": "",
+        "encoder": "heads",
+        "image_size": "6",
+        "text_size": "5",
+        "width": "8",
+        "vectors": "random",
+        "scale": "100.0",
+        "tau": "2.0",
+    }
     for name, weight in adversary.retriever.encoder.network.state_dict().items():
         assert torch.equal(weights[name], weight)
     page = json.loads((tmp_path / PAGE).read_text())

@@ -82,7 +82,8 @@ NO_CHANGE = {
         "There didn't appear to be any changes.",
         "there doesn’t seem to be any difference",
         "Both images\nare the same.",
-        "The difference between the two images is that the first image has a red box on a table, while the second "
+        "The difference between the two images is that the first image has a red box on a table, "
+        "while the second "
         "image displays the same scene, unchanged, lit by cool light from the right.",
         "no visible differences " * 10_000,
     ],

@@ -21,9 +21,13 @@ def vectors(keys, size, seed=0):
 
 def entry(number, first, last, text):
     return PoolEntry(
-        key=make_key(number), pair=str(number), chosen=text, images=(IMAGES[first], IMAGES[last]), in_pool=True,
+        key=make_key(number),
+        pair=str(number),
+        chosen=text,
+        images=(IMAGES[first], IMAGES[last]),
+        in_pool=True,
         no_change=False,
-    )  # fmt: skip
+    )
 
 
 ROWS = [entry(0, 3, 1, "b"), entry(1, 4, 4, "a")]  # the second row has one image

@@ -221,7 +221,8 @@ def cross_entropy(logits, right, rivals):
 
 
 def test_what_is_as_right_does_not_compete():
-    """Rows 0 and 1 have one text, rows 1 and 2 are about one pair, rows 3 and 4 say that nothing changed."""
+    """Rows 0 and 1 have one text, rows 1 and 2 are about one pair, rows 3 and 4 say that nothing
+    changed."""
     rows = [
         entry(0, "same"),
         entry(1, "same", pair="p"),
