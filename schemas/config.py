@@ -6,7 +6,8 @@ includes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -35,6 +36,7 @@ from pairwright.schemas.removing import (
     TargetsConfig,
 )
 from pairwright.schemas.section import (
+    FOUND,
     UNSET,
     Count,
     Filled,
@@ -44,9 +46,8 @@ from pairwright.schemas.section import (
     Section,
     Seed,
     Share,
-    compose,
+    filled_by,
     filled_by_hand,
-    read_filled,
     with_field,
 )
 from pairwright.schemas.writing import (
@@ -66,6 +67,7 @@ from pairwright.schemas.writing import (
     ValidatedSection,
 )
 
+S = TypeVar("S", bound=Section)
 STANDARD_MODELS = ("chat", "language", "judge")
 """The names of served models that sections ask by default."""
 DESCRIPTORS = ("colour-layout", "gradients")
@@ -194,8 +196,8 @@ class ExcludeConfig(Section):
     filters: Annotated[
         FiltersConfig, Field(exclude_if=lambda value: not value.is_on), Filled("filters")
     ] = FiltersConfig()
-    files: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
-    marks: Annotated[tuple[str, ...], UNSET, Filled("")] = ()
+    files: Annotated[tuple[str, ...], UNSET, FOUND] = ()
+    marks: Annotated[tuple[str, ...], UNSET, FOUND] = ()
 
 
 class SearchConfig(Section):
@@ -472,7 +474,14 @@ class Profile(Section):
     @property
     def sources(self) -> SourceConfig:
         """Return the settings of the sources stage."""
-        return compose(SourceConfig, self)
+        return SourceConfig(
+            kind=self.source_kind,
+            path=self.source_path,
+            images=self.images,
+            reading=self.reading,
+            scenes=self.complete(self.scenes),
+            robustness=self.robustness,
+        )
 
     @property
     def caveat(self) -> str:
@@ -495,16 +504,25 @@ class Profile(Section):
     @property
     def targets(self) -> TargetsConfig:
         """Return the settings for choosing the elements to remove from rendered scenes."""
-        return compose(TargetsConfig, self)
+        return TargetsConfig(enabled=self.rejections.by_graphs, elements=self.elements)
 
     @property
     def fitted(self) -> FittedConfig:
         """Return the settings for embedding images without an element: the images' own embedder."""
-        return compose(FittedConfig, self)
+        return FittedConfig(
+            enabled=self.rejections.by_clip,
+            clip=self.embedding.clip,
+            batch_size=self.embedding.batch_size,
+        )
 
-    def section(self, name: str) -> Section:
-        """Return a section for its stage, its ``Filled`` fields filled from the profile."""
-        return read_filled(self.settled, name)
+    def complete(self, section: S) -> S:
+        """Return a section with the seed, and the served model that it asks, filled in."""
+        seed = type(section).model_fields.get("seed")
+        if seed and filled_by(seed):
+            section = section.fill(seed=self.seed)
+        if isinstance(section, ServedSection) and section.may_ask:
+            section = section.fill(chat=self.served[section.asks])
+        return section
 
     @property
     def settled(self) -> "Profile":
@@ -611,6 +629,22 @@ def resolve(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
     known: Found = profile.found if isinstance(profile, ResolvedProfile) else {}
     own = {name: value for name, value in profile if name != "found"}
     return ResolvedProfile.model_construct(**own, found={**known, **found})
+
+
+def section_name(kind: type[Section]) -> str:
+    """Return the dotted name of the profile's section of a type; empty: it is made of others."""
+    return _section_names(Profile).get(kind, "")
+
+
+@cache
+def _section_names(kind: type[Section], prefix: str = "") -> dict[type[Section], str]:
+    names: dict[type[Section], str] = {}
+    for field_name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section) and not filled_by(field):
+            name = f"{prefix}{field_name}"
+            names = {inner: name} | _section_names(inner, f"{name}.") | names
+    return names
 
 
 class BuildRecord(Section):

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from pairwright.schemas.section import UNSET, Count, Filled, Section, Share
+from pairwright.schemas.section import FOUND, UNSET, Count, Filled, Section, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class HeadsConfig(Section):
     unsafe: str = ""
     """File of an unsafe-content head on CLIP's vectors, as safetensors: the sigmoid of its output
     is the probability; empty: none."""
-    aesthetic_revision: Annotated[str, UNSET, Filled("")] = ""
-    unsafe_revision: Annotated[str, UNSET, Filled("")] = ""
+    aesthetic_revision: Annotated[str, UNSET, FOUND] = ""
+    unsafe_revision: Annotated[str, UNSET, FOUND] = ""
     enabled: Annotated[bool, UNSET, Filled("filters.is_on")] = False
 
 
@@ -94,6 +94,16 @@ class FiltersConfig(Section):
         return bool(
             named or self.max_images_per_group or self.max_similarity < 1 or any(self.checks)
         )
+
+    @property
+    def measuring(self) -> HeadsConfig:
+        """Return the settings for measuring images."""
+        return self.heads.fill(enabled=self.is_on)
+
+    @property
+    def filtering(self) -> Self:
+        """Return the settings for filtering measured images."""
+        return self.model_copy(update={"heads": self.measuring})
 
     @model_validator(mode="after")
     def _heads_are_named(self) -> "FiltersConfig":

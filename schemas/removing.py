@@ -203,7 +203,7 @@ class RejectionsConfig(Section):
     max_crop_area: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Largest share of the image that such a crop shows; mDPO's."""
     seed: FilledSeed = 0
-    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="by_clip")] = None
+    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip")] = None
 
     @property
     def by_graphs(self) -> bool:

@@ -42,7 +42,6 @@ def _fields(section: Plain, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-C = TypeVar("C", bound="Section")
 S = TypeVar("S", bound="Section")
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -62,23 +61,17 @@ UNSET = Field(exclude_if=lambda value: not value)
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Marker of a field that is not a setting: the profile fills it in when a stage gets the section.
+    """Marker of a field that is not a setting: it is filled in when a stage gets the section.
 
     ``clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip")] = None``
     """
 
-    source: str
-    """Dotted name of the profile's field (``{self.model}``: the section's own); empty: a build
-    finds the value."""
-    when: str = ""
-    """Property of the section that must be true for it to be filled."""
-
-    @property
-    def origin(self) -> str:
-        """Return the source in words."""
-        return self.source.replace("served.{self.asks}", "models.NAME") or "what a build finds"
+    origin: str
+    """Source of the value, for the message to a user who sets the field."""
 
 
+FOUND = Filled("what a build finds")
+"""Marker of a field whose value a build finds out before it begins."""
 FilledSeed = Annotated[Seed, UNSET, Filled("seed")]
 """The profile's one seed."""
 
@@ -105,43 +98,17 @@ class Section(BaseModel):
                 )
         return self
 
-    def filled(self, profile: BaseModel) -> Self:
-        """Return the section with its ``Filled`` fields, and those of inner sections, filled from the profile."""
-        update: dict[str, Any] = {}
-        for name, field in type(self).model_fields.items():
-            own, marker = getattr(self, name), filled_by(field)
-            if marker is None and isinstance(own, Section):
-                update[name] = own.filled(profile)
-            elif (
-                marker is not None
-                and marker.source
-                and (not marker.when or getattr(self, marker.when))
-            ):
-                update[name] = read_filled(profile, marker.source.format(self=self))
-        return self.model_copy(update=update)
-
-
-def compose(kind: type[C], profile: BaseModel) -> C:
-    """Return a section composed from others: all of its fields are ``Filled``."""
-    markers = {
-        name: marker for name, field in kind.model_fields.items() if (marker := filled_by(field))
-    }
-    return kind.model_validate(
-        {name: read_filled(profile, marker.source) for name, marker in markers.items()}
-    )
+    def fill(self, **values: Any) -> Self:
+        """Return the section with some of its ``Filled`` fields filled."""
+        for name in values:
+            if not filled_by(type(self).model_fields[name]):
+                raise ValueError(f"{type(self).__name__}.{name} is a setting: it cannot be filled")
+        return self.model_copy(update=values)
 
 
 def filled_by(field: FieldInfo) -> Filled | None:
     """Return the marker of a ``Filled`` field; ``None``: it is a setting."""
-    return next((one for one in field.metadata if isinstance(one, Filled)), None)
-
-
-def read_filled(profile: BaseModel, source: str) -> Any:
-    """Return the value at a dotted name of a profile; a section has its own fields filled."""
-    found: Any = profile
-    for part in source.split("."):
-        found = found[part] if isinstance(found, Mapping) else getattr(found, part)
-    return found.filled(profile) if isinstance(found, Section) else found
+    return next((marker for marker in field.metadata if isinstance(marker, Filled)), None)
 
 
 def filled_by_hand(
@@ -172,24 +139,15 @@ def with_field(section: S, path: Sequence[str], value: object) -> S:
     return section.model_copy(update={name: value})
 
 
-def changed_fields(before: Section, after: Section, place: str) -> Iterator[tuple[str, Any]]:
+def changed_fields(before: Section, after: Section, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the dotted names and new values of fields that differ between two states of a section.
 
-    A filled field has the name of its source.
+    ``name`` is the section's own.
     """
-    old = dict(_fields(before.model_dump()))
-    origins = {
-        name: marker
-        for name, field in type(before).model_fields.items()
-        if (marker := filled_by(field))
-    }
-    for name, new in _fields(after.model_dump()):
-        if new != old.get(name):
-            own, _, rest = name.partition(".")
-            yield (
-                (f"{origins[own].source}.{rest}" if own in origins and rest else f"{place}.{name}"),
-                new,
-            )
+    old_values = dict(_fields(before.model_dump()))
+    for field, value in _fields(after.model_dump()):
+        if value != old_values.get(field):
+            yield f"{name}.{field}", value
 
 
 def section_within(annotation: Any) -> type[Section] | None:

@@ -118,7 +118,7 @@ class ServedSection(Section):
     seed: FilledSeed = 0
     model: ModelName = "chat"
     """The model that is asked, by its name in `models`."""
-    chat: Annotated[ChatConfig | None, UNSET, Filled("served.{self.asks}", when="is_served")] = None
+    chat: Annotated[ChatConfig | None, UNSET, Filled("models.NAME")] = None
 
     @property
     def asks(self) -> str:
@@ -136,6 +136,11 @@ class ServedSection(Section):
         return bool(
             "served" in getattr(self, "writer", "served") and getattr(self, "enabled", True)
         )
+
+    @property
+    def may_ask(self) -> bool:
+        """Return whether it gets the settings of the model that it asks."""
+        return self.is_served
 
     @property
     def served(self) -> ChatConfig:
@@ -246,7 +251,7 @@ class GroundingConfig(Section):
     """Whether descriptions are checked by the CLIP model that embeds the images."""
     min_margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Minimum lead of a half's cosine with its own image over that with the other image."""
-    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip", when="enabled")] = None
+    clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip")] = None
 
     @property
     def encoder(self) -> ClipConfig:
@@ -359,7 +364,7 @@ class StatementsConfig(ServedSection):
     max_tokens: Positive = 512
     """Maximum tokens of the statements."""
     enabled: Annotated[bool, UNSET, Filled("rejections.by_clip")] = False
-    chat: Annotated[ChatConfig | None, UNSET, Filled("served.{self.asks}", when="may_ask")] = None
+    chat: Annotated[ChatConfig | None, UNSET, Filled("models.NAME")] = None
 
     @property
     def may_ask(self) -> bool:

@@ -79,11 +79,12 @@ def _check_place(name: str, url: str) -> MachineCheck:
 def check_profile(profile: Profile, until: str) -> Iterator[MachineCheck]:
     """Yield the checks of one profile: packages, weights, served models."""
     stages = Pipeline(profile, until).running
-    sections = {stage.name: profile.section(stage.section) for stage in stages}
+    sections = {stage.name: stage.configure(profile) for stage in stages}
     loading = any(one.processes and one.processes(sections[one.name]) is not None for one in stages)
     extras = [*(["models"] if loading else []), *(["nouns"] if NOUNS & sections.keys() else [])]
     yield from (check for check in check_packages([faiss_extra(), *extras]) if check.name in extras)
-    for stage in {one.section: one for one in stages if one.pin}.values():
+    pinned_stages = {one.section_of(sections[one.name]): one for one in stages if one.pin}
+    for section, stage in pinned_stages.items():
         config, mend = (
             sections[stage.name],
             f"pairwright fetch --profile {profile.name}, with the same --set",
@@ -92,13 +93,13 @@ def check_profile(profile: Profile, until: str) -> Iterator[MachineCheck]:
         try:
             pinned = stage.pin(config)
             said = ", ".join(stage.models(pinned) if stage.models else ()) or "here"
-            check = ok("weights", stage.section, said)
+            check = ok("weights", section, said)
         except ModelError as error:
             said, _, how = str(error).partition(FETCH)
             mend = how.splitlines()[0] if stage.name in NOUNS and how else mend
-            check = missing("weights", stage.section, said, mend=mend)
+            check = missing("weights", section, said, mend=mend)
         except (PairwrightError, OSError) as error:
-            check = missing("weights", stage.section, str(error))
+            check = missing("weights", section, str(error))
         if check.state != "ok" or not stage.processes or stage.processes(config) is not None:
             yield check
     waits = {

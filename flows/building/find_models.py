@@ -44,8 +44,8 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
     found: dict[str, Any] = {}
     for stage in stages:
         if stage.pin:
-            own = profile.section(stage.section)
-            found.update(changed_fields(own, stage.pin(own), stage.section))
+            config = stage.configure(profile)
+            found.update(changed_fields(config, stage.pin(config), stage.section_of(config)))
     return resolve(profile, found)
 
 
@@ -71,7 +71,7 @@ def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
 
 
 def _asking(profile: Profile, until: str) -> list[ServedSection]:
-    sections = [profile.section(stage.section) for stage in Pipeline(profile, until).running]
+    sections = [stage.configure(profile) for stage in Pipeline(profile, until).running]
     return [own for own in sections if isinstance(own, ServedSection) and own.is_served]
 
 
@@ -153,10 +153,12 @@ def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = No
 def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:
     """Fetch and verify every file that a build's stages load; without ``fetch`` only verify, without the network."""
     done = Fetched()
-    for section, pin in {
-        stage.section: stage.pin for stage in Pipeline(profile, until).running if stage.pin
-    }.items():
-        own: Any = profile.section(section)
+    pins: dict[str, tuple[Any, Callable[[Any], Any]]] = {}  # by section
+    for stage in Pipeline(profile, until).running:
+        if stage.pin:
+            config = stage.configure(profile)
+            pins[stage.section_of(config)] = config, stage.pin
+    for own, pin in pins.values():
         own = own.model_copy(update={"download": fetch}) if hasattr(own, "download") else own
         files, problem = verify_lookups(partial(pin, own), fetch=fetch)
         done.files.extend(files)

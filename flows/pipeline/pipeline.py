@@ -100,7 +100,7 @@ class Pipeline:
         planned: list[Planned] = []
         tables: dict[str, str] = {}
         for stage in self.stages:
-            config = self.profile.section(stage.section)
+            config = stage.configure(self.profile)
             prompts = {name: load(name).sha256 for name in stage.prompts}
             off = make_key(stage.name, "off")[:16]
             tables[stage.name] = (
@@ -122,7 +122,7 @@ def _switched_on(profile: Profile, stages: Sequence[Stage]) -> list[Stage]:
     on: dict[str, Stage] = {}
     idle = _idle(profile)
     for stage in stages:
-        config = profile.section(stage.section)
+        config = stage.configure(profile)
         if stage.name in idle or (stage.enabled and not stage.enabled(config)):
             continue
         fitted, there = stage.fit(stage, config) if stage.fit else stage, {*on, "items"}

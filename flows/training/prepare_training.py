@@ -103,7 +103,7 @@ def tell_table(version: Version, config: TrainConfig) -> list[Planned]:
         return []
     beside = list[Planned]()
     if (splits := split_pairs.STAGE).name not in there:  # it was built until an earlier stage
-        beside.append(make_table(version, splits, version.profile.section(splits.section)))
+        beside.append(make_table(version, splits, splits.configure(version.profile)))
     return [*beside, make_table(version, stage_of(there[table]), Section(), after=beside)]
 
 

@@ -73,7 +73,7 @@ def export_dataset(
         if own is None or not counts[own].rows:
             until, url, why = found.record.until, found.folder.url, say_empty(stages, [kind.reads])
             if any(one.stage.name == kind.reads for one in found.off):
-                section = found.find(kind.reads).stage.section
+                section = found.find(kind.reads).section
                 why = f"Its stage is off: `pairwright settings {section}` shows how to switch it on"
             elif not why and until:
                 why = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"

@@ -22,7 +22,7 @@ from pairwright.tasks.store.stage import Planned
 SECTION = "mining"
 NAMED = 3  # maximum new pairs that are named
 THRESHOLDS = ("mining.", "matching.min_matches", "matching.max_pairs")
-DECIDED = (SECTION, "matching", "uniting")  # sections of the stages that depend on the thresholds
+DECIDED = ("similar_pairs", "matched_pairs", "pairs")  # tables that depend on the thresholds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
 
 
 def _is_decided(planned: Planned) -> bool:
-    return planned.stage.section in DECIDED and planned.stage.is_on
+    return planned.stage.name in DECIDED and planned.stage.is_on
 
 
 def _read_pairs(build: Build, pairs: Planned) -> dict[str, tuple[str, str]]:

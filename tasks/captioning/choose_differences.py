@@ -118,7 +118,7 @@ STAGE = Stage(
     reads={"pairs": PairRow},
     writes=DifferenceRow,
     function=choose_differences,
-    config="differences",
+    config=lambda profile: profile.complete(profile.differences),
     uses=(  # of the checks, those that a build has
         Uses(table="described", row=DifferenceRow, kind="many", counts=True),
         *(

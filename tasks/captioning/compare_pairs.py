@@ -274,7 +274,7 @@ STAGE = Stage(
     reads={"pairs": PairRow},
     writes=ComparisonRow,
     function=compare_pairs,
-    config="comparisons",
+    config=lambda profile: profile.complete(profile.comparisons),
     models=validators.name_validators,
     prompts=(
         "comparison_sentences",

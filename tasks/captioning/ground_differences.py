@@ -105,7 +105,9 @@ STAGE = Stage(
     reads={"described": DifferenceRow},
     writes=CheckRow,
     function=ground_differences,
-    config="grounding",
+    config=lambda profile: profile.grounding.fill(
+        clip=profile.embedding.clip if profile.grounding.enabled else None
+    ),
     models=name_texts,
     processes=partial(count_processes, attrgetter("enabled")),
     enabled=attrgetter("enabled"),

@@ -226,7 +226,7 @@ STAGE = Stage(
     reads={"images": ImageRow},
     writes=AdmittedRow,
     function=admit_images,
-    config="exclude",
+    config=lambda profile: profile.exclude.fill(filters=profile.filters.filtering),
     without=("image", "graph", "captions"),
     uses=(VECTORS, QUALITIES, SPACES),
     fit=fit_stage,

@@ -51,6 +51,6 @@ STAGE = Stage(
     reads={"images": ImageRow},
     writes=KeypointsRow,
     function=find_keypoints,
-    config="matching.keypoints",
+    config=lambda profile: profile.matching.keypoints,
     without=("graph", "captions"),
 )

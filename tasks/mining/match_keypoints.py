@@ -144,7 +144,9 @@ STAGE = Stage(
     reads={"neighbours": NeighbourRow},
     writes=PairRow,
     function=match_keypoints,
-    config="matching",
+    config=lambda profile: profile.matching.fill(
+        max_similarity=profile.mining.max_similarity
+    ),
     enabled=attrgetter("enabled"),
     tie="anchor",
     uses=(Uses(table="keypoints", row=KeypointsRow, on="nearest"),),

@@ -228,7 +228,9 @@ STAGE = Stage(
     reads={"neighbours": NeighbourRow},
     writes=PairRow,
     function=pair_neighbours,
-    config="mining",
+    config=lambda profile: profile.complete(
+        profile.mining.fill(group=profile.scenes.photographs)
+    ),
     tie="anchor",
     uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),),
     rows_per_shard=1000,

@@ -157,7 +157,7 @@ STAGE = Stage(
     reads={"nouns": NounsRow},
     writes=PairRow,
     function=pair_nouns,
-    config="noun_pairs",
+    config=lambda profile: profile.complete(profile.noun_pairs),
     tie="anchor",
     whole=True,
     uses=(Uses(table="nouns", row=NounsRow, kind="table", without=REST, name="everything"),),

@@ -112,7 +112,7 @@ STAGE = Stage(
     reads={"admitted": AdmittedRow},
     writes=NeighbourRow,
     function=search_neighbours,
-    config="search",
+    config=lambda profile: profile.search,
     whole=True,
     uses=(
         Uses(

@@ -127,7 +127,7 @@ STAGE = Stage(
     },
     writes=PairRow,
     function=unite_pairs,
-    config="uniting",
+    config=lambda profile: profile.uniting,
     uses=(
         Uses(table="admitted", row=AdmittedRow, on="images", counts=True),
         _all("given_pairs", PairRow, COLUMNS, "given"),

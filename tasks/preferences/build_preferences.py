@@ -256,7 +256,7 @@ STAGE = Stage(
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,
     function=build_preferences,
-    config="preferences",
+    config=lambda profile: profile.complete(profile.preferences),
     prompts=(PROMPT, "answer_sentences"),
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),

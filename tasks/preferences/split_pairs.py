@@ -87,7 +87,7 @@ STAGE = Stage(
     reads={"pairs": PairRow},
     writes=SplitRow,
     function=split_pairs,
-    config="preferences",
+    config=lambda profile: profile.complete(profile.preferences),
     whole=True,
     uses=(
         Uses(table="pairs", row=PairRow, kind="table", without=PAIR_REST, name="everything"),

@@ -62,5 +62,5 @@ STAGE = Stage(
     reads={"masks": MasksRow},
     writes=ElementRow,
     function=choose_elements,
-    config="elements",
+    config=lambda profile: profile.elements,
 )

@@ -332,7 +332,9 @@ STAGE = Stage(
     writes=RejectionRow,
     function=choose_removals,
     without=("images", "rejected_images"),
-    config="rejections",
+    config=lambda profile: profile.complete(
+        profile.rejections.fill(clip=profile.embedding.clip if profile.rejections.by_clip else None)
+    ),
     enabled=attrgetter("enabled"),
     fit=_fit,
     models=name_texts,

@@ -75,7 +75,7 @@ STAGE = Stage(
     reads={"pairs": PairRow},
     writes=TargetRow,
     function=choose_targets,
-    config="targets",
+    config=lambda profile: profile.targets,
     enabled=attrgetter("enabled"),
     uses=(
         Uses(table="images", row=ImageRow, on="images", without=("image", "captions")),

@@ -83,7 +83,7 @@ STAGE = Stage(
     reads={"tags": TagsRow},
     writes=BoxesRow,
     function=detect_boxes,
-    config="detection",
+    config=lambda profile: profile.detection,
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
     pin=_pin_models,

@@ -255,7 +255,7 @@ STAGE = Stage(
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,
     function=edit_texts,
-    config="rejected_texts",
+    config=lambda profile: profile.complete(profile.rejected_texts),
     prompts=(TEMPLATE,),
     uses=TRUTH_USES,
 )

@@ -82,7 +82,7 @@ STAGE = Stage(
     writes=MentionRow,
     function=find_mentions,
     without=("images", "rejected_images"),
-    config="nouns",
+    config=lambda profile: profile.nouns,
     uses=(Uses(table="pairs", row=PairRow),),
     models=_name_pipeline,
     pin=pin_model,

@@ -303,7 +303,9 @@ STAGE = Stage(
     reads={"removals": RemovalRow},
     writes=InspectionRow,
     function=inspect_removals,
-    config="inspection",
+    config=lambda profile: profile.inspection.fill(
+        rendered=profile.removals.rendered, detection=profile.detection
+    ),
     uses=(
         Uses(table="images", row=ImageRow, on="image_key"),
         Uses(

@@ -219,7 +219,7 @@ STAGE = Stage(
     reads={"elements": ElementRow},
     writes=RemovalRow,
     function=remove_elements,
-    config="removals",
+    config=lambda profile: profile.removals,
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
     pin=_pin_models,

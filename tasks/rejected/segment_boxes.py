@@ -115,7 +115,7 @@ STAGE = Stage(
     reads={"boxes": BoxesRow},
     writes=MasksRow,
     function=segment_boxes,
-    config="segmentation",
+    config=lambda profile: profile.segmentation,
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
     pin=pin_sam,

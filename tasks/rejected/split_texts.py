@@ -67,7 +67,9 @@ STAGE = Stage(
     reads={"differences": DifferenceRow, "given_preferences": PreferenceRow},
     writes=StatementsRow,
     function=split_texts,
-    config="statements",
+    config=lambda profile: profile.complete(
+        profile.statements.fill(enabled=profile.rejections.by_clip)
+    ),
     prompts=(SPLIT,),
     enabled=attrgetter("is_served"),
     without=("images", "rejected_images"),

@@ -70,7 +70,7 @@ STAGE = Stage(
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,
     function=swap_texts,
-    config="rejected_texts",
+    config=lambda profile: profile.complete(profile.rejected_texts),
     prompts=(TEMPLATE,),
     uses=TRUTH_USES,
 )

@@ -137,7 +137,7 @@ IMAGES = Stage(
     reads={"items": ItemRow},
     writes=ImageRow,
     function=read_items,
-    config="sources",
+    config=lambda profile: profile.sources,
     journal=True,
 )
 

@@ -5,9 +5,10 @@ follow from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from pairwright.schemas.config import Profile, section_name
 from pairwright.schemas.plugins import LoadedFiles
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.schemas.section import Section
@@ -64,8 +65,9 @@ class Stage:
     function: Callable[..., Results]
     """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as
     ``source_key``."""
-    config: str | type[Section]
-    """Section of the profile that it receives; for a plugin's stage, the model of its settings."""
+    config: Callable[[Profile], Section] | type[Section] = field(compare=False)
+    """Function that returns its configuration from a profile; for a plugin's stage, and one planned
+    beside a build, the model of its settings."""
     uses: tuple[Uses, ...] = ()
     prompts: tuple[str, ...] = ()
     """Prompt files that affect the rows."""
@@ -105,10 +107,23 @@ class Stage:
     """Input rows of a shard, unless the profile sets them for this stage; 0: the profile's general
     number."""
 
-    @property
-    def section(self) -> str:
-        """Return the name of the profile's section that it receives."""
-        return self.config if isinstance(self.config, str) else f"stages.{self.name}"
+    def configure(self, profile: Profile) -> Any:
+        """Return its configuration: the settings of a profile, with what a build found."""
+        resolved = profile.settled
+        if isinstance(self.config, type):
+            return resolved.complete(resolved.stages[self.name])
+        return self.config(resolved)
+
+    def section_of(self, config: Section) -> str:
+        """Return the dotted name of its settings in a profile; empty: they are in several sections."""
+        if isinstance(self.config, type):
+            return f"stages.{self.name}"
+        return section_name(type(config))
+
+    def __reduce__(self) -> tuple[Callable[..., "Stage"], tuple[dict[str, Any]]]:
+        """Pickle without the function of the profile: workers get the configuration itself."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return _unpickle_stage, ({**values, "config": Section},)
 
     @property
     def is_on(self) -> bool:
@@ -125,6 +140,10 @@ class Stage:
             *used,
             *(use.only_in for use in self.uses if use.only_in),
         }
+
+
+def _unpickle_stage(values: dict[str, Any]) -> Stage:
+    return Stage(**values)
 
 
 def fingerprint(
@@ -156,6 +175,11 @@ class Planned:
     stage: Stage
     config: Any
     fingerprint: str
+
+    @property
+    def section(self) -> str:
+        """Return the dotted name of its settings in a profile; empty: they are in several sections."""
+        return self.stage.section_of(self.config)
 
     @property
     def table(self) -> str:

@@ -38,7 +38,7 @@ STAGE = Stage(
     reads={"pairs": PairRow},
     writes=PreferenceRow,
     function=tell_conversations,
-    config=CONVERSATIONS,
+    config=Section,
     prompts=(ASK, DESCRIBE),
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),

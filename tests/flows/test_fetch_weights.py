@@ -106,7 +106,7 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
     pinned = pin_models(load_profile(str(profile)), "")
     assert (
         pinned.found["embedding.dinov2.revision"]
-        == pinned.section("embedding").dinov2.revision
+        == pinned.settled.embedding.dinov2.revision
         == COMMIT
     )
     assert pinned.embedding.dinov2.revision == "", "what was found is no setting"

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.pipeline.stages import BY_NAME
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
 
 START = Profile()
@@ -58,7 +59,10 @@ def test_what_the_profile_fills_in_is_refused_by_hand(field: str) -> None:
 
 def test_one_seed_is_that_of_every_section_and_moves_what_is_drawn() -> None:
     seeded = _change({"seed": 5})
-    assert [seeded.section(name).seed for name in ("mining", "captions", "preferences")] == [
+    assert [
+        BY_NAME[name].configure(seeded).seed
+        for name in ("similar_pairs", "captions", "preferences")
+    ] == [
         5,
         5,
         5,
@@ -131,12 +135,12 @@ def test_what_was_found_stands_for_what_is_not_set_and_is_no_setting() -> None:
     found = {"embedding.clip.revision": "abc", "models.chat.model": "tiny", "exclude.marks": ("m",)}
     resolved = resolve(_change({"captions.writer": "served"}), found)
     assert (
-        resolved.section("embedding").clip.revision
-        == resolved.section("fitted").clip.revision
+        BY_NAME["embeddings"].configure(resolved).clip.revision
+        == BY_NAME["fitted"].configure(resolved).clip.revision
         == "abc"
     )
-    assert resolved.section("captions").served.model == "tiny"
-    assert resolved.section("exclude").marks == ("m",)
+    assert BY_NAME["captions"].configure(resolved).served.model == "tiny"
+    assert BY_NAME["admitted"].configure(resolved).marks == ("m",)
     assert (resolved.embedding.clip.revision, resolved.models, resolved.exclude.marks) == (
         "",
         {},
@@ -144,6 +148,6 @@ def test_what_was_found_stands_for_what_is_not_set_and_is_no_setting() -> None:
     )
     again = ResolvedProfile.model_validate_json(resolved.model_dump_json())
     assert again == resolved
-    assert again.section("exclude") == resolved.section("exclude")
+    assert BY_NAME["admitted"].configure(again) == BY_NAME["admitted"].configure(resolved)
     with pytest.raises(ValidationError, match=r"exclude\.marks"):
         _change({"exclude.marks": ("m",)})

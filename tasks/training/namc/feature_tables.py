@@ -96,7 +96,7 @@ def count_processes(_config: CnnConfig | VqganConfig) -> int:
     return count_gpus()
 
 
-def _stage(name: str, config: str, rows_per_shard: int) -> Stage:
+def _stage(name: str, config: type[CnnConfig | VqganConfig], rows_per_shard: int) -> Stage:
     return Stage(
         name=name,
         version=1,
@@ -114,8 +114,8 @@ def _stage(name: str, config: str, rows_per_shard: int) -> Stage:
     )
 
 
-GRIDS = _stage("grids", "cnn", 200)
-CODES = _stage("codes", "vqgan", 1000)
+GRIDS = _stage("grids", CnnConfig, 200)
+CODES = _stage("codes", VqganConfig, 1000)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,9 +65,7 @@ def spaces(config):
     removals = [
         removal_of(row, one, BLOCKS[one.tag]) for row in IMAGES for one in ELEMENTS[row.key]
     ]
-    fitted = fit_removals(
-        removals, profile.section("fitted"), images={row.key: row for row in IMAGES}
-    )
+    fitted = fit_removals(removals, profile.fitted, images={row.key: row for row in IMAGES})
     return {
         "vectors": space(images),
         "candidates": space({row.subject: row.vector for row in fitted}),

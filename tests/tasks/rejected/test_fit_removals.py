@@ -55,10 +55,10 @@ def test_it_is_left_out_unless_clip_chooses(monkeypatch):
             "rejections": {"scorer": "clip"},
         }
     )
-    assert profile.section("fitted") == FittedConfig(enabled=True, clip=clip)
-    assert STAGE.enabled(profile.section("fitted"))
-    assert not STAGE.enabled(Profile().section("fitted"))
-    assert STAGE.models(Profile().section("fitted")) == ()
-    assert STAGE.processes(Profile().section("fitted")) is None
+    assert STAGE.configure(profile) == FittedConfig(enabled=True, clip=clip)
+    assert STAGE.enabled(STAGE.configure(profile))
+    assert not STAGE.enabled(STAGE.configure(Profile()))
+    assert STAGE.models(STAGE.configure(Profile())) == ()
+    assert STAGE.processes(STAGE.configure(Profile())) is None
     monkeypatch.setattr(devices, "count_gpus", lambda: 2)
-    assert STAGE.processes(profile.section("fitted")) == 2
+    assert STAGE.processes(STAGE.configure(profile)) == 2

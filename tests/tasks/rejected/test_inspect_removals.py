@@ -271,8 +271,8 @@ def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
 
 def test_the_detector_is_named_where_it_looks_and_has_processes_of_its_own():
     known = LOOKING.model_copy(update={"revision": "a"})
-    assert STAGE.models(Profile(detection=known).section("inspection")) == ("of colours a",)
-    assert STAGE.models(Profile().section("inspection")) == ()
+    assert STAGE.models(STAGE.configure(Profile(detection=known))) == ("of colours a",)
+    assert STAGE.models(STAGE.configure(Profile())) == ()
     assert STAGE.processes(InspectionConfig(detection=LOOKING)) == count_gpus()
     assert STAGE.processes(InspectionConfig(detection=LOOKING, detector_enabled=False)) is None
     assert STAGE.processes(InspectionConfig(detection=DetectionConfig())) is None

@@ -420,7 +420,7 @@ def plan_handmade(made: Handmade, until: str = "preferences", line=LINE) -> list
             group=group,
             reads={reads: row},
             writes=writes,
-            config="none",
+            config=Section,
             function=_giver(
                 made.tables.get(name)
                 or made.tables.get(name.replace("described", "differences"), [])

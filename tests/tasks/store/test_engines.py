@@ -21,6 +21,7 @@ import pytest
 from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ItemRow
+from pairwright.schemas.section import Section
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.on_dask import DaskWorkers, Runner, code_mark, run_here
 from pairwright.tasks.store.pool import Outcome, ShardFailed
@@ -107,7 +108,7 @@ STAGE = Stage(
     reads={"items": ItemRow},
     writes=ItemRow,
     function=iter,
-    config="toy",
+    config=Section,
 )
 
 

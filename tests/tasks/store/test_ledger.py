@@ -9,6 +9,7 @@ import pytest
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
+from pairwright.schemas.section import Section
 from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import COLLECTION, DUPLICATE, Ledger
@@ -25,7 +26,7 @@ STAGE = Stage(
     reads={"items": ItemRow},
     writes=CaptionRow,
     function=lambda rows, config: iter(()),
-    config="toy",
+    config=Section,
 )
 NAMES = ["a", "b", "c", "d", "e"]
 

@@ -12,6 +12,7 @@ import pytest
 
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import ItemRow
+from pairwright.schemas.section import Section
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFailed, Workers
 from pairwright.tasks.store.shard import ShardDone, ShardRef
@@ -24,7 +25,7 @@ STAGE = Stage(
     reads={"items": ItemRow},
     writes=ItemRow,
     function=iter,
-    config="toy",
+    config=Section,
 )
 PLANNED = Planned(stage=STAGE, config=None, fingerprint="0")
 

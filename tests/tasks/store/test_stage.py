@@ -31,7 +31,7 @@ STAGE = Stage(
     reads={"images": ImageRow},
     writes=CaptionRow,
     function=lambda rows, config: iter(()),
-    config="captions",
+    config=Section,
     uses=(Uses(table="pairs", row=PairRow),),
     prompts=("describe",),
     only_in=("chosen",),

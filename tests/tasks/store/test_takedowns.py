@@ -10,6 +10,7 @@ import pytest
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import CaptionRow, ItemRow, PairRow, make_key
+from pairwright.schemas.section import Section
 from pairwright.tasks.store import takedowns as takedowns_file
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import latest_snapshot
@@ -145,7 +146,7 @@ GIVEN = (
         reads={"items": ItemRow},
         writes=PairRow,
         function=read_given,
-        config="toy",
+        config=Section,
     ),
     Stage(
         name="given_texts",
@@ -154,7 +155,7 @@ GIVEN = (
         reads={"items": ItemRow},
         writes=CaptionRow,
         function=read_texts,
-        config="toy",
+        config=Section,
     ),
 )
 
