@@ -1,16 +1,17 @@
-"""Build preferences for trainers: a prompt about images, a chosen text, and rejected texts and images.
+"""Build preferences: a prompt about images, a chosen text, and rejected texts and images.
 
-Reads ``PairRow`` with everything about it, and ``PreferenceRow`` as a source gave it; writes
+Reads ``PairRow`` with the tables about it, and ``PreferenceRow`` as a source gave it; writes
 ``PreferenceRow``: rejected text, ranked further negatives and rejected images in one record.
-Rejected texts come from the makers that are on in the build. Of removals, only the chosen one is
-read. If the claims of all texts of a pair are known, they are worded as a drawn kind of text, and
-the prompt asks for that kind (ours). People's texts stay unchanged; each of several texts about a
-pair has its own preference. A row without anything rejected trains all objectives that do not need
-it. Of a rejected image's pair one image is decoded and encoded, the other keeps the source's bytes.
+Rejected texts come from the methods that are on in the build. Of the removals, only the chosen one
+is read. If the claims of all texts of a pair are known, they are worded as a drawn kind of text,
+and the prompt asks for that kind (ours). People's texts stay unchanged; each of several texts about
+a pair has its own preference. A row without any rejected text or image trains the objectives that
+need none. Of a rejected image's pair one image is decoded and encoded, the other keeps the source's
+bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
@@ -43,10 +44,61 @@ from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_clai
 PROMPT = "ask_difference"
 SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
 """Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
-ASKING: Mapping[str, str] = {
-    "template": "ask"
-}  # wordings of the question by kind of text, if named otherwise
+# Kinds of wordings of the question by kind of text, where the names differ.
+ASKING: Mapping[str, str] = {"template": "ask"}
 NOT_MADE = "its rejected image cannot be made"
+UNKNOWN_CLAIMS = ("", "[]")
+
+
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+class PreferenceInputs:
+    """Rows that decide whether a pair, or a source's preference, is dropped."""
+
+    row: PairRow | PreferenceRow
+    differences: Sequence[DifferenceRow] | None
+    split: SplitRow | None
+    rejection: RejectionRow | None
+    rejects_images: bool
+
+    @property
+    def lacks_description(self) -> bool:
+        """Return whether the pair has no description, or is in no split."""
+        return self.differences is None or self.split is None
+
+    @property
+    def lacks_rejection(self) -> bool:
+        """Return whether images are rejected in this build, but none of this row."""
+        return self.rejects_images and self.rejection is None
+
+    @property
+    def lacks_single_image(self) -> bool:
+        """Return whether a source's preference has no rejection since it has not one image."""
+        if not isinstance(self.row, PreferenceRow):
+            return False
+        return self.lacks_rejection and len(self.row.image_keys) != 1
+
+
+Refusals = Sequence[tuple[Callable[[PreferenceInputs], bool], str]]
+PAIR_REFUSALS: Refusals = (
+    (lambda inputs: inputs.lacks_description, "no difference description"),
+    (lambda inputs: inputs.lacks_rejection, NO_IMAGE),
+)
+GIVEN_REFUSALS: Refusals = (
+    (lambda inputs: inputs.lacks_single_image, SEVERAL),
+    (lambda inputs: inputs.lacks_rejection, NO_IMAGE),
+)
+"""Conditions under which a row is dropped, with their reasons; the first that applies counts."""
+
+
+def _refuse(inputs: PreferenceInputs, refusals: Refusals) -> Dropped | None:
+    for applies, reason in refusals:
+        if applies(inputs):
+            return Dropped(source_key=inputs.row.key, reason=reason)
+    return None
 
 
 def build_preferences(
@@ -61,192 +113,311 @@ def build_preferences(
     judged_rejected: Mapping[str, tuple[CheckRow, ...]] = NO_ROWS,
     **texts: Mapping[str, tuple[RejectedTextRow, ...]],
 ) -> Iterator[PreferenceRow | Dropped]:
-    """Yield one preference per description of each pair, or why there is none; it may reject nothing.
+    """Yield one preference per description of each pair, or why there is none.
 
     A source's preference stays unchanged, except for its rejected image. If images are rejected, a
     pair or preference without one of ``rejections`` (by key; ``None``: no images are rejected) is
-    dropped until it has one. ``removals`` are by element. ``texts``: by maker, of any of
-    ``MAKERS``; those that a judge found right (``judged_rejected``) are omitted.
+    dropped until it has one. ``removals`` are by element. ``texts``: by method, of any of
+    ``MAKERS``; those that a judge found true (``judged_rejected``) are omitted. A preference may
+    have no rejected text.
     """
-    for pair in rows:
-        rejection = rejections.get(pair.key) if rejections is not None else None
-        if isinstance(pair, PreferenceRow):
-            untouched = rejections is None
-            yield (
-                replace(pair, source_key=pair.key)
-                if untouched
-                else _reject_given(pair, rejection, removals)
-            )
+    for row in rows:
+        inputs = PreferenceInputs(
+            row=row,
+            differences=differences.get(row.key),
+            split=splits.get(row.key),
+            rejection=None if rejections is None else rejections.get(row.key),
+            rejects_images=rejections is not None,
+        )
+        if isinstance(row, PreferenceRow):
+            yield _copy_given(row, inputs, removals)
             continue
-        described, split = differences.get(pair.key), splits.get(pair.key)
-        if described is None or split is None:
-            yield Dropped(source_key=pair.key, reason="no difference description")
+        refused = _refuse(inputs, PAIR_REFUSALS)
+        if refused:
+            yield refused
             continue
-        if rejections is not None and rejection is None:
-            yield Dropped(source_key=pair.key, reason=NO_IMAGE)
-            continue
-        shown = (images[pair.first], images[pair.second])
-        altered = reject_image([image.image for image in shown], rejection, removals)
-        if isinstance(altered, Dropped):
-            yield altered
-            continue
-        right = {check.description for check in judged_rejected.get(pair.key, ()) if check.passed}
-        made = [text for maker in MAKERS for text in texts.get(maker, NO_ROWS).get(pair.key, ())]
-        for difference in described:
-            own = [
-                text
-                for text in made
-                if text.description == difference.key and text.key not in right
-            ]
-            kind, told, rejected = tell(pair, difference, own, shown=shown, config=config)
-            ranked = list(rank_texts(pair, rejected, config))
-            prompt = ask(pair, kind, config)
-            made_of = [
-                *(text.text for text in ranked),
-                rejection.key if rejection else "",
-                split.split,
-            ]
-            first = ranked[0] if ranked else None
-            yield PreferenceRow(
-                key=make_key(pair.key, told.text, prompt, *made_of),
-                source_key=pair.key,
-                subject=pair.key,
-                prompt=(Turn(role="user", text=prompt),),
-                images=tuple(image.image for image in shown),
-                image_keys=tuple(image.key for image in shown),
-                chosen=told.text,
-                chosen_model=told.model,
-                rejected=first.text if first else "",
-                rejected_maker=first.maker if first else "",
-                rejected_note=first.note if first else "",
-                negatives=tuple(
-                    Negative(text=t.text, maker=t.maker, note=t.note, score=t.score)
-                    for t in ranked[1:]
-                ),
-                rejected_images=altered,
-                removal_scores=rejection.removal_scores if rejection else (),
-                component=split.component,
-                split=split.split,
-                sources=tuple(image.source for image in shown),
-                licences=tuple(image.licence for image in shown),
-                rejected_image_maker=rejection.maker if rejection else "",
-                kind=kind,
-                description="" if told is difference else difference.text,
-                claims=told.claims,
-                rejected_claims=first.claims if first else "[]",
-            )
+        pair_images = (images[row.first], images[row.second])
+        false_texts = _select_false(row.key, texts, judged_rejected.get(row.key, ()))
+        yield from _make_preferences(
+            row,
+            inputs,
+            images=pair_images,
+            removals=removals,
+            false_texts=false_texts,
+            config=config,
+        )
 
 
-def tell(
+def _select_false(
+    pair_key: str,
+    texts: Mapping[str, Mapping[str, tuple[RejectedTextRow, ...]]],
+    checks: Sequence[CheckRow],
+) -> list[RejectedTextRow]:
+    """Return a pair's rejected texts in the order of their methods, without those judged true."""
+    true_keys = {check.description for check in checks if check.passed}
+    selected: list[RejectedTextRow] = []
+    for maker in MAKERS:
+        pair_texts = texts.get(maker, NO_ROWS).get(pair_key, ())
+        selected.extend(text for text in pair_texts if text.key not in true_keys)
+    return selected
+
+
+def _make_preferences(
+    pair: PairRow,
+    inputs: PreferenceInputs,
+    *,
+    images: Sequence[ImageRow],
+    removals: Mapping[str, RemovalRow],
+    false_texts: Sequence[RejectedTextRow],
+    config: PreferencesConfig,
+) -> Iterator[PreferenceRow | Dropped]:
+    """Yield a preference per description; all have the same rejected image."""
+    rejection = inputs.rejection
+    rejected_images = reject_image([image.image for image in images], rejection, removals)
+    if isinstance(rejected_images, Dropped):
+        yield rejected_images
+        return
+    for difference in inputs.differences or ():
+        preference = _make_preference(
+            pair,
+            difference,
+            inputs,
+            images=images,
+            rejected=[text for text in false_texts if text.description == difference.key],
+            config=config,
+        )
+        if rejection is None:
+            yield preference
+        else:
+            yield _add_images(preference, rejection, rejected_images)
+
+
+def _make_preference(
     pair: PairRow,
     difference: DifferenceRow,
-    rejected: Sequence[RejectedTextRow],
+    inputs: PreferenceInputs,
     *,
-    shown: Sequence[ImageRow],
+    images: Sequence[ImageRow],
+    rejected: Sequence[RejectedTextRow],
     config: PreferencesConfig,
-) -> tuple[Kind | Literal["given"], DifferenceRow, Sequence[RejectedTextRow]]:
-    """Word the texts of a pair as a kind drawn by its key: the template if some of their claims are unknown.
-
-    Photographs of two scenes are not described as changes. A kind that words a rejected text like
-    the chosen one is skipped. The same description is returned where its text stays.
-    """
-    worlds = {image.group for image in shown}
-    kinds = KINDS if len(worlds) == 1 and all(worlds) else OF_ANY_PAIR
-    weights = [SHARES[kind] for kind in kinds]
-    drawn = Random(make_key("kind", config.seed, pair.key)).sample(
-        kinds, sum(weights), counts=weights
+) -> PreferenceRow:
+    """Return the preference of one description, without rejected images."""
+    split = inputs.split
+    assert split is not None
+    kind, chosen, rejected = _word_texts(
+        pair,
+        difference,
+        rejected,
+        images=images,
+        config=config,
     )
-    is_known = all(row.claims not in ("", "[]") for row in (difference, *rejected))
-    for kind in drawn[: drawn.index("template")] if is_known else ():
-        texts = [
-            say_claims(
-                CLAIMS.validate_json(row.claims),
-                kind,
-                Random(make_key("told", config.seed, pair.key)),
-            )
-            for row in (difference, *rejected)
-        ]
-        if texts[0] not in texts[1:]:
-            own = [replace(row, text=text) for row, text in zip(rejected, texts[1:], strict=True)]
-            return kind, replace(difference, text=texts[0]), own
-    return "given" if difference.is_given else "template", difference, rejected
+    ranked = list(rank_texts(pair, rejected, config))
+    prompt = draw_prompt(pair, kind, config)
+    key_parts = [chosen.text, prompt]
+    key_parts += [text.text for text in ranked]
+    key_parts += [inputs.rejection.key if inputs.rejection else "", split.split]
+    preference = PreferenceRow(
+        key=make_key(pair.key, *key_parts),
+        source_key=pair.key,
+        subject=pair.key,
+        prompt=(Turn(role="user", text=prompt),),
+        images=tuple(image.image for image in images),
+        image_keys=tuple(image.key for image in images),
+        chosen=chosen.text,
+        chosen_model=chosen.model,
+        component=split.component,
+        split=split.split,
+        sources=tuple(image.source for image in images),
+        licences=tuple(image.licence for image in images),
+        kind=kind,
+        description="" if chosen is difference else difference.text,
+        claims=chosen.claims,
+    )
+    return _add_texts(preference, ranked)
 
 
-def reject_image(
-    images: Sequence[bytes], rejection: RejectionRow | None, removals: Mapping[str, RemovalRow]
-) -> tuple[bytes, ...] | Dropped:
-    """Return the images with the rejected one (PNG), none without a rejection, or why the preference is dropped.
-
-    ``removals``: the chosen ones, by element.
-    """
-    if rejection is None or not rejection.maker:
-        return ()
-    try:
-        pixels = decode_rgb(images[rejection.side])
-    except RefusedImageError as refused:
-        return Dropped(source_key=rejection.subject, reason=refused.reason, detail=refused.detail)
-    try:
-        if rejection.maker == "crop":  # shown at full size, for an equal number of tokens
-            altered = show_window(pixels, rejection.window)
-        else:
-            removal = removals[rejection.element]
-            altered = put_patch(pixels, removal.patch, removal.window)
-        made = encode_patch(altered)
-    except (LookupError, ValueError, RefusedImageError) as error:
-        return Dropped(
-            source_key=rejection.subject, reason=NOT_MADE, detail=f"{rejection.maker}: {error}"
+def _add_texts(preference: PreferenceRow, ranked: Sequence[RejectedTextRow]) -> PreferenceRow:
+    """Return the preference with the first text as the rejected one, the others as negatives."""
+    if not ranked:
+        return preference
+    first, *others = ranked
+    negatives = [
+        Negative(
+            text=text.text,
+            maker=text.maker,
+            note=text.note,
+            score=text.score,
         )
-    return tuple(made if side == rejection.side else image for side, image in enumerate(images))
-
-
-def _reject_given(
-    row: PreferenceRow, rejection: RejectionRow | None, removals: Mapping[str, RemovalRow]
-) -> PreferenceRow | Dropped:
-    """Return a source's preference with its rejected image and scores, under a new key."""
-    if rejection is None:
-        return Dropped(source_key=row.key, reason=SEVERAL if len(row.image_keys) != 1 else NO_IMAGE)
-    images = reject_image(row.images, rejection, removals)
-    if isinstance(images, Dropped):
-        return images
+        for text in others
+    ]
     return replace(
-        row,
-        key=make_key("preference", row.key, rejection.key),
-        source_key=row.key,
+        preference,
+        rejected=first.text,
+        rejected_maker=first.maker,
+        rejected_note=first.note,
+        rejected_claims=first.claims,
+        negatives=tuple(negatives),
+    )
+
+
+def _add_images(
+    preference: PreferenceRow,
+    rejection: RejectionRow,
+    images: tuple[bytes, ...],
+) -> PreferenceRow:
+    """Return the preference with its rejected images."""
+    return replace(
+        preference,
         rejected_images=images,
         removal_scores=rejection.removal_scores,
         rejected_image_maker=rejection.maker,
     )
 
 
+def _word_texts(
+    pair: PairRow,
+    difference: DifferenceRow,
+    rejected: Sequence[RejectedTextRow],
+    *,
+    images: Sequence[ImageRow],
+    config: PreferencesConfig,
+) -> tuple[Kind | Literal["given"], DifferenceRow, Sequence[RejectedTextRow]]:
+    """Word the texts of a pair as a kind drawn by its key: the template if some claims are unknown.
+
+    A kind that words a rejected text like the chosen one is skipped. The same description is
+    returned where its text stays.
+    """
+    all_claims = [row.claims for row in (difference, *rejected)]
+    if any(claims in UNKNOWN_CLAIMS for claims in all_claims):
+        drawn_kinds: Sequence[Kind] = ()
+    else:
+        drawn_kinds = _draw_kinds(pair, images, config)
+    seed = make_key("told", config.seed, pair.key)
+    for kind in drawn_kinds:
+        chosen_text, *rejected_texts = [
+            say_claims(CLAIMS.validate_json(claims), kind, Random(seed)) for claims in all_claims
+        ]
+        if chosen_text not in rejected_texts:
+            reworded = [
+                replace(row, text=text) for row, text in zip(rejected, rejected_texts, strict=True)
+            ]
+            return kind, replace(difference, text=chosen_text), reworded
+    return "given" if difference.is_given else "template", difference, rejected
+
+
+def _draw_kinds(
+    pair: PairRow,
+    images: Sequence[ImageRow],
+    config: PreferencesConfig,
+) -> Sequence[Kind]:
+    """Return kinds of texts to try in turn, up to the template.
+
+    Only images of one scene are described as changes.
+    """
+    worlds = {image.group for image in images}
+    is_one_scene = len(worlds) == 1 and all(worlds)
+    kinds = KINDS if is_one_scene else OF_ANY_PAIR
+    weights = [SHARES[kind] for kind in kinds]
+    rng = Random(make_key("kind", config.seed, pair.key))
+    drawn = rng.sample(kinds, sum(weights), counts=weights)
+    return drawn[: drawn.index("template")]
+
+
+def reject_image(
+    images: Sequence[bytes],
+    rejection: RejectionRow | None,
+    removals: Mapping[str, RemovalRow],
+) -> tuple[bytes, ...] | Dropped:
+    """Return the images with the rejected one (PNG), or why the preference is dropped.
+
+    Without a rejection, return no images. ``removals``: the chosen ones, by element.
+    """
+    if rejection is None or not rejection.maker:
+        return ()
+    try:
+        pixels = decode_rgb(images[rejection.side])
+    except RefusedImageError as refused:
+        return Dropped(
+            source_key=rejection.subject,
+            reason=refused.reason,
+            detail=refused.detail,
+        )
+    try:
+        if rejection.maker == "crop":  # shown at full size, for an equal number of tokens
+            altered = show_window(pixels, rejection.window)
+        else:
+            removal = removals[rejection.element]
+            altered = put_patch(pixels, removal.patch, removal.window)
+        rejected_image = encode_patch(altered)
+    except (LookupError, ValueError, RefusedImageError) as error:
+        detail = f"{rejection.maker}: {error}"
+        return Dropped(
+            source_key=rejection.subject,
+            reason=NOT_MADE,
+            detail=detail,
+        )
+    pair_images = list(images)
+    pair_images[rejection.side] = rejected_image
+    return tuple(pair_images)
+
+
+def _copy_given(
+    row: PreferenceRow,
+    inputs: PreferenceInputs,
+    removals: Mapping[str, RemovalRow],
+) -> PreferenceRow | Dropped:
+    """Return a source's preference; where images are rejected, with its own and under a new key."""
+    refused = _refuse(inputs, GIVEN_REFUSALS)
+    if refused:
+        return refused
+    rejection = inputs.rejection
+    if rejection is None:
+        return replace(row, source_key=row.key)
+    rejected_images = reject_image(row.images, rejection, removals)
+    if isinstance(rejected_images, Dropped):
+        return rejected_images
+    key = make_key("preference", row.key, rejection.key)
+    preference = replace(row, key=key, source_key=row.key)
+    return _add_images(preference, rejection, rejected_images)
+
+
 def rank_texts(
-    pair: PairRow, texts: Sequence[RejectedTextRow], config: PreferencesConfig
+    pair: PairRow,
+    texts: Sequence[RejectedTextRow],
+    config: PreferencesConfig,
 ) -> Iterator[RejectedTextRow]:
     """Yield the rejected text, then the others, the closest to the chosen text first.
 
-    By default the rejected one is drawn among the makers (ours), since their scores are not
+    By default the rejected one is drawn among the methods (ours), since their scores are not
     comparable and one of them would always win. With ``own``, a model's own texts come first. Equal
-    texts have the first maker's name.
+    texts have the first method's name.
     """
+    is_own_first = config.rejected == "own"
+
+    def rank(text: RejectedTextRow) -> tuple[bool, float, str]:
+        is_later = is_own_first and text.maker != "sampled"
+        return is_later, -text.score, text.maker
+
     by_text: dict[str, RejectedTextRow] = {}
-    own = config.rejected == "own"
-    for text in sorted(
-        texts, key=lambda text: (own and text.maker != "sampled", -text.score, text.maker)
-    ):
+    for text in sorted(texts, key=rank):
         by_text.setdefault(text.text, text)
     ranked = list(by_text.values())
     if config.rejected == "drawn" and ranked:
-        ranked.insert(
-            0,
-            ranked.pop(Random(make_key("rejected", config.seed, pair.key)).randrange(len(ranked))),
-        )
+        rng = Random(make_key("rejected", config.seed, pair.key))
+        drawn = ranked.pop(rng.randrange(len(ranked)))
+        ranked.insert(0, drawn)
     yield from ranked
 
 
-def ask(pair: PairRow, kind: str, config: PreferencesConfig) -> str:
+def draw_prompt(
+    pair: PairRow,
+    kind: str,
+    config: PreferencesConfig,
+) -> str:
     """Return a question for the kind, in a wording drawn by the pair's key and the seed."""
-    return load_wordings(PROMPT).say(
-        ASKING.get(kind, kind), Random(make_key("ask", config.seed, pair.key))
-    )
+    wording_kind = ASKING.get(kind, kind)
+    rng = Random(make_key("ask", config.seed, pair.key))
+    return load_wordings(PROMPT).say(wording_kind, rng)
 
 
 STAGE = Stage(

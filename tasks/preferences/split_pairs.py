@@ -1,35 +1,52 @@
-"""Assign pairs to train, validation and test so that no image, and no group of images, is in two splits.
+"""Assign pairs to train, validation and test; no image and no group of images is in two splits.
 
 Reads all ``PairRow`` at once, writes ``SplitRow``. Pairs that share an image or a group (a rendered
 world, a video) are one connected component; a component's split is drawn from the hash of its
 smallest image key and the seed, so that it does not depend on the rest of the collection. If the
-sources name splits, a component keeps its own; one of several splits is held out: nothing that
-shares an image with a published test is training data.
+sources name splits, a component keeps the one that they name; of several, the last of ``ORDER``
+counts: nothing that shares an image with a published test is training data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.rows import ImageRow, PairRow, SplitRow, make_key
 from pairwright.tasks.store.stage import Stage, Uses
 
+Strings = NDArray[np.str_]
+Numbers = NDArray[np.int64]
+
 
 def split_pairs(
-    rows: Sequence[PairRow], config: PreferencesConfig, *, everything: pa.Table, images: pa.Table
+    rows: Sequence[PairRow],
+    config: PreferencesConfig,
+    *,
+    everything: pa.Table,
+    images: pa.Table,
 ) -> Iterator[SplitRow]:
-    """Yield one split for each pair of the shard, decided from ``first``, ``second`` and ``split`` of all pairs."""
+    """Yield one split for each pair of the shard.
+
+    It is decided from ``first``, ``second`` and ``split`` of all pairs.
+    """
     components = find_components(everything, images)
-    published = find_published(everything, components) if config.split == "published" else {}
+    published: Mapping[str, str] = {}
+    if config.split == "published":
+        published = named_splits(everything, components)
     for pair in rows:
         component = components[pair.first]
         split = published.get(component) or draw_split(component, config)
         key = make_key(pair.key, component, split)
         yield SplitRow(
-            key=key, source_key=pair.key, subject=pair.key, component=component, split=split
+            key=key,
+            source_key=pair.key,
+            subject=pair.key,
+            component=component,
+            split=split,
         )
 
 
@@ -38,30 +55,46 @@ def find_components(pairs: pa.Table, images: pa.Table) -> Mapping[str, str]:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    first, second = (pairs.column(name).to_numpy().astype(str) for name in ("first", "second"))
-    keys = np.unique(np.concatenate([first, second]))
-    subjects, groups = (images.column(name).to_numpy().astype(str) for name in ("subject", "group"))
-    grouped = (groups != "") & np.isin(subjects, keys)
-    names = np.unique(groups[grouped])
-    size = len(keys) + len(names)
-    left = np.concatenate([np.searchsorted(keys, first), np.searchsorted(keys, subjects[grouped])])
-    right = np.concatenate(
-        [np.searchsorted(keys, second), len(keys) + np.searchsorted(names, groups[grouped])]
-    )
-    links = coo_matrix((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
-    _, labels = connected_components(links, directed=False)
+    endpoints = np.concatenate([_read_keys(pairs, "first"), _read_keys(pairs, "second")])
+    keys = np.unique(endpoints)
+    left, right, size = _find_edges(pairs, images, keys)
+    weights = np.ones(len(left), np.int8)
+    edges = coo_matrix((weights, (left, right)), shape=(size, size))
+    _, labels = connected_components(edges, directed=False)
     # Keys rise: the first of a label is its smallest.
     _, smallest, ranks = np.unique(labels[: len(keys)], return_index=True, return_inverse=True)
     return dict(zip(keys.tolist(), keys[smallest][ranks].tolist(), strict=True))
 
 
-def find_published(pairs: pa.Table, components: Mapping[str, str]) -> dict[str, str]:
-    """Return the components that sources put into a split; none where they name a single one."""
-    named = zip(pairs.column("first").to_pylist(), pairs.column("split").to_pylist(), strict=True)
-    found = {(components[first], split) for first, split in named if split}
-    if len({split for _, split in found}) < 2:
+def _find_edges(pairs: pa.Table, images: pa.Table, keys: Strings) -> tuple[Numbers, Numbers, int]:
+    """Return the nodes that each edge joins, and the number of nodes.
+
+    The nodes are the images of ``keys``, then the groups; an edge joins two images, or an image and
+    its group.
+    """
+    first, second = _read_keys(pairs, "first"), _read_keys(pairs, "second")
+    subjects, groups = _read_keys(images, "subject"), _read_keys(images, "group")
+    is_grouped = (groups != "") & np.isin(subjects, keys)
+    names, group_ranks = np.unique(groups[is_grouped], return_inverse=True)
+    left = np.searchsorted(keys, np.concatenate([first, subjects[is_grouped]]))
+    right = np.concatenate([np.searchsorted(keys, second), len(keys) + group_ranks])
+    return left, right, len(keys) + len(names)
+
+
+def _read_keys(table: pa.Table, name: str) -> Strings:
+    return table.column(name).to_numpy().astype(str)
+
+
+def named_splits(pairs: pa.Table, components: Mapping[str, str]) -> dict[str, str]:
+    """Return the splits of components that sources name; none where they name a single split."""
+    firsts = pairs.column("first").to_pylist()
+    splits = pairs.column("split").to_pylist()
+    named = {
+        (components[first], split) for first, split in zip(firsts, splits, strict=True) if split
+    }
+    if len({split for _, split in named}) < 2:
         return {}
-    return dict(sorted(found, key=lambda one: ORDER.index(one[1])))
+    return dict(sorted(named, key=lambda item: ORDER.index(item[1])))
 
 
 ORDER = ("train", "validation", "test")  # of several splits of a component, the last counts
@@ -72,7 +105,9 @@ def draw_split(component: str, config: PreferencesConfig) -> str:
     draw = int(make_key("split", config.seed, component), 16) / 16**32
     if draw < config.test_share:
         return "test"
-    return "validation" if draw < config.test_share + config.validation_share else "train"
+    if draw < config.test_share + config.validation_share:
+        return "validation"
+    return "train"
 
 
 PAIR_REST = tuple(

@@ -11,7 +11,7 @@ from pairwright.schemas.claims import Claim
 from pairwright.schemas.config import PreferencesConfig, SampledTextsConfig
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Dropped
-from pairwright.tasks.preferences.build_preferences import ask
+from pairwright.tasks.preferences.build_preferences import draw_prompt
 from pairwright.tasks.rejected.check_texts import text_cosine
 from pairwright.tasks.rejected.sample_texts import sample_texts
 from pairwright.tasks.store.answers import Answers
@@ -68,7 +68,7 @@ def test_a_trained_model_is_asked_as_the_preference_asks():
     (found,), asked = sample(in_turn(WRONG), prompt="preference", seed=3)
     assert (found.text, found.maker) == (WRONG, "sampled")
     assert {one.text for one in asked} == {
-        f"<image><image>{ask(PAIR, 'template', PreferencesConfig(seed=3))}"
+        f"<image><image>{draw_prompt(PAIR, 'template', PreferencesConfig(seed=3))}"
     }
     assert [one.grammar for one in asked] == [None] * 3
 
@@ -172,6 +172,6 @@ def test_beside_a_person_s_text_the_model_answers_in_its_own_words():
     (found,), asked = sample(in_turn(far, row.text, near), rows=(row,))
     assert (found.text, found.description, found.skipped_true) == (near, row.key, 1)
     assert {one.text for one in asked} == {
-        f"<image><image>{ask(PAIR, 'given', PreferencesConfig())}"
+        f"<image><image>{draw_prompt(PAIR, 'given', PreferencesConfig())}"
     }
     assert [one.grammar for one in asked] == [None] * 3
