@@ -3,12 +3,15 @@
 Follows the layout of paper 003's published summaries, tolerantly: axes may be missing, merged or
 unlabelled, commonalities a list or prose, headings Markdown, the two halves below each axis, or
 there may be no headings at all. The reasons for refusing a summary are ours.
+
+A summary is read line by line as tokens: headings of commonalities, headings of differences, and
+lines that may close the summary. Text before the first heading is a preamble; a heading opens a
+block of its kind, which the next heading, or a closing line after the last heading, ends.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal, get_args
 
 from pairwright.schemas.replies import RefusedText
@@ -18,7 +21,8 @@ Axis = Literal["object types", "attributes", "counts", "actions", "locations", "
 AXES: tuple[Axis, ...] = get_args(Axis)
 
 RELATIVE = re.compile(
-    r"(?:relative|spatial)\s+(?:positions?|positioning|locations?|placements?|arrangements?|relations?(?:hips?)?)"
+    r"(?:relative|spatial)\s+(?:positions?|positioning|locations?|placements?|arrangements?"
+    r"|relations?(?:hips?)?)"
     r"|positions? between"
 )
 WORDS: dict[Axis, re.Pattern[str]] = {
@@ -32,17 +36,23 @@ WORDS: dict[Axis, re.Pattern[str]] = {
 
 def read_axes(label: str) -> tuple[Axis, ...]:
     """Return the axes that a label names, in the paper's order."""
-    words = label.lower().replace("(s)", "s")
-    plain = RELATIVE.sub(" ", words)
-    found: list[Axis] = [axis for axis, pattern in WORDS.items() if pattern.search(plain)]
-    return tuple(found) if plain == words else (*found, "relative positions")
+    lower_label = label.lower().replace("(s)", "s")
+    plain = RELATIVE.sub(" ", lower_label)
+    axes: list[Axis] = [axis for axis, pattern in WORDS.items() if pattern.search(plain)]
+    if plain != lower_label:
+        axes.append("relative positions")
+    return tuple(axes)
 
 
 # Possessive throughout, so that each line is matched in linear time, whatever a model writes.
-MARKUP = r"[ \t>#]*+(?:[-*•+–][ \t]++)?+[*_#]*+[ \t]*+(?:\(?+(?:\d{1,2}+|[A-D]|[IVX]{1,3}+)[.):][ \t]*+)?+[*_]*+"
+MARKUP = (
+    r"[ \t>#]*+(?:[-*•+–][ \t]++)?+[*_#]*+[ \t]*+(?:\(?+(?:\d{1,2}+|[A-D]"
+    r"|[IVX]{1,3}+)[.):][ \t]*+)?+[*_]*+"
+)
 COMMON = (
     r"(?P<common>commonalit(?:y|ies)|similarit(?:y|ies)"
-    r"|(?:common|shared|similar)[ \t]+(?:features?|elements?|points?|aspects?|characteristics?|traits?))(?:\(s\))?"
+    r"|(?:common|shared|similar)[ \t]+(?:features?|elements?|points?|aspects?|characteristics?"
+    r"|traits?))(?:\(s\))?"
 )
 DIFFERENT = (
     r"(?P<different>differences?|dissimilarit(?:y|ies)|(?:different|distinct)[ \t]+"
@@ -55,11 +65,13 @@ TAIL = (
     r"[ \t]*+[*_#]*+[ \t]*+(?:(?P<colon>:)[*_]*+|(?=\n|\Z))"
 )
 LINE_HEADING = re.compile(
-    rf"^{MARKUP}(?:(?:the|main|key|overall|some|notable|visual|major)[ \t]++){{0,3}}(?:{COMMON}|{DIFFERENT}){TAIL}",
+    rf"^{MARKUP}(?:(?:the|main|key|overall|some|notable|visual|major)[ \t]++){{0,3}}(?:{COMMON}"
+    rf"|{DIFFERENT}){TAIL}",
     re.IGNORECASE | re.MULTILINE,
 )
 INLINE_HEADING = re.compile(
-    rf"(?<=[.!?:;\"'”’»*])[ \t]++[*_#]*+(?:{COMMON}|{DIFFERENT})[*_]*+:[*_]*+(?P<tail>)(?P<colon>)",
+    rf"(?<=[.!?:;\"'”’»*])[ \t]++[*_#]*+(?:{COMMON}|{DIFFERENT})[*_]*+:[*_]*+"
+    r"(?P<tail>)(?P<colon>)",
     re.IGNORECASE,
 )
 LAST_HEADING = re.compile(
@@ -77,19 +89,22 @@ FENCE = re.compile(r"^[ \t]*+```\w*+[ \t]*+$\n?", re.MULTILINE)
 RULE = re.compile(r"[ \t]*+(?:-{3,}+|\*{3,}+|_{3,}+)?+[ \t]*+")
 YES = r"(?:sure|certainly|of course|absolutely|okay|ok|great|yes)"
 GREETING = re.compile(
-    rf"{YES}(?: thing)?[.!]\s*|(?:{YES}|here|below|based on|after|the following|let['’]s)\b[^.!?:\n]{0, 200}+:\s*"
+    rf"{YES}(?: thing)?[.!]\s*|(?:{YES}|here|below|based on|after|the following"
+    rf"|let['’]s)\b[^.!?:\n]{0, 200}+:\s*"
     r"|(?:i['’]d|i would|i['’]ll|i will|i am|i['’]m|happy|glad)\b[^.!?:\n]{0,200}+[.!:]\s*"
     r"|(?:here|below|the following) (?:is|are)\b[^.!?:\n]{0,100}?"
     r"(?:commonalit|similarit|differenc|comparison|summary)[^.!?:\n]{0,100}+[.:]\s*",
     re.IGNORECASE,
 )
 GOODBYE = re.compile(
-    r"[ \t*_(]*(?:i hope|hope (?:this|that)|let me know|feel free|please (?:note|let|feel)|note:|note that|thank you"
+    r"[ \t*_(]*(?:i hope|hope (?:this|that)|let me know|feel free|please (?:note|let|feel)|note:"
+    r"|note that|thank you"
     r"|if you (?:need|have|want|would)|is there anything|would you like|do you)(?!\w)",
     re.IGNORECASE,
 )
 SUMMING_UP = re.compile(
-    r"[ \t*_]*(?:overall|in (?:summary|conclusion|short|essence)|to sum(?:mari[sz]e| up)|these (?:are|commonalities"
+    r"[ \t*_]*(?:overall|in (?:summary|conclusion|short|essence)|to sum(?:mari[sz]e| up)|these "
+    r"(?:are|commonalities"
     r"|similarities|differences|observations)|this (?:comparison|summary))\b",
     re.IGNORECASE,
 )
@@ -106,47 +121,97 @@ class Block:
 
 
 def _strip_frame(text: str) -> str:
-    """Return the summary without fences, rules, and the model's farewell or, after a list, conclusion."""
-    lines = FENCE.sub("", re.sub(r"\r\n?", "\n", text)).strip().split("\n")
-    is_list = any(LISTED.match(line) for line in lines)
-    while lines:
-        last, apart = lines[-1], len(lines) > 1 and not lines[-2].strip()
-        farewell = len(lines) > 1 and GOODBYE.match(last)
-        if not (RULE.fullmatch(last) or farewell or (is_list and apart and SUMMING_UP.match(last))):
-            break
+    """Return the summary without fences, rules, farewell and, after a list, conclusion."""
+    text = re.sub(r"\r\n?", "\n", text)
+    lines = FENCE.sub("", text).strip().split("\n")
+    has_list = any(LISTED.match(line) for line in lines)
+    while lines and _is_frame(lines, has_list=has_list):
         lines.pop()
     return "\n".join(lines).rstrip()
 
 
+def _is_frame(lines: Sequence[str], *, has_list: bool) -> bool:
+    """Return whether the last line is a rule, a farewell, or a conclusion after a list."""
+    last = lines[-1]
+    if RULE.fullmatch(last):
+        return True
+    if len(lines) == 1:
+        return False
+    if GOODBYE.match(last):
+        return True
+    follows_blank = not lines[-2].strip()
+    return has_list and follows_blank and bool(SUMMING_UP.match(last))
+
+
+TokenKind = Literal["common", "different", "closing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Heading, or the start of a line that closes the summary if no heading follows."""
+
+    kind: TokenKind
+    start: int
+    end: int
+    tail: str = ""  # words after the heading, which may name an axis
+
+
+def _tokenize(text: str) -> Iterator[Token]:
+    """Yield the headings and the closing lines of a text, in order."""
+    offset = 0
+    for line in text.split("\n"):
+        if LAST_HEADING.match(line):
+            yield Token("closing", offset, offset)
+        for heading in _find_headings(line):
+            kind = "different" if heading["common"] is None else "common"
+            start, end = heading.span()
+            yield Token(kind, offset + start, offset + end, heading["tail"])
+        offset += len(line) + 1
+
+
+def _find_headings(line: str) -> Iterator[re.Match[str]]:
+    """Yield the headings of a line that do not overlap; one that starts the line is no clause."""
+    matches = list(INLINE_HEADING.finditer(line))
+    first = LINE_HEADING.match(line)
+    if first and (first["colon"] or not CLAUSE.search(first["tail"])):
+        matches.append(first)
+    end = 0
+    for match in sorted(matches, key=lambda match: (match.end(), match.start())):
+        if match.start() >= end:
+            yield match
+            end = match.end()
+
+
 def _find_blocks(text: str) -> tuple[str, list[Block]]:
-    """Return the text from its first heading on, and its blocks in order; no blocks without a heading."""
-    lines = [
-        match
-        for match in LINE_HEADING.finditer(text)
-        if match["colon"] or not CLAUSE.search(match["tail"])
-    ]
-    heads: list[re.Match[str]] = []
-    for match in sorted(
-        [*lines, *INLINE_HEADING.finditer(text)], key=lambda match: (match.end(), match.start())
-    ):
-        if not heads or match.start() >= heads[-1].end():
-            heads.append(match)
-    if not heads:
-        return text, []
-    closing = LAST_HEADING.search(text, heads[-1].end())
-    text = text[: closing.start()].rstrip() if closing else text
-    start, label = _label_before(text, heads[0].start(), 0)
+    """Return the text from its first heading on, and its blocks; none without a heading."""
     blocks: list[Block] = []
-    current = label
-    for head, following in pairwise([*heads, None]):
-        assert head is not None
-        end, after = (
-            _label_before(text, following.start(), head.end()) if following else (len(text), "")
-        )
-        own = head["tail"].strip() if read_axes(head["tail"]) else current
-        blocks.append(Block(head["common"] is not None, own, text[head.end() : end]))
-        current = after or current
-    return text[start:].strip(), blocks
+    state: Literal["preamble", "common", "different"] = "preamble"
+    label = block_label = ""
+    first_start = block_start = 0
+    closing: int | None = None
+    for token in _tokenize(text):
+        if token.kind == "closing":
+            if closing is None:
+                closing = token.start
+            continue
+        closing = None
+        block_end, next_label = _label_before(text, token.start, block_start)
+        if state == "preamble":
+            first_start = block_end
+        else:
+            blocks.append(Block(state == "common", block_label, text[block_start:block_end]))
+        label = next_label or label
+        state = token.kind
+        block_label = label
+        if read_axes(token.tail):
+            block_label = token.tail.strip()
+        block_start = token.end
+    if state == "preamble":
+        return text, []
+    if closing is not None:
+        text = text[:closing].rstrip()
+    blocks.append(Block(state == "common", block_label, text[block_start:]))
+    return text[first_start:].strip(), blocks
 
 
 def _is_label(line: re.Match[str]) -> bool:
@@ -158,11 +223,20 @@ def _is_label(line: re.Match[str]) -> bool:
     )
 
 
-def _label_before(text: str, end: int, start: int) -> tuple[int, str]:
-    """Return the start and text of an axis label just before a heading; without one, the end and an empty label."""
+def _label_before(
+    text: str,
+    end: int,
+    start: int,
+) -> tuple[int, str]:
+    """Return the start and text of an axis label just before a heading.
+
+    Without a label, return the heading's start and an empty label.
+    """
     before = text[start:end].rstrip()
     line = LABEL_LINE.match(before, before.rfind("\n") + 1)
-    return (start + line.start(), line["label"]) if line and _is_label(line) else (end, "")
+    if line and _is_label(line):
+        return start + line.start(), line["label"]
+    return end, ""
 
 
 MARK = re.compile(
@@ -170,7 +244,9 @@ MARK = re.compile(
     r"|[#*_]*+[ \t]*+\(?(?P<number>\d{1,2})[.)][*_]*+(?:[ \t]++|$))",
     re.MULTILINE,
 )
-NUMBERED_INLINE = re.compile(r"(?:^|(?<=[.!?:;\"'”»])\s)[*_]*+\(?(?P<number>\d{1,2})[.)][*_]*+\s")
+NUMBERED_INLINE = re.compile(
+    r"(?:^|(?<=[.!?:;\"'”»])\s)[*_]*+\(?(?P<number>\d{1,2})[.)][*_]*+\s",
+)
 ENDED = re.compile(r"[.!?:;,][\"'”’“»«)*_]*$")
 EMPHASIS = re.compile(r"\*{1,3}|_{2,3}|^[ \t]*+#{1,6}[ \t]*+", re.MULTILINE)
 ONE_IMAGE = re.compile(
@@ -179,7 +255,8 @@ ONE_IMAGE = re.compile(
 COLON = re.compile(r"([^:.!?]{2,80}?)\s*:\s+(.+)", re.DOTALL)
 DASH = re.compile(r"([a-z()&,/ ]{3,40}?)\s+[–—-]\s+(.+)", re.DOTALL | re.IGNORECASE)
 LEAD = re.compile(
-    r"(?:in terms of|regarding|as for|with regard to|with respect to|concerning|when it comes to) ([^,.:]{2,60}),",
+    r"(?:in terms of|regarding|as for|with regard to|with respect to|concerning|when it comes "
+    r"to) ([^,.:]{2,60}),",
     re.IGNORECASE,
 )
 MAX_WORDS = 12
@@ -188,68 +265,82 @@ MAX_WORDS_BEFORE_DASH = 5
 
 @dataclass(frozen=True, slots=True)
 class LabelledDifference:
-    """Difference and the axes that its label names: none where it has no label, several where merged."""
+    """Difference and the axes that its label names: none without a label, several if merged."""
 
     axes: tuple[Axis, ...]
     text: str
 
 
 def _read_item(text: str, label: str = "") -> LabelledDifference:
-    """Return an item without its label; an unlabelled one gets the axes of the block's ``label``."""
+    """Return an item without its label; an unlabelled one gets the axes of the block's label."""
     for pattern, max_words in ((COLON, MAX_WORDS), (DASH, MAX_WORDS_BEFORE_DASH)):
         match = pattern.match(text)
-        if match and len(match[1].split()) <= max_words and not NAMED_IMAGE.search(match[1]):
-            axes = read_axes(match[1])
-            return (
-                LabelledDifference(axes, match[2].strip())
-                if axes
-                else LabelledDifference(read_axes(label), text)
-            )
+        if match is None or NAMED_IMAGE.search(match[1]):
+            continue
+        if len(match[1].split()) > max_words:
+            continue
+        axes = read_axes(match[1])
+        if axes:
+            return LabelledDifference(axes, match[2].strip())
+        return LabelledDifference(read_axes(label), text)
     lead = LEAD.match(text)
-    return LabelledDifference(read_axes(lead[1] if lead else label), text)
+    if lead:
+        label = lead[1]
+    return LabelledDifference(read_axes(label), text)
 
 
 def _split_items(block: Block) -> tuple[str, ...]:
-    text = block.text.strip("\n").rstrip()
-    if (
-        not text.startswith((" ", "\t"))
-        or "\n" not in block.text[: len(block.text) - len(block.text.lstrip())]
-    ):
-        text = text.lstrip()
-    found: list[str] = []
+    items: list[str] = []
     is_open = False
-    for part in map(_clean_item, _parts(text, is_one=bool(block.label))):
-        if is_open and ONE_IMAGE.match(part):
-            found[-1] = f"{found[-1]} {part}"
+    for part in _split_block(_strip_block(block.text), is_labelled=bool(block.label)):
+        item = _clean_item(part)
+        if is_open and ONE_IMAGE.match(item):
+            items[-1] = f"{items[-1]} {item}"
         else:
-            found.append(part)
-            is_open = part.endswith(":") and bool(read_axes(part)) and not NAMED_IMAGE.search(part)
-    return tuple(part for part in found if re.search(r"\w", part) and not part.endswith(":"))
+            items.append(item)
+            names_axis = item.endswith(":") and bool(read_axes(item))
+            is_open = names_axis and not NAMED_IMAGE.search(item)
+    return tuple(item for item in items if re.search(r"\w", item) and not item.endswith(":"))
 
 
-def _parts(text: str, *, is_one: bool) -> Sequence[str]:
-    """Cut a block at labels, numbers or bullets, or else at lines or sentences; ``is_one``: or else keep it whole."""
+def _strip_block(text: str) -> str:
+    """Return a block's text; the indentation of its first line stays if it is below the heading."""
+    stripped = text.strip("\n").rstrip()
+    is_indented = stripped.startswith((" ", "\t"))
+    leading_space = text[: len(text) - len(text.lstrip())]
+    if is_indented and "\n" in leading_space:
+        return stripped
+    return stripped.lstrip()
+
+
+def _split_block(text: str, *, is_labelled: bool) -> Sequence[str]:
+    """Cut a block at labels, or else at numbers or bullets, or else at lines or sentences.
+
+    A block with a label, but without any of the first two, is a single item.
+    """
     marks = list(MARK.finditer(text))
-    marked = {match.start() for match in marks}
+    mark_starts = {match.start() for match in marks}
     labels = [
-        line for line in LABEL_LINE.finditer(text) if _is_label(line) and line.start() not in marked
+        line
+        for line in LABEL_LINE.finditer(text)
+        if _is_label(line) and line.start() not in mark_starts
     ]
-    if (
-        labels and not text[: labels[0].start()].strip()
-    ):  # it begins with a line that only names an axis
+    begins_with_label = bool(labels) and not text[: labels[0].start()].strip()
+    if begins_with_label:
         return _cut(text, [(match.start(), match.start()) for match in labels])
-    if starts := _find_items(text, marks):
-        return _cut(text, [match.span() for match in starts])
-    if is_one:
+    items = _find_items(text, marks)
+    if items:
+        return _cut(text, [match.span() for match in items])
+    if is_labelled:
         return [text]
-    lines = list(_lines(text))
+    lines = list(_join_lines(text))
     return lines if len(lines) > 1 else split_by_rules(text)
 
 
 def _find_items(text: str, marks: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Return the numbers or else the bullets of the outermost list, or else numbers within a line."""
-    least = min((len(match["indent"]) for match in marks), default=0)
-    outer = [match for match in marks if len(match["indent"]) == least]
+    """Return the numbers or else the bullets of the outermost list, or else inline numbers."""
+    min_indent = min((len(match["indent"]) for match in marks), default=0)
+    outer = [match for match in marks if len(match["indent"]) == min_indent]
     numbered = _keep_counting([match for match in outer if match["number"]])
     if len(numbered) > 1:
         return numbered
@@ -265,62 +356,72 @@ def _keep_counting(matches: Sequence[re.Match[str]]) -> list[re.Match[str]]:
     numbers = [int(match["number"]) for match in matches]
     if len(numbers) > 1 and set(numbers) == {1}:  # Markdown's lazy lists
         return list(matches)
-    found: list[re.Match[str]] = []
+    consecutive: list[re.Match[str]] = []
     for match, number in zip(matches, numbers, strict=True):
-        if number == (int(found[-1]["number"]) + 1 if found else numbers[0]):
-            found.append(match)
-    return found
+        if number == numbers[0] + len(consecutive):
+            consecutive.append(match)
+    return consecutive
 
 
 def _cut(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Return the text before the first span, and the texts between the spans."""
+    first_start, _ = spans[0]
     ends = [start for start, _ in spans[1:]] + [len(text)]
-    return [
-        text[: spans[0][0]],
-        *(text[begin:end] for (_, begin), end in zip(spans, ends, strict=True)),
-    ]
+    parts = [text[:first_start]]
+    for (_, begin), end in zip(spans, ends, strict=True):
+        parts.append(text[begin:end])
+    return parts
 
 
-def _lines(text: str) -> Iterator[str]:
-    held = ""
+def _join_lines(text: str) -> Iterator[str]:
+    """Yield the lines; one that does not end a sentence is joined with the next, unless blank."""
+    joined = ""
     for line in text.splitlines():
-        if held and (not line.strip() or ENDED.search(held)):
-            yield held
-            held = ""
-        held = f"{held} {line.strip()}".strip()
-    if held:
-        yield held
+        is_complete = not line.strip() or ENDED.search(joined)
+        if joined and is_complete:
+            yield joined
+            joined = ""
+        joined = f"{joined} {line.strip()}".strip()
+    if joined:
+        yield joined
 
 
 def _clean_item(part: str) -> str:
     """Return an item on one line without markup; nested bullets end like sentences."""
     lines = [line for line in part.splitlines() if line.strip()]
-    if lines and (label := LABEL_LINE.match(lines[0])) and _is_label(label) and len(lines) > 1:
-        lines[0] = f"{label['label']}:"
-    spoken = ""
+    if len(lines) > 1:
+        label = LABEL_LINE.match(lines[0])
+        if label and _is_label(label):
+            lines[0] = f"{label['label']}:"
+    item = ""
     for line in lines:
-        bare = MARK.sub("", line)
-        if spoken and bare != line and not ENDED.search(spoken):
-            spoken += "."
-        spoken = f"{spoken} {EMPHASIS.sub('', bare).strip()}".strip()
-    return " ".join(spoken.split())
+        unmarked = MARK.sub("", line)
+        if item and unmarked != line and not ENDED.search(item):
+            item += "."
+        plain = EMPHASIS.sub("", unmarked).strip()
+        item = f"{item} {plain}".strip()
+    return " ".join(item.split())
 
 
-END = re.compile(
-    r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$"
-)  # a full stop, also within quotation marks; not "...".
+END = re.compile(r"(?<!\.\.)[.!?][\"'”’“»«›」)*_`]*$")
+"""Full stop, also within quotation marks; not "..."."""
 SHARED = re.compile(
-    r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike|same|each of the)\b",
+    r"\b(?:both|in common|commonalit\w*|similarit\w*|similarly|likewise|shares?|shared|alike"
+    r"|same|each of the)\b",
     re.IGNORECASE,
 )
 OF_BOTH = re.compile(
-    r"(?:in )?(?:both|each of|the two (?:images|photos|pictures))\b", re.IGNORECASE
+    r"(?:in )?(?:both|each of|the two (?:images|photos|pictures))\b",
+    re.IGNORECASE,
 )
 CONTRAST = re.compile(
-    r"\b(?:whereas|differ\w*|in contrast|contrasts?|contrasting|unlike|on the other hand|instead|however)\b",
+    r"\b(?:whereas|differ\w*|in contrast|contrasts?|contrasting|unlike|on the other hand|instead"
+    r"|however)\b",
     re.IGNORECASE,
 )
 ONE_OF_TWO = re.compile(
-    r"\b(?:image (?:[12]|one|two)|(?:first|second|other) (?:image|one|photo|picture)|the (?:former|latter))\b",
+    r"\b(?:image (?:[12]|one|two)|(?:first|second|other) (?:image|one|photo|picture)|the "
+    r"(?:former|latter))\b",
     re.IGNORECASE,
 )
 
@@ -348,42 +449,60 @@ def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | R
         return RefusedText("cut off", text[-40:])
     if not blocks:
         return _read_prose(text)
+    return _read_layout(text, blocks)
+
+
+def _read_layout(text: str, blocks: Sequence[Block]) -> Comparison | RefusedText:
+    """Read the blocks of a summary with headings."""
     if not blocks[0].is_common:
         return RefusedText("off the layout", text[:60])
-    shared = [item for block in blocks if block.is_common for item in _split_items(block)]
-    others = [block for block in blocks if not block.is_common]
-    if not others:
+    if all(block.is_common for block in blocks):
         return RefusedText("no differences", text[-60:])
-    apart = [_read_item(item, block.label) for block in others for item in _split_items(block)]
-    return _make_comparison(shared, apart, text)
+    commonalities: list[str] = []
+    differences: list[LabelledDifference] = []
+    for block in blocks:
+        items = _split_items(block)
+        if block.is_common:
+            commonalities.extend(items)
+        else:
+            differences.extend(_read_item(item, block.label) for item in items)
+    return _make_comparison(commonalities, differences, text)
 
 
 def _read_prose(text: str) -> Comparison | RefusedText:
     """Sort sentences into commonalities and differences; others follow the sentence before them."""
-    while match := GREETING.match(text):
-        text = text[match.end() :]
-    shared: list[str] = []
-    apart: list[str] = []
-    current = None
-    for sentence in map(_clean_item, split_by_rules(text)):
-        if CONTRAST.search(sentence) or (
-            ONE_OF_TWO.search(sentence) and not OF_BOTH.match(sentence)
-        ):
-            current = apart
+    greeting = GREETING.match(text)
+    while greeting:
+        text = text[greeting.end() :]
+        greeting = GREETING.match(text)
+    commonalities: list[str] = []
+    differences: list[str] = []
+    current: list[str] | None = None
+    for part in split_by_rules(text):
+        sentence = _clean_item(part)
+        if _tells_apart(sentence):
+            current = differences
         elif SHARED.search(sentence):
-            current = shared
+            current = commonalities
         if current is not None:
             current.append(sentence)
-    return _make_comparison(shared, [_read_item(sentence) for sentence in apart], text)
+    return _make_comparison(commonalities, [_read_item(item) for item in differences], text)
+
+
+def _tells_apart(sentence: str) -> bool:
+    """Return whether a sentence contrasts the images, or is about one of them."""
+    if CONTRAST.search(sentence):
+        return True
+    return bool(ONE_OF_TWO.search(sentence)) and not OF_BOTH.match(sentence)
 
 
 def _make_comparison(
-    shared: Sequence[str], apart: Sequence[LabelledDifference], text: str
+    commonalities: Sequence[str],
+    differences: Sequence[LabelledDifference],
+    text: str,
 ) -> Comparison | RefusedText:
-    if not shared:
+    if not commonalities:
         return RefusedText("no commonalities", text[:60])
-    return (
-        Comparison(tuple(shared), tuple(apart), text)
-        if apart
-        else RefusedText("no differences", text[-60:])
-    )
+    if not differences:
+        return RefusedText("no differences", text[-60:])
+    return Comparison(tuple(commonalities), tuple(differences), text)

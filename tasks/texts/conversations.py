@@ -21,34 +21,40 @@ def turns_of(row: TellingRow | PreferenceRow) -> tuple[Turn, ...]:
         case PreferenceRow():
             return *row.prompt, Turn(role="assistant", text=row.chosen)
         case rows.ComparisonRow():
-            last = max(n for n, turn in enumerate(row.conversation) if turn.role == "assistant")
-            return row.conversation[: last + 1]
+            answers = [n for n, turn in enumerate(row.conversation) if turn.role == "assistant"]
+            return row.conversation[: max(answers) + 1]
         case rows.QuestionRow():
-            asked, answer = SHOWN + row.question, row.answer
+            question = SHOWN + row.question
+            answer = row.answer
         case rows.CaptionRow():
-            asked, answer = load(DESCRIBE).render(), row.text
-        case rows.DifferenceRow():
-            asked = load_wordings(ASK).say("given" if row.is_given else "ask", Random(row.key))
+            question = load(DESCRIBE).render()
             answer = row.text
-    return Turn(role="user", text=asked), Turn(role="assistant", text=answer)
+        case rows.DifferenceRow():
+            wording_kind = "given" if row.is_given else "ask"
+            question = load_wordings(ASK).say(wording_kind, Random(row.key))
+            answer = row.text
+    return Turn(role="user", text=question), Turn(role="assistant", text=answer)
 
 
 def converse(
-    row: TellingRow, pair: PairRow, shown: Sequence[ImageRow], split: SplitRow
+    row: TellingRow,
+    pair: PairRow,
+    images: Sequence[ImageRow],
+    split: SplitRow,
 ) -> PreferenceRow:
-    """Return a row's conversation about one or both images of a pair, as a preference that rejects nothing."""
-    *asked, answer = turns_of(row)
+    """Return a row's conversation about images of a pair as a preference that rejects nothing."""
+    *prompt, answer = turns_of(row)
     return PreferenceRow(
         key=row.key,
         source_key=pair.key,
         subject=row.subject,
-        prompt=tuple(asked),
-        images=tuple(image.image for image in shown),
-        image_keys=tuple(image.key for image in shown),
+        prompt=tuple(prompt),
+        images=tuple(image.image for image in images),
+        image_keys=tuple(image.key for image in images),
         chosen=answer.text,
         chosen_model=row.model,
         component=split.component,
         split=split.split,
-        sources=tuple(image.source for image in shown),
-        licences=tuple(image.licence for image in shown),
+        sources=tuple(image.source for image in images),
+        licences=tuple(image.licence for image in images),
     )

@@ -1,4 +1,4 @@
-"""Parse an implicit-change description into its two halves, or refuse it (paper 001, 3.1.2 and D.2).
+"""Parse an implicit-change description into two halves, or refuse it (paper 001, 3.1.2 and D.2).
 
 Descriptions of served models and those from scene graphs are parsed alike. The verbs are given:
 ``prompts.difference_verbs()``. Ours, where the paper is silent: the accepted inflections, that a
@@ -14,14 +14,15 @@ from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.texts.words import WORD
 
 REASONS = (
-    *(
-        "cut off",
-        "off the template",
-        "empty half",
-        "negation or auxiliary only",
-        "verb not in the list",
-    ),
-    *("halves are equal", "placeholder kept", "too long", "too short"),
+    "cut off",
+    "off the template",
+    "empty half",
+    "negation or auxiliary only",
+    "verb not in the list",
+    "halves are equal",
+    "placeholder kept",
+    "too long",
+    "too short",
 )
 """Reasons to refuse an answer; pairs dropped for other reasons got no answer."""
 START = re.compile(
@@ -33,16 +34,19 @@ MIDDLE = re.compile(r", while the second image(?=\s|$)", re.IGNORECASE)
 FULL_STOP = re.compile(r"\.[\"'”’]?$")
 QUOTES = "\"'“”‘’`"
 SECOND_SENTENCE = re.compile(
-    r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However|Also|An?)\b"
+    r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However"
+    r"|Also|An?)\b"
 )
 PLACEHOLDER = re.compile(r"\[object description\]|\{descriptive verb\}", re.IGNORECASE)
 MIN_WORDS = 2  # of each half, where length is checked
 AUXILIARIES = (
-    "am is are was were be been being do does did doing done has have had having will would shall should can could may "
+    "am is are was were be been being do does did doing done has have had having will would "
+    "shall should can could may "
     "might must"
 )
 NEGATIONS = (
-    "not no never none nothing neither nor without isn't aren't wasn't weren't doesn't don't didn't hasn't haven't "
+    "not no never none nothing neither nor without isn't aren't wasn't weren't doesn't don't "
+    "didn't hasn't haven't "
     "hadn't won't can't cannot couldn't"
 )
 EMPTY_WORDS = "it that this the something anything one so same too either"
@@ -79,7 +83,8 @@ IRREGULAR = {
     ),
 }
 STEMS_IN_E = re.compile(
-    "(?:describ|illustrat|demonstrat|introduc|plac|promot|incorporat|attribut|captur|advertis|featur|indicat|provid"
+    "(?:describ|illustrat|demonstrat|introduc|plac|promot|incorporat|attribut|captur|advertis"
+    "|featur|indicat|provid"
     "|stat|showcas|creat)es"
 )
 
@@ -95,84 +100,115 @@ class Difference:
 
 
 def read_difference(
-    text: str, known: tuple[str, ...], *, finish_reason: str = "stop"
+    text: str,
+    verbs: tuple[str, ...],
+    *,
+    finish_reason: str = "stop",
 ) -> Difference | RefusedText:
     """Return the halves and verbs of a description, or the first reason to refuse it.
 
-    ``known`` are the verbs that may open a half, in the third person singular; the finish reason
-    "length" stands for a text that was cut off.
+    ``verbs`` may open a half, in the third person singular; the finish reason "length" stands for a
+    text that was cut off.
     """
-    text = _unquoted(text)
-    if finish_reason == "length" or not FULL_STOP.search(text):
-        return RefusedText("cut off", finish_reason if finish_reason == "length" else text[-40:])
+    text = _unquote(text)
+    if finish_reason == "length":
+        return RefusedText("cut off", finish_reason)
+    if not FULL_STOP.search(text):
+        return RefusedText("cut off", text[-40:])
     start = START.match(text)
-    halves = MIDDLE.split(text[start.end() :]) if start else []
+    if not start:
+        return RefusedText("off the template", text[:60])
+    halves = MIDDLE.split(text[start.end() :])
     if len(halves) != 2:
-        return RefusedText("off the template", text[:60] if not start else f"{len(halves)} halves")
+        return RefusedText("off the template", f"{len(halves)} halves")
     if SECOND_SENTENCE.search(text):
         return RefusedText("off the template", "more than one sentence")
     if PLACEHOLDER.search(text):
         return RefusedText("placeholder kept", text[-80:])
-    first, second = (
-        _split_half(half, known)
-        for half in (halves[0].strip(), halves[1].strip().removesuffix("."))
-    )
-    if isinstance(first, RefusedText):
-        return first
-    if isinstance(second, RefusedText):
-        return second
-    if WORD.findall(first[1].lower()) == WORD.findall(second[1].lower()):
-        return RefusedText("halves are equal", first[1])
-    return Difference(first[1], second[1], (first[0], second[0]), text)
+    return _read_halves(text, halves[0].strip(), halves[1].strip().removesuffix("."), verbs)
+
+
+def _read_halves(
+    text: str,
+    first: str,
+    second: str,
+    verbs: tuple[str, ...],
+) -> Difference | RefusedText:
+    first_parts = _split_half(first, verbs)
+    if isinstance(first_parts, RefusedText):
+        return first_parts
+    second_parts = _split_half(second, verbs)
+    if isinstance(second_parts, RefusedText):
+        return second_parts
+    first_verb, first_half = first_parts
+    second_verb, second_half = second_parts
+    if WORD.findall(first_half.lower()) == WORD.findall(second_half.lower()):
+        return RefusedText("halves are equal", first_half)
+    return Difference(first_half, second_half, (first_verb, second_verb), text)
 
 
 def read_plain(text: str, *, finish_reason: str = "stop") -> Difference | RefusedText:
-    """Return a description off the template, as people write them; both halves are the whole text."""
-    text = _unquoted(text)
-    if finish_reason == "length" or not text:
-        return RefusedText("cut off" if text else "no text", text[-40:])
+    """Return a description as people write them; each half is the whole text."""
+    text = _unquote(text)
+    if not text:
+        return RefusedText("no text")
+    if finish_reason == "length":
+        return RefusedText("cut off", text[-40:])
     return Difference(text, text, (), text)
 
 
-def _unquoted(text: str) -> str:
-    """Return a text on one line, without the quotation marks that models copy from the instruction."""
+def _unquote(text: str) -> str:
+    """Return a text on one line, without quotation marks copied from the instruction."""
     text = " ".join(text.split())
-    return (
-        text[1:-1].strip() if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
-    )
+    if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES:
+        return text[1:-1].strip()
+    return text
 
 
-def read_composed(text: str, known: tuple[str, ...]) -> Difference | RefusedText:
-    """Parse a description from scene graphs, which states off the template that nothing has changed.
+def read_composed(text: str, verbs: tuple[str, ...]) -> Difference | RefusedText:
+    """Parse a description from scene graphs, which may state that nothing has changed.
 
-    Its halves are then the things that both images show, and the statement that they are the same.
+    Such a statement is off the template: its halves are then the things that both images show, and
+    the statement that they are the same.
     """
-    unchanged = re.escape(UNCHANGED).replace(r"\{second\}", "(.+?)").replace(r"\{first\}", "(.+)")
-    found = re.fullmatch(unchanged, text)
-    return Difference(found[2], found[1], (), text) if found else read_difference(text, known)
+    pattern = re.escape(UNCHANGED)
+    pattern = pattern.replace(r"\{second\}", "(.+?)").replace(r"\{first\}", "(.+)")
+    unchanged = re.fullmatch(pattern, text)
+    if unchanged:
+        return Difference(unchanged[2], unchanged[1], (), text)
+    return read_difference(text, verbs)
 
 
-def refuse_length(read: Difference, max_words: int, setting: str = "words") -> RefusedText | None:
+def refuse_length(
+    read: Difference,
+    max_words: int,
+    setting: str = "words",
+) -> RefusedText | None:
     """Refuse a description that is too long, or has a half that is too short (ours)."""
-    if (count := len(read.text.split())) > max_words:
+    count = len(read.text.split())
+    if count > max_words:
         return RefusedText(f"too long ({setting}={max_words})", f"{count} words")
     shortest = min((read.first_half, read.second_half), key=lambda half: len(half.split()))
-    return RefusedText("too short", shortest) if len(shortest.split()) < MIN_WORDS else None
+    if len(shortest.split()) < MIN_WORDS:
+        return RefusedText("too short", shortest)
+    return None
 
 
-def _split_half(half: str, known: tuple[str, ...]) -> tuple[str, str] | RefusedText:
-    words = [word.lower().replace("’", "'") for word in WORD.findall(half)]
-    if not words:
+def _split_half(half: str, verbs: tuple[str, ...]) -> tuple[str, str] | RefusedText:
+    """Return the verb and the description of a half, or why it is refused."""
+    half_words = [word.lower().replace("’", "'") for word in WORD.findall(half)]
+    if not half_words:
         return RefusedText("empty half")
-    if HOLLOW.issuperset(words):
+    if HOLLOW.issuperset(half_words):
         return RefusedText("negation or auxiliary only", half)
-    verb = _forms(known).match(half)
+    verb = _verb_pattern(verbs).match(half)
     if not verb:
         return RefusedText("verb not in the list", half)
     description = half[verb.end() :].strip()
     if not WORD.search(description):
         return RefusedText("empty half", half)
-    if HOLLOW.issuperset(words[len(WORD.findall(verb[0])) :]):
+    verb_length = len(WORD.findall(verb[0]))
+    if HOLLOW.issuperset(half_words[verb_length:]):
         return RefusedText("negation or auxiliary only", half)
     return verb[0].lower(), description
 
@@ -184,15 +220,15 @@ def inflections(verb: str) -> tuple[str, ...]:
     if STEMS_IN_E.fullmatch(verb):
         stem = verb[:-2]
         return (verb, f"{stem}e", f"{stem}ed", f"{stem}ing")
-    stem = (
-        verb.removesuffix("es")
-        if verb.endswith(("sses", "shes", "ches"))
-        else verb.removesuffix("s")
-    )
+    ending = "es" if verb.endswith(("sses", "shes", "ches")) else "s"
+    stem = verb.removesuffix(ending)
     return (verb, stem, f"{stem}ed", f"{stem}ing")
 
 
 @cache
-def _forms(known: tuple[str, ...]) -> re.Pattern[str]:
-    forms = sorted({form for verb in known for form in inflections(verb)}, key=len, reverse=True)
-    return re.compile(rf"(?:{'|'.join(forms)})(?![\w'’-])", re.IGNORECASE)
+def _verb_pattern(verbs: tuple[str, ...]) -> re.Pattern[str]:
+    forms: set[str] = set()
+    for verb in verbs:
+        forms.update(inflections(verb))
+    longest_first = sorted(forms, key=len, reverse=True)
+    return re.compile(rf"(?:{'|'.join(longest_first)})(?![\w'’-])", re.IGNORECASE)

@@ -1,4 +1,5 @@
 """Parse the sentences into which a model split a text, and check them against the text (ours).
+
 English only.
 """
 
@@ -8,42 +9,70 @@ from typing import Any
 
 from pairwright.tasks.texts.words import content_words, split_by_rules
 
-LEAST_KNOWN, LEAST_KEPT = 0.75, 0.5
-"""Least share of a sentence's content words that occur in the text, and of the text's that are
-kept."""
+MIN_FROM_TEXT = 0.75
+"""Minimum share of a sentence's content words that occur in the text."""
+MIN_COVERED = 0.5
+"""Minimum share of the content words of each of the text's sentences that the sentences repeat."""
 ENDINGS = re.compile(r"(?:ing|ed|ly|e)$")
 
 
-def read_sentences(answer: str, text: str, *, least_known: float = LEAST_KNOWN) -> tuple[str, ...]:
-    """Return the different sentences of a model's JSON; none where they add to the text or omit some of it."""
-    found = find_json(answer)
-    if isinstance(found, dict):
-        found = found.get("sentences")
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+def read_sentences(
+    answer: str,
+    text: str,
+    *,
+    least_known: float = MIN_FROM_TEXT,
+) -> tuple[str, ...]:
+    """Return the different sentences of a model's JSON.
+
+    Without JSON, or if they add to the text or omit some of it, return none.
+    """
+    content = find_json(answer)
+    if isinstance(content, dict):
+        content = content.get("sentences")
+    if not isinstance(content, list) or not all(isinstance(item, str) for item in content):
         return ()
-    sentences = tuple(dict.fromkeys(" ".join(one.split()) for one in found))
-    told, said = _stems(text), _stems(" ".join(sentences))
-    is_known = all(_share(_stems(sentence), told) >= least_known for sentence in sentences)
-    is_kept = all(
-        _share(_stems(sentence), said, empty=1.0) >= LEAST_KEPT for sentence in split_by_rules(text)
+    sentences = tuple(dict.fromkeys(" ".join(item.split()) for item in content))
+    text_stems = _stems(text)
+    stems = _stems(" ".join(sentences))
+    adds_nothing = all(
+        _share(_stems(sentence), text_stems) >= least_known for sentence in sentences
     )
-    return sentences if is_known and is_kept else ()
+    omits_nothing = all(
+        _share(_stems(sentence), stems, empty=1.0) >= MIN_COVERED
+        for sentence in split_by_rules(text)
+    )
+    if adds_nothing and omits_nothing:
+        return sentences
+    return ()
 
 
 def _stems(text: str) -> set[str]:
-    return {
-        short if len(short := ENDINGS.sub("", word)) > 2 else word for word in content_words(text)
-    }
+    stems: set[str] = set()
+    for word in content_words(text):
+        stem = ENDINGS.sub("", word)
+        stems.add(stem if len(stem) > 2 else word)
+    return stems
 
 
-def _share(words: set[str], known: set[str], *, empty: float = 0.0) -> float:
-    return len(words & known) / len(words) if words else empty
+def _share(
+    stems: set[str],
+    others: set[str],
+    *,
+    empty: float = 0.0,
+) -> float:
+    """Return the share of the stems that occur among the others; ``empty``: without stems."""
+    return len(stems & others) / len(stems) if stems else empty
 
 
 def find_json(text: str) -> Any:
-    """Return the value of the JSON in an answer, also in a fence or among other words; ``None``: there is none."""
-    starts = [place for sign in "[{" if (place := text.find(sign)) >= 0]
-    for part in (text, text[min(starts, default=0) : max(text.rfind(sign) + 1 for sign in "]}")]):
+    """Return the value of the JSON in an answer, which may be in a fence or between sentences.
+
+    ``None``: there is none.
+    """
+    starts = [text.find(bracket) for bracket in "[{" if bracket in text]
+    start = min(starts, default=0)
+    end = max(text.rfind(bracket) + 1 for bracket in "]}")
+    for part in (text, text[start:end]):
         try:
             return json.loads(part)
         except (ValueError, RecursionError):
