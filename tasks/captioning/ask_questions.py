@@ -33,9 +33,12 @@ ORDERS = re.compile(
     re.IGNORECASE,
 )
 LEANING = re.compile(
-    r"(?:(?:and|but|also)|(?:what|how) about|(?:what|who|where) else(?! (?:is|are|can|do|does) .*\bimage)|anything else"
-    r"|is there anything else|(?:apart from|besides|other than) (?:that|this|it|them)|(?:as )?you (?:said|mentioned)"
-    r"|(?:what|where|who|why|how|is|are|do|does|did|was|were|has|have|can)(?: \w+){0,2} (?:he|she|they))\b",
+    r"(?:(?:and|but|also)|(?:what|how) about|(?:what|who|where) else(?! (?:is|are|can|do|does) "
+    r".*\bimage)|anything else"
+    r"|is there anything else|(?:apart from|besides|other than) (?:that|this|it|them)|(?:as "
+    r")?you (?:said|mentioned)"
+    r"|(?:what|where|who|why|how|is|are|do|does|did|was|were|has|have|can)(?: \w+){0,2} (?:he"
+    r"|she|they))\b",
     re.IGNORECASE,
 )
 """Beginnings of questions that refer to an earlier round: each question must stand alone."""
@@ -50,18 +53,23 @@ IMAGE, IMAGES = (
     r"(?:images|pictures|photo(?:graph)?s|scenes)",
 )
 FIRST = re.compile(
-    rf"\b{IMAGE} (?:number |no\. ?|# ?)?1\b|(?<!\bthe )\b{IMAGE} one\b|\b(?:first|1st) {IMAGE}\b|\bthe former\b",
+    rf"\b{IMAGE} (?:number |no\. ?|# ?)?1\b|(?<!\bthe )\b{IMAGE} one\b|\b(?:first|1st) {IMAGE}\b"
+    rf"|\bthe former\b",
     re.IGNORECASE,
 )
 SECOND = re.compile(
-    rf"\b{IMAGE} (?:number |no\. ?|# ?)?2\b|(?<!\bthe )\b{IMAGE} two\b|\b(?:second|2nd) {IMAGE}\b|\bthe latter\b",
+    rf"\b{IMAGE} (?:number |no\. ?|# ?)?2\b|(?<!\bthe )\b{IMAGE} two\b|\b(?:second|2nd) "
+    rf"{IMAGE}\b|\bthe latter\b",
     re.IGNORECASE,
 )
 TOGETHER = re.compile(
-    rf"\b(?:(?:both|the|these|those|two)(?: of the| two| given)? {IMAGES}|(?:images|pictures) 1 and 2"
+    rf"\b(?:(?:both|the|these|those|two)(?: of the| two| given)? {IMAGES}|(?:images|pictures) 1 "
+    rf"and 2"
     rf"|(?:in|do|does|of) both|both (?:show|have|contain|feature|depict|include)s?|between the two"
-    rf"|(?:either|each|neither|other|another|every|which)(?: of the)?(?: two)? {IMAGE}s?(?! (?:1|2)\b)"
-    r"|differs?|differences?|different(?: from| than| to|\?)|compar\w*|in common|commonalit\w*|similarit\w*|in contrast"
+    rf"|(?:either|each|neither|other|another|every|which)(?: of the)?(?: two)? {IMAGE}s?(?! (?:1"
+    rf"|2)\b)"
+    r"|differs?|differences?|different(?: from| than| to|\?)|compar\w*|in common|commonalit\w*"
+    r"|similarit\w*|in contrast"
     r"|unlike|whereas)(?!\w)",
     re.IGNORECASE,
 )

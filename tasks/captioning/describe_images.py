@@ -32,7 +32,8 @@ MARKED = re.compile(
     r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])"
 )  # markup that opens a list, heading, table or code block
 PREFACE = re.compile(
-    r"(?:sure|certainly|of course|absolutely|okay|ok|here(?:['’]s| is| are))\b[^.]{0,80}[:!]|(?:description|caption):",
+    r"(?:sure|certainly|of course|absolutely|okay|ok|here(?:['’]s| is| are))\b[^.]{0,80}[:!]"
+    r"|(?:description|caption):",
     re.IGNORECASE,
 )
 LEAST_WORDS, MOST_WORDS = 12, 600

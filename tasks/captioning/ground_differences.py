@@ -42,7 +42,8 @@ def ground_differences(
     """Yield the outcome of the check for each description."""
     if SPACE not in vectors:
         raise ConfigError(
-            f"grounding: needs {SPACE} vectors: add {SPACE} to embedding.embedders, or disable grounding"
+            f"grounding: needs {SPACE} vectors: add {SPACE} to embedding.embedders, or disable "
+            f"grounding"
         )
     judged = {row.key: judged_halves(row) for row in rows}
     said = sorted({half for halves in judged.values() for half in halves if half})

@@ -84,8 +84,10 @@ class Client:
                     self._refused += 1
                     if self._refused >= self._pace.refusals:
                         raise ServerError(
-                            f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
-                            f"({refused.detail or refused.reason}). Start it with other limits, or correct the profile"
+                            f"{endpoint.connection.url}: refused each of the first "
+                            f"{self._refused} questions "
+                            f"({refused.detail or refused.reason}). Start it with other limits, "
+                            f"or correct the profile"
                         ) from None
                 raise
             else:

@@ -28,7 +28,9 @@ ADVICE: dict[Reason, str] = {
     "no answer in time": "it may still be loading, or be too slow for models.*.timeout_seconds",
     "server busy": "lower models.*.max_concurrency, or use a larger server",
     "server error": "see the server's log",
-    "broken answer": "check that models.*.endpoint is an OpenAI-compatible server (often ending in /v1)",
+    "broken answer": (
+        "check that models.*.endpoint is an OpenAI-compatible server (often ending in /v1)"
+    ),
 }
 HERE = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|::1")  # hosts that are this machine
 _REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
@@ -82,7 +84,8 @@ class Connection:
         self._key_name, self._key = key_name, os.environ.get(key_name, "").strip()
         if any(not "!" <= character <= "~" for character in self._key):
             raise ConfigError(
-                f"models.*.key: the environment variable {key_name} has spaces or non-ASCII characters"
+                f"models.*.key: the environment variable {key_name} has spaces or non-ASCII "
+                f"characters"
             )
         self._timeout_s = timeout_s
         self.http = httpx2.AsyncClient(
@@ -150,7 +153,8 @@ class Connection:
                 f"{said}: the server {wants}; set the environment variable {self._key_name}"
             )
         return ServerError(
-            f"{said}: check that it serves models.*.model, and that models.*.endpoint is an OpenAI-compatible server "
+            f"{said}: check that it serves models.*.model, and that models.*.endpoint is an "
+            f"OpenAI-compatible server "
             "(often ending in /v1)"
         )
 
@@ -165,7 +169,8 @@ def check_address(url: str) -> None:
         fits = False
     if not fits or not url.isascii() or not url.isprintable() or " " in url:
         raise ConfigError(
-            "models.*.endpoint: invalid address; use one like http://127.0.0.1:8000/v1, without password, query and "
+            "models.*.endpoint: invalid address; use one like http://127.0.0.1:8000/v1, without "
+            "password, query and "
             "fragment (keys are read from the environment variable named by models.*.key)"
         )
 

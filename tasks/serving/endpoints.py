@@ -147,7 +147,8 @@ class Endpoints:
         urls = ", ".join(endpoint.connection.url for endpoint in self.all)
         raise self._fail_waiting(
             ServerError(
-                f"{urls}: no server answered for {patience:.3g} s (models.*.patience_seconds); last error: {fault}: "
+                f"{urls}: no server answered for {patience:.3g} s (models.*.patience_seconds); "
+                f"last error: {fault}: "
                 f"{fault.advice}. Then repeat the command"
             )
         )

@@ -35,7 +35,8 @@ GRACE_SECONDS = (
     DRAIN_SECONDS + 30
 )  # time from SIGTERM to SIGKILL; vLLM has drained and freed its GPU by then
 CAUSE = re.compile(
-    r"(?:[\w. ]*(?:Error|Exception|error): |Value error, )(?!.*(?:root cause above|WorkerProc init)).*"
+    r"(?:[\w. ]*(?:Error|Exception|error): |Value error, )(?!.*(?:root cause above|WorkerProc "
+    r"init)).*"
 )
 """Cause of vLLM's end in its log; worker processes only report failures of others."""
 QUIET = {
@@ -119,11 +120,13 @@ def check_launch(chat: ChatConfig, field: str) -> None:
         raise ConfigError(f"{field}.model: required with `launch`")
     if chat.endpoint:
         raise ConfigError(
-            f"{field}.endpoint {chat.endpoint[0]} and {field}.launch.enabled exclude each other: leave one out"
+            f"{field}.endpoint {chat.endpoint[0]} and {field}.launch.enabled exclude each other: "
+            f"leave one out"
         )
     if not shutil.which(program):
         raise ConfigError(
-            f"{field}.launch.command: {program!r} not found; give the path of vllm in its own environment (--set "
+            f"{field}.launch.command: {program!r} not found; give the path of vllm in its own "
+            f"environment (--set "
             f"{field}.launch.command=/.../bin/vllm)"
         )
 

@@ -64,7 +64,8 @@ def find_model(
         )
     if not chat.endpoint:
         raise ConfigError(
-            f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint=http://HOST:PORT/v1), "
+            f"{field}.endpoint: name an OpenAI-compatible server (--set "
+            f"{field}.endpoint=http://HOST:PORT/v1), "
             "or stop before captions are written (--until mining)"
         )
     found = run(_find(chat, field, images=images, pace=pace))
@@ -77,7 +78,8 @@ def _check_whole(model: str, field: str) -> None:
     folders = [Path(model), Path(model, FINISHED)] if model else []
     if place := next((folder for folder in folders if (folder / SIZES).is_file()), None):
         raise ConfigError(
-            f"{field}.model: {place} has differential perception, which vLLM would ignore. Load it locally instead: "
+            f"{field}.model: {place} has differential perception, which vLLM would ignore. Load "
+            f"it locally instead: "
             "pairwright evaluate model, without --server"
         )
 
@@ -141,7 +143,8 @@ async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pa
     except RefusedQuestionError as refused:
         if refused.reason == REFUSED:  # other refusals mean that it saw them
             raise ConfigError(
-                f"{field}: {chat.model} at {url} refuses {images} image{'s' * (images > 1)} at once "
+                f"{field}: {chat.model} at {url} refuses {images} image{'s' * (images > 1)} at "
+                f"once "
                 f"({refused.detail}): serve a vision model with a sufficient limit (vLLM: "
                 f"--limit-mm-per-prompt '{{\"image\": {images}}}')"
             ) from None

@@ -74,7 +74,10 @@ _TOKEN = re.compile(
 _RIM = re.compile(rf"{_OPEN}{_BAR}|{_BAR}{_CLOSE}")  # halves of tokens
 _BRACKETS = re.compile(rf"{_OPEN}|{_CLOSE}|{_BAR}|[\[\]]")
 
-_ROLE = "(?:system|user|human|assistant|ai|bot|chatbot|gpt|model|developer|tool|function|observation|instruction|response)"
+_ROLE = (
+    "(?:system|user|human|assistant|ai|bot|chatbot|gpt|model|developer|tool|function"
+    "|observation|instruction|response)"
+)
 _START = r"[ \t>*_~`=-]{0,16}"
 _GAP = r"[ \t*_#]{0,8}"
 _HEADER = re.compile(
@@ -85,7 +88,8 @@ _HEADER = re.compile(
     r"|generate the description strictly according to the template\s*:?"
 )
 _IMAGE_HEADER = re.compile(
-    rf"(?im)^{_START}\#*{_GAP}(?:(?:image|picture|photo)[ \t]+(?:\d+|one|two)|(?:first|second)[ \t]+image){_GAP}(:)"
+    rf"(?im)^{_START}\#*{_GAP}(?:(?:image|picture|photo)[ \t]+(?:\d+|one|two)|(?:first|second)[ "
+    rf"\t]+image){_GAP}(:)"
 )
 _ROLE_LINE = re.compile(rf"(?im)^{_START}{_ROLE}{_GAP}$")
 _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u301d\u301e\u301f\uff02]')
