@@ -1,3 +1,1 @@
-"""Rejected sides of preferences: texts that are wrong of their pair, images with an element
-removed.
-"""
+"""Rejected sides of preferences: false texts about a pair, images with an element removed."""

@@ -1,4 +1,4 @@
-"""Helpers of the makers of rejected texts: the truth of a text, its likeness to the chosen one, the row.
+"""Check rejected texts: their truth, their likeness to the chosen text; and make their rows.
 
 A text is checked against scene graphs by its claims, or by the claims that can be read from its
 words. Without graphs or readable words, it is only known to be true if it repeats the chosen text
@@ -36,7 +36,13 @@ from pairwright.tasks.texts.say_claims import surely_said
 
 TRUTH_USES = (
     Uses(table="pairs", row=PairRow),
-    Uses(table="images", row=ImageRow, on="images", of="pairs", without=("image",)),
+    Uses(
+        table="images",
+        row=ImageRow,
+        on="images",
+        of="pairs",
+        without=("image",),
+    ),
 )
 WORD = re.compile(r"\w+")
 
@@ -46,30 +52,37 @@ class KnownContent:
     """Known content of a pair's photographs."""
 
     graphs: Graphs | None
-    said: tuple[str, ...] = ()  # people's texts about the difference
+    human_texts: tuple[str, ...] = ()  # people's texts about the difference
 
     def of(self, claims: tuple[Claim, ...]) -> bool | None:
         """Return whether the claims hold, or may pass for true; ``None``: unknown."""
-        return may_hold(surely_said(claims), self.graphs) if claims and self.graphs else None
+        if not claims or not self.graphs:
+            return None
+        return may_hold(surely_said(claims), self.graphs)
 
     def of_words(self, halves: Halves) -> bool | None:
         """Return whether a text without claims is true, by its words; ``None``: unknown."""
-        if any(repeats(halves, said) for said in self.said):
+        if any(repeats(halves, text) for text in self.human_texts):
             return True
-        read = read_phrases(*halves)
-        held = self.of(read.claims)
-        return None if held and not read.understood else held
+        reading = read_phrases(*halves)
+        true = self.of(reading.claims)
+        if true and not reading.understood:
+            return None
+        return true
 
 
-def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: KnownContent) -> bool | None:
-    """Return whether a text is as true of the pair as its own descriptions: it says no more, or is known to hold.
+def is_as_true(
+    halves: Halves, descriptions: Sequence[DifferenceRow], truth: KnownContent
+) -> bool | None:
+    """Return whether a text is as true of the pair as the pair's descriptions.
 
-    ``None``: it says something else, of unknown truth.
+    It is if it says no more, or is known to hold. ``None``: it says something else, of unknown
+    truth.
     """
-    for row in own:
-        if says_nothing_else(halves, row.halves) or (
-            row.no_change and denies_change(" ".join(halves))
-        ):
+    for row in descriptions:
+        if says_nothing_else(halves, row.halves):
+            return True
+        if row.no_change and denies_change(" ".join(halves)):
             return True
     return truth.of_words(halves)
 
@@ -77,11 +90,14 @@ def is_as_true(halves: Halves, own: Sequence[DifferenceRow], truth: KnownContent
 def truth_of(row: DifferenceRow, pairs: Pairs, images: Images) -> KnownContent:
     """Return the scene graphs of a description's pair, and people's texts about it."""
     pair = pairs.get(row.subject)
-    rows = [images.get(key) for key in (pair.first, pair.second)] if pair else []
-    graphs = [image.graph for image in rows if image is not None and image.graph is not None]
-    return KnownContent(
-        (graphs[0], graphs[1]) if len(graphs) == 2 else None, pair.human_differences if pair else ()
-    )
+    if pair is None:
+        return KnownContent(graphs=None)
+    first = images.get(pair.first)
+    second = images.get(pair.second)
+    graphs = None
+    if first and second and first.graph and second.graph:
+        graphs = (first.graph, second.graph)
+    return KnownContent(graphs, pair.human_differences)
 
 
 def text_cosine(first: str, second: str) -> float:
@@ -89,14 +105,20 @@ def text_cosine(first: str, second: str) -> float:
 
     Unlike TF-IDF it needs no collection; the pairs distinguish the same words in another order.
     """
-    a, b = _counts(first), _counts(second)
-    length = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
-    return round(sum(n * b[term] for term, n in a.items()) / length, 9) if length else 0.0
+    first_counts = _count_words(first)
+    second_counts = _count_words(second)
+    first_square = sum(count * count for count in first_counts.values())
+    second_square = sum(count * count for count in second_counts.values())
+    length = math.sqrt(first_square * second_square)
+    if not length:
+        return 0.0
+    product = sum(count * second_counts[term] for term, count in first_counts.items())
+    return round(product / length, 9)
 
 
-def _counts(text: str) -> Counter[str]:
-    words = WORD.findall(text.lower())
-    return Counter(words) + Counter(f"{a} {b}" for a, b in pairwise(words))
+def _count_words(text: str) -> Counter[str]:
+    tokens = WORD.findall(text.lower())
+    return Counter(tokens) + Counter(f"{a} {b}" for a, b in pairwise(tokens))
 
 
 def rejected_row(
@@ -111,10 +133,14 @@ def rejected_row(
     claims: tuple[Claim, ...] = (),
     served: tuple[Served, ...] = (),
 ) -> RejectedTextRow:
-    """Return the row of a text that is wrong of the description's pair or, with ``true`` None, unchecked.
+    """Return the row of a text that is wrong of the pair or, with ``true`` None, unchecked.
 
     Its score is by default its likeness to the chosen text.
     """
+    if true is None:
+        note = f"{note}, {UNCHECKED}"
+    if score is None:
+        score = text_cosine(row.text, text)
     return RejectedTextRow(
         key=make_key(row.key, maker, text),
         source_key=row.key,
@@ -122,8 +148,8 @@ def rejected_row(
         description=row.key,
         text=text,
         maker=maker,
-        note=note + (f", {UNCHECKED}" if true is None else ""),
-        score=text_cosine(row.text, text) if score is None else score,
+        note=note,
+        score=score,
         skipped_true=skipped_true,
         claims=dump_claims(claims),
         served=served,

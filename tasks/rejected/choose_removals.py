@@ -3,7 +3,7 @@
 Reads ``PairRow`` with its description, ``PreferenceRow`` as a source gave it, and the checked
 removals from its images; writes one ``RejectionRow`` per pair or preference. A removal without
 checks or vector is left out until it has them. If none can be chosen, ``rejections.fallback``
-decides.
+decides. ``SKIP_RULES`` and ``FALLBACK_RULES`` list the reasons.
 
 Scene graphs score rendered scenes by the claims that a removal makes false. Elsewhere CLIP scores
 by Eq. 9, the sum of the cosines of the text's statements, or sentences, with the candidate (needs
@@ -12,8 +12,8 @@ its text tower, PyTorch and open_clip; no image is read). Ours: a sentence of mo
 candidates of two images are comparable.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from math import exp, log, sqrt
@@ -50,12 +50,12 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed, split_by_rules
 
-NO_ELEMENT, NONE_PASSED = (
-    "no element can be removed",
-    "no removal that makes the text fit worse passed its checks",
-)
+NO_TEXT = "no difference description"
+NO_ELEMENT = "no element can be removed"
 NO_DROP = "no removal makes the text fit worse"
-MAX_CHARACTERS, MAX_PIECES = 20_000, 100  # scored part of a text
+NONE_PASSED = "no removal that makes the text fit worse passed its checks"
+MAX_CHARACTERS = 20_000  # scored part of a text
+MAX_PIECES = 100  # scored sentences of a text
 DIGITS = 6  # rounding of scores: later digits depend on the batch size
 SPACE = "clip"
 MAX_ASPECT = 4 / 3  # of a crop
@@ -64,6 +64,7 @@ Window = tuple[int, int, int, int]
 Text = str | tuple[str, ...]  # A text, to be split into sentences, or its statements
 Elements = Mapping[str, tuple[ElementRow, ...]]
 Inspections = Mapping[str, tuple[InspectionRow, ...]]
+Statements = Mapping[str, tuple[StatementsRow, ...]]
 
 
 class Candidate(NamedTuple):
@@ -81,6 +82,69 @@ class Fit(NamedTuple):
     clip: float = 0.0  # sum of the cosines of the text's sentences with the candidate (Eq. 9).
 
 
+Scored = tuple[Candidate, Fit]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Pair or preference with its images and the texts about them; ``None``: no description."""
+
+    key: str
+    image_keys: tuple[str, ...]
+    texts: Sequence[Text] | None
+
+
+def has_no_text(request: Request) -> bool:
+    """Return whether the pair has no description."""
+    return request.texts is None
+
+
+def has_several_images(request: Request) -> bool:
+    """Return whether a text is not about exactly one image."""
+    return request.texts is not None and len(request.image_keys) != len(request.texts)
+
+
+SKIP_RULES: tuple[tuple[Callable[[Request], bool], str], ...] = (
+    (has_no_text, NO_TEXT),
+    (has_several_images, SEVERAL),
+)
+"""Reasons not to score a pair or preference; the first that applies counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Scored candidates of a pair or preference."""
+
+    scored: tuple[Scored, ...]
+    worse: tuple[Scored, ...]
+    """Candidates that the text fits worse than the original image."""
+    passed: tuple[Scored, ...]
+    """Candidates of ``worse`` that passed their checks."""
+
+
+def has_no_candidates(ranking: Ranking) -> bool:
+    """Return whether no removal was scored."""
+    return not ranking.scored
+
+
+def fits_no_worse(ranking: Ranking) -> bool:
+    """Return whether no removal lowers the fit of the text by more than ``min_drop``."""
+    return not ranking.worse
+
+
+def none_passed(ranking: Ranking) -> bool:
+    """Return whether every removal that lowers the fit failed its checks."""
+    return not ranking.passed
+
+
+FALLBACK_RULES: tuple[tuple[Callable[[Ranking], bool], str], ...] = (
+    (has_no_candidates, NO_ELEMENT),
+    (fits_no_worse, NO_DROP),
+    (none_passed, NONE_PASSED),
+)
+"""Reasons to use the fallback; the first that applies counts. None: the best removal is chosen."""
+
+
 def choose_removals(
     rows: Sequence[PairRow | PreferenceRow],
     config: RejectionsConfig,
@@ -89,70 +153,125 @@ def choose_removals(
     inspected: Inspections,
     differences: Mapping[str, DifferenceRow] = NO_ROWS,
     images: Images = NO_ROWS,
-    statements: Mapping[str, tuple[StatementsRow, ...]] = NO_ROWS,
+    statements: Statements = NO_ROWS,
     vectors: Mapping[str, Vectors] = NO_ROWS,
     candidates: Mapping[str, Vectors] = NO_ROWS,
 ) -> Iterator[RejectionRow | Dropped]:
-    """Yield the rejection of each pair's description by an image, with the score of every candidate.
+    """Yield the rejection of each pair's description by an image, with every candidate's score.
 
     A source's preference is about one image, and is scored by CLIP: ``vectors`` are those of the
     images by embedder, ``candidates`` those of the images without an element, by embedder and the
     element's key. ``statements`` are those of texts that a served model split.
     """
-    texts_by_key: dict[str, list[Text]] = {}
-    for row in rows:
-        if text := row if isinstance(row, PreferenceRow) else differences.get(row.key):
-            split = {
-                one.text: one.sentences
-                for one in statements.get(row.subject, ())
-                if one.source_key == text.key
-            }
-            texts_by_key[row.key] = [split.get(one, one) for one in texts_of(text)]
-    scorer = OpenClipTexts(config=config.clip) if config.clip else None
-    spoken = embed_texts(chain(*texts_by_key.values()), scorer) if scorer else {}
-    for row in rows:
-        keys = (row.first, row.second) if isinstance(row, PairRow) else row.image_keys
-        if row.key not in texts_by_key:
-            yield Dropped(source_key=row.key, reason="no difference description")
+    requests = [_make_request(row, differences, statements) for row in rows]
+    sentence_vectors = _embed_requests(requests, config)
+    for request in requests:
+        dropped = _skip(request)
+        if dropped:
+            yield dropped
             continue
-        if len(keys) != len(texts_by_key[row.key]):
-            yield Dropped(source_key=row.key, reason=SEVERAL, detail=f"{len(keys)}")
-            continue
-        found = candidates_of(keys, elements, inspected)
-        if scorer:
-            said = [spoken.get(text) for text in texts_by_key[row.key]]
-            scored = score_by_clip(found, keys, said, images=vectors, removals=candidates)
+        removed = candidates_of(request.image_keys, elements, inspected)
+        if sentence_vectors is None:
+            difference = differences[request.key]
+            scored = score_by_graphs(difference, _pair_images(request, images), removed)
         else:
-            scored = score_by_graphs(
-                differences[row.key], (images[keys[0]], images[keys[1]]), found
+            scored = score_by_clip(
+                removed,
+                request,
+                sentence_vectors,
+                images=vectors,
+                removals=candidates,
             )
         yield pick_removal(
-            row.key, scored, config, shown=[images[key] for key in keys if key in images]
+            request.key,
+            scored,
+            config,
+            images=_known(request, images),
         )
+
+
+def _embed_requests(
+    requests: Sequence[Request], config: RejectionsConfig
+) -> dict[Text, Matrix] | None:
+    """Return the sentence vectors of all texts; ``None`` if graphs score."""
+    if config.clip is None:
+        return None
+    texts = chain.from_iterable(request.texts or () for request in requests)
+    return embed_texts(texts, OpenClipTexts(config=config.clip))
+
+
+def _pair_images(request: Request, images: Images) -> tuple[ImageRow, ImageRow]:
+    first, second = request.image_keys
+    return images[first], images[second]
+
+
+def _known(request: Request, images: Images) -> list[ImageRow]:
+    return [images[key] for key in request.image_keys if key in images]
+
+
+def _make_request(
+    row: PairRow | PreferenceRow, differences: Mapping[str, DifferenceRow], statements: Statements
+) -> Request:
+    if isinstance(row, PreferenceRow):
+        image_keys = row.image_keys
+        text = row
+    else:
+        image_keys = (row.first, row.second)
+        text = differences.get(row.key)
+    if text is None:
+        return Request(row.key, image_keys, texts=None)
+    split: dict[str, Text] = {
+        split_row.text: split_row.sentences
+        for split_row in statements.get(row.subject, ())
+        if split_row.source_key == text.key
+    }
+    return Request(row.key, image_keys, [split.get(part, part) for part in preferred_texts(text)])
+
+
+def _skip(request: Request) -> Dropped | None:
+    """Return why a pair or preference is not scored; ``None``: it is."""
+    for applies, reason in SKIP_RULES:
+        if applies(request):
+            detail = f"{len(request.image_keys)}" if reason == SEVERAL else ""
+            return Dropped(
+                source_key=request.key,
+                reason=reason,
+                detail=detail,
+            )
+    return None
 
 
 def candidates_of(
     keys: Sequence[str], elements: Elements, inspected: Inspections
 ) -> list[Candidate]:
     """Return the removed and checked elements, by image."""
-    checks = {check.element: check for key in keys for check in inspected.get(key, ())}
-    return [
-        Candidate(side, element, checks[element.key])
-        for side, key in enumerate(keys)
-        for element in elements.get(key, ())
-        if element.key in checks
-    ]
+    checks: dict[str, InspectionRow] = {}
+    for key in keys:
+        checks |= {check.element: check for check in inspected.get(key, ())}
+    candidates: list[Candidate] = []
+    for side, key in enumerate(keys):
+        for element in elements.get(key, ()):
+            if element.key in checks:
+                candidates.append(Candidate(side, element, checks[element.key]))
+    return candidates
 
 
 def score_by_graphs(
     difference: DifferenceRow, images: tuple[ImageRow, ImageRow], candidates: Sequence[Candidate]
-) -> Iterator[tuple[Candidate, Fit]]:
-    """Yield each candidate with the share of the true claims that its removal breaks; none without both graphs."""
-    first, second = images[0].graph, images[1].graph
-    if first and second:
-        true = true_claims(difference, (first, second))
-        for one in candidates:
-            yield one, Fit(share_broken(true, (first, second), one.side, one.element.object_ids))
+) -> Iterator[Scored]:
+    """Yield each candidate with the share of the true claims that its removal breaks.
+
+    Yields none unless both images have a graph.
+    """
+    first = images[0].graph
+    second = images[1].graph
+    if first is None or second is None:
+        return
+    graphs = (first, second)
+    claims = true_claims(difference, graphs)
+    for candidate in candidates:
+        object_ids = candidate.element.object_ids
+        yield candidate, Fit(share_broken(claims, graphs, candidate.side, object_ids))
 
 
 def true_claims(difference: DifferenceRow, graphs: Graphs) -> list[Claim]:
@@ -161,132 +280,204 @@ def true_claims(difference: DifferenceRow, graphs: Graphs) -> list[Claim]:
 
 
 def share_broken(
-    true: Sequence[Claim], graphs: Graphs, side: int, object_ids: Sequence[str]
+    true: Sequence[Claim],
+    graphs: Graphs,
+    side: int,
+    object_ids: Sequence[str],
 ) -> float:
     """Return the share of true claims that are false without some objects of one image."""
     graph = graphs[side]
-    gone = tuple(SceneChange(type="removal", object_id=name) for name in object_ids)
-    objects = tuple(thing for thing in graph.objects if thing.id not in object_ids)
     # A removal is a change of the scene: it makes "nothing has changed" false.
-    without = graph.model_copy(update={"objects": objects, "changes": (*graph.changes, *gone)})
-    left = (without, graphs[1]) if side == 0 else (graphs[0], without)
-    return float(np.float32(sum(not holds(claim, left) for claim in true) / max(len(true), 1)))
+    removals = tuple(SceneChange(type="removal", object_id=object_id) for object_id in object_ids)
+    objects = tuple(item for item in graph.objects if item.id not in object_ids)
+    update = {"objects": objects, "changes": (*graph.changes, *removals)}
+    without = graph.model_copy(update=update)
+    altered = (without, graphs[1]) if side == 0 else (graphs[0], without)
+    broken = sum(not holds(claim, altered) for claim in true)
+    return float(np.float32(broken / max(len(true), 1)))
 
 
 def embed_texts(texts: Iterable[Text], scorer: OpenClipTexts) -> dict[Text, Matrix]:
-    """Return the vectors of each text's scored sentences; the different sentences are embedded in sorted order."""
-    pieces = {text: _sentences(text, scorer) for text in texts}
-    known = sorted(set(chain.from_iterable(pieces.values())))
-    place = {sentence: number for number, sentence in enumerate(known)}
-    vectors = scorer.embed(known)
-    return {
-        text: vectors[[place[sentence] for sentence in parts]]
-        for text, parts in pieces.items()
-        if parts
-    }
+    """Return the vectors of each text's scored sentences.
+
+    Each sentence is embedded once, in sorted order.
+    """
+    sentences_of = {text: _scored_sentences(text, scorer) for text in texts}
+    sentences = sorted(set(chain.from_iterable(sentences_of.values())))
+    positions = {sentence: position for position, sentence in enumerate(sentences)}
+    vectors = scorer.embed(sentences)
+    embedded: dict[Text, Matrix] = {}
+    for text, parts in sentences_of.items():
+        if parts:
+            embedded[text] = vectors[[positions[sentence] for sentence in parts]]
+    return embedded
 
 
-def texts_of(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
-    """Return the affirmed text about each image; a text without a change is whole, as any removal makes it false."""
+def preferred_texts(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
+    """Return the affirmed text about each image.
+
+    A text without a change is whole, as any removal makes it false.
+    """
     if isinstance(row, PreferenceRow):
         return (row.chosen,)
-    return row.halves if row.no_change else (affirmed(row.first_half), affirmed(row.second_half))
+    if row.no_change:
+        return row.halves
+    return affirmed(row.first_half), affirmed(row.second_half)
 
 
-def _sentences(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
+def _scored_sentences(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
     """Return the scored sentences, cut to the tower's length."""
     sentences = split_by_rules(text[:MAX_CHARACTERS]) if isinstance(text, str) else text
-    return tuple(islice(chain.from_iterable(map(scorer.pieces, sentences)), MAX_PIECES))
+    pieces = chain.from_iterable(map(scorer.pieces, sentences))
+    return tuple(islice(pieces, MAX_PIECES))
 
 
 def score_by_clip(
     candidates: Iterable[Candidate],
-    keys: Sequence[str],
-    spoken: Sequence[Matrix | None],
+    request: Request,
+    sentence_vectors: Mapping[Text, Matrix],
     *,
     images: Mapping[str, Vectors],
     removals: Mapping[str, Vectors],
-) -> Iterator[tuple[Candidate, Fit]]:
-    """Yield each candidate with its fit to the text about its image, ``spoken``; none where a vector is missing yet."""
-    if SPACE in images and SPACE in removals:
-        for one in candidates:
-            original = images[SPACE].units_of([keys[one.side]])
-            candidate = removals[SPACE].units_of([one.element.key])
-            if original is not None and candidate is not None:
-                said = spoken[one.side]
-                before, after = (
-                    0.0
-                    if said is None
-                    else round(float((said.astype(np.float64) @ image[0]).sum()), DIGITS)
-                    for image in (original, candidate)
-                )
-                yield one, Fit(round(before - after, DIGITS), after)
+) -> Iterator[Scored]:
+    """Yield each candidate with its fit to the text about its image, unless a vector is missing."""
+    if SPACE not in images or SPACE not in removals:
+        return
+    texts = request.texts or ()
+    for candidate in candidates:
+        original = images[SPACE].units_of([request.image_keys[candidate.side]])
+        altered = removals[SPACE].units_of([candidate.element.key])
+        if original is None or altered is None:
+            continue
+        sentences = sentence_vectors.get(texts[candidate.side])
+        before = _sum_cosines(sentences, original[0])
+        after = _sum_cosines(sentences, altered[0])
+        yield candidate, Fit(round(before - after, DIGITS), after)
+
+
+def _sum_cosines(sentences: Matrix | None, image: NDArray[np.float32]) -> float:
+    if sentences is None:
+        return 0.0
+    cosines = sentences.astype(np.float64) @ image
+    return round(float(cosines.sum()), DIGITS)
 
 
 def pick_removal(
     key: str,
-    scored: Iterable[tuple[Candidate, Fit]],
+    scored: Iterable[Scored],
     config: RejectionsConfig,
     *,
-    shown: Sequence[ImageRow] = (),
+    images: Sequence[ImageRow] = (),
 ) -> RejectionRow | Dropped:
-    """Return the row of a pair or preference, by its key: the best candidate that passed, or the profile's fallback.
+    """Return the row of a pair or preference: the best candidate that passed, or the fallback.
 
-    The highest score wins, then the smaller area, then the key. A crop is drawn of the images
-    ``shown``.
+    The highest score wins, then the smaller area, then the key. A crop is drawn of ``images``.
     """
-    found = list(scored)
-    worse = [
-        (one.check.why, -fit.drop, one.element.area_share, one.element.key)
-        for one, fit in found
-        if fit.drop > config.min_drop
-    ]
-    ranked = [one for one in worse if not one[0]]
-    chosen = min(ranked)[-1] if ranked else ""
-    scores = tuple(
-        RemovalScore(
-            removal=one.element.key,
-            tag=one.element.tag,
-            side=one.side,
-            score=fit.drop,
-            chosen=one.element.key == chosen,
-            clip=fit.clip,
-            why=one.check.why,
-        )
-        for one, fit in found
+    ranking = _rank(scored, config.min_drop)
+    best = min(map(_order, ranking.passed), default=None)
+    chosen = best[-1] if best else ""
+    scores = tuple(_score_row(candidate, fit, chosen) for candidate, fit in ranking.scored)
+    row = RejectionRow(
+        key="",
+        source_key=key,
+        subject=key,
+        maker="",
+        removal_scores=scores,
     )
-    row = RejectionRow(key="", source_key=key, subject=key, maker="", removal_scores=scores)
     if chosen:
+        side = next(score.side for score in scores if score.chosen)
         row = replace(
             row,
             maker="removal",
-            side=next(one.side for one in scores if one.chosen),
+            side=side,
             element=chosen,
         )
     else:
-        refused = [(drop, why) for why, drop, *_ in worse]
-        row = replace(
-            row,
-            why=f"{NONE_PASSED}: {min(refused)[1]}"
-            if refused
-            else NO_DROP
-            if found
-            else NO_ELEMENT,
-        )
+        row = replace(row, why=_explain_fallback(ranking))
         if config.fallback == "drop":
-            return Dropped(source_key=key, reason=NO_IMAGE, detail=row.why)
-        if config.fallback == "crop" and shown:
-            rng = Random(make_key("crop", config.seed, key))
-            side = rng.randrange(len(shown))
-            area = (config.min_crop_area, config.max_crop_area)
-            if window := draw_crop(rng, shown[side].width, shown[side].height, area=area):
-                row = replace(row, maker="crop", side=side, window=window)
-    about = f"{row.maker} {row.side} {row.element} {row.window} {row.why}"
-    scored_as = [f"{one.removal} {one.side} {one.score} {one.clip} {one.why}" for one in scores]
-    return replace(row, key=make_key("rejection", key, about, *scored_as))
+            return Dropped(
+                source_key=key,
+                reason=NO_IMAGE,
+                detail=row.why,
+            )
+        if config.fallback == "crop" and images:
+            row = _add_crop(row, images, config)
+    return replace(row, key=_rejection_key(row))
 
 
-def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]) -> Window | None:
+def _rank(scored: Iterable[Scored], min_drop: float) -> Ranking:
+    everything = tuple(scored)
+    worse = tuple(pair for pair in everything if pair[1].drop > min_drop)
+    passed = tuple(pair for pair in worse if not pair[0].check.why)
+    return Ranking(everything, worse, passed)
+
+
+def _order(scored: Scored) -> tuple[float, float, str]:
+    candidate, fit = scored
+    return -fit.drop, candidate.element.area_share, candidate.element.key
+
+
+def _score_row(candidate: Candidate, fit: Fit, chosen: str) -> RemovalScore:
+    return RemovalScore(
+        removal=candidate.element.key,
+        tag=candidate.element.tag,
+        side=candidate.side,
+        score=fit.drop,
+        chosen=candidate.element.key == chosen,
+        clip=fit.clip,
+        why=candidate.check.why,
+    )
+
+
+def _explain_fallback(ranking: Ranking) -> str:
+    """Return why no removal is chosen, with the reason of the best one that failed its checks."""
+    reason = next(reason for applies, reason in FALLBACK_RULES if applies(ranking))
+    if reason != NONE_PASSED:
+        return reason
+    _, check = min((-fit.drop, candidate.check.why) for candidate, fit in ranking.worse)
+    return f"{reason}: {check}"
+
+
+def _add_crop(
+    row: RejectionRow, images: Sequence[ImageRow], config: RejectionsConfig
+) -> RejectionRow:
+    """Return the row with a random crop of one image; unchanged if the crop is the whole image."""
+    rng = Random(make_key("crop", config.seed, row.subject))
+    side = rng.randrange(len(images))
+    image = images[side]
+    area = (config.min_crop_area, config.max_crop_area)
+    window = draw_crop(
+        rng,
+        image.width,
+        image.height,
+        area=area,
+    )
+    if window is None:
+        return row
+    return replace(
+        row,
+        maker="crop",
+        side=side,
+        window=window,
+    )
+
+
+def _rejection_key(row: RejectionRow) -> str:
+    content = f"{row.maker} {row.side} {row.element} {row.window} {row.why}"
+    scores = [
+        f"{score.removal} {score.side} {score.score} {score.clip} {score.why}"
+        for score in row.removal_scores
+    ]
+    return make_key("rejection", row.subject, content, *scores)
+
+
+def draw_crop(
+    rng: Random,
+    width: int,
+    height: int,
+    *,
+    area: tuple[float, float],
+) -> Window | None:
     """Draw a window of an image (mDPO's rejected image): x0, y0, x1, y1, the last two exclusive.
 
     Its share of the image is drawn from a range, its aspect between 3:4 and 4:3; in too narrow an
@@ -294,11 +485,16 @@ def draw_crop(rng: Random, width: int, height: int, *, area: tuple[float, float]
     """
     pixels = width * height * rng.uniform(*area)
     aspect = exp(rng.uniform(-log(MAX_ASPECT), log(MAX_ASPECT)))
-    sides = sqrt(pixels * aspect), sqrt(pixels / aspect)
-    fit = min(1.0, width / sides[0], height / sides[1])
-    wide, high = (max(1, round(side * fit)) for side in sides)
-    x0, y0 = rng.randint(0, width - wide), rng.randint(0, height - high)
-    return None if (wide, high) == (width, height) else (x0, y0, x0 + wide, y0 + high)
+    wide = sqrt(pixels * aspect)
+    high = sqrt(pixels / aspect)
+    scale = min(1.0, width / wide, height / high)
+    crop_width = max(1, round(wide * scale))
+    crop_height = max(1, round(high * scale))
+    x0 = rng.randint(0, width - crop_width)
+    y0 = rng.randint(0, height - crop_height)
+    if (crop_width, crop_height) == (width, height):
+        return None
+    return x0, y0, x0 + crop_width, y0 + crop_height
 
 
 def _fit(stage: Stage, config: RejectionsConfig) -> Stage:

@@ -1,12 +1,13 @@
-"""Choose the element of a rendered pair that makes most of its text false when removed (paper 004, Eq. 9, by graphs).
+"""Choose the element of a rendered pair whose removal makes most of its text false (by graphs).
 
 Reads ``PairRow`` with its description and the graphs of its images, writes one ``TargetRow`` per
-pair with such an element. The graphs decide it without pixels, so only elements that reject a text
-need to be removed.
+pair with such an element (paper 004, Eq. 9). The graphs decide it without pixels, so only elements
+that reject a text need to be removed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from pairwright.schemas.claims import Graphs
 from pairwright.schemas.config import ElementsConfig
@@ -28,6 +29,15 @@ from pairwright.tasks.rejected.choose_removals import NO_DROP, NO_ELEMENT, share
 from pairwright.tasks.store.stage import Stage, Uses
 
 
+class Target(NamedTuple):
+    """Removable element of one of the images, ordered from the best to the worst."""
+
+    negative_drop: float
+    area: float
+    object_ids: tuple[str, ...]
+    side: int
+
+
 def choose_targets(
     rows: Sequence[PairRow],
     config: TargetsConfig,
@@ -35,36 +45,64 @@ def choose_targets(
     images: Images = NO_ROWS,
     differences: Mapping[str, DifferenceRow] = NO_ROWS,
 ) -> Iterator[TargetRow | Dropped]:
-    """Yield each pair's element, or why it has none; of equal ones the smaller, then the first by its objects."""
+    """Yield each pair's element, or why it has none.
+
+    Of equally good elements the smaller one is chosen, then the first by its objects.
+    """
     for pair in rows:
-        difference, keys = differences.get(pair.key), (pair.first, pair.second)
-        first, second = (images[key].graph for key in keys)
-        if difference is None or first is None or second is None:
-            why = "no difference description" if difference is None else "no rendered scene"
-            yield Dropped(source_key=pair.key, reason=why)
-            continue
-        graphs: Graphs = (first, second)
-        true = true_claims(difference, graphs)
-        found = [
-            (-share_broken(true, graphs, side, ids), area, ids, side)
-            for side, graph in enumerate(graphs)
-            for ids, area in _elements(graph, config.elements)
-        ]
-        if not found or not min(found)[0]:
-            yield Dropped(source_key=pair.key, reason=NO_DROP if found else NO_ELEMENT)
-            continue
-        drop, _, ids, side = min(found)
-        key = make_key("target", pair.key, difference.key, keys[side], *ids)
-        yield TargetRow(
-            key=key, source_key=pair.key, subject=keys[side], object_ids=ids, drop=-drop
-        )
+        first = images[pair.first].graph
+        second = images[pair.second].graph
+        difference = differences.get(pair.key)
+        if difference is None:
+            yield Dropped(source_key=pair.key, reason="no difference description")
+        elif first is None or second is None:
+            yield Dropped(source_key=pair.key, reason="no rendered scene")
+        else:
+            yield _choose_target(pair, difference, (first, second), config.elements)
 
 
-def _elements(graph: SceneGraph, config: ElementsConfig) -> Iterator[tuple[tuple[str, ...], float]]:
+def _choose_target(
+    pair: PairRow,
+    difference: DifferenceRow,
+    graphs: Graphs,
+    config: ElementsConfig,
+) -> TargetRow | Dropped:
+    targets = _find_targets(difference, graphs, config)
+    if not targets:
+        return Dropped(source_key=pair.key, reason=NO_ELEMENT)
+    target = min(targets)
+    if not target.negative_drop:
+        return Dropped(source_key=pair.key, reason=NO_DROP)
+    image_key = (pair.first, pair.second)[target.side]
+    return TargetRow(
+        key=make_key("target", pair.key, difference.key, image_key, *target.object_ids),
+        source_key=pair.key,
+        subject=image_key,
+        object_ids=target.object_ids,
+        drop=-target.negative_drop,
+    )
+
+
+def _find_targets(
+    difference: DifferenceRow, graphs: Graphs, config: ElementsConfig
+) -> list[Target]:
+    """Return the removable elements of both images with the share of true claims they break."""
+    claims = true_claims(difference, graphs)
+    targets: list[Target] = []
+    for side, graph in enumerate(graphs):
+        for object_ids, area in _find_elements(graph, config):
+            drop = share_broken(claims, graphs, side, object_ids)
+            targets.append(Target(-drop, area, object_ids, side))
+    return targets
+
+
+def _find_elements(
+    graph: SceneGraph, config: ElementsConfig
+) -> Iterator[tuple[tuple[str, ...], float]]:
     """Yield the removable elements and their shares of the image."""
-    shares = {thing.id: read_runs(thing.mask).share for thing in graph.objects}
+    shares = {item.id: read_runs(item.mask).share for item in graph.objects}
     for tag in tags_of(graph):
-        share = sum(shares[name] for name in tag.objects)
+        share = sum(shares[object_id] for object_id in tag.objects)
         if config.min_area <= share <= config.max_area:
             yield tag.objects, share
 

@@ -16,9 +16,8 @@ from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.store.stage import Stage, Uses
 
 Detector = GroundingDino | SceneDetector
-GROUP = (
-    256  # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
-)
+# images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
+GROUP = 256
 
 
 def detect_boxes(
@@ -30,12 +29,19 @@ def detect_boxes(
     items = [(row, images[row.subject]) for row in rows]
 
     def detect(ready: Sequence[Ready[TagsRow, Any]]) -> Iterator[BoxesRow | Dropped]:
-        found = detector.detect([one.part for one in ready], [one.row.tags for one in ready])
-        for one, boxes in zip(ready, found, strict=True):
-            yield _row(one.row, boxes, images[one.row.subject])
+        prepared = [item.part for item in ready]
+        detected = detector.detect(prepared, [item.row.tags for item in ready])
+        for item, boxes in zip(ready, detected, strict=True):
+            yield _boxes_row(item.row, boxes, images[item.row.subject])
 
+    prepare = by_image(detector.prepare)
     yield from in_groups(
-        items, by_image(detector.prepare), detect, on_gpu=on_gpu, size=GROUP, ahead=GROUP
+        items,
+        prepare,
+        detect,
+        on_gpu=on_gpu,
+        size=GROUP,
+        ahead=GROUP,
     )
 
 
@@ -49,13 +55,17 @@ def count_detectors(config: DetectionConfig) -> int | None:
     return None if config.detector == "scene-graph" else count_gpus()
 
 
-def _row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
+def _boxes_row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
     if not boxes:
         names = ", ".join(tag.name for tag in row.tags)
-        return Dropped(source_key=row.key, reason="no boxes", detail=f"{image.name}: {names}")
-    made_of = [f"{box.tag} {box.score} {box.x0} {box.y0} {box.x1} {box.y1}" for box in boxes]
+        return Dropped(
+            source_key=row.key,
+            reason="no boxes",
+            detail=f"{image.name}: {names}",
+        )
+    content = [f"{box.tag} {box.score} {box.x0} {box.y0} {box.x1} {box.y1}" for box in boxes]
     return BoxesRow(
-        key=make_key("boxes", row.key, *made_of),
+        key=make_key("boxes", row.key, *content),
         source_key=row.key,
         subject=row.subject,
         width=image.width,
@@ -70,11 +80,9 @@ def _name_models(config: DetectionConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: DetectionConfig) -> DetectionConfig:
-    return (
-        config
-        if config.detector == "scene-graph"
-        else pin_grounding_dino(config, download=config.download)
-    )
+    if config.detector == "scene-graph":
+        return config
+    return pin_grounding_dino(config, download=config.download)
 
 
 STAGE = Stage(

@@ -35,32 +35,43 @@ def fit_removals(
     on_gpu = count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
 
-    def fit(ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
-        for one, vector in zip(ready, model.encode([one.part for one in ready]), strict=True):
-            where = (
-                f"embedding.{model.name}: {model.version}, of a removal from {one.row.image_key}"
-            )
-            unit, norm = to_unit(vector, where)
+    def embed(ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
+        vectors = model.encode([item.part for item in ready])
+        for item, vector in zip(ready, vectors, strict=True):
+            row = item.row
+            origin = f"embedding.{model.name}: {model.version}, of a removal from {row.image_key}"
+            unit, norm = to_unit(vector, origin)
             yield EmbeddingRow(
-                key=make_key("fitted", one.row.key, model.name, model.version),
-                source_key=one.row.key,
-                subject=one.row.subject,
+                key=make_key("fitted", row.key, model.name, model.version),
+                source_key=row.key,
+                subject=row.subject,
                 embedder=model.name,
                 vector=unit,
                 norm=norm,
             )
 
-    yield from in_groups(items, partial(_crop, model.prepare), fit, on_gpu=on_gpu, size=GROUP)
+    prepare = partial(_crop, model.prepare)
+    yield from in_groups(
+        items,
+        prepare,
+        embed,
+        on_gpu=on_gpu,
+        size=GROUP,
+    )
 
 
 def _crop(
-    prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, seen: DecodedImage
+    prepare: Callable[[NDArray[np.uint8]], Crop], row: RemovalRow, image: DecodedImage
 ) -> Crop | Dropped:
     """Return the model's input of the image without the element; may run in another process."""
     try:
-        return prepare(put_patch(seen.pixels, row.patch, row.window))
+        return prepare(put_patch(image.pixels, row.patch, row.window))
     except (RefusedImageError, ValueError) as error:
-        return Dropped(source_key=row.key, reason=NO_FIT, detail=f"{row.tag}: {error}")
+        return Dropped(
+            source_key=row.key,
+            reason=NO_FIT,
+            detail=f"{row.tag}: {error}",
+        )
 
 
 def _name_models(config: FittedConfig) -> tuple[str, ...]:

@@ -2,21 +2,21 @@
 
 Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow``
 per removal. In order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo
-(``measure_rim``); the detector finds nothing of the element's tag in its place, and nothing new.
+(``measure_rim``); the detector finds nothing of the element's tag in its hole, and nothing new.
 The detector sees the whole altered image with all tags of the original, since scores depend on
 scale, surroundings and prompt; that of scenes is not used. A rendered removal is compared with the
 light of the scene without the element instead (``measure_difference``).
 
-A box is in the element's place if at least half of its pixels were filled. A thin thing fills
-little of its box; therefore a box also counts if it agrees with one of the element's own boxes.
-Those are found by their extent: the smallest box around the filled pixels in them covers at least
-half of them.
+A box is in the hole if at least half of its pixels were filled. A thin object fills little of its
+box; therefore a box also counts if it agrees with one of the element's original boxes. Those are
+found by their extent: the smallest box around the filled pixels in them covers at least half of
+them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +34,12 @@ from pairwright.schemas.rows import (
     Tag,
     make_key,
 )
-from pairwright.tasks.images.decode import RefusedImageError
+from pairwright.tasks.images.decode import RGB, RefusedImageError
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.rejected.detect_boxes import Detector, count_detectors, make_detector
-from pairwright.tasks.rejected.measure_removals import cut_removal, measure_rim
+from pairwright.tasks.rejected.measure_removals import RemovalCrop, cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -56,14 +56,20 @@ class FilledRegion:
 
     def covered(self, box: Box) -> float:
         """Return the share of a box that was filled."""
-        return min(np.count_nonzero(self._part(box)) / max(_area(box), 1.0), 1.0)
+        pixels = np.count_nonzero(self._part(box))
+        return min(pixels / max(_area(box), 1.0), 1.0)
 
     def spanned(self, box: Box) -> float:
-        """Return the area of the smallest box around the filled pixels of a box, as a share of it."""
-        lines, columns = np.nonzero(self._part(box))
+        """Return the share of a box within the smallest box around its filled pixels."""
+        rows, columns = np.nonzero(self._part(box))
         if not columns.size:
             return 0.0
-        return min(float((np.ptp(columns) + 1) * (np.ptp(lines) + 1)) / max(_area(box), 1.0), 1.0)
+        area = float((np.ptp(columns) + 1) * (np.ptp(rows) + 1))
+        return min(area / max(_area(box), 1.0), 1.0)
+
+    def holds(self, box: Box) -> bool:
+        """Return whether a box lies mostly in the filled pixels."""
+        return self.covered(box) >= MOSTLY
 
     def _part(self, box: Box) -> NDArray[np.bool_]:
         """Return the part of ``filled`` in a box."""
@@ -72,63 +78,88 @@ class FilledRegion:
         return self.filled[y0:y1, x0:x1]
 
 
-Found = tuple[
-    float, float
-]  # detector's scores of a thing in its place, before and after its removal; 0: not found
-Grown = tuple[
-    str, float
-]  # new thing in the place of a removed element, with the highest score; no name: none
+class Remaining(NamedTuple):
+    """Detector's highest scores of an object in its hole before and after removal; 0: none."""
+
+    before: float
+    after: float
+
+
+class Grown(NamedTuple):
+    """New object in the hole with the highest score; no name: none."""
+
+    name: str
+    score: float
+
+
+class Outcome(NamedTuple):
+    """Reason why a removal fails (empty: it passes), and the detector's findings."""
+
+    why: str
+    remaining: Remaining
+    grown: Grown
 
 
 def look_for_element(
-    tag: int, place: FilledRegion, *, before: Sequence[Box], after: Sequence[Box]
-) -> Found:
-    """Return the highest scores of the removed element's tag in its place, before and after."""
-    own = [
+    tag: int,
+    region: FilledRegion,
+    *,
+    before: Sequence[Box],
+    after: Sequence[Box],
+) -> Remaining:
+    """Return the highest scores of the removed element's tag in its hole, before and after."""
+    originals = [box for box in before if box.tag == tag and _fills(region, box)]
+    later = [
         box
-        for box in before
-        if box.tag == tag and max(place.covered(box), place.spanned(box)) >= MOSTLY
-    ]
-    left = [
-        box.score
         for box in after
         if box.tag == tag
-        and (place.covered(box) >= MOSTLY or any(_are_same(box, old) for old in own))
+        and (region.holds(box) or any(_are_same(box, original) for original in originals))
     ]
-    return max((box.score for box in own), default=0.0), max(left, default=0.0)
+    return Remaining(_highest_score(originals), _highest_score(later))
+
+
+def _fills(region: FilledRegion, box: Box) -> bool:
+    return max(region.covered(box), region.spanned(box)) >= MOSTLY
+
+
+def _highest_score(boxes: Sequence[Box]) -> float:
+    return max((box.score for box in boxes), default=0.0)
 
 
 def find_grown(
     tags: Sequence[Tag],
-    place: FilledRegion,
+    region: FilledRegion,
     *,
     before: Sequence[Box],
     after: Sequence[Box],
     least: float,
 ) -> Grown:
-    """Return the new thing with the highest score, at least ``least``, that lies mostly in the hole.
+    """Return the new object with the highest score, at least ``least``, mostly in the hole.
 
-    A thing that stood behind the element and is visible now is not new: its box of the same tag lay
-    mostly outside the hole, and lies mostly inside the later box. Things that were wholly hidden,
-    or went with the element, are made up by the filling.
+    An object that stood behind the element and is visible now is not new: its box of the same tag
+    lay mostly outside the hole, and lies mostly inside the later box. Objects that were wholly
+    hidden, or removed with the element, are made up by the filling.
     """
-    beside = [old for old in before if place.covered(old) < MOSTLY]
-    new = [
-        (box.score, -number, tags[box.tag].name)
-        for number, box in enumerate(after)
-        if box.score >= least
-        and place.covered(box) >= MOSTLY
-        and not any(
-            old.tag == box.tag and _shared(box, old) >= MOSTLY * _area(old) for old in beside
-        )
-    ]
+    outside = [box for box in before if not region.holds(box)]
+    new: list[tuple[float, int, str]] = []
+    for number, box in enumerate(after):
+        if box.score < least or not region.holds(box):
+            continue
+        if not any(_is_part_of(original, box) for original in outside):
+            new.append((box.score, -number, tags[box.tag].name))
     score, _, name = max(new, default=(0.0, 0, ""))
-    return name, score
+    return Grown(name, score)
+
+
+def _is_part_of(original: Box, box: Box) -> bool:
+    """Return whether a box of the same tag lies mostly inside another."""
+    return original.tag == box.tag and _shared(box, original) >= MOSTLY * _area(original)
 
 
 def _are_same(first: Box, second: Box) -> bool:
     shared = _shared(first, second)
-    return shared >= MOSTLY * max(_area(first) + _area(second) - shared, 1.0)
+    union = _area(first) + _area(second) - shared
+    return shared >= MOSTLY * max(union, 1.0)
 
 
 def _shared(first: Box, second: Box) -> float:
@@ -141,15 +172,21 @@ def _area(box: Box) -> float:
     return max(box.x1 - box.x0, 0.0) * max(box.y1 - box.y0, 0.0)
 
 
-CHANGED_OUTSIDE, HALO = "changed outside", "halo along the rim"
+CHANGED_OUTSIDE = "changed outside"
+HALO = "halo along the rim"
 NOT_THE_SCENE = "not what the scene shows"
-STILL_THERE, GROWN = "still detected", "something grew in its place"
+STILL_THERE = "still detected"
+GROWN = "something grew in its place"
 BAD_PATCH = "patch does not fit its image"
 # altered images per call of the detector on a GPU, which cuts them into batches; up to 3.2 MB each
 GROUP = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Trace:
     """Findings about a removal without the detector."""
 
@@ -157,8 +194,21 @@ class Trace:
     rim: float = 0.0
     changed_outside: int = 0
     difference: float = 0.0
-    shown: tuple[Any, FilledRegion] | None = None
+    detector_input: tuple[Any, FilledRegion] | None = None
     """Prepared altered image and its filled pixels; ``None``: the detector is not used."""
+
+
+Inspected = Ready[RemovalRow, Trace]
+
+
+class Detection(NamedTuple):
+    """Removal that the detector checks, with the tags and boxes of its original image."""
+
+    row: RemovalRow
+    altered: Any
+    region: FilledRegion
+    tags: tuple[Tag, ...]
+    boxes: tuple[Box, ...]
 
 
 def inspect_removals(
@@ -173,112 +223,198 @@ def inspect_removals(
     on_gpu = detector is not None and count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
 
-    def inspect(ready: Sequence[Ready[RemovalRow, Trace]]) -> Iterator[InspectionRow]:
-        looks = _detect(detector, boxes, ready, config) if detector else {}
-        for one in ready:
-            yield _row(one, *looks.get(one.row.key, (one.part.why, (-1.0, -1.0), ("", 0.0))))
+    def inspect(ready: Sequence[Inspected]) -> Iterator[InspectionRow]:
+        outcomes = _detect(detector, boxes, ready, config) if detector else {}
+        for item in ready:
+            undetected = Outcome(item.part.why, Remaining(-1.0, -1.0), Grown("", 0.0))
+            yield _inspection_row(item.row, item.part, outcomes.get(item.row.key, undetected))
 
-    trace = partial(_measure, config, detector)
-    yield from in_groups(items, trace, inspect, on_gpu=on_gpu, size=GROUP, ahead=GROUP)
+    measure = partial(_measure, config, detector)
+    yield from in_groups(
+        items,
+        measure,
+        inspect,
+        on_gpu=on_gpu,
+        size=GROUP,
+        ahead=GROUP,
+    )
 
 
 def _make_detector(config: InspectionConfig) -> Detector | None:
     """Return the detector with the lowest threshold that is needed; ``None``: none is used."""
     if config.detection is None or not config.detector_enabled:
         return None
-    least = min(config.detection.box_threshold, config.min_remaining_score, config.min_grown_score)
-    update = {"box_threshold": least, "batch_size": config.batch_size}
+    thresholds = (
+        config.detection.box_threshold,
+        config.min_remaining_score,
+        config.min_grown_score,
+    )
+    update = {"box_threshold": min(thresholds), "batch_size": config.batch_size}
     detector = make_detector(config.detection.model_copy(update=update))
-    return (
-        None if isinstance(detector, SceneDetector) else detector
-    )  # the scene's boxes do not depend on the pixels
+    # The scene's boxes do not depend on the pixels.
+    return None if isinstance(detector, SceneDetector) else detector
 
 
 def _measure(
-    config: InspectionConfig, detector: Detector | None, row: RemovalRow, seen: DecodedImage
+    config: InspectionConfig,
+    detector: Detector | None,
+    row: RemovalRow,
+    image: DecodedImage,
 ) -> Trace | Dropped:
-    """Check a removal without the detector, and prepare the detector's input; may run in another process."""
+    """Check a removal without the detector, and prepare the detector's input.
+
+    May run in another process.
+    """
     try:
         if config.rendered:
-            difference = measure_difference(row, seen)
-            why = f"{NOT_THE_SCENE} (inspection.max_difference={config.max_difference:g})"
-            return Trace(
-                difference=difference, why=why if difference > config.max_difference else ""
-            )
-        around = cut_removal(row, seen)
+            return _compare_light(config, row, image)
+        crop = cut_removal(row, image)
     except (RefusedImageError, ValueError) as error:
-        return Dropped(source_key=row.key, reason=BAD_PATCH, detail=f"{row.tag}: {error}")
-    outside = around.distance >= row.dilate + row.feather + 1
-    changed = int((around.before != around.after).any(axis=2)[outside].sum())
-    rim = measure_rim(around.after, around.mask, dilate=row.dilate, feather=row.feather)
-    halo = f"{HALO} (inspection.max_rim={config.max_rim:g})" if rim > config.max_rim else ""
-    why = CHANGED_OUTSIDE if changed else halo
-    if detector is None or why:
-        return Trace(rim=rim, changed_outside=changed, why=why)
-    (x0, y0), (height, width), altered = around.corner, around.mask.shape, seen.pixels.copy()
-    altered[y0 : y0 + height, x0 : x0 + width] = around.after
-    shown = (
-        detector.prepare(DecodedImage(altered)),
-        FilledRegion(around.corner, around.distance <= row.dilate),
+        return Dropped(
+            source_key=row.key,
+            reason=BAD_PATCH,
+            detail=f"{row.tag}: {error}",
+        )
+    return _measure_pixels(config, detector, row, image.pixels, crop)
+
+
+def _compare_light(config: InspectionConfig, row: RemovalRow, image: DecodedImage) -> Trace:
+    difference = measure_difference(row, image)
+    why = ""
+    if difference > config.max_difference:
+        why = f"{NOT_THE_SCENE} (inspection.max_difference={config.max_difference:g})"
+    return Trace(difference=difference, why=why)
+
+
+def _measure_pixels(
+    config: InspectionConfig,
+    detector: Detector | None,
+    row: RemovalRow,
+    pixels: RGB,
+    crop: RemovalCrop,
+) -> Trace:
+    outside = crop.distance >= row.dilate + row.feather + 1
+    differs = (crop.before != crop.after).any(axis=2)
+    changed = int(differs[outside].sum())
+    rim = measure_rim(
+        crop.after,
+        crop.mask,
+        dilate=row.dilate,
+        feather=row.feather,
     )
-    return Trace(rim=rim, changed_outside=changed, why="", shown=shown)
+    why = ""
+    if changed:
+        why = CHANGED_OUTSIDE
+    elif rim > config.max_rim:
+        why = f"{HALO} (inspection.max_rim={config.max_rim:g})"
+    if detector is None or why:
+        return Trace(
+            rim=rim,
+            changed_outside=changed,
+            why=why,
+        )
+    region = FilledRegion(crop.corner, crop.distance <= row.dilate)
+    altered = DecodedImage(_paste(pixels, crop))
+    detector_input = (detector.prepare(altered), region)
+    return Trace(
+        rim=rim,
+        changed_outside=changed,
+        why="",
+        detector_input=detector_input,
+    )
+
+
+def _paste(pixels: RGB, crop: RemovalCrop) -> RGB:
+    """Return the image with the removal in it."""
+    x0, y0 = crop.corner
+    height, width = crop.mask.shape
+    altered = pixels.copy()
+    altered[y0 : y0 + height, x0 : x0 + width] = crop.after
+    return altered
 
 
 def _detect(
     detector: Detector,
     boxes: Mapping[str, BoxesRow],
-    ready: Sequence[Ready[RemovalRow, Trace]],
+    ready: Sequence[Inspected],
     config: InspectionConfig,
-) -> dict[str, tuple[str, Found, Grown]]:
-    """Return, by removal, why it fails, and the detector's findings in the place of the element.
+) -> dict[str, Outcome]:
+    """Return the outcome by removal."""
+    detections: list[Detection] = []
+    for item in ready:
+        if item.part.detector_input:
+            tags, originals = _original_boxes(item.row, boxes)
+            detections.append(Detection(item.row, *item.part.detector_input, tags, originals))
+    if not detections:
+        return {}
+    altered = [detection.altered for detection in detections]
+    later = detector.detect(altered, [detection.tags for detection in detections])
+    return {
+        detection.row.key: _compare_boxes(detection, after, config)
+        for detection, after in zip(detections, later, strict=True)
+    }
 
-    An image without known boxes of the tag had none: then only this tag is looked for.
+
+def _original_boxes(
+    row: RemovalRow, boxes: Mapping[str, BoxesRow]
+) -> tuple[tuple[Tag, ...], tuple[Box, ...]]:
+    """Return the tags and boxes of the original image.
+
+    An image without known boxes of the element's tag had none: then only this tag is detected.
     """
-    shown = [(one.row, *one.part.shown) for one in ready if one.part.shown]
-    originals: list[tuple[tuple[Tag, ...], tuple[Box, ...]]] = []
-    for row, *_ in shown:
-        known = boxes.get(row.image_key)
-        if known and any(tag.name == row.tag for tag in known.tags):
-            originals.append((known.tags, known.boxes))
-        else:
-            originals.append(((Tag(name=row.tag, score=1.0, tagger=""),), ()))
-    altered = (
-        detector.detect([image for _, image, _ in shown], [tags for tags, _ in originals])
-        if shown
-        else []
+    original = boxes.get(row.image_key)
+    if original and any(tag.name == row.tag for tag in original.tags):
+        return original.tags, original.boxes
+    return (
+        Tag(
+            name=row.tag,
+            score=1.0,
+            tagger="",
+        ),
+    ), ()
+
+
+def _compare_boxes(detection: Detection, after: Sequence[Box], config: InspectionConfig) -> Outcome:
+    tag = next(number for number, tag in enumerate(detection.tags) if tag.name == detection.row.tag)
+    region = detection.region
+    before = detection.boxes
+    remaining = look_for_element(
+        tag,
+        region,
+        before=before,
+        after=after,
     )
-    looks: dict[str, tuple[str, Found, Grown]] = {}
-    for (row, _, place), (tags, before), after in zip(shown, originals, altered, strict=True):
-        tag = next(n for n, tag in enumerate(tags) if tag.name == row.tag)
-        found = look_for_element(tag, place, before=before, after=after)
-        grown = find_grown(tags, place, before=before, after=after, least=config.min_grown_score)
-        # An element that had a low score is still there if its score is as high as before.
-        there = 0 < found[1] >= min(config.min_remaining_score, found[0] or 1.0)
-        grew = (
-            f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})" if grown[0] else ""
-        )
-        still = (
-            f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})"
-            if there
-            else ""
-        )
-        looks[row.key] = (still or grew, found, grown)
-    return looks
+    least = config.min_grown_score
+    grown = find_grown(
+        detection.tags,
+        region,
+        before=before,
+        after=after,
+        least=least,
+    )
+    # An element that had a low score is still there if its score is as high as before.
+    threshold = min(config.min_remaining_score, remaining.before or 1.0)
+    why = ""
+    if 0 < remaining.after >= threshold:
+        why = f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})"
+    elif grown.name:
+        why = f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})"
+    return Outcome(why, remaining, grown)
 
 
-def _row(one: Ready[RemovalRow, Trace], why: str, found: Found, grown: Grown) -> InspectionRow:
-    row, trace = one.row, one.part
+def _inspection_row(row: RemovalRow, trace: Trace, outcome: Outcome) -> InspectionRow:
+    why, remaining, grown = outcome
     return InspectionRow(
-        key=make_key("inspection", row.key, why, trace.rim, trace.difference, *found, *grown),
+        key=make_key("inspection", row.key, why, trace.rim, trace.difference, *remaining, *grown),
         source_key=row.key,
         subject=row.image_key,
         element=row.subject,
         passed=not why,
         why=why,
-        found_before=found[0],
-        found_after=found[1],
-        grown=grown[0],
-        grown_score=grown[1],
+        found_before=remaining.before,
+        found_after=remaining.after,
+        grown=grown.name,
+        grown_score=grown.score,
         rim=trace.rim,
         changed_outside=trace.changed_outside,
         difference=trace.difference,

@@ -1,8 +1,9 @@
-"""Remove single elements from images, for preferences that reject an image (paper 004, section 3.1).
+"""Remove single elements from images, for preferences that reject an image.
 
-Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per removable element. Its mask is
-dilated, the hole filled by LaMa, and the filling blended in over the feather; all other pixels are
-unchanged. Shadows stay. A rendered scene is rendered again instead (``render_removals``).
+Reads ``ElementRow`` and the images, writes one ``RemovalRow`` per removable element (paper 004,
+section 3.1). Its mask is dilated, the hole filled by LaMa, and the filling blended in over the
+feather; all other pixels are unchanged. Shadows stay. A rendered scene is rendered again instead
+(``render_removals``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.images.decode import RGB, decode_rgb
-from pairwright.tasks.images.masks import cut_mask, encode_patch, read_runs
+from pairwright.tasks.images.masks import Runs, cut_mask, encode_patch, read_runs
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.lama import LamaInpainter, Window, pin_lama
 from pairwright.tasks.models.prepare_ahead import (
@@ -35,19 +36,22 @@ from pairwright.tasks.rejected.render_removals import fit_renderer, name_rendere
 from pairwright.tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"
-OTHER_SIZE, EMPTY, ALL_HOLE = (
-    "masks of another size",
-    "empty mask",
-    "nothing left to fill the hole from",
-)
+OTHER_SIZE = "masks of another size"
+EMPTY = "empty mask"
+ALL_HOLE = "nothing left to fill the hole from"
 GROUP = 256  # holes per call of the inpainter on a device, which cuts them into batches
-ROOM_BYTES = (
-    1 << 30
-)  # memory for the holes that wait for the device, and as much for those that it fills (ours)
+# memory for the holes that wait for the device, and as much for those that it fills (ours)
+ROOM_BYTES = 1 << 30
 WAITING = 8  # patches being encoded while the GPU works
+CHANGED_PIXEL_BYTES = 8
+NETWORK_PIXEL_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Cut:
     """Part of an image that a removal changes."""
 
@@ -66,86 +70,144 @@ def remove_elements(
     """Yield the removal of each element, or why it is not removed."""
     for row in rows:
         if row.why:
-            yield Dropped(source_key=row.key, reason=NOT_CHOSEN, detail=f"{row.tag}: {row.why}")
+            yield Dropped(
+                source_key=row.key,
+                reason=NOT_CHOSEN,
+                detail=f"{row.tag}: {row.why}",
+            )
     items = [(row, images[row.subject]) for row in rows if not row.why]
     if config.rendered:
-        taken = prepare_ahead(items, partial(_render, config), on_gpu=False)
-        filled = (one if isinstance(one, Dropped) else (one.row, *one.part) for one in taken)
-        yield from map(partial(_removal, config, name_renderer()), filled)
-        return
-    inpainter, on_gpu = LamaInpainter(config=config), count_gpus() > 0
-    most = _most(items, config)
+        yield from _render_elements(items, config)
+    else:
+        yield from _fill_elements(items, config)
+
+
+def _render_elements(
+    items: Sequence[Item[ElementRow]], config: RemovalsConfig
+) -> Iterator[RemovalRow | Dropped]:
+    version = name_renderer()
+    for result in prepare_ahead(items, partial(_render, config), on_gpu=False):
+        if isinstance(result, Dropped):
+            yield result
+        else:
+            cut, filling = result.part
+            yield _removal(config, version, (result.row, cut, filling))
+
+
+def _fill_elements(
+    items: Sequence[Item[ElementRow]], config: RemovalsConfig
+) -> Iterator[RemovalRow | Dropped]:
+    inpainter = LamaInpainter(config=config)
+    on_gpu = count_gpus() > 0
+    most = _max_waiting(items, config)
 
     def fill(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
-        for one, filled in zip(
-            ready, inpainter.fill([one.part.hole for one in ready]), strict=True
-        ):
-            yield one.row, one.part, filled
+        fillings = inpainter.fill([item.part.hole for item in ready])
+        for item, filling in zip(ready, fillings, strict=True):
+            yield item.row, item.part, filling
 
-    cut, batch = partial(_cut, config, inpainter), max(min(BATCH, most // 4), 1)
     filled = in_groups(
-        items, cut, fill, on_gpu=on_gpu, size=min(GROUP, most), batch=batch, ahead=most
+        items,
+        partial(_cut, config, inpainter),
+        fill,
+        on_gpu=on_gpu,
+        size=min(GROUP, most),
+        batch=max(min(BATCH, most // 4), 1),
+        ahead=most,
     )
     write = partial(_removal, config, inpainter.version)
     yield from run_ahead(write, filled, most=WAITING) if on_gpu else map(write, filled)
 
 
-def _most(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
-    """Return how many prepared holes may wait: 8 bytes per changed pixel, and 8 per pixel of a network's input."""
-    largest, reach = 1.0, 2 * _reach(config)
+def _max_waiting(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> int:
+    """Return how many prepared holes may wait, by the memory of the largest one."""
+    largest = 1.0
+    reach = 2 * _reach(config)
     for row, image in items:
-        whole, (x0, y0, x1, y1) = image.width * image.height, row.box
-        seen = min(whole, 1.25 * config.max_side**2)
-        largest = max(largest, 8 * (min(whole, (x1 - x0 + reach) * (y1 - y0 + reach)) + seen))
+        x0, y0, x1, y1 = row.box
+        whole = image.width * image.height
+        network = min(whole, 1.25 * config.max_side**2)
+        changed = min(whole, (x1 - x0 + reach) * (y1 - y0 + reach))
+        largest = max(largest, CHANGED_PIXEL_BYTES * changed + NETWORK_PIXEL_BYTES * network)
     return int(min(max(ROOM_BYTES // largest, 1), AHEAD))
 
 
 def _cut(
-    config: RemovalsConfig, inpainter: LamaInpainter, row: ElementRow, seen: DecodedImage
+    config: RemovalsConfig,
+    inpainter: LamaInpainter,
+    row: ElementRow,
+    image: DecodedImage,
 ) -> Cut | Dropped:
-    """Return an element's part of its image, or why it cannot be removed; may run in another process."""
-    height, width = seen.pixels.shape[:2]
+    """Return an element's part of its image, or why it cannot be removed.
+
+    May run in another process.
+    """
+    height, width = image.pixels.shape[:2]
     mask = Mask.model_validate_json(row.mask)
     if (mask.height, mask.width) != (height, width):
         sizes = f"{mask.width} x {mask.height} pixels, the image {width} x {height}"
-        return Dropped(source_key=row.key, reason=OTHER_SIZE, detail=f"{row.tag}: {sizes}")
-    runs, reach = read_runs(mask), _reach(config)
+        return Dropped(
+            source_key=row.key,
+            reason=OTHER_SIZE,
+            detail=f"{row.tag}: {sizes}",
+        )
+    runs = read_runs(mask)
     if not runs.area:
-        return Dropped(source_key=row.key, reason=EMPTY, detail=row.tag)
-    x0, y0, x1, y1 = (
-        runs.box
-    )  # no pixel farther than the reach counts, and none nearer to the mask lies outside
-    left, top = max(x0 - reach, 0), max(y0 - reach, 0)
-    distance = measure_distance(
-        cut_mask(runs, (left, top, min(x1 + reach, width), min(y1 + reach, height)))
-    )
-    # The weight of the filling is 1 in the dilated mask, and falls to 0 over the feather.
-    weight = np.clip((reach - distance) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
-    inner = _box(weight > 0)
-    weight = np.ascontiguousarray(weight[_slices(inner)])
+        return Dropped(
+            source_key=row.key,
+            reason=EMPTY,
+            detail=row.tag,
+        )
+    window, weight = _weigh(runs, config)
     if weight.size == height * width and weight.all():
-        return Dropped(source_key=row.key, reason=ALL_HOLE, detail=row.tag)
-    window = inner[0] + left, inner[1] + top, inner[2] + left, inner[3] + top
-    pixels, hole = np.ascontiguousarray(seen.pixels[_slices(window)]), weight > 0
+        return Dropped(
+            source_key=row.key,
+            reason=ALL_HOLE,
+            detail=row.tag,
+        )
     return Cut(
         window=window,
-        pixels=pixels,
+        pixels=np.ascontiguousarray(image.pixels[_slices(window)]),
         weight=weight,
-        hole=inpainter.prepare(seen.pixels, hole, window),
+        hole=inpainter.prepare(image.pixels, weight > 0, window),
     )
+
+
+def _weigh(runs: Runs, config: RemovalsConfig) -> tuple[Window, NDArray[np.float32]]:
+    """Return the changed window and the weight of the filling in it.
+
+    The weight is 1 in the dilated mask, and falls to 0 over the feather.
+    """
+    reach = _reach(config)
+    # No pixel farther than the reach counts, and none nearer to the mask lies outside.
+    x0, y0, x1, y1 = runs.box
+    left = max(x0 - reach, 0)
+    top = max(y0 - reach, 0)
+    right = min(x1 + reach, runs.width)
+    bottom = min(y1 + reach, runs.height)
+    distance = measure_distance(cut_mask(runs, (left, top, right, bottom)))
+    weight = np.clip((reach - distance) / (config.feather_pixels + 1), 0, 1).astype(np.float32)
+    inner = _box(weight > 0)
+    window = (inner[0] + left, inner[1] + top, inner[2] + left, inner[3] + top)
+    return window, np.ascontiguousarray(weight[_slices(inner)])
 
 
 def _render(
-    config: RemovalsConfig, row: ElementRow, seen: DecodedImage
+    config: RemovalsConfig, row: ElementRow, image: DecodedImage
 ) -> tuple[Cut, RGB] | Dropped:
     """Return the changed part of an image rendered without an element, and its filling."""
-    taken = render_without(row, seen, feather=config.feather_pixels)
-    if isinstance(taken, Dropped):
-        return taken
-    after, weight = taken
+    rendered = render_without(row, image, feather=config.feather_pixels)
+    if isinstance(rendered, Dropped):
+        return rendered
+    after, weight = rendered
     window = _box(weight > 0)
-    place = _slices(window)
-    return Cut(window=window, pixels=seen.pixels[place].copy(), weight=weight[place]), after[place]
+    slices = _slices(window)
+    cut = Cut(
+        window=window,
+        pixels=image.pixels[slices].copy(),
+        weight=weight[slices],
+    )
+    return cut, after[slices]
 
 
 def _reach(config: RemovalsConfig) -> int:
@@ -162,7 +224,8 @@ def _box(pixels: NDArray[np.bool_]) -> Window:
 
 
 def _slices(window: Window) -> tuple[slice, slice]:
-    return slice(window[1], window[3]), slice(window[0], window[2])
+    x0, y0, x1, y1 = window
+    return slice(y0, y1), slice(x0, x1)
 
 
 def _removal(
@@ -170,10 +233,9 @@ def _removal(
 ) -> RemovalRow | Dropped:
     if isinstance(result, Dropped):
         return result
-    row, cut, filled = result
-    blended = np.rint(
-        cut.pixels + cut.weight[:, :, None] * (filled.astype(np.float32) - cut.pixels)
-    ).astype(np.uint8)
+    row, cut, filling = result
+    difference = filling.astype(np.float32) - cut.pixels
+    blended = np.rint(cut.pixels + cut.weight[:, :, None] * difference).astype(np.uint8)
     patch = encode_patch(blended)
     changed = (decode_rgb(patch) != cut.pixels).any(axis=2)
     return RemovalRow(
@@ -202,10 +264,10 @@ def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
-    pinned = (
-        {"lama": pin_lama(config.lama, download=config.download)} if _has_weights(config) else {}
-    )
-    return config.model_copy(update=pinned)
+    if not _has_weights(config):
+        return config.model_copy()
+    lama = pin_lama(config.lama, download=config.download)
+    return config.model_copy(update={"lama": lama})
 
 
 def _has_weights(config: RemovalsConfig) -> bool:

@@ -1,13 +1,14 @@
 """Render a photograph again without one of its elements (ours).
 
 Reads an ``ElementRow`` or its removal and the image, with the exposure in its graph; writes
-nothing. Things that rest on the element are removed with it. Pixels with other light (the element,
+nothing. Objects that rest on the element are removed with it. Pixels with other light (the element,
 its shadow, its reflections) are new, blended in over the feather; all others are unchanged. Needs
 Mitsuba and Open Image Denoise.
 """
 
 from dataclasses import replace
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,10 @@ from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.store.stage import Stage
 
 PER_SHARD = 8  # elements per shard: each takes a second
-UNKNOWN, OTHER_SIZE = "not known how it was rendered", "rendered at another size"
-SAME = (
-    3  # largest difference, in levels of 255, that counts as noise and not as a change of the light
-)
+UNKNOWN = "not known how it was rendered"
+OTHER_SIZE = "rendered at another size"
+# largest difference, in levels of 255, that counts as noise and not as a change of the light
+SAME = 3
 SPECKS = 5  # width in pixels of the smallest change that counts
 SQUARE = 13
 
@@ -39,28 +40,43 @@ def name_renderer() -> str:
 
 
 def render_without(
-    row: ElementRow, seen: DecodedImage, *, feather: int
+    row: ElementRow, image: DecodedImage, *, feather: int
 ) -> tuple[RGB, NDArray[np.float32]] | Dropped:
-    """Return a rendered image without an element, and its weight at each pixel, ``(h, w)``; or why not."""
+    """Return a rendered image without an element, and its weight per pixel, ``(h, w)``."""
     import cv2
 
     from pairwright.tasks.scenes.render import exposure_of
 
-    exposure = exposure_of(seen.graph)
+    exposure = exposure_of(image.graph)
     if exposure is None:
-        return Dropped(source_key=row.key, reason=UNKNOWN, detail=row.tag)
-    if (exposure.height, exposure.width) != seen.pixels.shape[:2]:
+        return Dropped(
+            source_key=row.key,
+            reason=UNKNOWN,
+            detail=row.tag,
+        )
+    if (exposure.height, exposure.width) != image.pixels.shape[:2]:
         detail = f"{row.tag}: {exposure.width} x {exposure.height}"
-        return Dropped(source_key=row.key, reason=OTHER_SIZE, detail=detail)
+        return Dropped(
+            source_key=row.key,
+            reason=OTHER_SIZE,
+            detail=detail,
+        )
     after = exposure.without(*row.object_ids).take()
-    levels = np.abs(after.astype(np.int16) - seen.pixels).max(axis=2)
-    differs = np.asarray(cv2.medianBlur(np.asarray(levels > SAME, np.uint8), SPECKS)).astype(bool)
+    levels = np.abs(after.astype(np.int16) - image.pixels).max(axis=2)
+    changed = cv2.medianBlur(np.asarray(levels > SAME, np.uint8), SPECKS)
+    differs = np.asarray(changed).astype(bool)
     if not differs.any():
-        return Dropped(source_key=row.key, reason="nothing shows without it", detail=row.tag)
-    return after, np.clip(1 - measure_distance(differs) / (feather + 1), 0, 1).astype(np.float32)
+        return Dropped(
+            source_key=row.key,
+            reason="nothing shows without it",
+            detail=row.tag,
+        )
+    distance = measure_distance(differs)
+    weight = np.clip(1 - distance / (feather + 1), 0, 1).astype(np.float32)
+    return after, weight
 
 
-def measure_difference(row: RemovalRow, seen: DecodedImage) -> float:
+def measure_difference(row: RemovalRow, image: DecodedImage) -> float:
     """Return the difference in levels (of 255) between a removal and the scene without the element.
 
     The light is noisy: both are averaged over squares of ``SQUARE`` pixels, and differences below
@@ -75,22 +91,31 @@ def measure_difference(row: RemovalRow, seen: DecodedImage) -> float:
         RefusedImageError: the patch does not decode.
         ValueError: it does not fit its window, or the graph has no camera settings.
     """
-    import cv2
+    from pairwright.tasks.scenes.render import exposure_of, linear_of
 
-    from pairwright.tasks.scenes.render import exposure_of, linear_of, tone_map
-
-    exposure = exposure_of(seen.graph)
+    exposure = exposure_of(image.graph)
     if exposure is None:
         raise ValueError(UNKNOWN)
     light = exposure.without(*row.object_ids).light()
-    shown = linear_of(put_patch(seen.pixels, row.patch, row.window))
-    square = (SQUARE, SQUARE)
-    mean = cv2.blur(light, square)
-    error = np.sqrt(np.maximum(cv2.blur(light * light, square) - mean * mean, 0)) / SQUARE
-    truth, upper, found = (
-        tone_map(np.asarray(one, np.float32)).astype(np.float64)
-        for one in (mean, mean + error, cv2.blur(shown, square))
-    )
-    beyond = np.maximum(np.abs(truth - found) - 2 * (upper - truth), 0)
+    mean = _blur(light)
+    variance = _blur(light * light) - mean * mean
+    error = np.sqrt(np.maximum(variance, 0)) / SQUARE
+    truth = _levels(mean)
+    tolerance = 2 * (_levels(mean + error) - truth)
+    patched = put_patch(image.pixels, row.patch, row.window)
+    measured = _levels(_blur(linear_of(patched)))
+    excess = np.maximum(np.abs(truth - measured) - tolerance, 0)
     x0, y0, x1, y1 = row.window
-    return round(float(np.percentile(beyond[y0:y1, x0:x1].mean(axis=2), 99)), 2)
+    return round(float(np.percentile(excess[y0:y1, x0:x1].mean(axis=2), 99)), 2)
+
+
+def _blur(light: NDArray[np.float32]) -> NDArray[np.float32]:
+    import cv2
+
+    return np.asarray(cv2.blur(light, (SQUARE, SQUARE)), np.float32)
+
+
+def _levels(light: NDArray[Any]) -> NDArray[np.float64]:
+    from pairwright.tasks.scenes.render import tone_map
+
+    return tone_map(np.asarray(light, np.float32)).astype(np.float64)

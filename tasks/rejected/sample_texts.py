@@ -44,35 +44,64 @@ from pairwright.tasks.texts.differences import (
 )
 from pairwright.tasks.texts.words import repeats_itself
 
-ASK, SETTING = "ask_difference", "sampled_texts.max_tokens"
+ASK = "ask_difference"
+SETTING = "sampled_texts.max_tokens"
 
 
 @asking
 async def sample_texts(
-    row: DifferenceRow, chat: Chat, *, config: SampledTextsConfig, pairs: Pairs, images: Images
+    row: DifferenceRow,
+    chat: Chat,
+    *,
+    config: SampledTextsConfig,
+    pairs: Pairs,
+    images: Images,
 ) -> RejectedTextRow | Dropped:
     """Return one rejected sample per description, or ``Dropped`` if there is none."""
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
-        return Dropped(source_key=row.key, reason="image is missing", detail=row.subject)
+        return Dropped(
+            source_key=row.key,
+            reason="image is missing",
+            detail=row.subject,
+        )
+    question = _question(row, pair, images, config)
+    answers: list[Answer] = []
+    for attempt in range(1, config.samples + 1):
+        seed = seed_of(
+            row.key,
+            "sampled",
+            seed=config.seed,
+            attempt=attempt,
+        )
+        answers.append(await chat.ask(replace(question, seed=seed)))
+    return _choose(
+        row,
+        answers,
+        config,
+        truth=truth_of(row, pairs, images),
+    )
+
+
+def _question(
+    row: DifferenceRow,
+    pair: PairRow,
+    images: Images,
+    config: SampledTextsConfig,
+) -> Question:
     if row.is_given or config.prompt == "preference":
         rng = Random(make_key("ask", config.seed, pair.key))  # as the preference's own prompt
-        prompt, text, grammar = (
-            ASK,
-            load_wordings(ASK).say("given" if row.is_given else "ask", rng),
-            None,
-        )
+        prompt = ASK
+        text = load_wordings(ASK).say("given" if row.is_given else "ask", rng)
+        grammar = None
     else:
         rng = Random(make_key("sampled verbs", config.seed, row.key))
-        instruction = difference_prompts.instruct(
-            row.verbs or difference_prompts.draw_verbs(rng), captions=None
-        )
-        prompt, text, grammar = (
-            instruction.prompt,
-            instruction.text,
-            Grammar(regex=difference_prompts.difference_regex()),
-        )
-    question = Question(
+        verbs = row.verbs or difference_prompts.draw_verbs(rng)
+        instruction = difference_prompts.instruct(verbs, captions=None)
+        prompt = instruction.prompt
+        text = instruction.text
+        grammar = Grammar(regex=difference_prompts.difference_regex())
+    return Question(
         prompt=prompt,
         text=text,
         images=(images[pair.first].image, images[pair.second].image),
@@ -80,12 +109,6 @@ async def sample_texts(
         temperature=config.temperature,
         grammar=grammar,
     )
-    seeds = [
-        seed_of(row.key, "sampled", seed=config.seed, attempt=n)
-        for n in range(1, config.samples + 1)
-    ]
-    answers = [await chat.ask(replace(question, seed=seed)) for seed in seeds]
-    return _choose(row, answers, config, truth=truth_of(row, pairs, images))
 
 
 def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText:
@@ -98,7 +121,9 @@ def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText
         read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
     if isinstance(read, RefusedText):
         return read.by_tokens(answer.finish_reason, f"{SETTING}={most}")
-    return read if plain else refuse_length(read, most, SETTING) or read
+    if plain:
+        return read
+    return refuse_length(read, most, SETTING) or read
 
 
 def _choose(
@@ -110,33 +135,53 @@ def _choose(
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true, known wrong ones before unchecked ones."""
     read = [_read(answer, config.max_tokens, plain=row.is_given) for answer in answers]
-    samples: dict[str, bool | None] = {}
-    for one in read:
-        if isinstance(one, Difference):
-            halves = (one.first_half, one.second_half)
-            text = difference_prompts.fill_template(one.verbs, *halves) if one.verbs else one.text
-            samples[text] = is_as_true(halves, (row,), truth)
+    samples = _check_samples(read, row, truth)
     if not samples:
-        why = "; ".join(one.reason for one in read if isinstance(one, RefusedText))
-        return Dropped(source_key=row.key, reason="no sample is in the template", detail=why)
+        why = "; ".join(sample.reason for sample in read if isinstance(sample, RefusedText))
+        return Dropped(
+            source_key=row.key,
+            reason="no sample is in the template",
+            detail=why,
+        )
     wrong = [text for text, true in samples.items() if not true]
     skipped = len(samples) - len(wrong)
     if not wrong:
+        detail = f"{skipped} of {len(read)}"
         return Dropped(
-            source_key=row.key, reason="all samples are as true", detail=f"{skipped} of {len(read)}"
+            source_key=row.key,
+            reason="all samples are as true",
+            detail=detail,
         )
-    served = tuple(answer.served for answer in answers)
-    best = min(wrong, key=lambda text: (samples[text] is None, -text_cosine(row.text, text), text))
-    note = f"the closest of {len(wrong)} samples"
+
+    def rank(text: str) -> tuple[bool, float, str]:
+        return samples[text] is None, -text_cosine(row.text, text), text
+
+    best = min(wrong, key=rank)
     return rejected_row(
         row,
         best,
         maker="sampled",
-        note=note,
+        note=f"the closest of {len(wrong)} samples",
         true=samples[best],
         skipped_true=skipped,
-        served=served,
+        served=tuple(answer.served for answer in answers),
     )
+
+
+def _check_samples(
+    read: Sequence[Difference | RefusedText], row: DifferenceRow, truth: KnownContent
+) -> dict[str, bool | None]:
+    """Return the truth of each different sample in the template; ``None``: unknown."""
+    samples: dict[str, bool | None] = {}
+    for sample in read:
+        if isinstance(sample, RefusedText):
+            continue
+        halves = (sample.first_half, sample.second_half)
+        text = sample.text
+        if sample.verbs:
+            text = difference_prompts.fill_template(sample.verbs, *halves)
+        samples[text] = is_as_true(halves, (row,), truth)
+    return samples
 
 
 STAGE = Stage(

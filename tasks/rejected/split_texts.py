@@ -1,10 +1,10 @@
-"""Split preferred texts into self-contained statements, which CLIP compares with images (paper 004, section 3.2).
+"""Split preferred texts into self-contained statements, which CLIP compares with images.
 
 Reads ``DifferenceRow``, and ``PreferenceRow`` as a source gave it; writes one ``StatementsRow`` per
-text about an image: each half of a description without its denials, or the preferred text. Needs a
-served model, the paper's LLaMA-3; without one the table is empty, and texts are split at the ends
-of sentences. Ours: every content word of a statement must come from the text, and each of its
-sentences must be kept; else they are split at the ends of sentences, too.
+text about an image (paper 004, section 3.2): each half of a description without its denials, or the
+preferred text. Needs a served model, the paper's LLaMA-3; without one the table is empty, and texts
+are split at the ends of sentences. Ours: every content word of a statement must come from the text,
+and each of its sentences must be kept; else they are split at the ends of sentences, too.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from pairwright.schemas.rows import DifferenceRow, Dropped, PreferenceRow, StatementsRow, make_key
 from pairwright.schemas.writing import StatementsConfig
-from pairwright.tasks.rejected.choose_removals import MAX_CHARACTERS, texts_of
+from pairwright.tasks.rejected.choose_removals import MAX_CHARACTERS, preferred_texts
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.split_text import SPLIT, ask_split
@@ -28,33 +28,45 @@ async def split_texts(
     row: DifferenceRow | PreferenceRow, chat: Chat, *, config: StatementsConfig
 ) -> Sequence[StatementsRow] | Dropped:
     """Return the statements of each text of a row."""
-    texts = [text for text in dict.fromkeys(texts_of(row)) if text.strip()]
+    texts = [text for text in dict.fromkeys(preferred_texts(row)) if text.strip()]
     if not texts:
         return Dropped(source_key=row.key, reason="nothing is said to be there")
     return [await _split(row, text, chat, config) for text in texts]
 
 
 async def _split(
-    row: DifferenceRow | PreferenceRow, text: str, chat: Chat, config: StatementsConfig
+    row: DifferenceRow | PreferenceRow,
+    text: str,
+    chat: Chat,
+    config: StatementsConfig,
 ) -> StatementsRow:
-    read = text[:MAX_CHARACTERS]
+    scored = text[:MAX_CHARACTERS]
+    key = make_key(row.key, text)
     answer = await ask_split(
-        chat, read, key=make_key(row.key, text), seed=config.seed, max_tokens=config.max_tokens
+        chat,
+        scored,
+        key=key,
+        seed=config.seed,
+        max_tokens=config.max_tokens,
     )
-    if answer is None or answer.finish_reason == "length":
-        cut = f"cut off (statements.max_tokens={config.max_tokens})"
-        found, why = (), cut if answer else "the question is refused"
+    statements: tuple[str, ...] = ()
+    why = ""
+    if answer is None:
+        why = "the question is refused"
+    elif answer.finish_reason == "length":
+        why = f"cut off (statements.max_tokens={config.max_tokens})"
     else:
-        found = read_sentences(answer.text, read, least_known=1.0)
-        why = "" if found else "the model's statements say something else"
-    sentences = found or split_by_rules(read)
+        statements = read_sentences(answer.text, scored, least_known=1.0)
+        if not statements:
+            why = "the model's statements say something else"
+    sentences = statements or split_by_rules(scored)
     return StatementsRow(
         key=make_key("statements", row.key, text, *sentences),
         source_key=row.key,
         subject=row.subject,
         text=text,
         sentences=sentences,
-        model=answer.served.model if answer and found else "rules",
+        model=answer.served.model if answer and statements else "rules",
         why=BY_RULES + why if why else "",
         served=(answer.served,) if answer else (),
     )

@@ -12,44 +12,86 @@ from pairwright.prompts.difference_prompts import TEMPLATE, fill_template
 from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
-from pairwright.tasks.rejected.check_texts import TRUTH_USES, rejected_row, truth_of
+from pairwright.tasks.rejected.check_texts import (
+    TRUTH_USES,
+    KnownContent,
+    rejected_row,
+    truth_of,
+)
 from pairwright.tasks.rejected.compare_words import compare
 from pairwright.tasks.store.stage import Stage
 
+NOTE = "first and second exchanged"
+
 
 def swap_texts(
-    rows: Sequence[DifferenceRow], config: RejectedTextsConfig, *, pairs: Pairs, images: Images
+    rows: Sequence[DifferenceRow],
+    config: RejectedTextsConfig,
+    *,
+    pairs: Pairs,
+    images: Images,
 ) -> Iterator[RejectedTextRow | Dropped]:
     """Yield each description with its halves exchanged, or ``Dropped`` if that is as true."""
     del config  # no setting applies
     for row in rows:
         if row.is_given:
             yield _swap_given(row)
-            continue
-        claims = CLAIMS.validate_json(row.claims)
-        swapped = tuple(claim.model_copy(update={"side": 1 - claim.side}) for claim in claims)
-        true = truth_of(row, pairs, images).of(swapped)
-        if true or row.no_change or (true is None and compare(*row.halves).is_none):
-            yield Dropped(source_key=row.key, reason="swapped text is true", detail=row.text)
         else:
-            text = fill_template(row.verbs[::-1], *row.halves[::-1])
-            note = "first and second exchanged"
-            yield rejected_row(row, text, maker="swapped", note=note, true=true, claims=swapped)
+            yield _swap_halves(row, truth_of(row, pairs, images))
+
+
+def _swap_halves(row: DifferenceRow, truth: KnownContent) -> RejectedTextRow | Dropped:
+    claims = CLAIMS.validate_json(row.claims)
+    swapped = tuple(claim.model_copy(update={"side": 1 - claim.side}) for claim in claims)
+    true = truth.of(swapped)
+    if true or row.no_change or (true is None and compare(*row.halves).is_none):
+        return Dropped(
+            source_key=row.key,
+            reason="swapped text is true",
+            detail=row.text,
+        )
+    text = fill_template(row.verbs[::-1], *row.halves[::-1])
+    return rejected_row(
+        row,
+        text,
+        maker="swapped",
+        note=NOTE,
+        true=true,
+        claims=swapped,
+    )
 
 
 def _swap_given(row: DifferenceRow) -> RejectedTextRow | Dropped:
-    """Exchange the names of both images in a person's text; a text that names only one of them is dropped."""
-    sides = [re.findall(pattern, row.text, re.IGNORECASE) for pattern in NAMED]
-    if row.no_change or not all(sides):
-        return Dropped(source_key=row.key, reason="does not name both images", detail=row.text)
+    """Exchange the names of both images in a person's text; dropped unless it names both."""
+    names_both = all(re.search(pattern, row.text, re.IGNORECASE) for pattern in NAMED)
+    if row.no_change or not names_both:
+        return Dropped(
+            source_key=row.key,
+            reason="does not name both images",
+            detail=row.text,
+        )
+    text = re.sub(
+        "|".join(NAMED),
+        _name_other,
+        row.text,
+        flags=re.IGNORECASE,
+    )
+    return rejected_row(
+        row,
+        text,
+        maker="swapped",
+        note=NOTE,
+        true=None,
+    )
 
-    def name_other(named: re.Match[str]) -> str:
-        word, *rest = named[0].split()
-        other = OTHER[word.lower()]
-        return " ".join([other.capitalize() if word[0].isupper() else other, *rest])
 
-    text = re.sub("|".join(NAMED), name_other, row.text, flags=re.IGNORECASE)
-    return rejected_row(row, text, maker="swapped", note="first and second exchanged", true=None)
+def _name_other(match: re.Match[str]) -> str:
+    """Return the name of the other image, with the same capitalisation."""
+    word, *rest = match[0].split()
+    other = OTHER[word.lower()]
+    if word[0].isupper():
+        other = other.capitalize()
+    return " ".join([other, *rest])
 
 
 IMAGE = r"(?: (?:image|picture|photo|photograph|one)\b)"

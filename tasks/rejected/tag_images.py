@@ -1,14 +1,14 @@
-"""Name the things in each image (paper 004, section 3.1: the key elements).
+"""Name the objects in each image (paper 004, section 3.1: the key elements).
 
 Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow``) if these are a
 tagger; writes one ``TagsRow`` per image. Needs what the taggers need. Of a scene's graph, the
-elements that texts need are kept (``TargetRow``); of other tags each name once, those of texts
-first, then by falling score, if it names a thing (ours).
+elements that texts need are tags (``TargetRow``); of other tags each name once, those of texts
+first, then by falling score, if it names a countable object (ours).
 
-A detector finds a box for any name. Kept are countable things: people, animals, food, vehicles,
-furniture, clothes, plants, buildings and their parts. Refused, by the words of ``no_things.txt``,
-are places, colours, actions, ideas, materials of whole scenes (sky, sea, grass, floor), and parts
-of bodies.
+A detector finds a box for any name. Accepted are countable objects: people, animals, food,
+vehicles, furniture, clothes, plants, buildings and their parts. Refused, by the words of
+``no_things.txt``, are places, colours, actions, ideas, materials of whole scenes (sky, sea, grass,
+floor), and parts of bodies.
 """
 
 import hashlib
@@ -33,12 +33,14 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
+from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image, in_groups
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.store.stage import Stage, Uses
 
-NO_THING, EXCLUDED, TOO_LONG = "names no thing", "excluded by the profile", "too long for a name"
+NO_THING = "names no thing"
+EXCLUDED = "excluded by the profile"
+TOO_LONG = "too long for a name"
 MAX_CHARACTERS = 60  # most characters of a name; RAM's longest has 26
 LIST = Path(__file__).with_name("no_things.txt")
 WITH_PLURALS = {
@@ -69,7 +71,7 @@ def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
     tag = tidy(name)
     if len(tag) > MAX_CHARACTERS:
         return TOO_LONG
-    if tag in {tidy(one) for one in excluded}:
+    if tag in map(tidy, excluded):
         return EXCLUDED
     return "" if names_thing(tag) else NO_THING
 
@@ -80,65 +82,72 @@ def tidy(name: str) -> str:
 
 
 def names_thing(tag: str) -> bool:
-    """Return whether a tidy name names a thing: by the list, then its last word, then its ending.
+    """Return whether a tidy name names an object: by the list, its last word, then its ending.
 
     Of "a of b", a decides: "a glass of water" is a glass.
     """
-    words = read_words()
-    if _forms(tag) & words.things:
+    word_list = read_words()
+    if _forms(tag) & word_list.things:
         return True
-    if (
-        tag in words.whole
-        or _forms(tag) & words.whole & words.nouns
-        or not any(map(str.isalpha, tag))
-    ):
+    if _is_listed(tag, word_list.whole, word_list.nouns) or not any(map(str.isalpha, tag)):
         return False
     if " of " in tag:
         return names_thing(tag.partition(" of ")[0])
     last = tag.rpartition(" ")[2]
-    if _forms(last) & words.things:
+    if _forms(last) & word_list.things:
         return True
-    refused = last in words.last or _forms(last) & words.last & words.nouns
-    return not refused and not (last.endswith("ing") and len(last) > len("thing"))
+    if _is_listed(last, word_list.last, word_list.nouns):
+        return False
+    is_action = last.endswith("ing") and len(last) > len("thing")
+    return not is_action
+
+
+def _is_listed(word: str, refused: frozenset[str], nouns: frozenset[str]) -> bool:
+    """Return whether a word is refused; of nouns, plurals are as well."""
+    return word in refused or bool(_forms(word) & refused & nouns)
 
 
 def _forms(word: str) -> set[str]:
     """Return a word and its possible singulars."""
-    found = {word}
+    forms = {word}
     if word.endswith("ies") and len(word) > len("ties"):
-        found.add(f"{word[:-3]}y")
+        forms.add(f"{word[:-3]}y")
     if re.search(r"(s|x|z|ch|sh)es$", word):
-        found.add(word[:-2])
+        forms.add(word[:-2])
     if word.endswith("s") and not word.endswith("ss"):
-        found.add(word[:-1])
-    return found
+        forms.add(word[:-1])
+    return forms
 
 
 @cache
 def read_words() -> WordList:
     """Return the word list."""
-    listed = " ".join(
-        line for line in LIST.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
-    )
-    sections = [
-        (part.partition("]")[0], part.partition("]")[2].split(","))
-        for part in listed.split("[")[1:]
-    ]
-    found = [
-        (section, tidy(entry))
-        for section, entries in sections
-        for entry in entries
-        if entry.strip()
-    ]
-    others = [(section, entry) for section, entry in found if section != "things"]
-    return WordList(
-        things=frozenset(entry for section, entry in found if section == "things"),
-        whole=frozenset(entry.removeprefix("=") for _, entry in others),
-        last=frozenset(entry for _, entry in others if not entry.startswith("=")),
-        nouns=frozenset(
-            entry.removeprefix("=") for section, entry in others if section in WITH_PLURALS
-        ),
-    )
+    things: set[str] = set()
+    whole: set[str] = set()
+    last: set[str] = set()
+    nouns: set[str] = set()
+    for section, entry in _read_entries():
+        if section == "things":
+            things.add(entry)
+            continue
+        word = entry.removeprefix("=")
+        whole.add(word)
+        if not entry.startswith("="):
+            last.add(entry)
+        if section in WITH_PLURALS:
+            nouns.add(word)
+    return WordList(frozenset(things), frozenset(whole), frozenset(last), frozenset(nouns))
+
+
+def _read_entries() -> Iterator[tuple[str, str]]:
+    """Yield the entries of the word list, each with its section."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    text = " ".join(line for line in lines if not line.startswith("#"))
+    for part in text.split("[")[1:]:
+        section, _, entries = part.partition("]")
+        for entry in entries.split(","):
+            if entry.strip():
+                yield section, tidy(entry)
 
 
 def identify_words() -> str:
@@ -147,7 +156,8 @@ def identify_words() -> str:
 
 
 GROUP = 256  # images per call of a tagger on a GPU, 0.4 MB each
-NOUNS, GRAPH = "nouns", "scene-graph"
+NOUNS = "nouns"
+GRAPH = "scene-graph"
 MAX_NAMES = 1000  # most names of an image; RAM's 4,585 are never all in one
 NOT_NEEDED = "no chosen text needs an element of it removed"
 Mentions = Mapping[str, tuple[MentionRow, ...]]
@@ -169,50 +179,91 @@ def tag_images(
     taggers = make_taggers(config)
     if not taggers:  # only nouns of texts are tags: no image is read
         for row in rows:
-            yield _row(row, [], mentions.get(row.key, ()), config)
+            yield _tags_row(row, [], mentions.get(row.key, ()), config)
         return
     on_gpu = _has_weights(config) and count_gpus() > 0
     steps = [tagger.prepare for tagger in taggers]
-    prepare = by_image(lambda seen: tuple(step(seen) for step in steps))
 
-    def tag(images: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
-        found = [
-            tagger.tag([image.part[place] for image in images])
-            for place, tagger in enumerate(taggers)
+    def prepare(image: DecodedImage) -> tuple[Any, ...]:
+        return tuple(step(image) for step in steps)
+
+    def tag(ready: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
+        tags_by_tagger = [
+            tagger.tag([item.part[tagger_index] for item in ready])
+            for tagger_index, tagger in enumerate(taggers)
         ]
-        for image, *lists in zip(images, *found, strict=True):
-            seen = list(chain(*lists))
-            if targets is not None:
-                needed = {target.object_ids for target in targets.get(image.row.key, ())}
-                seen = [tag for tag in seen if tag.tagger != GRAPH or tag.objects in needed]
-            made = _row(image.row, seen, mentions.get(image.row.key, ()), config)
-            if isinstance(made, Dropped) and targets is not None and image.row.graph:
-                made = replace(made, reason=NOT_NEEDED)
-            yield made
+        for item, *tags in zip(ready, *tags_by_tagger, strict=True):
+            image_tags = _needed_tags(chain.from_iterable(tags), item.row.key, targets)
+            row = _tags_row(item.row, image_tags, mentions.get(item.row.key, ()), config)
+            if isinstance(row, Dropped) and targets is not None and item.row.graph:
+                row = replace(row, reason=NOT_NEEDED)
+            yield row
 
-    yield from in_groups([(row, row) for row in rows], prepare, tag, on_gpu=on_gpu, size=GROUP)
+    items = [(row, row) for row in rows]
+    yield from in_groups(
+        items,
+        by_image(prepare),
+        tag,
+        on_gpu=on_gpu,
+        size=GROUP,
+    )
+
+
+def _needed_tags(tags: Iterable[Tag], image_key: str, targets: Targets | None) -> list[Tag]:
+    """Return the tags without the graph's elements that no text needs removed."""
+    if targets is None:
+        return list(tags)
+    needed = {target.object_ids for target in targets.get(image_key, ())}
+    return [tag for tag in tags if tag.tagger != GRAPH or tag.objects in needed]
 
 
 def make_taggers(config: TaggingConfig) -> list[SceneTagger | RamTagger]:
     """Return the taggers that read images, in the profile's order."""
-    made = {GRAPH: SceneTagger(), "ram": RamTagger(config=config.ram, batch=config.batch_size)}
-    return [made[name] for name in config.taggers if name != NOUNS]
+    ram = RamTagger(config=config.ram, batch=config.batch_size)
+    taggers: dict[str, SceneTagger | RamTagger] = {GRAPH: SceneTagger(), "ram": ram}
+    return [taggers[name] for name in config.taggers if name != NOUNS]
 
 
-def _row(
-    row: ImageRow, seen: Sequence[Tag], texts: Sequence[MentionRow], config: TaggingConfig
+def _tags_row(
+    row: ImageRow,
+    tags: Sequence[Tag],
+    mentions: Sequence[MentionRow],
+    config: TaggingConfig,
 ) -> TagsRow | Dropped:
-    named = [Tag(name=noun, score=1.0, tagger=NOUNS) for text in texts for noun in text.nouns]
-    own = [tag for tag in seen if tag.tagger == GRAPH]
-    others = sorted((tag for tag in seen if tag.tagger != GRAPH), key=lambda tag: -tag.score)
-    kept, refused = choose_tags([*named, *others], config)
-    tags = (*own, *kept)
-    if not tags:
-        why = f": {', '.join(tag.name for tag in refused[:5])}" if refused else ""
-        return Dropped(source_key=row.key, reason="no tags", detail=f"{row.name}{why}")
-    made_of = [f"{tag.tagger} {tag.name} {tag.score} {' '.join(tag.objects)}" for tag in tags]
-    key = make_key("tags", row.key, *made_of)
-    return TagsRow(key=key, source_key=row.key, subject=row.key, tags=tags, refused_tags=refused)
+    nouns = chain.from_iterable(mention.nouns for mention in mentions)
+    noun_tags = [
+        Tag(
+            name=noun,
+            score=1.0,
+            tagger=NOUNS,
+        )
+        for noun in nouns
+    ]
+    graph_tags = [tag for tag in tags if tag.tagger == GRAPH]
+    others = [tag for tag in tags if tag.tagger != GRAPH]
+    others.sort(key=lambda tag: -tag.score)
+    accepted, refused = choose_tags([*noun_tags, *others], config)
+    chosen = (*graph_tags, *accepted)
+    if not chosen:
+        return _drop_untagged(row, refused)
+    content = [f"{tag.tagger} {tag.name} {tag.score} {' '.join(tag.objects)}" for tag in chosen]
+    return TagsRow(
+        key=make_key("tags", row.key, *content),
+        source_key=row.key,
+        subject=row.key,
+        tags=chosen,
+        refused_tags=refused,
+    )
+
+
+def _drop_untagged(row: ImageRow, refused: Sequence[RefusedTag]) -> Dropped:
+    names = ", ".join(tag.name for tag in refused[:5])
+    detail = f"{row.name}: {names}" if refused else row.name
+    return Dropped(
+        source_key=row.key,
+        reason="no tags",
+        detail=detail,
+    )
 
 
 def choose_tags(
@@ -222,28 +273,30 @@ def choose_tags(
     first: dict[str, Tag] = {}
     for tag in tags:
         first.setdefault(tidy(tag.name), tag)
-    kept: list[Tag] = []
+    accepted: list[Tag] = []
     refused: list[RefusedTag] = []
-    too_many = f"too many names (tagging.max_tags={config.max_tags})"
     for name, tag in list(first.items())[:MAX_NAMES]:
-        why = why_refused(name, config.excluded) or (
-            too_many if len(kept) == config.max_tags else ""
-        )
-        if why:
-            refused.append(RefusedTag(name=name[:MAX_CHARACTERS], reason=why))
+        reason = why_refused(name, config.excluded)
+        if not reason and len(accepted) == config.max_tags:
+            reason = f"too many names (tagging.max_tags={config.max_tags})"
+        if reason:
+            refused.append(RefusedTag(name=name[:MAX_CHARACTERS], reason=reason))
         else:
-            kept.append(replace(tag, name=name))
-    return tuple(kept), tuple(refused)
+            accepted.append(replace(tag, name=name))
+    return tuple(accepted), tuple(refused)
 
 
 def _name_models(config: TaggingConfig) -> tuple[str, ...]:
-    words = () if config.taggers == (GRAPH,) else (identify_words(),)
-    return (*(tagger.version for tagger in make_taggers(config)), *words)
+    versions = tuple(tagger.version for tagger in make_taggers(config))
+    if config.taggers == (GRAPH,):
+        return versions
+    return (*versions, identify_words())
 
 
 def _pin_models(config: TaggingConfig) -> TaggingConfig:
-    pinned = {"ram": pin_ram(config.ram, download=config.download)} if _has_weights(config) else {}
-    return config.model_copy(update=pinned)
+    if not _has_weights(config):
+        return config.model_copy()
+    return config.model_copy(update={"ram": pin_ram(config.ram, download=config.download)})
 
 
 def _has_weights(config: TaggingConfig) -> bool:
