@@ -1,7 +1,8 @@
-"""Masks: run lengths (COCO's uncompressed form, column by column, starting with background), measures, cut-out windows.
+"""Masks: run lengths, measures, cut-out windows.
 
-A mask of 12 million pixels has a few thousand runs, so measures are computed from runs. Reads and
-writes nothing.
+Run lengths have COCO's uncompressed form: column by column, starting with background. A mask of 12
+million pixels has a few thousand runs, so measures are computed from runs. Reads and writes
+nothing.
 """
 
 from dataclasses import dataclass
@@ -18,22 +19,30 @@ from pairwright.tasks.images.decode import RGB
 def encode_mask(array: NDArray[np.bool_]) -> Mask:
     """Return the run lengths of a mask ``(rows, columns)``; fastest in column-major order."""
     height, width = array.shape
-    filled = np.flatnonzero(array.any(axis=0))  # most masks fill a small part
-    first, last = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
+    # Most masks fill a small part of the columns: only these are read.
+    filled = np.flatnonzero(array.any(axis=0))
+    first = int(filled[0]) if filled.size else 0
+    last = int(filled[-1]) + 1 if filled.size else 0
     part = array[:, first:last].astype(bool, copy=False)
-    flat = np.zeros(part.size + 2, dtype=bool)  # background around the columns that hold something
+    flat = np.zeros(part.size + 2, dtype=bool)  # background before and after the filled columns
     flat[1:-1].reshape(part.shape[::-1])[...] = part.T
-    changes = np.flatnonzero(flat[1:] != flat[:-1]) + first * height
-    ends = changes if changes.size and changes[-1] == array.size else np.append(changes, array.size)
-    return Mask(height=height, width=width, counts=tuple(np.diff(ends, prepend=0).tolist()))
+    ends = np.flatnonzero(flat[1:] != flat[:-1]) + first * height
+    if not ends.size or ends[-1] != array.size:
+        ends = np.append(ends, array.size)
+    counts = np.diff(ends, prepend=0).tolist()
+    return Mask(
+        height=height,
+        width=width,
+        counts=tuple(counts),
+    )
 
 
 def _run_lengths(mask: Mask) -> NDArray[np.int64]:
     counts = np.asarray(mask.counts, dtype=np.int64)
-    if (counts < 0).any() or counts.sum() != mask.height * mask.width:
-        raise ValidationError(
-            f"runs of {counts.sum()} pixels do not fill a mask of {mask.height} x {mask.width}"
-        )
+    pixels = counts.sum()
+    if (counts < 0).any() or pixels != mask.height * mask.width:
+        size = f"{mask.height} x {mask.width}"
+        raise ValidationError(f"runs of {pixels} pixels do not fill a mask of {size}")
     return counts
 
 
@@ -41,10 +50,11 @@ def decode_mask(mask: Mask) -> NDArray[np.bool_]:
     """Return the mask ``(rows, columns)`` of run lengths."""
     counts = _run_lengths(mask)
     values = np.arange(counts.size) % 2 == 1
-    return np.repeat(values, counts).reshape((mask.height, mask.width), order="F")
+    flat = np.repeat(values, counts)
+    return flat.reshape((mask.height, mask.width), order="F")
 
 
-Places = NDArray[np.int64]
+Offsets = NDArray[np.int64]
 Corners = tuple[int, int, int, int]  # pixels x0, y0, x1, y1, the last two exclusive
 
 
@@ -54,8 +64,8 @@ class Runs:
 
     height: int
     width: int
-    starts: Places
-    ends: Places  # exclusive; no run is empty
+    starts: Offsets
+    ends: Offsets  # exclusive; no run is empty
 
     @cached_property
     def area(self) -> int:
@@ -72,14 +82,14 @@ class Runs:
         """Return the smallest box around the set pixels; zeros if there are none."""
         if not self.starts.size:
             return (0, 0, 0, 0)
-        (left, top), (right, bottom) = (
-            np.divmod(places, self.height) for places in (self.starts, self.ends - 1)
-        )
-        across = bool(
-            (left != right).any()
-        )  # such a run covers the foot of one column and the head of the next
-        rows = (0, self.height) if across else (int(top.min()), int(bottom.max()) + 1)
-        return (int(left[0]), rows[0], int(right[-1]) + 1, rows[1])
+        left, top = np.divmod(self.starts, self.height)
+        right, bottom = np.divmod(self.ends - 1, self.height)
+        x0 = int(left[0])
+        x1 = int(right[-1]) + 1
+        # A run over several columns covers the foot of one and the head of the next.
+        if (left != right).any():
+            return (x0, 0, x1, self.height)
+        return (x0, int(top.min()), x1, int(bottom.max()) + 1)
 
 
 def read_runs(mask: Mask) -> Runs:
@@ -92,22 +102,28 @@ def read_runs(mask: Mask) -> Runs:
 
 def overlap_of(first: Runs, second: Runs) -> float:
     """Return the intersection over union of two masks of one size; 0 if both are empty."""
-    left, right = max(first.box[0], second.box[0]), min(first.box[2], second.box[2])
-    top, bottom = max(first.box[1], second.box[1]), min(first.box[3], second.box[3])
+    left = max(first.box[0], second.box[0])
+    top = max(first.box[1], second.box[1])
+    right = min(first.box[2], second.box[2])
+    bottom = min(first.box[3], second.box[3])
     shared = 0
     if left < right and top < bottom:
-        one, other = (cut_mask(runs, (left, top, right, bottom)) for runs in (first, second))
-        shared = int((one & other).sum())
+        window = (left, top, right, bottom)
+        common = cut_mask(first, window) & cut_mask(second, window)
+        shared = int(common.sum())
     return shared / max(first.area + second.area - shared, 1)
 
 
 def cut_mask(runs: Runs, window: Corners) -> NDArray[np.bool_]:
-    """Return the ``(h, w)`` pixels of a mask in a window of the image, decoding only the window's columns."""
+    """Return the ``(h, w)`` pixels of a mask in a window, decoding only the window's columns."""
     x0, y0, x1, y1 = window
-    first, size = x0 * runs.height, (x1 - x0) * runs.height
-    edges = np.clip(np.stack([runs.starts, runs.ends], axis=1).ravel() - first, 0, size)
+    first = x0 * runs.height
+    size = (x1 - x0) * runs.height
+    edges = np.stack([runs.starts, runs.ends], axis=1).ravel()
+    edges = np.clip(edges - first, 0, size)
     lengths = np.diff(edges, prepend=0, append=size)
-    columns = np.repeat(np.arange(lengths.size) % 2 == 1, lengths).reshape((x1 - x0, runs.height))
+    values = np.arange(lengths.size) % 2 == 1
+    columns = np.repeat(values, lengths).reshape((x1 - x0, runs.height))
     return np.ascontiguousarray(columns.T[y0:y1])
 
 
@@ -119,10 +135,15 @@ def encode_patch(pixels: RGB) -> bytes:
     """
     import cv2
 
-    how = [cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
-    done, data = cv2.imencode(".png", np.ascontiguousarray(pixels[:, :, ::-1]), how)
-    if not done:
-        raise ValueError(
-            f"OpenCV cannot encode a patch of {pixels.shape[1]} x {pixels.shape[0]} pixels"
-        )
+    settings = [
+        cv2.IMWRITE_PNG_COMPRESSION,
+        1,
+        cv2.IMWRITE_PNG_STRATEGY,
+        cv2.IMWRITE_PNG_STRATEGY_RLE,
+    ]
+    bgr = np.ascontiguousarray(pixels[:, :, ::-1])
+    encoded, data = cv2.imencode(".png", bgr, settings)
+    if not encoded:
+        height, width = pixels.shape[:2]
+        raise ValueError(f"OpenCV cannot encode a patch of {width} x {height} pixels")
     return data.tobytes()
