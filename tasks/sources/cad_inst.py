@@ -1,12 +1,12 @@
-"""Read CaD-Inst (wlin21at/CaD-Inst): pairs of images with their commonalities and differences, in all of its forms.
+"""Read CaD-Inst (wlin21at/CaD-Inst): pairs of images with their commonalities and differences.
 
-Reads Parquet (``id, image, conversations``; the last two are Python literals in text), JSON lists
-of the same, and the question-answer set (``image, question`` or ``text, answer``; Parquet or JSON
-Lines). The records are read once, while listing; each becomes one ``ItemRow`` with everything but
-the pixels in its locator. It is read into the ``PairRow`` of its two images and a
-``ComparisonRow``: the first answer is its text, parsed if it follows the published layout (else
-commonalities and differences are empty), and the conversation is kept unchanged, ``<image>`` marks
-included.
+Reads all of its forms: Parquet (``id, image, conversations``; the last two are Python literals in
+text), JSON lists of the same, and the question-answer set (``image, question`` or ``text,
+answer``; Parquet or JSON Lines). The records are read once, while listing; each becomes one
+``ItemRow`` with everything but the pixels in its locator. It is read into the ``PairRow`` of its
+two images and a ``ComparisonRow``: the first answer is its text, parsed if it follows the
+published layout (else commonalities and differences are empty), and the conversation is kept
+unchanged, ``<image>`` marks included.
 
 The images (COCO's, Open Images' and others') are not included. Their paths are relative to
 ``reading.images``, or to the file's folder. No licence is stated.
@@ -17,7 +17,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -28,18 +28,23 @@ import pyarrow as pa
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, Dropped, Failed, ItemRow, PairRow, Turn, make_key
-from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, read_lines
+from pairwright.tasks.sources.annotations import check_record, load_json, parse_record, stream_lines
 from pairwright.tasks.sources.layouts import AnnotatedItem, Listed, make_item, read_item
-from pairwright.tasks.sources.parquet_tables import image_folder, list_rows, need, read_rows
+from pairwright.tasks.sources.parquet_tables import (
+    image_folder,
+    list_rows,
+    read_rows,
+    require_columns,
+)
 from pairwright.tasks.sources.read_entry import check_path
 from pairwright.tasks.sources.reader import (
-    Given,
-    Read,
     Reader,
+    ReadResult,
     RefusedEntryError,
+    SourceRow,
+    escape_name,
     is_unicode,
     read_one,
-    shown_name,
 )
 from pairwright.tasks.texts.comparisons import Comparison, read_comparison
 
@@ -48,7 +53,8 @@ log = logging.getLogger(__name__)
 ENDINGS = (".json", ".jsonl")
 COLUMNS = ("image", "conversations", "question", "text", "answer", "id", "question_id")
 ROLES = {"human": "user", "gpt": "assistant"}
-MAX_TURNS, MAX_CHARACTERS = 64, 200_000
+MAX_TURNS = 64
+MAX_CHARACTERS = 200_000
 MAX_LITERAL = 500_000
 """Maximum characters of a Python literal; the longest conversation has some ten thousand."""
 # Possessive quantifiers: each character is looked at once, whatever the text.
@@ -59,119 +65,139 @@ _LITERAL = re.compile(
 
 
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield the records; ``SourceError`` if there is none, or none of their images is found."""
+    """Yield the records; ``SourceError`` if there is none, or none of their images exists."""
     folder = image_folder(config)
     hint = "name the folder that their paths are relative to with --set reading.images=FOLDER"
     if not folder:
         raise SourceError(f"{config.path}: has no images; {hint}")
-    count, found = 0, False
-    for listed in islice(_entries(config, limit), limit):
+    count = 0
+    has_image = False
+    for listed in islice(_list_records(config, limit), limit):
         item = make_item("cad-inst", Path(folder), *listed)
         count += 1
-        found = found or any(size >= 0 for _, size, _ in json.loads(item.locator).get("images", ()))
+        has_image = has_image or _has_image(item)
         yield item
-    if not found and limit != 0:
-        fault = (
-            f"none of its images is in {folder}; {hint}"
-            if count
-            else "holds no records of CaD-Inst"
-        )
+    if not has_image and limit != 0:
+        fault = f"none of its images is in {folder}; {hint}"
+        if not count:
+            fault = "holds no records of CaD-Inst"
         raise SourceError(f"{config.path}: {fault}")
-    log.info("%s: listed %d records", shown_name(config.path), count)
+    log.info("%s: listed %d records", escape_name(config.path), count)
 
 
-def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+def _has_image(item: ItemRow) -> bool:
+    """Return whether a file of one of the item's images was readable when it was listed."""
+    images = json.loads(item.locator).get("images", ())
+    return any(size >= 0 for _, size, _ in images)
+
+
+def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
     """Yield the pair of each record with its images and its comparison, or why there is none."""
     folder = Path(image_folder(config)).resolve()
     for item in items:
         yield from read_one(item, _read, folder, config)
 
 
-def _read(item: ItemRow, folder: Path, config: SourceConfig) -> list[Given]:
+def _read(item: ItemRow, folder: Path, config: SourceConfig) -> list[SourceRow]:
     rows = read_item(item, folder, config)
-    pair = rows[-1].key
-    turns = tuple(Turn(role=role, text=text) for role, text in json.loads(item.locator)["turns"])
-    text = next(turn.text for turn in turns if turn.role == "assistant")
-    read = read_comparison(text)
-    parts = read if isinstance(read, Comparison) else Comparison((), ())
+    pair_key = rows[-1].key
+    turns: list[Turn] = []
+    key_parts: list[str] = []
+    for role, text in json.loads(item.locator)["turns"]:
+        turns.append(Turn(role=role, text=text))
+        key_parts += [role, text]
+    answer = next(turn.text for turn in turns if turn.role == "assistant")
+    parsed = read_comparison(answer)
+    if not isinstance(parsed, Comparison):
+        parsed = Comparison((), ())
     comparison = ComparisonRow(
-        key=make_key(
-            "comparison", pair, *(part for turn in turns for part in (turn.role, turn.text))
-        ),
+        key=make_key("comparison", pair_key, *key_parts),
         source_key=item.key,
-        subject=pair,
-        text=text,
-        commonalities=parts.commonalities,
-        differences=tuple(one.text for one in parts.differences),
-        axes=tuple(", ".join(one.axes) for one in parts.differences),
-        conversation=turns,
+        subject=pair_key,
+        text=answer,
+        commonalities=parsed.commonalities,
+        differences=tuple(difference.text for difference in parsed.differences),
+        axes=tuple(", ".join(difference.axes) for difference in parsed.differences),
+        conversation=tuple(turns),
         model="CaD-Inst",
     )
     return [*rows, comparison]
 
 
-def _entries(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
-    """Yield the records of the JSON files of a local source without tables, or else of its tables."""
-    source, paths = Path(config.path), list[Path]()
-    if "://" not in config.path and source.suffix.lower() in ENDINGS:
-        paths = [source]
-    elif "://" not in config.path and not any(source.rglob("*.parquet")):
-        paths = sorted(
-            one for one in source.glob("*") if one.suffix.lower() in ENDINGS and one.name[0] != "."
-        )
-    if paths and config.reading.splits:
+def _list_records(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
+    """Yield the records of a local source's JSON files, or else of its tables."""
+    paths = _find_json(config.path)
+    if not paths:
+        yield from _list_table_records(config, limit)
+        return
+    if config.reading.splits:
         raise SourceError(
             f"{config.path}: reading.splits: JSON files have no splits; leave it empty"
         )
     for path in paths:
-        records = (
-            (line for _, line in read_lines(path))
-            if path.suffix == ".jsonl"
-            else load_json(path, list)
-        )
-        for number, record in enumerate(records):
+        for number, record in enumerate(_load_records(path)):
             yield f"{path.name}#{number}", partial(_entry, record), ""
-    if paths:
-        return
+
+
+def _find_json(address: str) -> list[Path]:
+    """Return the JSON files of a source; none if it is remote or has tables."""
+    path = Path(address)
+    if "://" in address:
+        return []
+    if path.suffix.lower() in ENDINGS:
+        return [path]
+    if any(path.rglob("*.parquet")):
+        return []
+    visible = [file for file in path.glob("*") if file.name[0] != "."]
+    return sorted(file for file in visible if file.suffix.lower() in ENDINGS)
+
+
+def _load_records(path: Path) -> Iterable[object]:
+    if path.suffix == ".jsonl":
+        return (line for _, line in stream_lines(path))
+    return load_json(path, list)
+
+
+def _list_table_records(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
     items = list(list_rows(config, limit, choose=_choose))  # the file is one row group, read once
     for item, record in read_rows(items, config, choose=_choose):
         if isinstance(record, Failed):
             raise SourceError(f"{config.path}: {record.detail}: cannot be read")
         if isinstance(record, Dropped):
-            yield (
-                item.name,
-                RefusedEntryError("damaged record", f"{record.reason}: {record.detail}"),
-                "",
-            )
+            detail = f"{record.reason}: {record.detail}"
+            yield item.name, RefusedEntryError("damaged record", detail), ""
         else:
             yield item.name, partial(_entry, record), ""
 
 
 def _choose(schema: pa.Schema, _: ReadingConfig) -> dict[str, str]:
-    there = [name for name in COLUMNS if name in schema.names]
-    return need(
-        schema, ("image", *there) if "conversations" in there else ("image", "answer", *there)
-    )
+    present = [name for name in COLUMNS if name in schema.names]
+    required = ["image"] if "conversations" in present else ["image", "answer"]
+    return require_columns(schema, (*required, *present))
 
 
-def _entry(found: object) -> AnnotatedItem:
-    record = parse_record(found) if isinstance(found, bytes | None) else check_record(found)
+def _entry(value: object) -> AnnotatedItem:
+    record = parse_record(value) if isinstance(value, bytes | None) else check_record(value)
     match _value(record, "image"):
         case [str() as first, str() as second]:
-            return AnnotatedItem(
-                images=(check_path(first), check_path(second)), turns=read_turns(record)
-            )
+            images = (check_path(first), check_path(second))
+            return AnnotatedItem(images=images, turns=read_turns(record))
         case _:
             raise RefusedEntryError("not two images")
 
 
 def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return roles and texts of a record's conversation, with at least one answer, or of its question and answer."""
+    """Return roles and texts of a record's conversation, or of its question and answer.
+
+    At least one is an answer.
+    """
     if "conversations" in record:
-        said = _value(record, "conversations")
-        if not isinstance(said, list | tuple) or not 0 < len(said) <= MAX_TURNS:
+        conversation = _value(record, "conversations")
+        if not isinstance(conversation, list | tuple):
             raise RefusedEntryError("damaged conversation")
-        turns = tuple(map(_turn, said))
+        if not 0 < len(conversation) <= MAX_TURNS:
+            raise RefusedEntryError("damaged conversation")
+        turns = tuple(map(_turn, conversation))
     else:
         question = record.get("question") or record.get("text")
         turns = (
@@ -187,12 +213,12 @@ def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _turn(turn: Any) -> tuple[str, str]:
     match turn:
-        case {"from": ("human" | "gpt") as who, "value": str() as text} if (
-            text.strip() and is_unicode(text)
-        ):
-            return ROLES[who], text.strip()
+        case {"from": ("human" | "gpt") as role, "value": str() as text}:
+            if text.strip() and is_unicode(text):
+                return ROLES[role], text.strip()
         case _:
-            raise RefusedEntryError("damaged conversation")
+            pass
+    raise RefusedEntryError("damaged conversation")
 
 
 def _value(record: dict[str, Any], name: str) -> Any:
@@ -201,10 +227,10 @@ def _value(record: dict[str, Any], name: str) -> Any:
 
 
 def parse_literal(text: str) -> Any:
-    """Return the value of a Python literal (lists, dicts, strings, whole numbers), or ``None`` for any other text.
+    """Return the value of a Python literal, or ``None`` for any other text.
 
-    Anything else is refused before Python's parser sees it, since exceeding its limits ends the
-    process, not the row.
+    A literal has lists, dicts, strings and whole numbers. Anything else is refused before Python's
+    parser sees it, since exceeding its limits ends the process, not the row.
     """
     if len(text) > MAX_LITERAL or not _LITERAL.fullmatch(text):
         return None
@@ -218,7 +244,10 @@ def parse_literal(text: str) -> Any:
 
 READER = Reader(
     kind="cad-inst",
-    about="CaD-Inst: pairs with commonalities and differences, Parquet or JSON; you provide the images",
+    about=(
+        "CaD-Inst: pairs with commonalities and differences, Parquet or JSON; "
+        "you provide the images"
+    ),
     example="cad-inst:phase1_278K.parquet --set reading.images=IMAGES",
     details=__doc__ or "",
     list_items=list_items,

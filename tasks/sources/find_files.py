@@ -1,4 +1,4 @@
-"""Find the files of a source: a path, a pattern or a folder, on a local disk or any store that fsspec knows.
+"""Find the files of a source: a path, a pattern or a folder, local or in a store of fsspec.
 
 Reads names, sizes and times, never contents. Names are relative to the folder before the first
 wildcard, so that a moved collection keeps its keys; names that begin with a dot are left out.
@@ -21,7 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from pairwright.schemas.errors import SourceError
 from pairwright.tasks.sources.read_entry import EXTENSIONS
-from pairwright.tasks.sources.reader import RefusedEntryError, shown_words
+from pairwright.tasks.sources.reader import RefusedEntryError, describe_error
 
 MAX_NAMES = 100_000
 """Maximum names that the braces of a pattern expand to."""
@@ -36,14 +36,14 @@ _STAMPS = (
 """Names of the version mark in different file systems; the first present one is used."""
 
 
-Seen = dict[str, Any]
+FileState = dict[str, Any]
 """The ``size`` of a file and its ``stamp``: time of change, or a remote store's version mark."""
-UNSEEN: Seen = {"size": -1, "stamp": ""}
+UNKNOWN_STATE: FileState = {"size": -1, "stamp": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class FilePattern:
-    """Folder of a source's files, with the pattern of their names; without one, all files below it."""
+    """Folder of a source's files, with the pattern of their names; without one, all files in it."""
 
     address: str
     """The source as given."""
@@ -60,82 +60,99 @@ class FilePattern:
         """Return the file system's own path of a file."""
         return f"{self.root}/{name}" if self.root or self.is_local else name
 
-    def look(self, name: str, listed: Seen | None = None) -> Seen:
-        """Return a file as it is now; ``RefusedEntryError`` if it is not one, or has changed since ``listed``."""
-        with _refusing():
+    def stat(self, name: str, listed: FileState | None = None) -> FileState:
+        """Return the state of a file; ``RefusedEntryError`` if none, or not the ``listed`` one."""
+        with _refuse_missing():
             info = self.system.info(self.path(name))
         if info["type"] != "file":
             raise RefusedEntryError("not a regular file")
-        stamp = next((info[key] for key in _STAMPS if info.get(key)), "")
-        # The same time is a number in a listing and a date for a single file.
-        stamp = str(stamp.timestamp() if isinstance(stamp, datetime) else stamp)
-        seen = {"size": int(info.get("size") or 0), "stamp": stamp}
-        if listed and any(seen[key] != listed[key] for key in seen):
+        size = int(info.get("size") or 0)
+        state = {"size": size, "stamp": _stamp_of(info)}
+        if listed and any(state[key] != listed[key] for key in state):
             raise RefusedEntryError("changed since it was listed")
-        return seen
+        return state
 
     def open(self, name: str, **options: Any) -> BinaryIO:
         """Open a file for random access reading; ``options`` are the file system's."""
-        with _refusing():
+        with _refuse_missing():
             return self.system.open(self.path(name), "rb", **options)
 
     def names(self, endings: tuple[str, ...]) -> list[str]:
         """Return the sorted names of the files; below a folder, those with one of these endings."""
-        cut = len(self.root)
-        with reaching(self.address):
-            if self.pattern and self.system.isfile(self.path(self.pattern)):
-                return [self.pattern]
+        with wrap_store_errors(self.address):
             if not self.pattern:
-                remote = () if self.is_local else self.system.find(self.root)
-                below = (
-                    walk_files(Path(self.root or "/"))
-                    if self.is_local
-                    else (one[cut:].lstrip("/") for one in remote)
-                )
-                return _sorted(name for name in below if name.lower().endswith(endings))
-            found: list[str] = []
+                names = self._walk()
+                return _sort_visible(name for name in names if name.lower().endswith(endings))
+            if self.system.isfile(self.path(self.pattern)):
+                return [self.pattern]
+            matches: list[str] = []
             for pattern in expand_braces(self.pattern):
                 if glob.has_magic(pattern):
-                    paths = self.system.glob(self.path(pattern), detail=True).items()
-                    found += _sorted(
-                        path[cut:].lstrip("/")
-                        for path, info in paths
-                        if info["type"] != "directory"
-                    )
+                    matches += self._match(pattern)
                 else:
-                    found.append(pattern)
-            return found
+                    matches.append(pattern)
+            return matches
+
+    def _walk(self) -> Iterable[str]:
+        """Return the names of all files below the root."""
+        if self.is_local:
+            return walk_files(Path(self.root or "/"))
+        return map(self._relative, self.system.find(self.root))
+
+    def _match(self, pattern: str) -> list[str]:
+        """Return the sorted names of the files that match a pattern without braces."""
+        entries = self.system.glob(self.path(pattern), detail=True)
+        paths = [path for path, info in entries.items() if info["type"] != "directory"]
+        return _sort_visible(map(self._relative, paths))
+
+    def _relative(self, path: str) -> str:
+        return path[len(self.root) :].lstrip("/")
 
 
-def _sorted(names: Iterable[str]) -> list[str]:
-    shown = (name for name in names if not any(part.startswith(".") for part in name.split("/")))
-    return sorted(shown, key=os.fsencode)
+def _stamp_of(info: dict[str, Any]) -> str:
+    stamps = [info[key] for key in _STAMPS if info.get(key)]
+    if not stamps:
+        return ""
+    stamp = stamps[0]
+    # The same time is a number in a listing and a date for a single file.
+    if isinstance(stamp, datetime):
+        stamp = stamp.timestamp()
+    return str(stamp)
+
+
+def _sort_visible(names: Iterable[str]) -> list[str]:
+    return sorted(filter(_is_visible, names), key=os.fsencode)
+
+
+def _is_visible(name: str) -> bool:
+    return not any(part.startswith(".") for part in name.split("/"))
 
 
 def walk_files(root: Path) -> Iterator[str]:
-    """Yield the relative paths of the files below a folder; for an unreadable folder, its own path with a slash.
+    """Yield relative paths of the files below a folder; unreadable folders end with a slash.
 
     Links are followed; a folder with several links is listed once, under its first name, so links
     cannot loop.
     """
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     stack = [""]  # no recursion: folders may be nested deeper than Python's limit
     while stack:
         folder = stack.pop()
         try:
             status = (root / folder).stat()
-            if (status.st_dev, status.st_ino) in seen:
+            if (status.st_dev, status.st_ino) in visited:
                 continue
-            seen.add((status.st_dev, status.st_ino))
+            visited.add((status.st_dev, status.st_ino))
             with os.scandir(root / folder) as entries:
-                shown = [entry for entry in entries if not entry.name.startswith(".")]
+                visible = [entry for entry in entries if not entry.name.startswith(".")]
         except OSError:
             yield folder
             continue
         # A link to itself is no folder: only ``os.path`` says so without an error.
-        inner = {entry.name for entry in shown if _is_folder(entry)}
-        yield from (folder + entry.name for entry in shown if entry.name not in inner)
-        stack.extend(sorted((f"{folder}{name}/" for name in inner), key=os.fsencode, reverse=True))
+        inner = {entry.name for entry in visible if _is_folder(entry)}
+        yield from (folder + entry.name for entry in visible if entry.name not in inner)
+        subfolders = [f"{folder}{name}/" for name in inner]
+        stack.extend(sorted(subfolders, key=os.fsencode, reverse=True))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -146,61 +163,72 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def holds(path: str, endings: tuple[str, ...], *inside: str) -> bool:
-    """Return whether a path has one of these endings, or is a local folder of such files without images.
+    """Return whether a path has one of these endings, or is a local folder of only such files.
 
-    Names of folders ``inside`` it are read as well.
+    Images must not be in the folder, other files may. Names of folders ``inside`` it are read too.
     """
     if "://" in path or not Path(path).is_dir():
         return path.lower().endswith(endings)
+    folders = [Path(path)]
+    folders += [Path(path, name) for name in inside]
     names: list[str] = []
-    for place in (Path(path), *(Path(path, name) for name in inside)):
+    for folder in folders:
         with suppress(OSError):
-            names += [entry.name.lower() for entry in islice(place.iterdir(), LOOKED_AT)]
-    return any(name.endswith(endings) for name in names) and not any(
-        name.endswith(EXTENSIONS) for name in names
-    )
+            entries = islice(folder.iterdir(), LOOKED_AT)
+            names += [entry.name.lower() for entry in entries]
+    if any(name.endswith(EXTENSIONS) for name in names):
+        return False
+    return any(name.endswith(endings) for name in names)
 
 
-def local_path(path: str, what: str) -> Path:
-    """Return a readable path on this machine; ``SourceError`` otherwise; ``what`` names what the path should be."""
-    if "://" in path:
+def local_path(text: str, what: str) -> Path:
+    """Return a readable local path; ``SourceError`` otherwise; ``what`` says what it should be."""
+    if "://" in text:
         raise SourceError(
-            f"{path}: {what} must be on a local disk; copy or mount it and give the local path"
+            f"{text}: {what} must be on a local disk; copy or mount it and give the local path"
         )
-    place = Path(path)
-    if not place.exists():
-        raise SourceError(f"{path}: no such file or folder; give the path of {what}")
-    if not os.access(place, os.R_OK | os.X_OK * place.is_dir()):
-        raise SourceError(f"{path}: permission denied; make it readable for this user")
-    return place
+    path = Path(text)
+    if not path.exists():
+        raise SourceError(f"{text}: no such file or folder; give the path of {what}")
+    mode = os.R_OK
+    if path.is_dir():
+        mode |= os.X_OK
+    if not os.access(path, mode):
+        raise SourceError(f"{text}: permission denied; make it readable for this user")
+    return path
 
 
-def open_place(address: str) -> FilePattern:
-    """Return the place of a source's files, without listing them."""
-    with reaching(address):
-        system, path = (
-            fsspec.url_to_fs(address) if "://" in address else (LocalFileSystem(), address)
-        )
+def open_pattern(address: str) -> FilePattern:
+    """Return the pattern of a source's files, without listing them."""
+    with wrap_store_errors(address):
+        if "://" in address:
+            system, path = fsspec.url_to_fs(address)
+        else:
+            system = LocalFileSystem()
+            path = address
         if system.isdir(path):
             return FilePattern(address, system, path.rstrip("/"), "")
-        wild = None if system.isfile(path) else _WILD.search(path)
-        cut = path.rfind("/", 0, wild.start() if wild else len(path))
-        return FilePattern(address, system, path[: max(cut, 0)], path[cut + 1 :])
+        wildcard = None if system.isfile(path) else _WILD.search(path)
+        end = wildcard.start() if wildcard else len(path)
+        slash = path.rfind("/", 0, end)
+        root = path[: max(slash, 0)]
+        pattern = path[slash + 1 :]
+        return FilePattern(address, system, root, pattern)
 
 
 @contextmanager
-def reaching(address: str) -> Generator[None]:
+def wrap_store_errors(address: str) -> Generator[None]:
     """Turn any exception of a store into a ``SourceError`` that names the address."""
     try:
         yield
     except SourceError:
         raise
     except Exception as error:
-        raise SourceError(f"{address}: cannot be read: {shown_words(error)}") from error
+        raise SourceError(f"{address}: cannot be read: {describe_error(error)}") from error
 
 
 @contextmanager
-def _refusing() -> Generator[None]:
+def _refuse_missing() -> Generator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -210,7 +238,7 @@ def _refusing() -> Generator[None]:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Return the distinct names that a pattern expands to, in order; the pattern itself if it has no braces."""
+    """Return the distinct names that a pattern expands to, in order; without braces, itself."""
     names = list(islice(_expand(pattern), MAX_NAMES + 1))
     if len(names) > MAX_NAMES:
         raise SourceError(
@@ -220,17 +248,24 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def _expand(pattern: str) -> Iterator[str]:
-    found = _INNERMOST.search(pattern)
-    if found is None:
+    braces = _INNERMOST.search(pattern)
+    if braces is None:
         yield pattern
         return
-    choices: Iterable[str] = found[1].split(",")
-    if "," not in found[1]:  # a range, padded if one of its ends has a leading zero
-        ends = first, last = found[1].split("..")
-        width = (
-            max(map(len, ends)) if any(len(end) > 1 and end.startswith("0") for end in ends) else 1
-        )
-        step = 1 if int(first) <= int(last) else -1
-        choices = (str(number).zfill(width) for number in range(int(first), int(last) + step, step))
-    for choice in choices:
-        yield from _expand(pattern[: found.start()] + choice + pattern[found.end() :])
+    before = pattern[: braces.start()]
+    after = pattern[braces.end() :]
+    for choice in _choices(braces[1]):
+        yield from _expand(before + choice + after)
+
+
+def _choices(text: str) -> Iterable[str]:
+    """Return the alternatives between braces: ``a,b``, or a range like ``000..011``."""
+    if "," in text:
+        return text.split(",")
+    ends = text.split("..")
+    is_padded = any(len(end) > 1 and end.startswith("0") for end in ends)
+    width = max(map(len, ends)) if is_padded else 1
+    first, last = map(int, ends)
+    step = 1 if first <= last else -1
+    numbers = range(first, last + step, step)
+    return (str(number).zfill(width) for number in numbers)

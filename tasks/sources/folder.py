@@ -31,13 +31,13 @@ from pairwright.tasks.sources.read_entry import (
     size_and_time,
 )
 from pairwright.tasks.sources.reader import (
-    Read,
     Reader,
+    ReadResult,
     RefusedEntryError,
+    escape_name,
     list_item,
     locate,
     read_one,
-    shown_name,
 )
 
 log = logging.getLogger(__name__)
@@ -49,38 +49,36 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
     if not root.is_dir():
         raise SourceError(f"{root}: is a file; give a folder of images")
     names = list(walk_files(root))
-    images = sorted(
-        (name for name in names if name.lower().endswith((*EXTENSIONS, "/"))), key=os.fsencode
-    )
+    images = [name for name in names if name.lower().endswith((*EXTENSIONS, "/"))]
+    images.sort(key=os.fsencode)
     ignored = len(names) - len(images)
     if not images:
         raise SourceError(
             f"{root}: no image found ({ignored} other files); images end in {' '.join(EXTENSIONS)}"
         )
-    log.info(
-        "%s: found %d images, ignored %d other files", shown_name(str(root)), len(images), ignored
-    )
+    folder = escape_name(str(root))
+    log.info("%s: found %d images, ignored %d other files", folder, len(images), ignored)
     for name in images[:limit]:
         size, time_ns = size_and_time(root, name)
-        yield list_item(
-            "folder", shown_name(name), {"path": name, "size": size, "mtime_ns": time_ns}
-        )
+        locator = {"path": name, "size": size, "mtime_ns": time_ns}
+        yield list_item("folder", escape_name(name), locator)
 
 
-def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
     """Yield the image of each listed file, or the reason why there is none."""
     for item in items:
         yield from read_one(item, _read, config)
 
 
 def _read(item: ItemRow, config: SourceConfig) -> list[ImageRow]:
-    place = locate(item)
-    if place["path"].endswith("/"):
+    locator = locate(item)
+    name = locator["path"]
+    if name.endswith("/"):
         raise RefusedEntryError("unreadable folder")
-    data = read_file(
-        Path(config.path, place["path"]), config.images, (place["size"], place["mtime_ns"])
-    )
-    return [read_image(item, SourceImage(data=data, name=item.name), config, EntryMetadata())]
+    listed = (locator["size"], locator["mtime_ns"])
+    data = read_file(Path(config.path, name), config.images, listed)
+    picture = SourceImage(data=data, name=item.name)
+    return [read_image(item, picture, config, EntryMetadata())]
 
 
 READER = Reader(

@@ -1,4 +1,4 @@
-"""Read images, or pairs of them, from manifests: files of JSON Lines, each line an object that names an image.
+"""Read images, or pairs of them, from manifests: JSON Lines of objects that name images.
 
 A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, all optional but the
 first:
@@ -64,8 +64,8 @@ MAX_SPLITS = 50
 
 
 def _count_images(path: Path) -> int:
-    """Return the number of images in the first line that has any, of the first 100 lines; 0: none has."""
-    for _, line in islice(annotations.read_lines(path), LOOKED_AT):
+    """Return the number of images in the first line with any, of the first 100; 0: none has."""
+    for _, line in islice(annotations.stream_lines(path), LOOKED_AT):
         try:
             return len(_images(parse_record(line)))
         except RefusedEntryError:
@@ -74,22 +74,24 @@ def _count_images(path: Path) -> int:
 
 
 def _is_manifest(path: str, *, images: int) -> bool:
-    """Return whether a path has a manifest's extension and lines with this many images; a missing file counts as 1."""
+    """Return whether a path has a manifest's extension and lines with this many images.
+
+    A missing file counts as one image.
+    """
     if not path.lower().endswith(ENDINGS):
         return False
-    return "://" in path or not Path(path).is_file() or max(1, _count_images(Path(path))) == images
+    if "://" in path or not Path(path).is_file():
+        return True
+    return max(1, _count_images(Path(path))) == images
 
 
-def _entries(layout: DatasetLayout, *, pairs: bool) -> Iterator[Listed]:
-    wanted, there = layout.reading.splits, set[str]()
+def _list_manifests(layout: DatasetLayout, *, pairs: bool) -> Iterator[Listed]:
+    requested = layout.reading.splits
+    splits: set[str] = set()
     for path in layout.find_lines():
-        if not _count_images(path):
-            raise SourceError(
-                f"{path}: is not a manifest: none of its first {LOOKED_AT} lines is a JSON object with the path of an "
-                f"image in {', '.join(IMAGES)}, or image1 and image2"
-            )
+        _check_manifest(path)
         file_split = "" if path == layout.root else path.stem
-        for number, line in annotations.read_lines(path):
+        for number, line in annotations.stream_lines(path):
             name = f"{path.name} line {number}"
             try:
                 record = parse_record(line)
@@ -97,33 +99,38 @@ def _entries(layout: DatasetLayout, *, pairs: bool) -> Iterator[Listed]:
             except RefusedEntryError as refused:
                 yield name, refused, ""
                 continue
-            if split and (split in wanted or len(there) < MAX_SPLITS):
-                there.add(split)
-            if not wanted or split in wanted:
+            if split and (split in requested or len(splits) < MAX_SPLITS):
+                splits.add(split)
+            if not requested or split in requested:
                 yield name, partial(_entry, record, layout, pairs=pairs), split
-    layout.choose_splits(sorted(there))
+    layout.choose_splits(sorted(splits))
+
+
+def _check_manifest(path: Path) -> None:
+    if not _count_images(path):
+        raise SourceError(
+            f"{path}: is not a manifest: none of its first {LOOKED_AT} lines is a JSON object "
+            f"with the path of an image in {', '.join(IMAGES)}, or image1 and image2"
+        )
 
 
 def _entry(record: Record, layout: DatasetLayout, *, pairs: bool) -> AnnotatedItem:
     images = _images(record)
-    if len(images) > 2 or (pairs and len(images) < 2):
-        raise RefusedEntryError(
-            "more than two images" if len(images) > 2 else "not a pair", " ".join(images[:9])
-        )
+    if len(images) > 2:
+        raise RefusedEntryError("more than two images", " ".join(images[:9]))
+    if pairs and len(images) < 2:
+        raise RefusedEntryError("not a pair", " ".join(images[:9]))
     name = check_word(record, "id") or " ".join(images)
     fields = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
-    source, scene = (check_word(record, field) for field in ("source", "scene"))
-    group = check_word(record, "group") or (
-        "/".join(filter(None, (source, scene))) if scene else ""
-    )
-    about = EntryMetadata(licence=check_word(record, *annotations.LICENCES), group=group)
+    group = _group(record)
+    metadata = EntryMetadata(licence=check_word(record, *annotations.LICENCES), group=group)
     if len(images) == 1:
-        return AnnotatedItem(
-            name=name, images=images, captions=(_texts(record, *fields),), about=about
-        )
-    instruction, types = " ".join(_texts(record, "instruction")), _texts(record, "change_types")
-    about = replace(
-        about,
+        captions = (_texts(record, *fields),)
+        return AnnotatedItem(name=name, images=images, captions=captions, metadata=metadata)
+    instruction = " ".join(_texts(record, "instruction"))
+    types = _texts(record, "change_types")
+    metadata = replace(
+        metadata,
         origin="edit" if instruction else "given",
         human_differences=_texts(record, *DIFFERENCES, *fields),
         instruction=instruction,
@@ -131,32 +138,41 @@ def _entry(record: Record, layout: DatasetLayout, *, pairs: bool) -> AnnotatedIt
         may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
     captions = (_texts(record, "caption1"), _texts(record, "caption2"))
-    return AnnotatedItem(name=name, images=images, captions=captions, about=about)
+    return AnnotatedItem(name=name, images=images, captions=captions, metadata=metadata)
+
+
+def _group(record: Record) -> str:
+    """Return a record's group: the stated one, or its source and scene."""
+    source = check_word(record, "source")
+    scene = check_word(record, "scene")
+    group = check_word(record, "group")
+    if group or not scene:
+        return group
+    return f"{source}/{scene}" if source else scene
 
 
 def _images(record: Record) -> tuple[str, ...]:
     if all(field in record for field in PAIR):
         return tuple(check_path(record[field]) for field in PAIR)
     for field in IMAGES:
-        if value := record.get(field):
-            return tuple(
-                check_path(path) for path in (value if isinstance(value, list) else [value])
-            )
+        value = record.get(field)
+        if value:
+            paths = value if isinstance(value, list) else [value]
+            return tuple(map(check_path, paths))
     raise RefusedEntryError("names no image")
 
 
 def _texts(record: Record, *fields: str) -> tuple[str, ...]:
-    found = [
-        text
-        for field in fields
-        if record.get(field) is not None
-        for text in check_texts(record[field])
-    ]
-    return tuple(dict.fromkeys(found))
+    """Return the distinct texts of these fields."""
+    texts: list[str] = []
+    for field in fields:
+        if record.get(field) is not None:
+            texts += check_texts(record[field])
+    return tuple(dict.fromkeys(texts))
 
 
 READER = layout_reader(
-    partial(_entries, pairs=False),
+    partial(_list_manifests, pairs=False),
     kind="jsonl",
     about="a manifest: JSON Lines with paths of images and captions",
     example="jsonl:manifest.jsonl",
@@ -164,7 +180,7 @@ READER = layout_reader(
     recognises=partial(_is_manifest, images=1),
 )
 PAIRS_READER = layout_reader(
-    partial(_entries, pairs=True),
+    partial(_list_manifests, pairs=True),
     kind="jsonl-pairs",
     about="a manifest of pairs: JSON Lines with two images, and differences or an edit instruction",
     example="jsonl-pairs:pairs.jsonl",

@@ -1,7 +1,7 @@
 """Shared parts of readers of data sets that are folders of images with annotation files.
 
-A reader turns the annotations into ``Entry`` rows. Each becomes an ``ItemRow`` with everything but
-the pixels in its locator (paths, sizes, times, texts), so that annotations are read once, while
+A reader turns the annotations into ``AnnotatedItem``. Each becomes an ``ItemRow`` with everything
+but the pixels in its locator (paths, sizes, times, texts), so that annotations are read once, while
 listing. Each item becomes one image, or one pair with its two images, or one ``Dropped`` or
 ``Failed``. Local disks only.
 """
@@ -29,13 +29,13 @@ from pairwright.tasks.sources.read_entry import (
     size_and_time,
 )
 from pairwright.tasks.sources.reader import (
-    Read,
     Reader,
+    ReadResult,
     RefusedEntryError,
+    escape_name,
     list_item,
     locate,
     read_one,
-    shown_name,
 )
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class AnnotatedItem:
     """Paths below the folder of images: one, or the two of a pair in the source's order."""
     captions: tuple[tuple[str, ...], ...] = ((), ())
     """Captions of each image."""
-    about: EntryMetadata = field(default_factory=EntryMetadata)
+    metadata: EntryMetadata = field(default_factory=EntryMetadata)
     """Its ``human_differences`` include blank texts of the annotations, since evaluation counts
     them."""
     turns: tuple[tuple[str, str], ...] = ()
@@ -60,7 +60,7 @@ class AnnotatedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetLayout:
-    """Place of a data set on disk."""
+    """Files of a data set on disk."""
 
     root: Path
     """Path given on the command line."""
@@ -69,16 +69,18 @@ class DatasetLayout:
     reading: ReadingConfig
 
     def find_folder(self, *names: str) -> str:
-        """Return the first of these folders of images that exists, with a final slash; "" if none does."""
-        found = next((name for name in names if (self.images / name).is_dir()), "")
-        return f"{found}/" if found else ""
+        """Return the first of these folders of images, with a final slash; "" if none exists."""
+        for name in names:
+            if (self.images / name).is_dir():
+                return f"{name}/" if name else ""
+        return ""
 
     def find_image(self, *paths: str) -> str:
         """Return the first of these paths that exists, or else the first."""
-        existing = (
-            path for path in map(check_path, paths) if size_and_time(self.images, path) != NO_FILE
-        )
-        return next(existing, paths[0])
+        for path in map(check_path, paths):
+            if size_and_time(self.images, path) != NO_FILE:
+                return path
+        return paths[0]
 
     def find_file(self, *names: str) -> Path:
         """Return the first of these files that exists; ``SourceError`` if there is none."""
@@ -93,26 +95,25 @@ class DatasetLayout:
         """Return the first folder with a list ``<split>.json``, and its lists."""
         for folder in folders:
             paths = {split: self.root / f"{folder}{split}.json" for split in splits}
-            if found := {split: path for split, path in paths.items() if path.is_file()}:
-                return folder, found
-        raise SourceError(
-            f"{self.root}: holds no {', '.join(f'{folders[0]}{split}.json' for split in splits)}"
-        )
+            existing = {split: path for split, path in paths.items() if path.is_file()}
+            if existing:
+                return folder, existing
+        names = [f"{folders[0]}{split}.json" for split in splits]
+        raise SourceError(f"{self.root}: holds no {', '.join(names)}")
 
     def find_lines(self) -> list[Path]:
         """Return the root if it is a file, else its JSON Lines files, sorted by name."""
         if self.root.is_file():
             return [self.root]
-        paths = sorted(
-            path for path in self.root.glob("*.jsonl") if path.is_file() and path.name[0] != "."
-        )
-        if not paths:
+        files = [path for path in self.root.glob("*.jsonl") if path.is_file()]
+        visible = [path for path in files if path.name[0] != "."]
+        if not visible:
             raise SourceError(f"{self.root}: has no *.jsonl file")
-        return paths
+        return sorted(visible)
 
-    def choose_splits(self, there: Sequence[str]) -> list[str]:
-        """Return the splits to read, in the source's own order; ``SourceError`` if one is missing."""
-        return annotations.choose_splits(self.root, self.reading.splits, there)
+    def choose_splits(self, available: Sequence[str]) -> list[str]:
+        """Return the splits to read, in the source's order; ``SourceError`` if one is missing."""
+        return annotations.choose_splits(self.root, self.reading.splits, available)
 
 
 Listed = tuple[str, Callable[[], AnnotatedItem] | RefusedEntryError, str]
@@ -132,17 +133,16 @@ def layout_reader(
             raise SourceError(
                 f"{images}: is not a folder; set reading.images to the folder of the images"
             )
+        layout = DatasetLayout(root=root, images=images, reading=config.reading)
         count = 0
-        for listed in islice(
-            entries(DatasetLayout(root=root, images=images, reading=config.reading)), limit
-        ):
+        for listed in islice(entries(layout), limit):
             count += 1
             yield make_item(config.kind, images, *listed)
-        log.info("%s: listed %d of %s", shown_name(str(root)), count, config.kind)
+        log.info("%s: listed %d of %s", escape_name(str(root)), count, config.kind)
         if not count and limit != 0:
             raise SourceError(f"{root}: the annotations name no image")
 
-    def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+    def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
         base = _images_folder(config).resolve()
         for item in items:
             yield from read_one(item, read_item, base, config)
@@ -151,8 +151,10 @@ def layout_reader(
 
 
 def _images_folder(config: SourceConfig) -> Path:
+    if config.reading.images:
+        return Path(config.reading.images)
     root = Path(config.path)
-    return Path(config.reading.images or (root.parent if root.is_file() else root))
+    return root.parent if root.is_file() else root
 
 
 def make_item(
@@ -168,32 +170,33 @@ def make_item(
             raise make
         entry = make()
     except RefusedEntryError as refused:
-        return list_item(kind, shown_name(name), {"name": name}, refused)
-    about = replace(entry.about, split=split)
-    place = {
+        return list_item(kind, escape_name(name), {"name": name}, refused)
+    metadata = asdict(replace(entry.metadata, split=split))
+    locator = {
         "images": [[path, *size_and_time(base, path)] for path in entry.images],
         "captions": entry.captions[: len(entry.images)],
-        "about": {name: value for name, value in asdict(about).items() if value},
+        "about": {name: value for name, value in metadata.items() if value},
         "turns": entry.turns,
     }
-    return list_item(kind, shown_name(entry.name or name), place)
+    return list_item(kind, escape_name(entry.name or name), locator)
 
 
 def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow | PairRow]:
     """Return the image, or the pair with its images, of a locator."""
-    place = locate(item)
-    pictures = [
-        SourceImage(
-            data=read_below(base, path, config.images, listed),
-            name=shown_name(path),
-            captions=tuple(captions),
-        )
-        for (path, *listed), captions in zip(place["images"], place["captions"], strict=True)
-    ]
-    about: dict[str, Any] = {
-        name: tuple(filter(None, one)) if isinstance(one, list) else one
-        for name, one in place["about"].items()
-    }
+    locator = locate(item)
+    pictures: list[SourceImage] = []
+    for image, captions in zip(locator["images"], locator["captions"], strict=True):
+        path, *listed = image
+        data = read_below(base, path, config.images, listed)
+        name = escape_name(path)
+        pictures.append(SourceImage(data=data, name=name, captions=tuple(captions)))
+    fields: dict[str, Any] = {}
+    for field_name, value in locator["about"].items():
+        if isinstance(value, list):
+            fields[field_name] = tuple(filter(None, value))
+        else:
+            fields[field_name] = value
+    metadata = EntryMetadata(**fields)
     if len(pictures) == 2:
-        return read_pair(item, pictures, config, EntryMetadata(**about))
-    return [read_image(item, pictures[0], config, EntryMetadata(**about))]
+        return read_pair(item, pictures, config, metadata)
+    return [read_image(item, pictures[0], config, metadata)]

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
-from pairwright.tasks.sources.annotations import check_texts, parse_record, read_lines
+from pairwright.tasks.sources.annotations import check_texts, parse_record, stream_lines
 from pairwright.tasks.sources.layouts import AnnotatedItem, DatasetLayout, Listed, layout_reader
 from pairwright.tasks.sources.reader import RefusedEntryError
 
@@ -30,71 +30,94 @@ a backslash."""
 _NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
 
 
-def _entries(layout: DatasetLayout) -> Iterator[Listed]:
+def _list_photographs(layout: DatasetLayout) -> Iterator[Listed]:
     files: dict[str, list[Path]] = {}
     for path in layout.find_lines():
         match = _FILE.fullmatch(path.name)
-        files.setdefault(match[1] if match else path.stem, []).append(path)
+        collection = match[1] if match else path.stem
+        files.setdefault(collection, []).append(path)
     captions: dict[tuple[str, str], list[str]] = {}
     for split in layout.choose_splits(list(files)):
         for path in files[split]:
-            good = False
-            for number, line in read_lines(path):
-                try:
-                    *image, caption = _narrative(line)
-                except RefusedEntryError as refused:
-                    yield f"{path.name} line {number}", refused, ""
-                else:
-                    good = True
-                    captions.setdefault((image[0], image[1]), []).append(caption)
-            if not good:
-                needed = "dataset_id, image_id and caption"
-                raise SourceError(
-                    f"{path}: no line has {needed}; give files of Localized Narratives"
-                )
+            yield from _gather_captions(path, captions)
     folders: dict[str, list[str]] = {}
-    for (
-        dataset,
-        image,
-    ), texts in captions.items():  # in the order in which the files first name them
+    # In the order in which the files first name them.
+    for (dataset, image), texts in captions.items():
         if dataset not in folders:
-            last = dataset.rpartition("_")[2]
-            places = (dataset, last, f"images/{dataset}", f"images/{last}", "images")
-            folders[dataset] = [*filter(None, (layout.find_folder(place) for place in places)), ""]
-        yield f"{dataset}/{image}", partial(_entry, layout, folders[dataset], image, texts), ""
+            folders[dataset] = _image_folders(layout, dataset)
+        entry = partial(_entry, layout, folders[dataset], image, texts)
+        yield f"{dataset}/{image}", entry, ""
+
+
+def _gather_captions(path: Path, captions: dict[tuple[str, str], list[str]]) -> Iterator[Listed]:
+    """Add the captions of a file by dataset and image; yield its refused lines."""
+    has_narrative = False
+    for number, line in stream_lines(path):
+        try:
+            dataset, image, caption = _narrative(line)
+        except RefusedEntryError as refused:
+            yield f"{path.name} line {number}", refused, ""
+        else:
+            has_narrative = True
+            texts = captions.setdefault((dataset, image), [])
+            texts.append(caption)
+    if not has_narrative:
+        raise SourceError(
+            f"{path}: no line has dataset_id, image_id and caption; "
+            "give files of Localized Narratives"
+        )
+
+
+def _image_folders(layout: DatasetLayout, dataset: str) -> list[str]:
+    """Return the existing folders of a dataset's images, and the root."""
+    last = dataset.rpartition("_")[2]
+    names = (dataset, last, f"images/{dataset}", f"images/{last}", "images")
+    folders = [layout.find_folder(name) for name in names]
+    return [*filter(None, folders), ""]
 
 
 def _narrative(line: bytes | None) -> tuple[str, str, str]:
-    """Return dataset, image and caption of a line; its traces are parsed only if one of these follows them."""
+    """Return dataset, image and caption of a line; traces are parsed only if needed."""
     head, traces, rest = (line or b"").partition(_TRACES)
     if traces and all(name in head for name in _NEEDED):
         if not rest.rstrip().endswith(b"}"):
             raise RefusedEntryError("damaged line", "it is cut off")
         line = head + b"}"
     record = parse_record(line)
-    dataset, image = (str(record.get(name, "")) for name in ("dataset_id", "image_id"))
+    dataset = str(record.get("dataset_id", ""))
+    image = str(record.get("image_id", ""))
     if not _WORD.fullmatch(dataset) or not _WORD.fullmatch(image):
         raise RefusedEntryError("no dataset_id or image_id", f"{dataset[:50]} {image[:50]}")
     return dataset, image, " ".join(check_texts(record.get("caption")))
 
 
 def _entry(
-    layout: DatasetLayout, folders: list[str], image: str, captions: list[str]
+    layout: DatasetLayout,
+    folders: list[str],
+    image: str,
+    captions: list[str],
 ) -> AnnotatedItem:
-    names = (
-        [f"{image}.jpg", f"{int(image):012d}.jpg"]
-        if image.isdecimal() and len(image) < 12
-        else [f"{image}.jpg"]
-    )
-    path = layout.find_image(*(f"{folder}{file}" for folder in folders for file in names))
-    return AnnotatedItem(images=(path,), captions=(check_texts(captions),))
+    files = [f"{image}.jpg"]
+    if image.isdecimal() and len(image) < 12:
+        files.append(f"{int(image):012d}.jpg")
+    paths: list[str] = []
+    for folder in folders:
+        paths += [f"{folder}{file}" for file in files]
+    image_path = layout.find_image(*paths)
+    return AnnotatedItem(images=(image_path,), captions=(check_texts(captions),))
+
+
+def _recognise(path: str) -> bool:
+    if "://" in path:
+        return False
+    return _FILE.fullmatch(Path(path).name) is not None
 
 
 READER = layout_reader(
-    _entries,
+    _list_photographs,
     kind="localized-narratives",
     about="Localized Narratives: photographs with long captions by annotators",
     example="localized-narratives:ANNOTATIONS --set reading.images=IMAGES",
     details=__doc__ or "",
-    recognises=lambda path: "://" not in path and _FILE.fullmatch(Path(path).name) is not None,
+    recognises=_recognise,
 )

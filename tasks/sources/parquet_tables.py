@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -28,19 +28,24 @@ from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.sources.annotations import choose_splits
-from pairwright.tasks.sources.find_files import UNSEEN, FilePattern, Seen, open_place
+from pairwright.tasks.sources.find_files import (
+    UNKNOWN_STATE,
+    FilePattern,
+    FileState,
+    open_pattern,
+)
 from pairwright.tasks.sources.read_entry import SourceImage, read_below
 from pairwright.tasks.sources.reader import (
-    Given,
-    Read,
     Reader,
+    ReadResult,
     RefusedEntryError,
+    SourceRow,
+    describe_error,
+    escape_name,
     list_item,
     locate,
     read_one,
     refuse,
-    shown_name,
-    shown_words,
 )
 
 log = logging.getLogger(__name__)
@@ -71,21 +76,23 @@ large groups often."""
 
 Record = dict[str, Any]
 """Columns of one row that the reader needs, under its own names."""
-Choose = Callable[[pa.Schema, ReadingConfig], dict[str, str]]
+ChooseColumns = Callable[[pa.Schema, ReadingConfig], dict[str, str]]
 """Function that returns the columns to read, each with its name in a record; it refuses a table
 without them."""
-Listing = tuple[str, Seen, list[int] | RefusedEntryError]
+Listing = tuple[str, FileState, list[int] | RefusedEntryError]
 """A file and the number of rows of each of its groups, or why it is refused."""
-Found = Iterator[tuple[ItemRow, Record | Dropped | Failed]]
+Located = tuple[ItemRow, Mapping[str, Any]]
+"""An item and its locator."""
+ReadRows = Iterator[tuple[ItemRow, Record | Dropped | Failed]]
 """Each item with its row, or with the reason why there is none."""
 
 
 class _MediumError(Exception):
-    """Wrapper of an error of a disk or store, since pyarrow reports failed media and damaged data alike."""
+    """Error of a disk or store; pyarrow reports failed media and damaged data alike."""
 
 
 @contextmanager
-def _medium() -> Generator[None]:
+def _wrap_medium_errors() -> Generator[None]:
     try:
         yield
     except RefusedEntryError:
@@ -95,6 +102,8 @@ def _medium() -> Generator[None]:
 
 
 class _WatchedFile:
+    """File whose failed reads raise ``_MediumError``."""
+
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
@@ -102,7 +111,7 @@ class _WatchedFile:
         return getattr(self._file, name)
 
     def read(self, size: int = -1) -> bytes:
-        with _medium():
+        with _wrap_medium_errors():
             return self._file.read(size)
 
 
@@ -118,7 +127,11 @@ def cells_of(value: Any) -> list[Cell]:
     """Return the images in a value; nulls and other types are left out."""
     match value:
         case list():
-            return [cell for one in value if not isinstance(one, list) for cell in cells_of(one)]
+            cells: list[Cell] = []
+            for element in value:
+                if not isinstance(element, list):
+                    cells += cells_of(element)
+            return cells
         case bytes():
             return [Cell(value, "")]
         case str() if value:
@@ -132,33 +145,36 @@ def cells_of(value: Any) -> list[Cell]:
 
 
 def only_cell(value: Any) -> Cell:
-    """Return the one image in a value; ``RefusedEntryError`` if there is none, or more than one."""
-    match cells_of(value):
-        case [cell]:
-            return cell
-        case cells:
-            raise RefusedEntryError("too many images in a row" if cells else "no image in the row")
+    """Return the image in a value; ``RefusedEntryError`` if there is none, or more than one."""
+    cells = cells_of(value)
+    if not cells:
+        raise RefusedEntryError("no image in the row")
+    if len(cells) > 1:
+        raise RefusedEntryError("too many images in a row")
+    return cells[0]
 
 
-def need(schema: pa.Schema, names: Sequence[str], *, images: Sequence[str] = ()) -> dict[str, str]:
-    """Return the columns of a known data set, by name; ``RefusedEntryError`` if one is missing."""
-    kinds = kinds_of(schema)
-    if missing := sorted({*names, *images} - kinds.keys()):
+def require_columns(
+    schema: pa.Schema, names: Sequence[str], *, images: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the columns of a known data set; ``RefusedEntryError`` if one is missing."""
+    types = column_types(schema)
+    missing = sorted({*names, *images} - types.keys())
+    if missing:
         raise wrong_columns(f"has no column {', '.join(missing)}", schema)
-    if plain := next(
-        (name for name in images if not (is_struct(kinds[name]) or str(kinds[name]) in BYTES)), ""
-    ):
-        raise wrong_columns(f"column {plain} holds no images", schema)
+    for name in images:
+        if not is_struct(types[name]) and str(types[name]) not in BYTES:
+            raise wrong_columns(f"column {name} holds no images", schema)
     return {name: name for name in (*names, *images)}
 
 
 def wrong_columns(fault: str, schema: pa.Schema) -> RefusedEntryError:
     """Return the error of a table without the columns of its reader."""
-    columns = ", ".join(f"{shown_name(field.name)} ({field.type})" for field in schema)
+    columns = ", ".join(f"{escape_name(field.name)} ({field.type})" for field in schema)
     return RefusedEntryError("wrong columns", f"{fault}; the columns are: {columns[:1000]}")
 
 
-def kinds_of(schema: pa.Schema) -> dict[str, pa.DataType]:
+def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return the type of each column, or of its list items."""
     if len(set(schema.names)) < len(schema.names):
         raise wrong_columns("two columns have one name", schema)
@@ -167,8 +183,10 @@ def kinds_of(schema: pa.Schema) -> dict[str, pa.DataType]:
 
 def is_struct(kind: pa.DataType) -> bool:
     """Return whether a type is that of images written by ``datasets``."""
-    inner = {field.name: str(field.type) for field in kind} if pa.types.is_struct(kind) else {}
-    return set(inner) == {"bytes", "path"} and inner["bytes"] in (*BYTES, "null")
+    if not pa.types.is_struct(kind):
+        return False
+    types = {field.name: str(field.type) for field in kind}
+    return set(types) == {"bytes", "path"} and types["bytes"] in (*BYTES, "null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,31 +206,33 @@ class TableRow:
 
     def picture(self, cell: Cell, captions: tuple[str, ...] = (), part: str = "") -> SourceImage:
         """Return an image's bytes under a readable name; a path is read from the folder."""
-        name = shown_name(f"{self.item.name} {part or Path(cell.path[-200:]).name}".strip())
-        if cell.data is None and not self.folder:
-            raise RefusedEntryError("image is not in the table", shown_name(cell.path[:200]))
-        data = (
-            read_below(self.folder, cell.path, self.config.images)
-            if cell.data is None
-            else cell.data
-        )
-        return SourceImage(data=data, name=name, captions=captions)
+        label = part or Path(cell.path[-200:]).name
+        name = escape_name(f"{self.item.name} {label}".strip())
+        return SourceImage(data=self._bytes_of(cell), name=name, captions=captions)
+
+    def _bytes_of(self, cell: Cell) -> bytes:
+        if cell.data is not None:
+            return cell.data
+        if not self.folder:
+            raise RefusedEntryError("image is not in the table", escape_name(cell.path[:200]))
+        return read_below(self.folder, cell.path, self.config.images)
 
 
 def table_reader(
-    choose: Choose, read_row: Callable[[TableRow], Iterable[Given]], **declaration: Any
+    choose: ChooseColumns,
+    read_row: Callable[[TableRow], Iterable[SourceRow]],
+    **declaration: Any,
 ) -> Reader:
-    """Return the reader of a data set of tables; ``read_row`` raises ``RefusedEntryError`` for an unusable row."""
+    """Return the reader of a data set of tables; ``read_row`` refuses an unusable row."""
 
-    def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
+    def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
         folder = image_folder(config)
         for item, record in read_rows(items, config, choose=choose):
             if isinstance(record, Dropped | Failed):
                 yield record
-            else:
-                yield from read_one(
-                    item, lambda *row: read_row(TableRow(*row)), record, config, folder
-                )
+                continue
+            row = TableRow(item, record, config, folder)
+            yield from read_one(item, lambda _, row: read_row(row), row)
 
     listing = partial(list_rows, choose=choose)
     return Reader(
@@ -224,24 +244,30 @@ def image_folder(config: SourceConfig) -> str:
     """Return the local folder of relative paths in rows; empty for a remote source without one."""
     if config.reading.images:
         return config.reading.images
-    place = open_place(config.path)
-    return place.root if place.is_local else ""
+    files = open_pattern(config.path)
+    return files.root if files.is_local else ""
 
 
-def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Iterator[ItemRow]:
-    """Yield an item per row of the source's tables, at most ``limit``; ``SourceError`` if no table is usable."""
-    place = open_place(config.path)
-    found = {name: split_of(name) for name in place.names((".parquet",))}
-    if not found:
+def list_rows(
+    config: SourceConfig, limit: int | None, *, choose: ChooseColumns
+) -> Iterator[ItemRow]:
+    """Yield an item per row of the tables, at most ``limit``; ``SourceError`` if none is usable."""
+    files = open_pattern(config.path)
+    tables = files.names((".parquet",))
+    splits = {name: split_of(name) for name in tables}
+    if not splits:
         raise SourceError(
-            f"{place.address}: has no Parquet file (write what `save_to_disk` saved with `to_parquet`)"
+            f"{files.address}: has no Parquet file "
+            "(write what `save_to_disk` saved with `to_parquet`)"
         )
-    wanted = choose_splits(place.address, config.reading.splits, sorted(set(found.values())))
-    names = [name for name in sorted(found, key=os.fsencode) if found[name] in wanted]
+    available = sorted(set(splits.values()))
+    chosen = choose_splits(files.address, config.reading.splits, available)
+    tables.sort(key=os.fsencode)
+    names = [name for name in dict.fromkeys(tables) if splits[name] in chosen]
     threads = ThreadPoolExecutor(LOOKING_AHEAD)
     try:
-        listings = threads.map(partial(_look, place, config, choose), names)
-        yield from islice(_list_items(place, config.kind, listings), limit)
+        listings = threads.map(partial(_read_footer, files, config, choose), names)
+        yield from islice(_list_tables(files, config.kind, listings), limit)
     finally:
         threads.shutdown(cancel_futures=True)  # the footers beyond a limit
 
@@ -249,18 +275,22 @@ def list_rows(config: SourceConfig, limit: int | None, *, choose: Choose) -> Ite
 def split_of(name: str) -> str:
     """Return the split in a table's path; "train" if there is none, as on the Hugging Face Hub."""
     path = PurePosixPath(name)
-    if match := NUMBERED.fullmatch(path.stem):
+    match = NUMBERED.fullmatch(path.stem)
+    if match:
         split = match["split"].rpartition("-")[2]
         if split not in ("data", "part"):
             return split
-    folders = [part for part in reversed(path.parts[:-1]) if part.lower() in SPLIT_WORDS]
-    words = [word for word in re.split(r"[\W_]+", path.stem) if word.lower() in SPLIT_WORDS]
-    return next(iter((*folders, *words)), "train")
+    folders = reversed(path.parts[:-1])
+    words = re.split(r"[\W_]+", path.stem)
+    for candidate in (*folders, *words):
+        if candidate.lower() in SPLIT_WORDS:
+            return candidate
+    return "train"
 
 
-def _open(place: FilePattern, name: str) -> pq.ParquetFile:
-    with _medium():
-        opened = place.open(name)
+def _open(files: FilePattern, name: str) -> pq.ParquetFile:
+    with _wrap_medium_errors():
+        opened = files.open(name)
     try:
         # Without pre_buffer, columns are streamed; otherwise a whole row group would be fetched
         # first.
@@ -271,100 +301,121 @@ def _open(place: FilePattern, name: str) -> pq.ParquetFile:
         raise
 
 
-def _look(place: FilePattern, config: SourceConfig, choose: Choose, name: str) -> Listing:
+def _read_footer(
+    files: FilePattern,
+    config: SourceConfig,
+    choose: ChooseColumns,
+    name: str,
+) -> Listing:
     """Read one footer; a failed medium ends the listing, a bad file is one refused item."""
-    seen = UNSEEN
+    state = UNKNOWN_STATE
     try:
-        with _medium():
-            seen = place.look(name)
-        with closing(_open(place, name)) as table:
+        with _wrap_medium_errors():
+            state = files.stat(name)
+        with closing(_open(files, name)) as table:
             choose(table.schema_arrow, config.reading)
-            rows = [
-                table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)
-            ]
-        if (
-            any(count < 0 for count in rows) or sum(rows) > seen["size"]
-        ):  # each row would be listed as an item
-            raise ValueError(f"{sum(rows)} rows in {seen['size']} bytes")
-        return name, seen, rows
+            groups = range(table.num_row_groups)
+            counts = [table.metadata.row_group(group).num_rows for group in groups]
+        total = sum(counts)
+        # Each row would be listed as an item.
+        if any(count < 0 for count in counts) or total > state["size"]:
+            raise ValueError(f"{total} rows in {state['size']} bytes")
     except RefusedEntryError as error:
-        return name, seen, error
+        return name, state, error
     except _MediumError as error:
-        words = shown_words(error.__cause__ or error)
+        message = describe_error(error.__cause__ or error)
         raise SourceError(
-            f"{place.address}: {shown_name(name)}: cannot be read: {words}"
+            f"{files.address}: {escape_name(name)}: cannot be read: {message}"
         ) from error
     except Exception as error:  # noqa: BLE001 - pyarrow raises anything on hostile files
-        return name, seen, RefusedEntryError("damaged table", shown_words(error))
+        return name, state, RefusedEntryError("damaged table", describe_error(error))
+    return name, state, counts
 
 
-def _list_items(place: FilePattern, kind: str, listings: Iterable[Listing]) -> Iterator[ItemRow]:
-    rows, fault = 0, ""
-    for file, seen, found in listings:
-        name, where = shown_name(file), {"file": file, **seen}
-        if isinstance(found, RefusedEntryError):
-            fault = fault or f"no table can be read: {name}: {found.detail or found.reason}"
-            yield list_item(kind, name, where, found)
+def _list_tables(files: FilePattern, kind: str, listings: Iterable[Listing]) -> Iterator[ItemRow]:
+    total = 0
+    fault = ""
+    for file, state, counts in listings:
+        name = escape_name(file)
+        locator = {"file": file, **state}
+        if isinstance(counts, RefusedEntryError):
+            fault = fault or f"no table can be read: {name}: {counts.detail or counts.reason}"
+            yield list_item(kind, name, locator, counts)
             continue
-        every = ((group, row) for group, count in enumerate(found) for row in range(count))
-        for number, (group, row) in enumerate(every):
-            yield list_item(kind, f"{name}#{number}", {**where, "group": group, "row": row})
-        rows += sum(found)
-    if not rows:
-        raise SourceError(f"{place.address}: {fault or 'the tables have no rows'}")
-    log.info("%s: listed %d rows", place.address, rows)
+        number = 0
+        for group, count in enumerate(counts):
+            for row in range(count):
+                row_locator = {**locator, "group": group, "row": row}
+                yield list_item(kind, f"{name}#{number}", row_locator)
+                number += 1
+        total += number
+    if not total:
+        raise SourceError(f"{files.address}: {fault or 'the tables have no rows'}")
+    log.info("%s: listed %d rows", files.address, total)
 
 
-def read_rows(items: Sequence[ItemRow], config: SourceConfig, *, choose: Choose) -> Found:
+def read_rows(items: Sequence[ItemRow], config: SourceConfig, *, choose: ChooseColumns) -> ReadRows:
     """Yield each item of a shard with its row, or with the reason why there is none."""
-    place = open_place(config.path)
-    located = [(item, json.loads(item.locator)) for item in items]
-    for _, members in groupby(located, key=lambda both: both[1]["file"]):
-        some = list(members)
+    files = open_pattern(config.path)
+    located: list[Located] = [(item, json.loads(item.locator)) for item in items]
+    for _, members in groupby(located, key=lambda entry: entry[1]["file"]):
+        entries = list(members)
         try:
-            where = locate(some[0][0])
-            with _medium():
-                place.look(where["file"], where)
-            table = _open(place, where["file"])
+            locator = locate(entries[0][0])
+            with _wrap_medium_errors():
+                files.stat(locator["file"], locator)
+            table = _open(files, locator["file"])
             columns = choose(table.schema_arrow, config.reading)
-        except Exception as error:  # noqa: BLE001 - the boundary to hostile files, and to stores of any kind
-            yield from ((item, _unread(item, error)) for item, _ in some)
+        except Exception as error:  # noqa: BLE001 - hostile files, stores of any kind
+            yield from ((item, _refuse_unread(item, error)) for item, _ in entries)
             continue
         with closing(table):
-            for group, inside in groupby(some, key=lambda both: both[1]["group"]):
-                yield from _read_group(
-                    table, {one["row"]: item for item, one in inside}, group=group, columns=columns
-                )
+            for group, inside in groupby(entries, key=lambda entry: entry[1]["group"]):
+                pending = {locator["row"]: item for item, locator in inside}
+                yield from _read_group(table, pending, group=group, columns=columns)
 
 
 def _read_group(
-    table: pq.ParquetFile, left: dict[int, ItemRow], *, group: int, columns: dict[str, str]
-) -> Found:
-    """Read some rows of a group one by one, up to the last of them; each gets its values or a reason in any case."""
+    table: pq.ParquetFile,
+    pending: dict[int, ItemRow],
+    *,
+    group: int,
+    columns: dict[str, str],
+) -> ReadRows:
+    """Read rows of a group one by one, up to the last pending one.
+
+    Each pending item gets its values or a reason in any case.
+    """
     try:
         batches = table.iter_batches(
             1, row_groups=[group], columns=list(columns), use_threads=False
         )
-        for row, batch in zip(range(max(left) + 1), batches, strict=False):
-            if (item := left.pop(row, None)) is None:
-                continue
-            try:
-                batch.validate(full=True)  # offsets that point outside would crash the process
-                yield item, {columns[name]: value for name, value in batch.to_pylist()[0].items()}
-            except Exception as error:  # noqa: BLE001 - a row of undecodable text or impossible offsets
-                yield item, refuse(item, RefusedEntryError("damaged row", shown_words(error)))
-        if left:
+        rows = range(max(pending) + 1)
+        for row, batch in zip(rows, batches, strict=False):
+            item = pending.pop(row, None)
+            if item is not None:
+                yield item, _read_record(item, batch, columns)
+        if pending:
             raise ValueError("the row group ends before its last row")
     except Exception as error:  # noqa: BLE001 - pyarrow raises anything on hostile files
-        yield from ((item, _unread(item, error)) for item in left.values())
+        yield from ((item, _refuse_unread(item, error)) for item in pending.values())
 
 
-def _unread(item: ItemRow, error: Exception) -> Dropped | Failed:
+def _read_record(
+    item: ItemRow, batch: pa.RecordBatch, columns: Mapping[str, str]
+) -> Record | Dropped | Failed:
+    """Return the values of a batch of one row, under the reader's names."""
+    try:
+        batch.validate(full=True)  # offsets that point outside would crash the process
+        values: Record = batch.to_pylist()[0]
+        return {columns[name]: value for name, value in values.items()}
+    except Exception as error:  # noqa: BLE001 - a row of undecodable text or impossible offsets
+        return refuse(item, RefusedEntryError("damaged row", describe_error(error)))
+
+
+def _refuse_unread(item: ItemRow, error: Exception) -> Dropped | Failed:
     if isinstance(error, _MediumError) and isinstance(error.__cause__, Exception):
         return refuse(item, error.__cause__)
-    refused = (
-        error
-        if isinstance(error, RefusedEntryError)
-        else RefusedEntryError("damaged table", shown_words(error))
-    )
-    return refuse(item, refused)
+    if isinstance(error, RefusedEntryError):
+        return refuse(item, error)
+    return refuse(item, RefusedEntryError("damaged table", describe_error(error)))

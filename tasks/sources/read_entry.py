@@ -17,7 +17,7 @@ import numpy as np
 from pairwright.schemas.config import ImagesConfig, SourceConfig
 from pairwright.schemas.rows import ImageRow, ItemRow, PairRow, make_key
 from pairwright.tasks.images.decode import RGB, RefusedImageError, decode_rgb, probe_image
-from pairwright.tasks.sources.reader import RefusedEntryError, is_unicode, shown_name
+from pairwright.tasks.sources.reader import RefusedEntryError, escape_name, is_unicode
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
 """Extensions of images."""
@@ -28,7 +28,8 @@ SPLITS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 """Our names of published splits; for pairs of other splits, one is drawn."""
-MISSING, LEAVES = "missing file", "path leaves the folder"
+MISSING = "missing file"
+LEAVES = "path leaves the folder"
 NO_FILE = (-1, 0)
 """Size and time of an unreadable file, so that it is another item once it can be read."""
 
@@ -63,14 +64,21 @@ class EntryMetadata:
 
 
 def read_image(
-    item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata
+    item: ItemRow,
+    picture: SourceImage,
+    config: SourceConfig,
+    metadata: EntryMetadata,
 ) -> ImageRow:
     """Return an image; ``RefusedEntryError`` if it cannot be decoded, or exceeds a limit."""
-    return _decode(item, picture, config, about)[0]
+    row, _ = _decode(item, picture, config, metadata)
+    return row
 
 
 def read_pair(
-    item: ItemRow, pictures: Sequence[SourceImage], config: SourceConfig, about: EntryMetadata
+    item: ItemRow,
+    pictures: Sequence[SourceImage],
+    config: SourceConfig,
+    metadata: EntryMetadata,
 ) -> list[ImageRow | PairRow]:
     """Return two images (one, if they are the same file) and their pair, in the source's order.
 
@@ -78,53 +86,56 @@ def read_pair(
     have changed.
     """
     (first, before), (second, after) = (
-        _decode(item, picture, config, about) for picture in pictures
+        _decode(item, picture, config, metadata) for picture in pictures
     )
-    if not about.may_be_identical and np.array_equal(before, after):
+    if not metadata.may_be_identical and np.array_equal(before, after):
         raise RefusedEntryError("identical images", f"{first.name} and {second.name}")
-    types = (make_key("change types", *about.change_types),) if about.change_types else ()
-    key = make_key(
-        "pair",
-        first.key,
-        second.key,
-        about.origin,
-        about.instruction,
-        *about.human_differences,
-        *types,
-    )
+    key = _pair_key(first, second, metadata)
     pair = PairRow(
         key=key,
         source_key=item.key,
         subject=key,
         first=first.key,
         second=second.key,
-        origin=about.origin,
+        origin=metadata.origin,
         anchor="",
         cluster=-1,
-        human_differences=about.human_differences,
-        instruction=about.instruction,
-        change_types=about.change_types,
-        split=SPLITS.get(about.split.lower(), ""),
+        human_differences=metadata.human_differences,
+        instruction=metadata.instruction,
+        change_types=metadata.change_types,
+        split=SPLITS.get(metadata.split.lower(), ""),
     )
-    return [first, *([second] if second.key != first.key else []), pair]
+    if first.key == second.key:
+        return [first, pair]
+    return [first, second, pair]
+
+
+def _pair_key(first: ImageRow, second: ImageRow, metadata: EntryMetadata) -> str:
+    parts = [first.key, second.key, metadata.origin, metadata.instruction]
+    parts += metadata.human_differences
+    if metadata.change_types:
+        parts.append(make_key("change types", *metadata.change_types))
+    return make_key("pair", *parts)
 
 
 def _decode(
-    item: ItemRow, picture: SourceImage, config: SourceConfig, about: EntryMetadata
+    item: ItemRow,
+    picture: SourceImage,
+    config: SourceConfig,
+    metadata: EntryMetadata,
 ) -> tuple[ImageRow, RGB]:
     limit = config.images.max_bytes
-    whose = "" if picture.name == item.name else f"{picture.name}: "
-    if len(picture.data) > limit:
-        raise RefusedEntryError(
-            "file too large", f"{whose}{len(picture.data)} bytes; images.max_bytes={limit}"
-        )
+    size = len(picture.data)
+    prefix = "" if picture.name == item.name else f"{picture.name}: "
+    if size > limit:
+        detail = f"{prefix}{size} bytes; images.max_bytes={limit}"
+        raise RefusedEntryError("file too large", detail)
     try:
         info = probe_image(picture.data, config.images)
         pixels = decode_rgb(picture.data)
     except RefusedImageError as refused:
-        raise RefusedEntryError(
-            refused.reason, f"{whose}{refused.detail}".removesuffix(": ")
-        ) from refused
+        detail = f"{prefix}{refused.detail}".removesuffix(": ")
+        raise RefusedEntryError(refused.reason, detail) from refused
     key = make_key(picture.data)
     row = ImageRow(
         key=key,
@@ -136,24 +147,26 @@ def _decode(
         height=pixels.shape[0],
         name=picture.name,
         source=config.kind,
-        licence=config.images.licence or about.licence,
-        group=about.group,
+        licence=config.images.licence or metadata.licence,
+        group=metadata.group,
         captions=picture.captions,
     )
     return row, pixels
 
 
 def check_path(path: object) -> str:
-    """Return a path that stays below its folder as written; links are checked when the file is opened."""
+    """Return a path that stays below its folder as written; links are checked on opening."""
     if not isinstance(path, str) or not path:
         raise RefusedEntryError("no path of an image", f"a {type(path).__name__}")
     parts = PurePosixPath(path.replace("\\", "/")).parts
+    first = parts[0] if parts else "/"
     # "C:" begins a path with a drive letter, "s3:" an address.
-    leaves = not parts or parts[0].startswith("/") or parts[0].endswith(":") or ".." in parts
+    leaves = first.startswith("/") or first.endswith(":") or ".." in parts
     if leaves or len(path) > MAX_PATH or "\0" in path or not is_unicode(path):
-        is_address = bool(parts) and parts[0].endswith(":") and len(parts[0]) > len("C:")
-        reason = "an address, not a path: download the file first" if is_address else LEAVES
-        raise RefusedEntryError(reason, shown_name(path[:200]))
+        reason = LEAVES
+        if first.endswith(":") and len(first) > len("C:"):
+            reason = "an address, not a path: download the file first"
+        raise RefusedEntryError(reason, escape_name(path[:200]))
     return path
 
 
@@ -162,24 +175,31 @@ def size_and_time(root: str | Path, relative: str) -> tuple[int, int]:
     path = Path(root) / relative
     try:
         status = path.stat()
-        return (status.st_size, status.st_mtime_ns) if os.access(path, os.R_OK) else NO_FILE
+        is_readable = os.access(path, os.R_OK)
     except (OSError, ValueError):
         return NO_FILE
+    return (status.st_size, status.st_mtime_ns) if is_readable else NO_FILE
 
 
 def read_below(
-    root: str | Path, relative: str, config: ImagesConfig, listed: Sequence[int] = NO_FILE
+    root: str | Path,
+    relative: str,
+    config: ImagesConfig,
+    listed: Sequence[int] = NO_FILE,
 ) -> bytes:
-    """Return the bytes of a file below ``root``; size and time must be those ``listed``, if it was readable then."""
+    """Return the bytes of a file below ``root``.
+
+    Its size and time must be those ``listed``, if it was readable then.
+    """
     check_path(relative)
-    shown = shown_name(relative[:200])
+    name = escape_name(relative[:200])
     try:
         path = (Path(root) / relative).resolve()
     except RuntimeError as error:
-        raise RefusedEntryError("symlink loop", shown) from error
+        raise RefusedEntryError("symlink loop", name) from error
     if not path.is_relative_to(Path(root).resolve()):
-        raise RefusedEntryError(LEAVES, shown)
-    return read_file(path, config, listed, shown)
+        raise RefusedEntryError(LEAVES, name)
+    return read_file(path, config, listed, name)
 
 
 REFUSALS = {
@@ -190,22 +210,28 @@ REFUSALS = {
 """Reasons why a file cannot be opened; other errors of a disk may be temporary."""
 
 
-def read_file(path: Path, config: ImagesConfig, listed: Sequence[int], shown: str = "") -> bytes:
-    """Return the bytes of a regular file of limited size; ``shown`` is its name in a refusal."""
+def read_file(
+    path: Path,
+    config: ImagesConfig,
+    listed: Sequence[int],
+    name: str = "",
+) -> bytes:
+    """Return the bytes of a regular file of limited size; ``name`` is its name in a refusal."""
     try:
-        status = (
-            path.stat()
-        )  # before it is opened, since opening a pipe waits and a device may have side effects
+        # Before the file is opened: opening a pipe waits, and a device may have side effects.
+        status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise RefusedEntryError("not a regular file", shown)
+            raise RefusedEntryError("not a regular file", name)
         if status.st_size > config.max_bytes:
-            limit = f"{status.st_size} bytes; images.max_bytes={config.max_bytes}"
-            raise RefusedEntryError("file too large", f"{shown}: {limit}" if shown else limit)
-        if tuple(listed) not in (NO_FILE, (status.st_size, status.st_mtime_ns)):
-            raise RefusedEntryError("changed since it was listed", shown)
+            sizes = f"{status.st_size} bytes; images.max_bytes={config.max_bytes}"
+            raise RefusedEntryError("file too large", f"{name}: {sizes}" if name else sizes)
+        current = (status.st_size, status.st_mtime_ns)
+        if tuple(listed) not in (NO_FILE, current):
+            raise RefusedEntryError("changed since it was listed", name)
         with path.open("rb") as file:
             return file.read(config.max_bytes)
     except OSError as error:
-        if reason := REFUSALS.get(error.errno or 0):
-            raise RefusedEntryError(reason, shown) from error
-        raise
+        reason = REFUSALS.get(error.errno or 0)
+        if reason is None:
+            raise
+        raise RefusedEntryError(reason, name) from error

@@ -1,6 +1,6 @@
-"""Read the items of a source: images, and the pairs, comparisons and preferences that it brings beside them.
+"""Read the items of a source: images, and the pairs, comparisons and preferences that it brings.
 
-Writes ``ImageRow``, and the other rows that a source may bring to one table per type. An item is
+Writes ``ImageRow``, and the other rows that a source may bring, to one table per type. An item is
 read once for its images and once for each of these tables, which is far cheaper than the model
 calls about it.
 
@@ -11,7 +11,7 @@ keys of all rows about it. Random draws depend on the source's keys, so copies o
 copies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import groupby
@@ -24,14 +24,16 @@ from pairwright.schemas.rows import (
     Failed,
     ImageRow,
     ItemRow,
+    Negative,
     PairRow,
     PreferenceRow,
     Row,
+    Turn,
     make_key,
 )
 from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.models.perturb import perturb_image, replace_words
-from pairwright.tasks.sources.reader import Given, Read
+from pairwright.tasks.sources.reader import ReadResult, SourceRow
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.stage import Stage
 
@@ -47,81 +49,123 @@ TEXTS = (
 KEYS = ("key", "subject", "first", "second", "component", "image_keys")
 
 
-def perturb_source(rows: Iterable[Read], config: RobustnessConfig) -> Iterator[Read]:
+def perturb_source(rows: Iterable[ReadResult], config: RobustnessConfig) -> Iterator[ReadResult]:
     """Yield the rows of a source, all of one item before the next, perturbed if configured."""
     if config.is_off:
         yield from rows
         return
-    for _, found in groupby(rows, key=lambda row: row.source_key):
-        item = list(found)
-        data = {
-            row.key: _perturb_bytes(row.image, row.key, config)
-            for row in item
-            if isinstance(row, ImageRow)
-        }
-        names = {key: make_key(image) for key, image in data.items()}
-        given = [row for row in item if not isinstance(row, ImageRow | Dropped | Failed)]
-        names |= {
-            row.key: make_key("perturbed", row.key, config.model_dump_json()) for row in given
-        }
-        for row in item:
-            yield row if isinstance(row, Dropped | Failed) else _perturb_row(row, names, config)
+    for _, group in groupby(rows, key=lambda row: row.source_key):
+        item_rows = list(group)
+        names = _new_keys(item_rows, config)
+        for row in item_rows:
+            if isinstance(row, Dropped | Failed):
+                yield row
+            else:
+                yield _perturb_row(row, names, config)
+
+
+def _new_keys(rows: Iterable[ReadResult], config: RobustnessConfig) -> dict[str, str]:
+    """Return the keys of an item's perturbed rows by their present keys."""
+    images: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for row in rows:
+        if isinstance(row, ImageRow):
+            image = _perturb_bytes(row.image, row.key, config)
+            images[row.key] = make_key(image)
+        elif not isinstance(row, Dropped | Failed):
+            others[row.key] = make_key("perturbed", row.key, config.model_dump_json())
+    return images | others
 
 
 def _perturb_bytes(data: bytes, key: str, config: RobustnessConfig) -> bytes:
     if config.corruption == "none":
         return data
-    return encode_png(
-        perturb_image(decode_rgb(data), config.corruption, severity=config.severity, key=key)
-    )
+    pixels = decode_rgb(data)
+    perturbed = perturb_image(pixels, config.corruption, severity=config.severity, key=key)
+    return encode_png(perturbed)
 
 
-def _perturb_row(row: Given, names: Mapping[str, str], config: RobustnessConfig) -> Given:
-    """Return a row with its texts and images perturbed, with the new keys of itself and its subject."""
+def _perturb_row(row: SourceRow, names: Mapping[str, str], config: RobustnessConfig) -> SourceRow:
+    """Return a row with its texts and images perturbed, under its new key and subject."""
 
-    def worse(text: str) -> str:
+    def perturb_text(text: str) -> str:
         return replace_words(text, config.word_share, key=row.key)
 
+    def rename(key: str) -> str:
+        return names.get(key, key)
+
     changed: dict[str, Any] = {}
-    for name in (field.name for field in fields(row)):
-        change = (
-            worse if name in TEXTS else (lambda key: names.get(key, key)) if name in KEYS else None
-        )
-        if change:
-            value = getattr(row, name)
-            changed[name] = change(value) if isinstance(value, str) else tuple(map(change, value))
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.name in TEXTS:
+            changed[field.name] = _apply(perturb_text, value)
+        elif field.name in KEYS:
+            changed[field.name] = _apply(rename, value)
     match row:
         case ImageRow() if config.corruption != "none":
-            changed |= {"image": _perturb_bytes(row.image, row.key, config), "format": "png"}
+            changed["image"] = _perturb_bytes(row.image, row.key, config)
+            changed["format"] = "png"
         case ComparisonRow():
-            changed["text"], changed["conversation"] = row.text, row.conversation
-            for before in (*row.commonalities, *row.differences):
-                changed["text"] = changed["text"].replace(before, worse(before))
-                changed["conversation"] = tuple(
-                    replace(turn, text=turn.text.replace(before, worse(before)))
-                    if turn.role == "assistant"
-                    else turn
-                    for turn in changed["conversation"]
-                )
+            changed |= _perturb_comparison(row, perturb_text)
         case PreferenceRow():
-            changed["negatives"] = tuple(
-                replace(one, text=worse(one.text)) for one in row.negatives
-            )
-            for name in ("images", "rejected_images"):
-                both = zip(getattr(row, name), row.image_keys, strict=bool(getattr(row, name)))
-                changed[name] = tuple(_perturb_bytes(data, key, config) for data, key in both)
+            changed |= _perturb_preference(row, perturb_text, config)
         case _:
             pass
     return replace(row, **changed)
 
 
+def _apply(change: Callable[[str], str], value: str | Iterable[str]) -> str | tuple[str, ...]:
+    """Return a changed text, or each of several."""
+    return change(value) if isinstance(value, str) else tuple(map(change, value))
+
+
+def _perturb_comparison(row: ComparisonRow, perturb_text: Callable[[str], str]) -> dict[str, Any]:
+    """Return the text and the conversation with the perturbed statements."""
+    text = row.text
+    conversation = row.conversation
+    for statement in (*row.commonalities, *row.differences):
+        perturbed = perturb_text(statement)
+        text = text.replace(statement, perturbed)
+        conversation = _replace_in_answers(conversation, statement, perturbed)
+    return {"text": text, "conversation": conversation}
+
+
+def _replace_in_answers(turns: Iterable[Turn], before: str, after: str) -> tuple[Turn, ...]:
+    changed: list[Turn] = []
+    for turn in turns:
+        if turn.role == "assistant":
+            text = turn.text.replace(before, after)
+            changed.append(replace(turn, text=text))
+        else:
+            changed.append(turn)
+    return tuple(changed)
+
+
+def _perturb_preference(
+    row: PreferenceRow, perturb_text: Callable[[str], str], config: RobustnessConfig
+) -> dict[str, Any]:
+    """Return the negatives with perturbed texts, and the perturbed images."""
+    negatives: list[Negative] = []
+    for negative in row.negatives:
+        text = perturb_text(negative.text)
+        negatives.append(replace(negative, text=text))
+    changed: dict[str, Any] = {"negatives": tuple(negatives)}
+    for name in ("images", "rejected_images"):
+        images = getattr(row, name)
+        keyed = zip(images, row.image_keys, strict=bool(images))
+        perturbed = [_perturb_bytes(image, key, config) for image, key in keyed]
+        changed[name] = tuple(perturbed)
+    return changed
+
+
 def read_items(
     rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row] = ImageRow
-) -> Iterator[Read]:
+) -> Iterator[ReadResult]:
     """Yield the items' rows of one type, or the reason why there is none."""
-    for found in perturb_source(READERS[config.kind].read_items(rows, config), config.robustness):
-        if isinstance(found, wanted | Dropped | Failed):
-            yield found
+    results = READERS[config.kind].read_items(rows, config)
+    for row in perturb_source(results, config.robustness):
+        if isinstance(row, wanted | Dropped | Failed):
+            yield row
 
 
 def brings(config: SourceConfig, *, wanted: type[Row]) -> bool:

@@ -20,29 +20,30 @@ from pairwright.tasks.sources.read_entry import MISSING, check_path, read_below
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 KIND = "llava"
-MOST_IMAGES = 16
+MAX_IMAGES = 16
 """Maximum images of one conversation."""
 
 
 def read_llava(path: Path, *, seed: int) -> Iterator[PreferenceRow | Dropped]:
-    """Yield a file's conversations in an order drawn by the seed, each as a training row, or why it is refused."""
+    """Yield a file's conversations as training rows, or why they are refused, in a random order."""
     records: list[object] = load_json(path, list)
-    for number in np.random.default_rng(seed).permutation(len(records)).tolist():
+    order = np.random.default_rng(seed).permutation(len(records))
+    for number in order.tolist():
+        key = f"{path.name}#{number}"
         try:
-            yield _read(check_record(records[number]), f"{path.name}#{number}", path.parent)
+            yield _read(check_record(records[number]), key, path.parent)
         except RefusedEntryError as refused:
-            yield Dropped(
-                source_key=f"{path.name}#{number}", reason=refused.reason, detail=refused.detail
-            )
+            yield Dropped(source_key=key, reason=refused.reason, detail=refused.detail)
         except OSError as error:
             raise SourceError(f"{path}#{number}: an image cannot be read: {error}") from error
 
 
 def _read(record: dict[str, Any], key: str, folder: Path) -> PreferenceRow:
-    named = record.get("image") or []
-    names = [named] if not isinstance(named, list) else named
-    if len(names) > MOST_IMAGES:
-        raise RefusedEntryError("too many images", f"{len(names)}, at most {MOST_IMAGES}")
+    names = record.get("image") or []
+    if not isinstance(names, list):
+        names = [names]
+    if len(names) > MAX_IMAGES:
+        raise RefusedEntryError("too many images", f"{len(names)}, at most {MAX_IMAGES}")
     turns = [Turn(role=role, text=text) for role, text in read_turns(record)]
     while turns[-1].role != "assistant":
         turns.pop()

@@ -23,8 +23,9 @@ from pairwright.schemas.rows import (
     make_key,
 )
 
-Given = ImageRow | PairRow | ComparisonRow | PreferenceRow
-Read = Given | Dropped | Failed
+SourceRow = ImageRow | PairRow | ComparisonRow | PreferenceRow
+ReadResult = SourceRow | Dropped | Failed
+"""Row of an item, or the reason why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +44,12 @@ class Reader:
     """``list_items(config, limit)`` yields the first ``limit`` items of the source, or all, in its
     own order, without reading pixels. It raises ``SourceError`` if the source does not exist or is
     empty."""
-    read_items: Callable[[Sequence[ItemRow], SourceConfig], Iterator[Read]]
+    read_items: Callable[[Sequence[ItemRow], SourceConfig], Iterator[ReadResult]]
     """``read_items(items, config)`` yields all rows of the items, all of one item before the next;
     for an item that cannot be read completely, one ``Dropped`` or ``Failed`` only."""
     brings: tuple[type[Row], ...] = ()
-    """Types of rows that it yields beside images; the stages that would make these do not run."""
+    """Types of rows that it yields in addition to images; the stages that would make these do not
+    run."""
     recognises: Callable[[str], bool] = lambda _: False
     """Function that returns whether a path without a kind is one of its sources; it may read names,
     not large files."""
@@ -67,26 +69,31 @@ class RefusedEntryError(SourceError):
 
 
 def list_item(
-    kind: str, name: str, locator: dict[str, Any], refused: RefusedEntryError | None = None
+    kind: str,
+    name: str,
+    locator: dict[str, Any],
+    refused: RefusedEntryError | None = None,
 ) -> ItemRow:
     """Return an item of a source; its key hashes the locator, which has its path, size and time."""
     if refused is not None:
         locator = {**locator, "refused": refused.reason, "detail": refused.detail}
     # ASCII, since Parquet's strings cannot hold the surrogates of undecodable bytes.
-    place = json.dumps(locator, ensure_ascii=True, sort_keys=True)
-    key = make_key(kind, place)
-    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=place)
+    encoded = json.dumps(locator, ensure_ascii=True, sort_keys=True)
+    key = make_key(kind, encoded)
+    return ItemRow(key=key, source_key=key, subject=key, name=name, locator=encoded)
 
 
 def locate(item: ItemRow) -> dict[str, Any]:
-    """Return the locator of an item; ``RefusedEntryError`` if it was refused when it was listed."""
-    where = json.loads(item.locator)
-    if "refused" in where:
-        raise RefusedEntryError(where["refused"], where["detail"])
-    return where
+    """Return the locator of an item; ``RefusedEntryError`` if it was refused when listed."""
+    locator = json.loads(item.locator)
+    if "refused" in locator:
+        raise RefusedEntryError(locator["refused"], locator["detail"])
+    return locator
 
 
-def read_one(item: ItemRow, read: Callable[..., Iterable[Given]], *args: Any) -> Sequence[Read]:
+def read_one(
+    item: ItemRow, read: Callable[..., Iterable[SourceRow]], *args: Any
+) -> Sequence[ReadResult]:
     """Return ``read(item, *args)``; if it raises, one row with the reason."""
     try:
         return list(read(item, *args))
@@ -95,35 +102,32 @@ def read_one(item: ItemRow, read: Callable[..., Iterable[Given]], *args: Any) ->
 
 
 def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
-    """Return the row of an unread item: dropped by a rule, or failed if disk or network may recover."""
+    """Return the row of an unread item: dropped by a rule, or failed if a retry may succeed."""
     if isinstance(error, RefusedEntryError):
         detail = f"{item.name}: {error.detail}" if error.detail else item.name
         return Dropped(source_key=item.key, reason=error.reason, detail=detail)
-    return Failed(
-        source_key=item.key, reason="I/O error", detail=f"{item.name}: {shown_words(error)}"
-    )
+    detail = f"{item.name}: {describe_error(error)}"
+    return Failed(source_key=item.key, reason="I/O error", detail=detail)
 
 
-def shown_words(error: BaseException) -> str:
-    """Return the message of an error, shortened and escaped."""
-    return shown_name(f"{type(error).__name__}: {error}"[:300])
+def describe_error(error: BaseException) -> str:
+    """Return the type and message of an error, shortened and escaped."""
+    return escape_name(f"{type(error).__name__}: {error}"[:300])
 
 
-def shown_name(text: str) -> str:
-    """Return a readable path: undecodable bytes as ``\\xNN``, control characters and backslashes escaped."""
+def escape_name(text: str) -> str:
+    """Return a printable name: undecodable bytes as ``\\xNN``, control characters escaped."""
+    return "".join(map(_escape_character, text))
 
-    def shown(sign: str) -> str:
-        if "\udc80" <= sign <= "\udcff":
-            return f"\\x{ord(sign) - 0xDC00:02x}"
-        return (
-            sign
-            if sign.isprintable() and sign != "\\"
-            else sign.encode("unicode_escape").decode("ascii")
-        )
 
-    return "".join(map(shown, text))
+def _escape_character(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    if character.isprintable() and character != "\\":
+        return character
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def is_unicode(text: str) -> bool:
     """Return whether a text can be stored; lone surrogates, which JSON can spell, cannot."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -30,16 +30,21 @@ _MODULES = (
     pair_folders,
     hub_tables,
 )
-READERS = Registry(
-    "sources",
-    Reader,
-    (one for module in _MODULES for one in vars(module).values() if isinstance(one, Reader)),
-)
+
+
+def _list_readers() -> list[Reader]:
+    readers: list[Reader] = []
+    for module in _MODULES:
+        readers += [value for value in vars(module).values() if isinstance(value, Reader)]
+    return readers
+
+
+READERS = Registry("sources", Reader, _list_readers())
 """A plugin's reader is used only if its kind is named."""
 
 
 def recognise_source(text: str) -> str:
-    """Return a source as ``kind:path``, with an absolute local path, so that a build can be resumed from anywhere."""
+    """Return a source as ``kind:path``, with an absolute path, so that builds resume anywhere."""
     kind, colon, path = text.partition(":")
     reader = READERS.get(kind)
     if reader and not reader.needs_path and (colon or not Path(text).exists()):
@@ -53,26 +58,32 @@ def recognise_source(text: str) -> str:
     if colon and "://" not in text and not Path(text).exists():
         kinds = f"{', '.join(READERS)} (`pairwright sources` shows an example of each)"
         raise SourceError(
-            f"{text}: no such file or folder, and {kind!r} is not a kind of source; choose from {kinds}"
+            f"{text}: no such file or folder, and {kind!r} is not a kind of source; "
+            f"choose from {kinds}"
         )
     if not text:
         raise SourceError("the source is empty: name a folder, or kind:path")
-    place = _absolute(text)
-    known = next(
-        (name for name, reader in READERS.data.items() if reader.recognises(place)), "folder"
-    )
-    return f"{known}:{place}"
+    path = _absolute(text)
+    return f"{_recognise_path(path)}:{path}"
+
+
+def _recognise_path(path: str) -> str:
+    """Return the kind of a path without one."""
+    for kind, reader in READERS.data.items():
+        if reader.recognises(path):
+            return kind
+    return "folder"
 
 
 def explain_reader(kind: str) -> str:
     """Return the details of a reader: the layout of its files, and an example."""
     if kind not in READERS:
-        raise SourceError(
-            f"{kind}: no such kind of source; choose from {', '.join(sorted(READERS))}"
-        )
+        choices = ", ".join(sorted(READERS))
+        raise SourceError(f"{kind}: no such kind of source; choose from {choices}")
     reader = READERS[kind]
-    said = reader.details or reader.list_items.__doc__ or ""
-    return f"{kind}: {reader.about}\n\n{said.strip()}\n\nExample: pairwright build {reader.example} --out dataset"
+    details = reader.details or reader.list_items.__doc__ or ""
+    example = f"Example: pairwright build {reader.example} --out dataset"
+    return f"{kind}: {reader.about}\n\n{details.strip()}\n\n{example}"
 
 
 def _absolute(path: str) -> str:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
-from pairwright.schemas.config import SourceConfig
+from pairwright.schemas.config import ScenesConfig, SourceConfig
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, make_key
 from pairwright.tasks.images.decode import encode_png
 from pairwright.tasks.sources.reader import Reader
@@ -25,7 +25,21 @@ LICENCE = "CC0-1.0"
 def list_items(source: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
     """Yield the worlds; a limit may leave the last one with fewer photographs."""
     config = source.scenes
-    left = config.worlds * config.photographs if limit is None else limit
+    remaining = config.worlds * config.photographs if limit is None else limit
+    for index in range(config.worlds):
+        photographs = min(config.photographs, remaining)
+        if photographs <= 0:
+            return
+        key = _world_key(config, index, photographs)
+        locator = json.dumps({"world": index, "photographs": photographs}, sort_keys=True)
+        yield ItemRow(
+            key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator
+        )
+        remaining -= photographs
+
+
+def _world_key(config: ScenesConfig, index: int, photographs: int) -> str:
+    """Return the hash of everything that determines the pixels of a world's photographs."""
     settings = (
         config.seed,
         config.width,
@@ -33,24 +47,8 @@ def list_items(source: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
         config.samples_per_pixel,
         config.no_change_share,
     )
-    for index in range(config.worlds):
-        photographs = min(config.photographs, left)
-        if photographs <= 0:
-            return
-        key = make_key(
-            "scene",
-            SCENES_VERSION,
-            version("mitsuba"),
-            version("pyoidn"),
-            *settings,
-            index,
-            photographs,
-        )
-        locator = json.dumps({"world": index, "photographs": photographs}, sort_keys=True)
-        yield ItemRow(
-            key=key, source_key=key, subject=key, name=f"world-{index:05d}", locator=locator
-        )
-        left -= photographs
+    releases = (version("mitsuba"), version("pyoidn"))
+    return make_key("scene", SCENES_VERSION, *releases, *settings, index, photographs)
 
 
 def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[ImageRow | Dropped]:
@@ -58,15 +56,15 @@ def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[Image
     from pairwright.tasks.scenes.world import photograph_world  # loads Mitsuba
 
     for item in items:
-        where = json.loads(item.locator)
-        settings = source.scenes.model_copy(update={"photographs": where["photographs"]})
-        for number, taken in enumerate(photograph_world(settings, where["world"])):
+        locator = json.loads(item.locator)
+        settings = source.scenes.model_copy(update={"photographs": locator["photographs"]})
+        for number, photograph in enumerate(photograph_world(settings, locator["world"])):
             name = f"{item.name}/photograph-{number}.png"
-            if taken is None:
+            if photograph is None:
                 yield Dropped(source_key=item.key, reason="no arrangement found", detail=name)
                 continue
-            picture, graph = taken
-            image = encode_png(picture)
+            pixels, graph = photograph
+            image = encode_png(pixels)
             key = make_key(image)
             yield ImageRow(
                 key=key,
@@ -74,8 +72,8 @@ def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[Image
                 subject=key,
                 image=image,
                 format="png",
-                width=picture.shape[1],
-                height=picture.shape[0],
+                width=pixels.shape[1],
+                height=pixels.shape[0],
                 name=name,
                 source="scenes",
                 licence=LICENCE,

@@ -23,7 +23,7 @@ import json
 import logging
 import posixpath
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -37,27 +37,27 @@ from pairwright.tasks.sources.annotations import (
     LICENCES,
     check_word,
     clean_text,
-    texts_of,
+    usable_texts,
 )
 from pairwright.tasks.sources.find_files import (
-    UNSEEN,
+    UNKNOWN_STATE,
     FilePattern,
-    Seen,
+    FileState,
     holds,
-    open_place,
-    reaching,
+    open_pattern,
+    wrap_store_errors,
 )
 from pairwright.tasks.sources.read_entry import EXTENSIONS, EntryMetadata, SourceImage, read_image
 from pairwright.tasks.sources.reader import (
-    Read,
     Reader,
+    ReadResult,
     RefusedEntryError,
+    describe_error,
+    escape_name,
     list_item,
     locate,
     read_one,
     refuse,
-    shown_name,
-    shown_words,
 )
 
 log = logging.getLogger(__name__)
@@ -73,12 +73,16 @@ READ_AHEAD = 1 << 20
 """Bytes per request to a remote store: adjacent headers and small members cost one round trip."""
 MAX_HEADER = 1 << 20
 """Maximum bytes of a GNU long name or pax header; real ones have hundreds."""
-MAX_NAME, MAX_MEMBERS = 4096, 1_000_000
+MAX_NAME = 4096
+MAX_MEMBERS = 1_000_000
+GZIP_SIGNATURE = b"\x1f\x8b"
+REASONS = {"empty file": "empty archive", "unexpected end of data": "truncated archive"}
+"""Our reasons for messages of ``tarfile``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Regular file of a tar, or the reason of its refusal; a fault of the archive itself has no name."""
+    """Regular file of a tar, or its refusal; a fault of the archive itself has no name."""
 
     name: str
     offset: int = 0
@@ -92,19 +96,20 @@ class TarBytes:
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         """Read ``file``, which has ``size`` bytes."""
-        self._file, self._size = file, size
-        self.tell, self.close = file.tell, file.close
+        self._file = file
+        self._size = size
+        self.tell = file.tell
+        self.close = file.close
 
     def seek(self, offset: int) -> int:
         """Move to an offset."""
         if offset > self._size:
-            raise RefusedEntryError(
-                "truncated archive", f"a member ends at byte {offset} of {self._size}"
-            )
+            detail = f"a member ends at byte {offset} of {self._size}"
+            raise RefusedEntryError("truncated archive", detail)
         return self._file.seek(offset)
 
     def read(self, count: int) -> bytes:
-        """Return a header, which ``tarfile`` reads while it walks; fewer bytes at the end of the archive."""
+        """Return a header for ``tarfile``; fewer bytes at the end of the archive."""
         if count > MAX_HEADER:
             raise RefusedEntryError("damaged header", f"an extended header of {count} bytes")
         return self._file.read(count)
@@ -117,7 +122,7 @@ class TarBytes:
         except (OSError, RefusedEntryError):
             raise
         except Exception as error:  # each store raises its own errors
-            raise OSError(shown_words(error)) from error
+            raise OSError(describe_error(error)) from error
         if len(data) < size:
             raise RefusedEntryError("truncated archive", f"at byte {offset}")
         return data
@@ -125,83 +130,97 @@ class TarBytes:
 
 def walk_members(archive: TarBytes) -> Iterator[Member]:
     """Yield the members of a tar in order, without folders; a fault of the archive comes last."""
-    held: Member | None = None
-    """The last member: reading the next header shows whether its contents are complete."""
-    walked = 0
+    last: Member | None = None
+    """Not yielded yet: reading the next header shows whether its contents are complete."""
+    headers = 0
     try:
-        if archive.read(2) == b"\x1f\x8b":
-            raise RefusedEntryError("gzipped archive", "unpack it first, with gunzip")
-        archive.seek(0)
-        with tarfile.open(  # pyright: ignore[reportCallIssue]
-            fileobj=archive,  # pyright: ignore[reportArgumentType] - reads and seeks only
-            mode="r:",
-            encoding="utf-8",
-            errors="surrogateescape",
-        ) as tar:
-            while walked < MAX_MEMBERS:
+        with _open_tar(archive) as tar:
+            while headers < MAX_MEMBERS:
                 info = tar.next()
                 tar.members.clear()  # a million of them would take a gigabyte
-                walked += 1
-                if held is not None:
-                    yield held
-                held = None
+                headers += 1
+                if last is not None:
+                    yield last
+                last = None
                 if info is None:
-                    # ``tarfile`` takes any stop for an end: only a block of zeros is one.
-                    archive.seek(tar.offset)
-                    block = archive.read(tarfile.BLOCKSIZE)
-                    if len(block) < tarfile.BLOCKSIZE:
-                        end = tar.offset + len(block)
-                        raise RefusedEntryError(
-                            "truncated archive", f"ends at byte {end} without an end mark"
-                        )
-                    if any(block):
-                        raise RefusedEntryError(
-                            "damaged archive", f"no header at byte {tar.offset}"
-                        )
+                    _check_end(archive, tar.offset)
                     return
                 if info.size < 0 or tar.offset <= info.offset:
                     raise RefusedEntryError("damaged archive", "a member of negative size")
-                held = None if info.isdir() else _member(info)
+                if not info.isdir():
+                    last = _member(info)
         fault = RefusedEntryError(
             "too many members", f"more than {MAX_MEMBERS}: make smaller archives"
         )
     except RefusedEntryError as error:
         fault = error
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        reason = {"empty file": "empty archive", "unexpected end of data": "truncated archive"}.get(
-            str(error)
-        )
-        fault = RefusedEntryError(
-            reason or ("damaged archive" if walked else "not an archive"), str(error)[:200]
-        )
-    if held is not None and archive.tell() >= held.offset + held.size:
-        yield held
+        fault = _explain_fault(error, headers)
+    if last is not None and archive.tell() >= last.offset + last.size:
+        yield last
     yield Member("", refused=fault)
 
 
+def _explain_fault(error: Exception, headers: int) -> RefusedEntryError:
+    """Return why an archive cannot be read on, after a number of headers."""
+    message = str(error)
+    reason = REASONS.get(message)
+    if reason is None:
+        reason = "damaged archive" if headers else "not an archive"
+    return RefusedEntryError(reason, message[:200])
+
+
+def _open_tar(archive: TarBytes) -> Any:
+    """Return the ``TarFile`` of an archive; its type lacks ``members``."""
+    if archive.read(2) == GZIP_SIGNATURE:
+        raise RefusedEntryError("gzipped archive", "unpack it first, with gunzip")
+    archive.seek(0)
+    return tarfile.open(  # pyright: ignore[reportCallIssue]
+        fileobj=archive,  # pyright: ignore[reportArgumentType] - reads and seeks only
+        mode="r:",
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+
+
+def _check_end(archive: TarBytes, offset: int) -> None:
+    """Refuse an archive that stops without an end mark, a block of zeros."""
+    archive.seek(offset)
+    block = archive.read(tarfile.BLOCKSIZE)
+    if len(block) < tarfile.BLOCKSIZE:
+        end = offset + len(block)
+        raise RefusedEntryError("truncated archive", f"ends at byte {end} without an end mark")
+    if any(block):
+        raise RefusedEntryError("damaged archive", f"no header at byte {offset}")
+
+
 def _member(info: tarfile.TarInfo) -> Member:
-    refused = None
-    if info.issym() or info.islnk():
-        refused = RefusedEntryError("link in an archive", f"to {info.linkname}")
-    elif info.issparse():
-        refused = RefusedEntryError("sparse file in an archive")
-    elif not info.isreg():
-        refused = RefusedEntryError("not a regular file", f"type {info.type!r}")
-    elif info.name.startswith("/") or ".." in info.name.split("/") or "\0" in info.name:
-        refused = RefusedEntryError("path leaves the archive")
-    elif len(info.name) > MAX_NAME:
+    refused = _refuse_member(info)
+    if refused is None and len(info.name) > MAX_NAME:
         refused = RefusedEntryError("damaged header", f"a name of {len(info.name)} characters")
         return Member(info.name[-100:], refused=refused)
-    return Member(
-        info.name if refused else posixpath.normpath(info.name),
-        info.offset_data,
-        info.size,
-        refused,
-    )
+    name = info.name if refused else posixpath.normpath(info.name)
+    return Member(name, info.offset_data, info.size, refused)
+
+
+def _refuse_member(info: tarfile.TarInfo) -> RefusedEntryError | None:
+    """Return why a member is refused for its type or path; ``None`` if it is not."""
+    if info.issym() or info.islnk():
+        return RefusedEntryError("link in an archive", f"to {info.linkname}")
+    if info.issparse():
+        return RefusedEntryError("sparse file in an archive")
+    if not info.isreg():
+        return RefusedEntryError("not a regular file", f"type {info.type!r}")
+    folders = info.name.split("/")
+    if info.name.startswith("/") or ".." in folders or "\0" in info.name:
+        return RefusedEntryError("path leaves the archive")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
+    """Member of a sample."""
+
     suffix: str
     """The name after the basename: ".jpg", ".before.jpg"."""
     offset: int = 0
@@ -213,58 +232,72 @@ class _Part:
 
     @property
     def field(self) -> str:
-        """Return the part between basename and extension: "" in ``a.jpg``, ".before" in ``a.before.jpg``."""
+        """Return the part between basename and extension: ".before" in ``a.before.jpg``."""
         return self.suffix[: -len(self.ending)]
 
 
 def list_items(config: SourceConfig, limit: int | None) -> Iterator[ItemRow]:
-    """Yield the samples of all archives in order, at most ``limit``; ``SourceError`` if there is none."""
+    """Yield the samples of all archives, at most ``limit``; ``SourceError`` if there is none."""
     if config.reading.splits:
         raise SourceError(
-            f"{config.path}: tars have no splits: leave reading.splits empty, or give a pattern of tars"
+            f"{config.path}: tars have no splits: leave reading.splits empty, "
+            "or give a pattern of tars"
         )
-    yield from islice(_all_items(config.path), limit)
+    yield from islice(_list_archives(config.path), limit)
 
 
-def _all_items(source: str) -> Iterator[ItemRow]:
-    place = open_place(source)
-    found, fault = False, "no name ends in .tar"
-    for name in place.names(ENDINGS):
-        seen = UNSEEN
-        samples: dict[str, list[Member]] = {}
-        """Image and text members by basename; under "", a fault of the archive itself."""
-        try:
-            with reaching(name):
-                seen = place.look(name)
-                with closing(_open(place, name, seen)) as archive:
-                    for member in walk_members(archive):
-                        stem, suffix = _split(member.name)
-                        hidden = any(
-                            part.startswith(".") and part.strip(".")
-                            for part in member.name.split("/")
-                        )
-                        wanted = (
-                            _Part(suffix).ending in (*EXTENSIONS, *TEXTS)
-                            or suffix.lower() == RECORD
-                        )
-                        if not member.name or (wanted and not hidden):
-                            samples.setdefault(stem, []).append(member)
-        except RefusedEntryError as error:
-            samples = {"": [Member("", refused=error)]}
-        log.info("%s: %d samples", shown_name(name), len(samples))
+def _list_archives(source: str) -> Iterator[ItemRow]:
+    files = open_pattern(source)
+    has_sample = False
+    fault = "no name ends in .tar"
+    for name in files.names(ENDINGS):
+        state, samples = _group_members(files, name)
+        log.info("%s: %d samples", escape_name(name), len(samples))
         for stem, members in samples.items():
-            if not stem:
-                fault = shown_name(f"{name}: {members[0].refused}")
+            if stem:
+                has_sample = True
+            else:
+                fault = escape_name(f"{name}: {members[0].refused}")
                 log.warning("%s: %s", source, fault)
-            found = found or bool(stem)
-            yield _item(name, seen, stem, members)
-    if not found:
+            yield _item(name, state, stem, members)
+    if not has_sample:
         hint = "give a tar (not gzipped), a pattern like NAME-{000..011}.tar, or a folder of tars"
         raise SourceError(f"{source}: no sample with an image in its archives ({fault}); {hint}")
 
 
-def _open(place: FilePattern, name: str, seen: Seen) -> TarBytes:
-    return TarBytes(place.open(name, block_size=READ_AHEAD), seen["size"])
+def _group_members(files: FilePattern, name: str) -> tuple[FileState, dict[str, list[Member]]]:
+    """Return an archive's state and its image and text members by basename.
+
+    A fault of the archive itself is under "".
+    """
+    state = UNKNOWN_STATE
+    samples: dict[str, list[Member]] = {}
+    try:
+        with wrap_store_errors(name):
+            state = files.stat(name)
+            with closing(_open(files, name, state)) as archive:
+                for member in walk_members(archive):
+                    if not member.name or _is_content(member.name):
+                        stem, _ = _split(member.name)
+                        samples.setdefault(stem, []).append(member)
+    except RefusedEntryError as error:
+        samples = {"": [Member("", refused=error)]}
+    return state, samples
+
+
+def _is_content(name: str) -> bool:
+    """Return whether a member is an image, a text or a record, and not hidden."""
+    folders = name.split("/")
+    if any(part.startswith(".") and part.strip(".") for part in folders):
+        return False
+    _, suffix = _split(name)
+    if suffix.lower() == RECORD:
+        return True
+    return _Part(suffix).ending in (*EXTENSIONS, *TEXTS)
+
+
+def _open(files: FilePattern, name: str, state: FileState) -> TarBytes:
+    return TarBytes(files.open(name, block_size=READ_AHEAD), state["size"])
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -273,48 +306,62 @@ def _split(name: str) -> tuple[str, str]:
     return posixpath.join(folder, base), file[len(base) :]
 
 
-def _item(archive: str, seen: Seen, stem: str, members: Sequence[Member]) -> ItemRow:
-    where: dict[str, Any] = {"archive": archive, **seen, "stem": stem}
-    name = shown_name(f"{archive}/{stem}" if stem else archive)
+def _item(
+    archive: str,
+    state: FileState,
+    stem: str,
+    members: Sequence[Member],
+) -> ItemRow:
+    locator: dict[str, Any] = {"archive": archive, **state, "stem": stem}
+    name = escape_name(f"{archive}/{stem}" if stem else archive)
     try:
-        for member in members:
-            if member.refused:
-                raise RefusedEntryError(
-                    member.refused.reason, f"{member.name}: {member.refused.detail}".strip(": ")
-                )
-        parts = [_Part(_split(member.name)[1], member.offset, member.size) for member in members]
-        if len(parts) > MAX_OF_SAMPLE:
-            detail = f"{len(parts)}: names are cut at their first dot, so that no name should have one of its own"
-            raise RefusedEntryError("too many members of one basename", detail)
-        if len({part.suffix for part in parts}) < len(parts):
-            raise RefusedEntryError("duplicated member")
-        if not _images(parts):
-            raise RefusedEntryError("no image in the sample")
+        parts = _check_sample(members)
     except RefusedEntryError as error:
-        return list_item(
-            "webdataset",
-            name,
-            where,
-            RefusedEntryError(error.reason, shown_name(error.detail)[:500]),
+        detail = escape_name(error.detail)[:500]
+        return list_item("webdataset", name, locator, RefusedEntryError(error.reason, detail))
+    locator["parts"] = [[part.suffix, part.offset, part.size] for part in parts]
+    return list_item("webdataset", name, locator)
+
+
+def _check_sample(members: Sequence[Member]) -> list[_Part]:
+    """Return the members of a usable sample as its parts."""
+    for member in members:
+        if member.refused:
+            detail = f"{member.name}: {member.refused.detail}".strip(": ")
+            raise RefusedEntryError(member.refused.reason, detail)
+    parts: list[_Part] = []
+    for member in members:
+        _, suffix = _split(member.name)
+        parts.append(_Part(suffix, member.offset, member.size))
+    if len(parts) > MAX_OF_SAMPLE:
+        detail = (
+            f"{len(parts)}: names are cut at their first dot, "
+            "so that no name should have one of its own"
         )
-    where["parts"] = [[part.suffix, part.offset, part.size] for part in parts]
-    return list_item("webdataset", name, where)
+        raise RefusedEntryError("too many members of one basename", detail)
+    suffixes = {part.suffix for part in parts}
+    if len(suffixes) < len(parts):
+        raise RefusedEntryError("duplicated member")
+    if not _images(parts):
+        raise RefusedEntryError("no image in the sample")
+    return parts
 
 
-def _images(parts: Sequence[_Part]) -> list[_Part]:
+def _images(parts: Iterable[_Part]) -> list[_Part]:
     images = [part for part in parts if part.ending in EXTENSIONS]
     return [part for part in images if not part.field] or images
 
 
-def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]:
-    """Yield the images of each sample, or the reason why there is none; each archive is opened once."""
-    place = open_place(config.path)
+def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
+    """Yield the images of each sample, or why there is none; each archive is opened once."""
+    files = open_pattern(config.path)
     located = [(item, json.loads(item.locator)) for item in items]
-    for name, group in groupby(located, key=lambda both: both[1]["archive"]):
+    for name, group in groupby(located, key=lambda entry: entry[1]["archive"]):
         samples = list(group)
+        _, first_locator = samples[0]
         try:
-            archive = _open(place, name, place.look(name, samples[0][1]))
-        except Exception as error:  # noqa: BLE001 - each store raises its own errors; the items are owed again
+            archive = _open(files, name, files.stat(name, first_locator))
+        except Exception as error:  # noqa: BLE001 - each store raises its own
             yield from (refuse(item, error) for item, _ in samples)
             continue
         with closing(archive):
@@ -323,50 +370,77 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[Read]
 
 
 def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageRow]:
-    contents: dict[_Part, bytes] = {}
-    for part in (_Part(*part) for part in locate(item)["parts"]):
-        is_image = part.ending in EXTENSIONS
-        if part.size > (limit := config.images.max_bytes if is_image else MAX_TEXT):
-            bound = f"images.max_bytes={limit}" if is_image else f"a text may have {limit}"
-            raise RefusedEntryError(
-                "file too large", f"{shown_name(part.suffix)}: {part.size} bytes; {bound}"
-            )
-        contents[part] = archive.read_at(part.offset, part.size)
-    images = _images(list(contents))
+    contents = _read_parts(item, archive, config)
+    images = _images(contents)
     try:
-        texts = {
-            part: clean_text(data.decode("utf-8-sig"))
-            for part, data in contents.items()
-            if part.ending in TEXTS
-        }
-        records = [
-            json.loads(data.decode("utf-8-sig"))
-            for part, data in contents.items()
-            if part.ending == RECORD
-        ]
+        texts, record = _parse_texts(contents)
     except (ValueError, RecursionError) as error:
         raise RefusedEntryError("damaged caption or record", str(error)) from error
-    record: dict[str, Any] = next((found for found in records if isinstance(found, dict)), {})
-    group = check_word(record, "group") or (item.name if len(images) > 1 else "")
-    about = EntryMetadata(licence=check_word(record, *LICENCES), group=group)
+    group = check_word(record, "group")
+    if not group and len(images) > 1:
+        group = item.name
+    metadata = EntryMetadata(licence=check_word(record, *LICENCES), group=group)
     rows: list[ImageRow] = []
     for part in images:
-        own = [text for about_it, text in texts.items() if about_it.field == part.field]
+        captions = [text for text_part, text in texts.items() if text_part.field == part.field]
         if len(images) == 1:
-            own += [text for about_it, text in texts.items() if not about_it.field]
-            fields = (config.reading.caption_column,) if config.reading.caption_column else CAPTIONS
-            own += [text for field in fields for text in texts_of(record.get(field))]
-        captions = tuple(dict.fromkeys(filter(None, own)))
+            captions += [text for text_part, text in texts.items() if not text_part.field]
+            captions += _record_captions(record, config)
         picture = SourceImage(
-            data=contents[part], name=item.name + shown_name(part.suffix), captions=captions
+            data=contents[part],
+            name=item.name + escape_name(part.suffix),
+            captions=tuple(dict.fromkeys(filter(None, captions))),
         )
-        rows.append(read_image(item, picture, config, about))
+        rows.append(read_image(item, picture, config, metadata))
     return rows
+
+
+def _read_parts(item: ItemRow, archive: TarBytes, config: SourceConfig) -> dict[_Part, bytes]:
+    contents: dict[_Part, bytes] = {}
+    for values in locate(item)["parts"]:
+        part = _Part(*values)
+        if part.ending in EXTENSIONS:
+            limit = config.images.max_bytes
+            bound = f"images.max_bytes={limit}"
+        else:
+            limit = MAX_TEXT
+            bound = f"a text may have {limit}"
+        if part.size > limit:
+            detail = f"{escape_name(part.suffix)}: {part.size} bytes; {bound}"
+            raise RefusedEntryError("file too large", detail)
+        contents[part] = archive.read_at(part.offset, part.size)
+    return contents
+
+
+def _parse_texts(contents: Mapping[_Part, bytes]) -> tuple[dict[_Part, str], dict[str, Any]]:
+    """Return the texts of a sample, and its first record that is an object."""
+    texts: dict[_Part, str] = {}
+    for part, data in contents.items():
+        if part.ending in TEXTS:
+            texts[part] = clean_text(data.decode("utf-8-sig"))
+    record: dict[str, Any] | None = None
+    for part, data in contents.items():
+        if part.ending == RECORD:
+            value = json.loads(data.decode("utf-8-sig"))
+            if record is None and isinstance(value, dict):
+                record = value
+    return texts, record or {}
+
+
+def _record_captions(record: Mapping[str, Any], config: SourceConfig) -> list[str]:
+    fields = (config.reading.caption_column,) if config.reading.caption_column else CAPTIONS
+    captions: list[str] = []
+    for field in fields:
+        captions += usable_texts(record.get(field))
+    return captions
 
 
 READER = Reader(
     kind="webdataset",
-    about="WebDataset shards: tars of images with captions; one tar, a pattern or a folder, local or remote",
+    about=(
+        "WebDataset shards: tars of images with captions; one tar, a pattern or a folder, "
+        "local or remote"
+    ),
     example="webdataset:'shards-{000..011}.tar'",
     details=__doc__ or "",
     list_items=list_items,

@@ -12,7 +12,7 @@ from pairwright.tasks.sources.annotations import (
     check_word,
     load_json,
     load_lists,
-    texts_of,
+    usable_texts,
 )
 from pairwright.tasks.sources.reader import RefusedEntryError
 
@@ -79,14 +79,18 @@ def test_long_lines_are_skipped_and_blank_ones_counted(
 ) -> None:
     monkeypatch.setattr(annotations, "MAX_LINE_BYTES", 8)
     (tmp_path / "a").write_bytes(b"1234567\n\n12345678\n123456789\n" + b"x" * 30 + b"\n  \nlast")
-    found = list(annotations.read_lines(tmp_path / "a"))
+    found = list(annotations.stream_lines(tmp_path / "a"))
     assert found == [(1, b"1234567\n"), (3, b"12345678\n"), (4, None), (5, None), (7, b"last")]
 
 
 def test_texts_of_a_value_whatever_its_type() -> None:
-    assert texts_of([" b", "a", "", 7, None, ["c"], "x" * 100_001, "a\ud83d"]) == ("b", "a", "a?")
-    assert texts_of({"en": "d"}) == texts_of(None) == ()
-    assert len(texts_of([str(number) for number in range(5000)])) == MAX_TEXTS
+    assert usable_texts([" b", "a", "", 7, None, ["c"], "x" * 100_001, "a\ud83d"]) == (
+        "b",
+        "a",
+        "a?",
+    )
+    assert usable_texts({"en": "d"}) == usable_texts(None) == ()
+    assert len(usable_texts([str(number) for number in range(5000)])) == MAX_TEXTS
 
 
 @pytest.mark.parametrize(("value", "text"), [("x ", "x"), (7, "7"), (None, ""), (-3, "-3")])

@@ -29,22 +29,22 @@ def test_equal_pixels_are_a_pair_only_where_nothing_changed():
         with pytest.raises(
             RefusedEntryError, match=f"identical images: before.png and {other.name}"
         ):
-            read_pair(ITEM, (BEFORE, other), CONFIG, about=EntryMetadata())
+            read_pair(ITEM, (BEFORE, other), CONFIG, metadata=EntryMetadata())
     first, second, pair = read_pair(
-        ITEM, (BEFORE, again), CONFIG, about=EntryMetadata(may_be_identical=True)
+        ITEM, (BEFORE, again), CONFIG, metadata=EntryMetadata(may_be_identical=True)
     )
     assert (pair.first, pair.second) == (first.key, second.key)
     image, pair = read_pair(
-        ITEM, (BEFORE, BEFORE), CONFIG, about=EntryMetadata(may_be_identical=True)
+        ITEM, (BEFORE, BEFORE), CONFIG, metadata=EntryMetadata(may_be_identical=True)
     )
     assert pair.first == pair.second == image.key
 
 
 def test_other_texts_are_another_pair():
     keys = {
-        read_pair(ITEM, both, CONFIG, about=EntryMetadata(human_differences=texts, origin=origin))[
-            -1
-        ].key
+        read_pair(
+            ITEM, both, CONFIG, metadata=EntryMetadata(human_differences=texts, origin=origin)
+        )[-1].key
         for both in ((BEFORE, AFTER), (AFTER, BEFORE))
         for texts in ((), ("a",), ("a", "b"))
         for origin in ("given", "edit")
