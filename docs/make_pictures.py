@@ -1,6 +1,6 @@
-"""Make the documentation's pictures from the demo: the live card of the front page, and the README's picture of it.
+"""Make the documentation's pictures: the live card of the front page, and the README's sample.
 
-    make demo && python docs/make_pictures.py demo          # needs playwright and Chromium, as the tests do
+    make demo && python docs/make_pictures.py demo    # needs playwright and Chromium, as tests do
 
 Writes ``docs/card.html`` and ``docs/sample.png``.
 """
@@ -18,49 +18,60 @@ import pairwright as pw
 DOCS = Path(__file__).parent
 BEGINS = "The words on the turquoise sign reading '96' have changed"
 """Chosen text of the preference that is shown."""
-WIDTH, MARGIN = 1240, 20
+WIDTH = 1240
+MARGIN = 20
 SCRIPT = DOCS.parent / "tasks" / "report" / "report.js"
 PICTURE = re.compile(r"data:image/png;base64,([\w+/=]{100000,})")
 
 
-def as_jpeg(found: re.Match[str]) -> str:
-    """Return a large picture of a page as JPEG."""
+def encode_jpeg(match: re.Match[str]) -> str:
+    """Return a page's PNG data URL as JPEG."""
+    data = base64.b64decode(match[1])
     sink = io.BytesIO()
-    Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGB").save(sink, "JPEG", quality=88)
-    return f"data:image/jpeg;base64,{base64.b64encode(sink.getvalue()).decode()}"
+    Image.open(io.BytesIO(data)).convert("RGB").save(sink, "JPEG", quality=88)
+    encoded = base64.b64encode(sink.getvalue()).decode()
+    return f"data:image/jpeg;base64,{encoded}"
 
 
-def main(dataset: str) -> None:
-    """Write both."""
+def write_card(dataset: str, path: Path) -> None:
+    """Write the page of the preference that is shown."""
+    preferences = pw.open(dataset)["preferences"]
+    rows = preferences.rows(without=["images"])
+    index = next(index for index, row in enumerate(rows) if row.chosen.startswith(BEGINS))
+    page = PICTURE.sub(encode_jpeg, preferences[index].show().page)
+    page = page.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")
+    script = f"<script>\n{SCRIPT.read_text()}</script>\n"
+    path.write_text(page.replace("</body>", f"{script}</body>"))
+
+
+def photograph_card(card: Path, path: Path) -> None:
+    """Write a picture of the card's preference."""
     from playwright.sync_api import sync_playwright
 
-    preferences = pw.open(dataset)["preferences"]
-    places = (
-        place
-        for place, row in enumerate(preferences.rows(without=["images"]))
-        if row.chosen.startswith(BEGINS)
-    )
-    card = DOCS / "card.html"
-    page = PICTURE.sub(as_jpeg, preferences[next(places)].show().page)
-    page = page.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")
-    card.write_text(page.replace("</body>", f"<script>\n{SCRIPT.read_text()}</script>\n</body>"))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
-        shown = browser.new_page(viewport={"width": WIDTH, "height": 800}, device_scale_factor=1.25)
-        shown.goto(card.resolve().as_uri())
-        box = shown.locator(".split").first.bounding_box()
+        viewport = {"width": WIDTH, "height": 800}
+        page = browser.new_page(viewport=viewport, device_scale_factor=1.25)
+        page.goto(card.resolve().as_uri())
+        box = page.locator(".split").first.bounding_box()
         assert box, "the card shows a preference"
-        x, y, width, height = (box[name] for name in ("x", "y", "width", "height"))
         clip = {
-            "x": x - MARGIN,
-            "y": y - MARGIN,
-            "width": width + 2 * MARGIN,
-            "height": height + 2 * MARGIN,
+            "x": box["x"] - MARGIN,
+            "y": box["y"] - MARGIN,
+            "width": box["width"] + 2 * MARGIN,
+            "height": box["height"] + 2 * MARGIN,
         }
-        shown.screenshot(path=DOCS / "sample.png", clip=clip, full_page=True)
+        page.screenshot(path=path, clip=clip, full_page=True)
         browser.close()
+
+
+def main(dataset: str) -> None:
+    """Write both."""
+    card = DOCS / "card.html"
+    write_card(dataset, card)
+    photograph_card(card, DOCS / "sample.png")
 
 
 if __name__ == "__main__":

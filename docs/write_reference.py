@@ -1,6 +1,7 @@
-"""Write the reference pages of commands, the Python API, sources, formats, benchmarks and errors: ``make docs``.
+"""Write the reference pages: ``make docs``.
 
-A test holds that the committed pages are what the source gives.
+They list commands, the Python API, sources, formats, benchmarks and errors. A test holds that the
+committed pages are what the source gives.
 """
 
 import ast
@@ -27,148 +28,152 @@ EXIT_CODES = """\
 | code | meaning |
 |---|---|
 | 0 | all done |
-| 1 | finished with rows still owed, or held back by a gate: the message says how to go on |
-| 2 | wrong usage or configuration (the message names the file and the field), or a source that cannot be read |
-| 130 | stopped by Ctrl-C or SIGTERM: the message says how to go on |"""
+| 1 | finished with pending rows, or not published because of a gate: \
+the message says how to resume |
+| 2 | wrong usage or configuration (the message names the file and the field), \
+or a source that cannot be read |
+| 130 | stopped by Ctrl-C or SIGTERM: the message says how to resume |"""
 
 
 def write_command_page() -> str:
     """Return a page with every verb of the command line, its arguments and options."""
     group: Any = typer.main.get_command(app)
+    shared = [option for option in group.params if option.name in SHARED]
     lines = [
         "# Command line",
         MADE,
         "`pairwright VERB --help` says the same.",
         "## Options of every verb",
+        _options(shared),
     ]
-    lines.append(_options(one for one in group.params if one.name in SHARED))
     for panel, verbs in groupby(VERBS, key=lambda verb: verb.panel):
         lines.append(f"## {panel}")
         for verb in verbs:
             command = group.get_command(None, verb.name)
-            for name, one in getattr(command, "commands", {"": command}).items():
-                lines += _command(f"{verb.name} {name}".strip(), one)
+            subcommands = getattr(command, "commands", {"": command})
+            for name, subcommand in subcommands.items():
+                lines += _command(f"{verb.name} {name}".strip(), subcommand)
     return "\n\n".join(lines) + "\n"
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
-    given = [one.metavar for one in command.params if one.param_type_name == "argument"]
+    arguments = [param.metavar for param in command.params if _is_argument(param)]
     yield f"### pairwright {name}"
-    yield f"`pairwright {' '.join([name, *given])} [OPTIONS]`"
+    yield f"`pairwright {' '.join([name, *arguments])} [OPTIONS]`"
     yield _text(command.help)
-    own = [one for one in command.params if one.name not in SHARED and one.name != "help"]
-    if own:
-        yield _options(own)
+    params = [param for param in command.params if param.name not in (*SHARED, "help")]
+    if params:
+        yield _options(params)
+
+
+def _is_argument(param: Any) -> bool:
+    return param.param_type_name == "argument"
 
 
 def _options(params: Iterable[Any]) -> str:
     rows = ["| option | meaning |", "|---|---|"]
-    for one in params:
-        names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-        value = (
-            ""
-            if one.param_type_name == "argument" or one.is_flag
-            else f" `{one.metavar or one.name.upper()}`"
-        )
-        shown = f"`{one.metavar}`" if one.param_type_name == "argument" else names + value
-        rows.append(f"| {shown} | {_cell(one.help or '')} |")
+    for param in params:
+        rows.append(f"| {_option(param)} | {_cell(param.help or '')} |")
     return "\n".join(rows)
+
+
+def _option(param: Any) -> str:
+    """Return an argument, or the names of an option with its value."""
+    if _is_argument(param):
+        return f"`{param.metavar}`"
+    names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
+    if param.is_flag:
+        return names
+    return f"{names} `{param.metavar or param.name.upper()}`"
 
 
 def write_python_page() -> str:
     """Return a page with the public names of the package: signatures and docstrings."""
-    lines = [
-        "# Python API",
-        MADE,
-        f"```python\n{inspect.cleandoc(pw.__doc__ or '').partition('Importing')[0].strip()}\n```",
-    ]
+    example = inspect.cleandoc(pw.__doc__ or "").partition("Importing")[0].strip()
+    lines = ["# Python API", MADE, f"```python\n{example}\n```"]
     for name in ("build", "open", "load_plugin"):
         lines += _function(f"pw.{name}", getattr(pw, name))
     for kind in (pw.Dataset, pw.Table, pw.Pipeline):
         lines += [f"## {kind.__name__}", _text(inspect.getdoc(kind))]
         for name, member in vars(kind).items():
-            inner = getattr(member, "__func__", getattr(member, "fget", None) or member)
-            if (
-                not name.startswith("_")
-                and inspect.isfunction(inner)
-                and (kind, name) != (pw.Dataset, "open")
-            ):
-                lines += _function(
-                    f"{kind.__name__}.{name}", inner, called=not isinstance(member, property)
-                )
+            function = _function_of(member)
+            if name.startswith("_") or not inspect.isfunction(function):
+                continue
+            if (kind, name) == (pw.Dataset, "open"):
+                continue
+            is_called = not isinstance(member, property)
+            lines += _function(f"{kind.__name__}.{name}", function, called=is_called)
     return "\n\n".join(lines) + "\n"
 
 
+def _function_of(member: Any) -> Any:
+    """Return the function of a class method or a property; any other member itself."""
+    getter = getattr(member, "fget", None)
+    return getattr(member, "__func__", getter or member)
+
+
 def _function(name: str, function: Any, *, called: bool = True) -> Iterator[str]:
-    (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    given = node.args if isinstance(node, ast.FunctionDef) else ast.arguments()
-    given.args = [one for one in given.args if one.arg not in ("self", "cls")]
+    source = textwrap.dedent(inspect.getsource(function))
+    (node,) = ast.parse(source).body
+    arguments = node.args if isinstance(node, ast.FunctionDef) else ast.arguments()
+    arguments.args = [
+        argument for argument in arguments.args if argument.arg not in ("self", "cls")
+    ]
     yield f"### {name}"
     if called:
-        yield f"```python\n{name}({ast.unparse(given)})\n```"
-    about = _text(inspect.getdoc(function)).replace("Args:\n", "Args:\n\n")
-    yield re.sub(r"^ {4}(?=\w)", "* ", about, flags=re.MULTILINE)
+        yield f"```python\n{name}({ast.unparse(arguments)})\n```"
+    docstring = _text(inspect.getdoc(function)).replace("Args:\n", "Args:\n\n")
+    yield re.sub(r"^ {4}(?=\w)", "* ", docstring, flags=re.MULTILINE)
 
 
 def write_sources_page() -> str:
     """Return a page with every kind of source."""
     lines = ["# Source kinds", MADE, "`KIND:PATH`; `pairwright sources KIND` says the same."]
-    for kind in READERS:
-        one = READERS[kind]
-        lines += [
-            f"## {kind}",
-            f"{_text(one.about)}.",
-            f"```console\n$ pairwright build {one.example} --out dataset\n```",
-        ]
-        lines += [f"```text\n{one.details.strip()}\n```"] * bool(one.details)
+    for kind, reader in READERS.items():
+        lines.append(f"## {kind}")
+        lines.append(f"{_text(reader.about)}.")
+        lines.append(f"```console\n$ pairwright build {reader.example} --out dataset\n```")
+        if reader.details:
+            lines.append(f"```text\n{reader.details.strip()}\n```")
     return "\n\n".join(lines) + "\n"
 
 
 def write_formats_page() -> str:
     """Return a page with every format of ``export``."""
-    rows = [
-        f"| `{name}` | {_cell(FORMATS[name].about)} | {_cell(FORMATS[name].cannot)} |"
-        for name in FORMATS
+    rows = ["| format | holds | limits |", "|---|---|---|"]
+    for name, form in FORMATS.items():
+        rows.append(f"| `{name}` | {_cell(form.about)} | {_cell(form.cannot)} |")
+    lines = [
+        "# Export formats",
+        MADE,
+        "`pairwright export DATASET --format NAME --to FOLDER`",
+        "\n".join(rows),
     ]
-    table = "\n".join(["| format | holds | limits |", "|---|---|---|", *rows])
-    return (
-        "\n\n".join(
-            [
-                "# Export formats",
-                MADE,
-                "`pairwright export DATASET --format NAME --to FOLDER`",
-                table,
-            ]
-        )
-        + "\n"
-    )
+    return "\n\n".join(lines) + "\n"
 
 
 def write_benchmarks_page() -> str:
     """Return a page with every benchmark of ``evaluate model``."""
     rows = [
-        f"| `{one.name}` | {_cell(one.measures)} | {_cell(one.layout)} | {_cell(one.rule)} |"
-        for one in BENCHMARKS.values()
+        "| benchmark | measures | `--data` holds | how an answer is read |",
+        "|---|---|---|---|",
     ]
-    table = "\n".join(
-        [
-            "| benchmark | measures | `--data` holds | how an answer is read |",
-            "|---|---|---|---|",
-            *rows,
-        ]
-    )
-    said = "`pairwright evaluate model MODEL --benchmark NAME --data FOLDER`"
-    return "\n\n".join(["# Benchmarks", MADE, said, table]) + "\n"
+    for benchmark in BENCHMARKS.values():
+        texts = (benchmark.measures, benchmark.layout, benchmark.rule)
+        rows.append(f"| `{benchmark.name}` | {' | '.join(map(_cell, texts))} |")
+    command = "`pairwright evaluate model MODEL --benchmark NAME --data FOLDER`"
+    return "\n\n".join(["# Benchmarks", MADE, command, "\n".join(rows)]) + "\n"
 
 
 def write_errors_page() -> str:
     """Return a page with exit codes and the tree of errors."""
     tree = (errors.__doc__ or "").partition("\n\n")[2].strip()
-    about = "From Python, every error on purpose is a `pw.PairwrightError`; its message says what, where and what to do."
-    return (
-        "\n\n".join(["# Errors and exit codes", MADE, EXIT_CODES, about, f"```text\n{tree}\n```"])
-        + "\n"
+    about = (
+        "From Python, every error on purpose is a `pw.PairwrightError`; "
+        "its message says what, where and what to do."
     )
+    lines = ["# Errors and exit codes", MADE, EXIT_CODES, about, f"```text\n{tree}\n```"]
+    return "\n\n".join(lines) + "\n"
 
 
 def _text(text: str | None) -> str:

@@ -43,7 +43,7 @@ UNKNOWN_STATE: FileState = {"size": -1, "stamp": ""}
 
 @dataclass(frozen=True, slots=True)
 class FilePattern:
-    """Folder of a source's files, with the pattern of their names; without one, all files in it."""
+    """Folder of a source's files, with the pattern of their names; empty: all files."""
 
     address: str
     """The source as given."""
@@ -163,9 +163,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def holds(path: str, endings: tuple[str, ...], *inside: str) -> bool:
-    """Return whether a path has one of these endings, or is a local folder of only such files.
+    """Return whether a path has one of these endings, or is a local folder with such files.
 
-    Images must not be in the folder, other files may. Names of folders ``inside`` it are read too.
+    A folder that has images too does not count. Names in folders ``inside`` it are read as well.
     """
     if "://" in path or not Path(path).is_dir():
         return path.lower().endswith(endings)

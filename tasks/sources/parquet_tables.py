@@ -281,8 +281,8 @@ def split_of(name: str) -> str:
         if split not in ("data", "part"):
             return split
     folders = reversed(path.parts[:-1])
-    words = re.split(r"[\W_]+", path.stem)
-    for candidate in (*folders, *words):
+    name_parts = re.split(r"[\W_]+", path.stem)
+    for candidate in (*folders, *name_parts):
         if candidate.lower() in SPLIT_WORDS:
             return candidate
     return "train"

@@ -159,19 +159,19 @@ def _perturb_preference(
 
 
 def read_items(
-    rows: Sequence[ItemRow], config: SourceConfig, *, wanted: type[Row] = ImageRow
+    rows: Sequence[ItemRow], config: SourceConfig, *, row_type: type[Row] = ImageRow
 ) -> Iterator[ReadResult]:
     """Yield the items' rows of one type, or the reason why there is none."""
     results = READERS[config.kind].read_items(rows, config)
     for row in perturb_source(results, config.robustness):
-        if isinstance(row, wanted | Dropped | Failed):
+        if isinstance(row, row_type | Dropped | Failed):
             yield row
 
 
-def brings(config: SourceConfig, *, wanted: type[Row]) -> bool:
+def brings(config: SourceConfig, *, row_type: type[Row]) -> bool:
     """Return whether the source brings rows of a type."""
     reader = READERS.get(config.kind)  # a profile may name no source yet
-    return reader is not None and wanted in reader.brings
+    return reader is not None and row_type in reader.brings
 
 
 IMAGES = Stage(
@@ -187,7 +187,8 @@ IMAGES = Stage(
 
 
 def _given(name: str, writes: type[Row]) -> Stage:
-    function, enabled = partial(read_items, wanted=writes), partial(brings, wanted=writes)
+    function = partial(read_items, row_type=writes)
+    enabled = partial(brings, row_type=writes)
     return replace(
         IMAGES, name=name, writes=writes, function=function, enabled=enabled, journal=False
     )
