@@ -8,18 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pairwright.flows.building.plan_build import Plan, plan_build, request_to_plan
-from pairwright.flows.building.progress import say_nothing, show_steps
-from pairwright.flows.building.run_build import (
-    Report,
+from pairwright.flows.building.make_request import (
     Request,
-    Worker,
     make_request,
     request_of,
     resume_request,
-    run_build,
-    working,
 )
+from pairwright.flows.building.open_executor import OpenExecutor, open_executor
+from pairwright.flows.building.plan_build import Plan, plan_build, version_to_plan
+from pairwright.flows.building.progress import say_nothing, show_steps
+from pairwright.flows.building.run_build import Report, run_build
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.training.show_training import RunSummary, list_runs
 from pairwright.flows.versions.list_versions import (
@@ -30,8 +28,8 @@ from pairwright.flows.versions.list_versions import (
 )
 from pairwright.flows.versions.refilter_dataset import (
     Refiltered,
+    change_thresholds,
     refilter_dataset,
-    refilter_request,
 )
 from pairwright.flows.versions.remove_images import (
     Collected,
@@ -43,7 +41,12 @@ from pairwright.flows.versions.remove_images import (
 from pairwright.flows.versions.show_status import Status, list_refused, look_at_status, show_stages
 from pairwright.flows.versions.table import Table
 from pairwright.flows.versions.trace_lineage import Lineage, trace_lineage
-from pairwright.flows.versions.version import Version, open_version, publish_anyway
+from pairwright.flows.versions.version import (
+    Version,
+    open_present,
+    open_version,
+    publish_anyway,
+)
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
 from pairwright.tasks.store.build import RECORD, read_record
@@ -82,13 +85,13 @@ class Dataset:
     run = album.train("adpo", start="sft")
     """
 
-    outcome: Report | None = (
-        None  # report of the last build that this object ran; ``None``: it ran none
-    )
+    # report of the last build that this object ran; ``None``: it ran none
+    outcome: Report | None = None
 
     def __init__(self, folder: Folder, number: int | None = None) -> None:
         """Store a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
-        self.folder, self._number = folder, number
+        self.folder = folder
+        self._number = number
         self._version: Version | None = None
 
     @classmethod
@@ -98,12 +101,12 @@ class Dataset:
         ``Dataset.open("s3://bucket/album", version=3)``. Without a number, the newest version is
         read, or the current tables if there is none yet.
         """
-        found = cls(Folder(str(url)), version)
+        dataset = cls(Folder(str(url)), version)
         if version is None:
-            read_record(found.folder)
+            read_record(dataset.folder)
         else:
-            found._version = found.version
-        return found
+            dataset._version = dataset.version
+        return dataset
 
     @classmethod
     def build(
@@ -116,7 +119,7 @@ class Dataset:
         limit: int | None = None,
         until: str = "",
         exclude: Sequence[str] = (),
-        worker: Worker | None = None,
+        executor: OpenExecutor | None = None,
     ) -> Self:
         """Build a dataset, or continue an earlier build of it, and open it; ``outcome`` is the build's report.
 
@@ -130,19 +133,21 @@ class Dataset:
             limit: only the first N images of the source.
             until: the last stage, or the last group of stages; empty: all.
             exclude: sources of images to exclude, together with near-duplicates of them.
-            worker: provides the runner of shards and the watcher; none: this machine's processes,
+            executor: opens the executor of the build's shards; none: this machine's processes,
                 and bars or lines.
         """
-        words: dict[str, Any] = {
-            "profile": profile,
-            "settings": _lines(settings),
-            "limit": limit,
-            "until": until,
-        }
-        request = make_request(str(out), source and str(source), **words, exclude=exclude)
-        found = cls(request.folder)
-        found._run(request, worker)
-        return found
+        request = make_request(
+            str(out),
+            source and str(source),
+            profile=profile,
+            settings=_settings_lines(settings),
+            limit=limit,
+            until=until,
+            exclude=exclude,
+        )
+        dataset = cls(request.version.folder)
+        dataset._run(request, executor)
+        return dataset
 
     @classmethod
     def plan(
@@ -160,16 +165,16 @@ class Dataset:
 
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
         """
-        words: dict[str, Any] = {
-            "profile": profile,
-            "settings": _lines(settings),
-            "limit": limit,
-            "until": until,
-        }
-        request = request_to_plan(str(out), source and str(source), **words)
-        return plan_build(
-            request, is_new=not out or not Folder(str(out)).exists(RECORD), trial=trial
+        version = version_to_plan(
+            str(out),
+            source and str(source),
+            profile=profile,
+            settings=_settings_lines(settings),
+            limit=limit,
+            until=until,
         )
+        is_new = not out or not version.folder.exists(RECORD)
+        return plan_build(version, is_new=is_new, trial=trial)
 
     @property
     def url(self) -> str:
@@ -222,7 +227,7 @@ class Dataset:
         stage: str = "",
         reason: str = "",
         settings: Settings = (),
-        worker: Worker | None = None,
+        executor: OpenExecutor | None = None,
     ) -> Report:
         """List the source again, finish what is owed, and publish a version; return the report.
 
@@ -230,9 +235,13 @@ class Dataset:
         failed for this reason. The settings are fields of ``run``, ``gates`` and ``health``, which
         change no row.
         """
-        return self._run(
-            resume_request(self.url, stage=stage, reason=reason, settings=_lines(settings)), worker
+        request = resume_request(
+            open_present(self.folder),
+            stage=stage,
+            reason=reason,
+            settings=_settings_lines(settings),
         )
+        return self._run(request, executor)
 
     def run(self, pipeline: Pipeline) -> Report:
         """Do what is owed of a pipeline's stages, and publish a version; return the report.
@@ -269,12 +278,12 @@ class Dataset:
         """
         from pairwright.flows.versions.export_dataset import ExportConfig, export_dataset
 
-        chosen = config or ExportConfig()
+        config = config or ExportConfig()
         if split:
             splits = (split,) if isinstance(split, str) else tuple(split)
-            chosen = replace(chosen, selection=replace(chosen.selection, splits=splits))
+            config = replace(config, selection=replace(config.selection, splits=splits))
         return export_dataset(
-            self.version, str(to), form=form, config=chosen, watch=watch or say_nothing
+            self.version, str(to), form=form, config=config, watch=watch or say_nothing
         )
 
     def train(
@@ -301,10 +310,19 @@ class Dataset:
 
         objective = choose_objective(objective, recipe)
         config = make_config(
-            objective, _lines(settings), model=model, start=start, dataset=self.url, recipe=recipe
+            objective,
+            _settings_lines(settings),
+            model=model,
+            start=start,
+            dataset=self.url,
+            recipe=recipe,
         )
         return train(
-            self.url, config, name=name or objective, version=self._number, watcher=watcher
+            self.version,
+            config,
+            name=name or objective,
+            is_chosen=self._number is not None,
+            watcher=watcher,
         )
 
     @classmethod
@@ -320,7 +338,7 @@ class Dataset:
 
     def runs(self) -> list[RunSummary]:
         """List the trainings: objective, progress, last measurement."""
-        return list_runs(self.url)
+        return list_runs(self.folder)
 
     def evaluate(self, model: str, benchmark: str = "scenes", **choices: Any) -> "Evaluated":
         """Ask a model the questions of a benchmark made from this version, and score its answers.
@@ -329,9 +347,14 @@ class Dataset:
         """
         from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 
-        place = {"data": Path(self.folder.path("")), "version": self._number}
-        config = EvaluationConfig(model=model, benchmark=benchmark, **place, **choices)
-        return evaluate_model(config, watch=show_steps)
+        config = EvaluationConfig(
+            model=model,
+            benchmark=benchmark,
+            data=Path(self.folder.path("")),
+            version=self._number,
+            **choices,
+        )
+        return evaluate_model(config, watch=show_steps, opened=self.version)
 
     def publish(self) -> Verdict:
         """Publish the current state as the newest version, although its profile's gates held the build back."""
@@ -343,17 +366,18 @@ class Dataset:
 
         ``album.refilter({"mining.min_similarity": 0.8})``
         """
-        request = refilter_request(self.folder, _lines(settings))
-        with working(request) as work:
-            return refilter_dataset(request, work, keep=keep)
+        present = open_present(self.folder)
+        changed = change_thresholds(present, _settings_lines(settings))
+        with open_executor(changed) as executor:
+            return refilter_dataset(present, changed, executor, keep=keep)
 
     def decide(self, file: str | Path) -> Sorted:
         """Store which rows of this version people accepted, rejected or edited; exports and trainings follow."""
-        found = read_decision_file(Path(file))
+        decisions = read_decision_file(Path(file))
         with self.version.settled() as (build, _):
-            apart = sort_decisions(build, found)
-        write_decisions(self.folder, apart.known)
-        return apart
+            decided = sort_decisions(build, decisions)
+        write_decisions(self.folder, decided.known)
+        return decided
 
     def decisions(self) -> Decisions:
         """Return the decisions of people about its rows."""
@@ -384,8 +408,9 @@ class Dataset:
 
     def diff(self, before: int, after: int, *, stage: str = "") -> VersionDifference:
         """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
-        first, second = (open_version(self.folder, number) for number in (before, after))
-        return diff_versions(first, second, stage=stage)
+        return diff_versions(
+            open_version(self.folder, before), open_version(self.folder, after), stage=stage
+        )
 
     def lineage(self, key: str) -> Lineage:
         """Return everything made from a row, and everything it was made from, with the maker of each."""
@@ -411,20 +436,23 @@ class Dataset:
         """Delete files that neither a kept version nor the current state needs; return what was deleted."""
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 
-    def _run(self, request: Request, worker: Worker | None = None) -> Report:
-        with (worker or working)(request) as work:
-            self.outcome = run_build(request, work)
-        self._number = self._version = None
+    def _run(self, request: Request, executor: OpenExecutor | None = None) -> Report:
+        open_one = executor or open_executor
+        with open_one(request.version) as opened:
+            self.outcome = run_build(request, opened)
+        self._number = None
+        self._version = None
         return self.outcome
 
     def __repr__(self) -> str:
-        return f"<dataset {self.url}{f', version {self.number}' if self.number else ''}: {', '.join(self.tables)}>"
+        version = f", version {self.number}" if self.number else ""
+        return f"<dataset {self.url}{version}: {', '.join(self.tables)}>"
 
     def _repr_html_(self) -> str:
         return show_stages(self.url, self.number, self.version.counts())
 
 
-def _lines(settings: Settings) -> list[str]:
+def _settings_lines(settings: Settings) -> list[str]:
     if isinstance(settings, Mapping):
         return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
     return list(settings)

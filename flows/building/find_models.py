@@ -5,9 +5,8 @@ when a build starts, and does so here while an inventory is taken. Models that v
 to vLLM.
 """
 
-import logging
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,13 +26,10 @@ from pairwright.tasks.models.verify_weights import Verified, verify_lookups, ver
 from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.store.executor import count_own_processes
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import Outcome
-from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
-
-log = logging.getLogger(__name__)
 
 
 def pin_models(profile: Profile, until: str) -> ResolvedProfile:
@@ -41,38 +37,50 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
     stages = Pipeline(profile, until).running
     if search_neighbours.STAGE.name in {stage.name for stage in stages}:
         require_faiss()
-    found: dict[str, Any] = {}
+    findings: dict[str, Any] = {}
     for stage in stages:
         if stage.pin:
             config = stage.configure(profile)
-            found.update(changed_fields(config, stage.pin(config), stage.section_of(config)))
-    return resolve(profile, found)
+            findings.update(changed_fields(config, stage.pin(config), stage.section_of(config)))
+    return resolve(profile, findings)
 
 
 def pin_served(profile: Profile, until: str) -> ResolvedProfile:
     """Return the profile with the name of each served model that the build asks, and its form of grammar."""
-    asking, found = _asking(profile, until), dict[str, Any]()
-    for place, own in served_models(profile, until).items():
-        count = max(
-            one.images for one in asking if f"models.{profile.model_named(one.asks)}" == place
-        )
+    images_of: dict[str, int] = {}  # the most images in a question to each model
+    for section in _served_sections(profile, until):
+        model = _served_field(profile, section)
+        images_of[model] = max(section.images, images_of.get(model, 0))
+    findings: dict[str, Any] = {}
+    for model, chat in served_models(profile, until).items():
         try:
-            served = find_model(own, field=place, images=count)
+            found = find_model(chat, field=model, images=images_of[model])
         except ServerError as error:  # nothing has begun: the address is wrong, or no server runs
             raise ConfigError(str(error)) from error
-        found.update(changed_fields(own, served, place))
-    return resolve(profile, found)
+        findings.update(changed_fields(chat, found, model))
+    return resolve(profile, findings)
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
     """Return the served models that the build asks, by field of the profile."""
-    names = dict.fromkeys(profile.model_named(section.asks) for section in _asking(profile, until))
+    sections = _served_sections(profile, until)
+    names = dict.fromkeys(profile.model_named(section.asks) for section in sections)
     return {f"models.{name}": profile.settled.served[name] for name in names}
 
 
-def _asking(profile: Profile, until: str) -> list[ServedSection]:
-    sections = [stage.configure(profile) for stage in Pipeline(profile, until).running]
-    return [own for own in sections if isinstance(own, ServedSection) and own.is_served]
+def _served_sections(profile: Profile, until: str) -> list[ServedSection]:
+    """Return the sections of the stages that ask a served model."""
+    sections: list[ServedSection] = []
+    for stage in Pipeline(profile, until).running:
+        section = stage.configure(profile)
+        if isinstance(section, ServedSection) and section.is_served:
+            sections.append(section)
+    return sections
+
+
+def _served_field(profile: Profile, section: ServedSection) -> str:
+    """Return the profile's field of the model that a section asks."""
+    return f"models.{profile.model_named(section.asks)}"
 
 
 def servers_of(folder: Folder) -> Servers:
@@ -90,29 +98,23 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
     config = planned.config
     if not isinstance(config, ServedSection) or not config.is_served:
         return ""
-    told = {use.table for use in planned.stage.uses if use.counts or planned.stage.by_source}
-    return next((count.stage for count in counts if count.stage in told and count.pending), "")
+    stage = planned.stage
+    tables = {use.table for use in stage.uses if use.counts or stage.by_source}
+    for count in counts:
+        if count.stage in tables and count.pending:
+            return count.stage
+    return ""
 
 
-def run_served(
-    run_shards: Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]],
-    servers: Servers,
-    profile: Profile,
-    waiting: str,
-    planned: Planned,
-    shards: Sequence[ShardRef],
-) -> Iterator[Outcome]:
-    """Run shards, starting the server of their stage if this build is to start it; none while the stage waits."""
+def start_server(servers: Servers, profile: Profile, planned: Planned) -> Planned:
+    """Return a stage that asks a running server, started if this build is to; free the GPU for one that loads models."""
+    if count_own_processes(planned) and count_gpus():
+        servers.stop()
     config = planned.config
-    if waiting and shards:
-        log.warning("%s waits for %s, which still has owed rows", planned.stage.name, waiting)
-        return
-    if shards and planned.stage.processes and planned.stage.processes(config) and count_gpus():
-        servers.stop()  # the GPU is needed by this stage
-    if shards and isinstance(config, ServedSection) and config.is_served:
-        ready = servers.ready(config.served, field=f"models.{profile.model_named(config.asks)}")
-        planned = replace(planned, config=config.model_copy(update={"chat": ready}))
-    yield from run_shards(planned, shards)
+    if not isinstance(config, ServedSection) or not config.is_served:
+        return planned
+    chat = servers.ready(config.served, field=_served_field(profile, config))
+    return replace(planned, config=config.model_copy(update={"chat": chat}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,63 +122,61 @@ class Fetched:
     """Outcome of fetching: files that are present, and those that could not be fetched."""
 
     files: list[Verified] = field(default_factory=list[Verified])
-    problems: list[str] = field(
-        default_factory=list[str]
-    )  # why a build cannot start, beside the files' own faults
+    # why a build cannot start, beside the files' own faults
+    problems: list[str] = field(default_factory=list[str])
 
     @property
     def faults(self) -> list[str]:
         """Return all distinct faults."""
-        return list(
-            dict.fromkeys([*(file.fault for file in self.files if file.fault), *self.problems])
-        )
+        faults = [file.fault for file in self.files if file.fault]
+        return list(dict.fromkeys([*faults, *self.problems]))
 
     @property
-    def places(self) -> dict[str, list[int]]:
+    def folder_sizes(self) -> dict[str, list[int]]:
         """Return the sizes of the files by folder."""
-        folders = dict.fromkeys(file.folder for file in self.files if file.folder)
-        return {
-            folder: [file.size for file in self.files if file.folder == folder]
-            for folder in folders
-        }
+        sizes: dict[str, list[int]] = {}
+        for file in self.files:
+            if file.folder:
+                sizes.setdefault(file.folder, []).append(file.size)
+        return sizes
 
 
 def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = None) -> Profile:
     """Return the profile to fetch weights for; without a source, a folder of images is assumed."""
     profile = load_profile(name, settings)
-    lacks = source is None and not profile.source
-    return (
-        profile.model_copy(update={"source": "folder:"}) if lacks else with_source(profile, source)
-    )
+    if source is None and not profile.source:
+        return profile.model_copy(update={"source": "folder:"})
+    return with_source(profile, source)
 
 
 def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:
     """Fetch and verify every file that a build's stages load; without ``fetch`` only verify, without the network."""
-    done = Fetched()
+    fetched = Fetched()
     pins: dict[str, tuple[Any, Callable[[Any], Any]]] = {}  # by section
     for stage in Pipeline(profile, until).running:
         if stage.pin:
             config = stage.configure(profile)
-            pins[stage.section_of(config)] = config, stage.pin
-    for own, pin in pins.values():
-        own = own.model_copy(update={"download": fetch}) if hasattr(own, "download") else own
-        files, problem = verify_lookups(partial(pin, own), fetch=fetch)
-        done.files.extend(files)
-        done.problems.extend([problem] if problem else [])
-    return done
+            pins[stage.section_of(config)] = (config, stage.pin)
+    for config, pin in pins.values():
+        if hasattr(config, "download"):
+            config = config.model_copy(update={"download": fetch})
+        files, problem = verify_lookups(partial(pin, config), fetch=fetch)
+        fetched.files.extend(files)
+        if problem:
+            fetched.problems.append(problem)
+    return fetched
 
 
-def fetch_served(profile: Profile, until: str, done: Fetched, *, fetch: bool) -> None:
+def fetch_served(profile: Profile, until: str, fetched: Fetched, *, fetch: bool) -> None:
     """Fetch and verify the files of models that the build serves with vLLM as well."""
     for name, chat in served_on_hub(profile, until).items():
-        done.files.extend(verify_served(chat, name, fetch=fetch))
+        fetched.files.extend(verify_served(chat, name, fetch=fetch))
 
 
 def served_on_hub(profile: Profile, until: str) -> dict[str, ChatConfig]:
     """Return the models that vLLM loads from the Hub, by field: neither a local folder's nor a server's own."""
-    served = served_models(profile, until).items()
     return {
         name: chat
-        for name, chat in served
+        for name, chat in served_models(profile, until).items()
         if chat.launch and chat.model and not is_local(chat.model)
     }

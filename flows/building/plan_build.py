@@ -10,33 +10,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pairwright.flows.building.find_models import pin_models, pin_served
+from pairwright.flows.building.make_request import Request, make_request
 from pairwright.flows.building.progress import LineWatcher
-from pairwright.flows.building.run_build import Request, Work, make_request, run_build
+from pairwright.flows.building.run_build import run_build
 from pairwright.flows.pipeline.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline, check_stage, with_source
 from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import RunConfig
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.build import RECORD, read_record
+from pairwright.tasks.store.build import RECORD
+from pairwright.tasks.store.executor import Outcome, ShardFailed, count_own_processes
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.part import Part, read_about, read_columns
-from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers, count_cores
+from pairwright.tasks.store.pool import Workers, count_cores
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 from pairwright.tasks.store.stage import Planned
 
-ASKED = (
-    "calls",
-    "prompt_tokens",
-    "completion_tokens",
-)  # metadata of parts of stages that ask served models
-AMOUNTS = (
-    *ASKED,
-    "bytes",
-    "seconds",
-)  # amounts with a total; time is elapsed, in the profile's worker processes
+# metadata of parts of stages that ask served models
+ASKED = ("calls", "prompt_tokens", "completion_tokens")
+# amounts with a total; time is elapsed, in the profile's worker processes
+AMOUNTS = (*ASKED, "bytes", "seconds")
 COLUMNS = ("inputs", "rows", *AMOUNTS)
+NAMED = 6  # maximum stages that are named as not known
+TRIAL_NOTE = "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
 Amounts = dict[str, float | None]
 """Amounts of a stage by name (``COLUMNS``); ``None``: unknown."""
 Rates = Mapping[str, float]
@@ -48,7 +46,7 @@ Rates = Mapping[str, float]
 class Plan:
     """Plan of a build: what it would do, per stage."""
 
-    request: Request
+    version: Version
     is_new: bool  # whether the dataset does not exist yet
     items: int
     new_items: int  # items that the dataset lacks
@@ -58,17 +56,18 @@ class Plan:
     @property
     def totals(self) -> Amounts:
         """Return the totals over the stages; ``None`` if one is unknown."""
-        found = {name: [one[name] for one in self.stages.values()] for name in AMOUNTS}
-        return {
-            name: None if None in some else sum(one or 0 for one in some)
-            for name, some in found.items()
-        }
+        totals: Amounts = {}
+        for name in AMOUNTS:
+            amounts = [stage[name] for stage in self.stages.values()]
+            known = [amount for amount in amounts if amount is not None]
+            totals[name] = sum(known) if len(known) == len(amounts) else None
+        return totals
 
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
         return {
-            "source": self.request.profile.source,
-            "dataset": "" if self.is_new else self.request.folder.url,
+            "source": self.version.profile.source,
+            "dataset": "" if self.is_new else self.version.folder.url,
             "items": self.items,
             "new_items": self.new_items,
             "stages": [{"stage": name, **amounts} for name, amounts in self.stages.items()],
@@ -87,12 +86,11 @@ class Timer(LineWatcher):
     def advance(self, planned: Planned, outcome: Outcome) -> None:
         """Time a shard."""
         super().advance(planned, outcome)
-        self.seconds[planned.stage.name] = outcome.seconds / (
-            outcome.shard.stop - outcome.shard.start
-        )
+        rows = outcome.shard.stop - outcome.shard.start
+        self.seconds[planned.stage.name] = outcome.seconds / rows
 
 
-def request_to_plan(
+def version_to_plan(
     out: str,
     source: str | None,
     *,
@@ -100,145 +98,199 @@ def request_to_plan(
     settings: Sequence[str],
     limit: int | None,
     until: str,
-) -> Request:
-    """Return the request to plan: for an existing dataset, its last build with the given changes."""
+) -> Version:
+    """Return the version to plan: for an existing dataset, that of its last build with the given changes."""
     check_stage(until)
-    folder = Folder(out) if out else None
-    if folder is None or not folder.exists(RECORD):
+    folder = Folder(out) if out else Folder(".")
+    if not out or not folder.exists(RECORD):
         chosen = with_source(load_profile(profile or "scenes", settings), source)
-        return Request(folder=folder or Folder("."), profile=chosen, limit=limit, until=until)
+        return Version(folder=folder, pipeline=Pipeline(chosen, until), limit=limit)
+    present = open_present(folder)
     if profile:
-        return make_request(
+        request = make_request(
             out, source, profile=profile, settings=settings, limit=limit, until=until
         )
-    last = Request.again(folder)
-    chosen = with_source(change_profile(last.profile, settings), source)
-    return replace(last, profile=chosen, limit=limit or last.limit, until=until or last.until)
+        return replace(request.version, items=present.items)
+    chosen = with_source(change_profile(present.profile, settings), source)
+    pipeline = Pipeline(chosen, until or present.pipeline.until)
+    return replace(present, pipeline=pipeline, limit=limit or present.limit)
 
 
-def plan_build(request: Request, *, is_new: bool, trial: int = 0) -> Plan:
+def plan_build(version: Version, *, is_new: bool, trial: int = 0) -> Plan:
     """Return the plan of a build."""
-    known, before, profile = set[bytes](), dict[str, Counts](), request.profile
+    before: dict[str, Counts] = {}
     if not is_new:
-        record = read_record(request.folder)
-        for name in record.items:
-            table, _ = read_columns(Part(request.folder, name), ("key",))
-            known.update(map(bytes.fromhex, table.column("key").to_pylist()))
-        asked = {"profile": profile, "limit": request.limit, "until": request.until}
-        before = {
-            one.stage: one
-            for one in Version.of(request.folder, record.model_copy(update=asked)).counts()
-        }
-    keys = [
-        bytes.fromhex(item.key)
-        for item in READERS[profile.sources.kind].list_items(profile.sources, request.limit)
-    ]
-    new = sum(key not in known for key in keys)
-    rates, failures = _run_trial(request, trial) if trial else ({}, [])
-    fresh: dict[str, float | None] = {"items": new}
+        before = {counts.stage: counts for counts in version.counts()}
+    known = set[bytes]() if is_new else _read_known_keys(version)
+    keys = _list_keys(version)
+    new_items = sum(key not in known for key in keys)
+    rates: dict[str, Rates] = {}
+    failures: list[ShardFailed] = []
+    if trial:
+        rates, failures = _run_trial(version, trial)
+    fresh: dict[str, float | None] = {"items": new_items}
     stages: dict[str, Amounts] = {}
-    for planned in request.pipeline.plan():
+    for planned in version.stages:
         name = planned.stage.name
-        counts, rate = before.get(name), rates.get(name)
-        stages[name] = _plan_stage(request, planned, counts, rate, items=len(keys), fresh=fresh)
+        inputs = _count_inputs(planned, before.get(name), rates.get(name), len(keys), fresh)
+        stages[name] = _plan_stage(version, planned, inputs, rates.get(name))
         fresh[name] = stages[name]["rows"]
     notes = [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
     if trial:
-        about = "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
-        notes.append(about)
-    if missing := [name for name, amounts in stages.items() if amounts["rows"] is None]:
-        more = f" and {len(missing) - 6} more" if missing[6:] else ""
-        notes.append(
-            f"Not known: {', '.join(missing[:6])}{more}; not measured here yet. `--trial 50` measures them."
-        )
-    if caveat := request.pipeline.caveat:
-        notes.append(f"{caveat}.")
+        notes.append(TRIAL_NOTE)
+    unknown = [name for name, amounts in stages.items() if amounts["rows"] is None]
+    if unknown:
+        notes.append(_describe_unknown(unknown))
+    if version.pipeline.caveat:
+        notes.append(f"{version.pipeline.caveat}.")
     return Plan(
-        request=request, is_new=is_new, items=len(keys), new_items=new, stages=stages, notes=notes
+        version=version,
+        is_new=is_new,
+        items=len(keys),
+        new_items=new_items,
+        stages=stages,
+        notes=notes,
     )
 
 
-def _run_trial(request: Request, rows: int) -> tuple[dict[str, Rates], list[ShardFailed]]:
-    """Build the first rows in a folder that goes; return the rates of its stages, and the failed shards."""
-    profile = pin_models(pin_served(request.profile, request.until), request.until)
-    names = [stage.name for stage in Pipeline(profile, request.until).running]
+def _read_known_keys(version: Version) -> set[bytes]:
+    """Return the keys of the items that the dataset lists."""
+    keys = set[bytes]()
+    for name in version.items:
+        table, _ = read_columns(Part(version.folder, name), ("key",))
+        keys.update(map(bytes.fromhex, table.column("key").to_pylist()))
+    return keys
+
+
+def _list_keys(version: Version) -> list[bytes]:
+    """Return the keys of the items that the source lists now."""
+    source = version.profile.sources
+    items = READERS[source.kind].list_items(source, version.limit)
+    return [bytes.fromhex(item.key) for item in items]
+
+
+def _describe_unknown(names: Sequence[str]) -> str:
+    """Return a note on the stages whose amounts are not known."""
+    left_out = len(names) - NAMED
+    more = f" and {left_out} more" if left_out > 0 else ""
+    return (
+        f"Not known: {', '.join(names[:NAMED])}{more}; not measured here yet. "
+        "`--trial 50` measures them."
+    )
+
+
+def _run_trial(version: Version, rows: int) -> tuple[dict[str, Rates], list[ShardFailed]]:
+    """Build the first rows in a temporary folder; return the rates of its stages, and the failed shards."""
+    until = version.pipeline.until
+    profile = pin_models(pin_served(version.profile, until), until)
+    stage_names = [stage.name for stage in Pipeline(profile, until).running]
     run = RunConfig(
-        workers=1, rows_per_shard_of=dict.fromkeys(names, -(-rows // 2)), budget=BudgetConfig()
+        workers=1,
+        rows_per_shard_of=dict.fromkeys(stage_names, -(-rows // 2)),
+        budget=BudgetConfig(),
     )
     profile = profile.model_copy(update={"run": run, "gates": GatesConfig()})
-    with scratch_folder(own_temporary_folder()) as place, Workers(1) as workers:
-        timer, folder = Timer(), Folder(f"{place}/trial")
-        small = replace(
-            request, folder=folder, profile=profile, limit=min(rows, request.limit or rows)
+    timer = Timer()
+    with (
+        scratch_folder(own_temporary_folder()) as scratch,
+        Workers(1, watcher=timer) as workers,
+    ):
+        trial = Version(
+            folder=Folder(f"{scratch}/trial"),
+            pipeline=Pipeline(profile, until),
+            limit=min(rows, version.limit or rows),
         )
-        report = run_build(small, Work(run_shards=workers.run, watcher=timer))
-        found: dict[str, Rates] = {}
-        with open_present(folder).settled() as (_, stages):
+        report = run_build(Request(version=trial), workers)
+        rates: dict[str, Rates] = {}
+        with open_present(trial.folder).settled() as (_, stages):
             items = max(counts.of for planned, counts in stages if "items" in planned.stage.reads)
             for planned, counts in stages:
-                name, done = planned.stage.name, counts.of - counts.pending
-                if not planned.stage.is_on or not done:
-                    continue
-                parts = [
-                    Part(folder, f"{planned.table}/{part}") for part in folder.names(planned.table)
-                ]
-                about = [read_about(part) for part in parts if part.name.endswith(".parquet")]
-                rates = {one: sum(int(said.get(one, 0)) for said in about) / done for one in ASKED}
-                rates |= {"seconds": timer.seconds[name]} if name in timer.seconds else {}
-                size = sum(folder.size_of(part.name) for part in parts)
-                found[name] = {
-                    **rates,
-                    "rows": counts.rows / done,
-                    "bytes": size / done,
-                    "inputs": counts.of / items,
-                }
-        return found, report.failures
+                if counts.of > counts.pending:
+                    rates[planned.stage.name] = _measure_stage(
+                        trial.folder, planned, counts, items=items, timer=timer
+                    )
+        return rates, report.failures
 
 
-def _plan_stage(
-    request: Request,
+def _measure_stage(
+    folder: Folder, planned: Planned, counts: Counts, *, items: int, timer: Timer
+) -> Rates:
+    """Return the rates of a stage of the trial, whose rows are not all pending."""
+    name = planned.stage.name
+    done = counts.of - counts.pending
+    parts = [Part(folder, f"{planned.table}/{file}") for file in folder.names(planned.table)]
+    totals = dict.fromkeys(ASKED, 0)
+    for part in parts:
+        if part.name.endswith(".parquet"):
+            about = read_about(part)
+            for asked in ASKED:
+                totals[asked] += int(about.get(asked, 0))
+    rates: dict[str, float] = {asked: total / done for asked, total in totals.items()}
+    if name in timer.seconds:
+        rates["seconds"] = timer.seconds[name]
+    rates["rows"] = counts.rows / done
+    rates["bytes"] = sum(folder.size_of(part.name) for part in parts) / done
+    rates["inputs"] = counts.of / items
+    return rates
+
+
+def _count_inputs(
     planned: Planned,
     before: Counts | None,
     rates: Rates | None,
-    *,
     items: int,
     fresh: Mapping[str, float | None],
-) -> Amounts:
-    """Return a stage's amounts; without rates, ``fresh`` has the new rows of the tables that it reads, if known.
+) -> float | None:
+    """Return a stage's owed rows; ``None``: not known.
 
-    A stage that needs its whole input owes all of it again when that grows.
+    Without rates, ``fresh`` has the new rows of the tables that it reads, if known. A stage that
+    needs its whole input owes all of it again when that grows.
     """
-    stage, inputs, run = (
-        planned.stage,
-        before.pending + before.failed if before else 0,
-        request.profile.run,
-    )
+    stage = planned.stage
+    owed = before.pending + before.failed if before else 0
     if rates:
-        every = round(rates["inputs"] * items)
-        inputs = max(inputs, every - (before.ok + before.dropped if before else 0))
-        inputs = every if inputs and stage.whole else inputs
-    elif "items" in stage.reads:
-        inputs += round(fresh["items"] or 0)
-    elif any(fresh[table] != 0 for table in stage.reads):
+        total = round(rates["inputs"] * items)
+        done = before.ok + before.dropped if before else 0
+        owed = max(owed, total - done)
+        return total if owed and stage.whole else owed
+    if "items" in stage.reads:
+        return owed + round(fresh["items"] or 0)
+    if any(fresh[table] != 0 for table in stage.reads):
+        return None
+    return owed
+
+
+def _plan_stage(
+    version: Version, planned: Planned, inputs: float | None, rates: Rates | None
+) -> Amounts:
+    """Return a stage's amounts for its owed rows."""
+    if inputs is None:
         return dict.fromkeys(COLUMNS)
     if not inputs:
         return dict.fromkeys(COLUMNS, 0)
-    found: Amounts = {
-        name: round(rates[name] * inputs) if rates and name in rates else None for name in COLUMNS
-    }
-    if rates and "seconds" in rates:
-        listed = (
-            READERS[request.profile.sources.kind].rows_per_shard if "items" in stage.reads else None
-        )
-        size = (
-            run.rows_per_shard_of.get(stage.name)
-            or listed
-            or stage.rows_per_shard
-            or run.rows_per_shard
-        )
-        workers = run.workers or count_cores()
-        own = (stage.processes(planned.config) if stage.processes else None) or workers
-        found["seconds"] = (
-            rates["seconds"] * inputs / max(1, min(own, workers, math.ceil(inputs / size)))
-        )
-    return {**found, "inputs": inputs}
+    amounts: Amounts = dict.fromkeys(COLUMNS)
+    if rates:
+        for name in COLUMNS:
+            if name in rates:
+                amounts[name] = round(rates[name] * inputs)
+        if "seconds" in rates:
+            shards = _count_parallel_shards(version, planned, inputs)
+            amounts["seconds"] = rates["seconds"] * inputs / shards
+    amounts["inputs"] = inputs
+    return amounts
+
+
+def _count_parallel_shards(version: Version, planned: Planned, inputs: float) -> int:
+    """Return the number of a stage's shards that run at once."""
+    run = version.profile.run
+    stage = planned.stage
+    reader = READERS[version.profile.sources.kind]
+    rows_per_shard = (
+        run.rows_per_shard_of.get(stage.name)
+        or ("items" in stage.reads and reader.rows_per_shard)
+        or stage.rows_per_shard
+        or run.rows_per_shard
+    )
+    workers = run.workers or count_cores()
+    processes = count_own_processes(planned) or workers
+    return max(1, min(processes, workers, math.ceil(inputs / rows_per_shard)))

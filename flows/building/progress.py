@@ -16,16 +16,18 @@ from rich.console import Console
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.answers import TOKENS
+from pairwright.tasks.store.executor import Outcome, ShardFailed
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.part import Part, read_about
-from pairwright.tasks.store.pool import Outcome, ShardFailed
-from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 log = logging.getLogger("pairwright")
+HOST = "127.0.0.1"
+INSTALL = "python -m pip install -c constraints.txt -e '.[metrics]'"
 
 
 class JsonLines(logging.Formatter):
@@ -57,7 +59,7 @@ class LineWatcher:
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Log the owed rows."""
-        rows = sum(shard.stop - shard.start for shard in shards)
+        rows = _count_inputs(shards)
         if rows:
             log.info("%s: %d rows owed in %d shards", planned.stage.name, rows, len(shards))
 
@@ -68,8 +70,16 @@ class LineWatcher:
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Log the counts of the stage."""
-        said = f"in={counts.of} ok={counts.ok} dropped={counts.dropped} failed={counts.failed} pending={counts.pending}"
-        log.info("%s: %s %.1f s", planned.stage.name, said, seconds)
+        log.info(
+            "%s: in=%d ok=%d dropped=%d failed=%d pending=%d %.1f s",
+            planned.stage.name,
+            counts.of,
+            counts.ok,
+            counts.dropped,
+            counts.failed,
+            counts.pending,
+            seconds,
+        )
 
 
 class BarWatcher(LineWatcher):
@@ -77,21 +87,20 @@ class BarWatcher(LineWatcher):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        done = (
+        self.progress = bars.Progress(
             bars.TextColumn("[bold]{task.description:<12}"),
             bars.BarColumn(),
             bars.MofNCompleteColumn(),
-        )
-        times = (
             bars.TextColumn("{task.fields[rate]}"),
             bars.TimeElapsedColumn(),
             bars.TimeRemainingColumn(),
+            console=console,
         )
-        self.progress = bars.Progress(*done, *times, console=console)
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Start a bar if rows are owed."""
-        if rows := sum(shard.stop - shard.start for shard in shards):
+        rows = _count_inputs(shards)
+        if rows:
             self.progress.add_task(planned.stage.name, total=rows, rate="")
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
@@ -99,10 +108,9 @@ class BarWatcher(LineWatcher):
         if isinstance(outcome.result, ShardFailed):
             log_outcome(planned, outcome)
         task = self.progress.tasks[-1]
-        self.progress.advance(task.id, outcome.shard.stop - outcome.shard.start)
-        self.progress.update(
-            task.id, rate=f"{task.completed / max(task.elapsed or 0, 1e-6):,.1f} rows/s"
-        )
+        self.progress.advance(task.id, _count_inputs([outcome.shard]))
+        rate = task.completed / max(task.elapsed or 0, 1e-6)
+        self.progress.update(task.id, rate=f"{rate:,.1f} rows/s")
 
     def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Do nothing: the bar shows it, and the table follows."""
@@ -121,9 +129,9 @@ def watching() -> Generator[LineWatcher]:
     if not draws_bars():
         yield LineWatcher()
         return
-    bars = BarWatcher(Console(stderr=True))
-    with bars.progress:
-        yield bars
+    watcher = BarWatcher(Console(stderr=True))
+    with watcher.progress:
+        yield watcher
 
 
 def say_nothing(_done: int, _total: int) -> None:
@@ -133,53 +141,59 @@ def say_nothing(_done: int, _total: int) -> None:
 @contextmanager
 def log_steps(what: str) -> Generator[Callable[[int, int], None]]:
     """Yield a progress callback that logs one line per tenth of the steps."""
-    said = 0
+    logged_tenths = 0
 
-    def tell(done: int, total: int) -> None:
-        nonlocal said
-        if (tenths := 10 * done // max(total, 1)) > said:
-            said = tenths
+    def log_tenth(done: int, total: int) -> None:
+        nonlocal logged_tenths
+        tenths = 10 * done // max(total, 1)
+        if tenths > logged_tenths:
+            logged_tenths = tenths
             log.info("%s: %d of %d", what, done, total)
 
-    yield tell
+    yield log_tenth
 
 
 @contextmanager
 def show_steps(what: str) -> Generator[Callable[[int, int], None]]:
     """Yield a progress callback: a bar on a terminal, lines in the log elsewhere."""
     if not draws_bars():
-        with log_steps(what) as tell:
-            yield tell
+        with log_steps(what) as log_tenth:
+            yield log_tenth
         return
-    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn())
-    with bars.Progress(
-        *columns, bars.TimeRemainingColumn(), console=Console(stderr=True), transient=True
-    ) as progress:
+    progress = bars.Progress(
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def log_outcome(planned: Planned, outcome: Outcome) -> None:
     """Log one line about a shard: rows, counts, time and rate, or its error."""
-    rows = outcome.shard.stop - outcome.shard.start
     if isinstance(outcome.result, ShardFailed):
         log.error("%s failed: %s", outcome.shard.name, outcome.result.error)
         return
-    counts = " ".join(f"{name}={count}" for name, count in sorted(outcome.result.counts.items()))
-    rate, read = rows / max(outcome.seconds, 1e-6), ", ".join(planned.stage.reads)
+    rows = _count_inputs([outcome.shard])
+    counts = sorted(outcome.result.counts.items())
     log.info(
         "%s: %d rows of %s, %s %.1f s %.1f rows/s",
         outcome.shard.name,
         rows,
-        read,
-        counts,
+        ", ".join(planned.stage.reads),
+        " ".join(f"{name}={count}" for name, count in counts),
         outcome.seconds,
-        rate,
+        rows / max(outcome.seconds, 1e-6),
     )
 
 
-HOST = "127.0.0.1"
-INSTALL = "python -m pip install -c constraints.txt -e '.[metrics]'"
+def _count_inputs(shards: Sequence[ShardRef]) -> int:
+    """Return the number of input rows of some shards."""
+    return sum(shard.stop - shard.start for shard in shards)
 
 
 class MeteredWatcher(LineWatcher):
@@ -189,12 +203,13 @@ class MeteredWatcher(LineWatcher):
         from prometheus_client import Counter, Gauge
 
         super().__init__()
-        self.shown, self.waiting, self.end = shown, shown.waiting, shown.end
-        self.rows = Counter(
-            "pairwright_rows", "Rows written.", ["stage", "outcome"], registry=registry
-        )
+        self.shown = shown
+        self.waiting = shown.waiting
+        self.end = shown.end
+        by_outcome = ["stage", "outcome"]
+        self.rows = Counter("pairwright_rows", "Rows written.", by_outcome, registry=registry)
         self.shards = Counter(
-            "pairwright_shards", "Shards that ended.", ["stage", "outcome"], registry=registry
+            "pairwright_shards", "Shards that ended.", by_outcome, registry=registry
         )
         self.tokens = Counter(
             "pairwright_tokens", "Tokens of served models.", ["stage", "kind"], registry=registry
@@ -208,30 +223,37 @@ class MeteredWatcher(LineWatcher):
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Set the number of owed rows."""
-        self.owed.labels(planned.stage.name).set(sum(shard.stop - shard.start for shard in shards))
+        self.owed.labels(planned.stage.name).set(_count_inputs(shards))
         self.shown.begin(planned, shards)
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
         """Count the rows and seconds of a shard."""
-        stage, done = planned.stage.name, outcome.result
+        stage = planned.stage.name
         self.seconds.labels(stage).inc(outcome.seconds)
-        self.shards.labels(stage, "failed" if isinstance(done, ShardFailed) else "done").inc()
-        if not isinstance(done, ShardFailed):
-            self.owed.labels(stage).dec(outcome.shard.stop - outcome.shard.start)
-            for name, count in done.counts.items():
-                self.rows.labels(stage, name).inc(count)
-            if planned.stage.remembers:
-                about = read_about(Part(outcome.shard.folder, done.part))
-                for kind in TOKENS:
-                    self.tokens.labels(stage, kind.removesuffix("_tokens")).inc(
-                        int(about.get(kind, 0))
-                    )
+        if isinstance(outcome.result, ShardFailed):
+            self.shards.labels(stage, "failed").inc()
+        else:
+            self.shards.labels(stage, "done").inc()
+            self._count_rows(planned, outcome.shard, outcome.result)
         self.shown.advance(planned, outcome)
+
+    def _count_rows(self, planned: Planned, shard: ShardRef, done: ShardDone) -> None:
+        """Count the rows of a shard that is done, and the tokens of its answers."""
+        stage = planned.stage.name
+        self.owed.labels(stage).dec(_count_inputs([shard]))
+        for name, count in done.counts.items():
+            self.rows.labels(stage, name).inc(count)
+        if not planned.stage.remembers:
+            return
+        about = read_about(Part(shard.folder, done.part))
+        for kind in TOKENS:
+            counter = self.tokens.labels(stage, kind.removesuffix("_tokens"))
+            counter.inc(int(about.get(kind, 0)))
 
 
 @contextmanager
 def metered(watcher: LineWatcher, port: int) -> Generator[LineWatcher]:
-    """Give the watcher, its numbers served meanwhile; a build goes on where the port is taken. 0: it is as it was."""
+    """Yield the watcher; serve its metrics on ``port`` (0: off). A port that is taken stops no build."""
     if not port:
         yield watcher
         return

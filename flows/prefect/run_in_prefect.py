@@ -14,7 +14,7 @@ from pydantic import Field
 
 from pairwright.flows.building.progress import log_steps
 from pairwright.flows.dataset import Dataset
-from pairwright.flows.prefect.build_dataset import dataset_name, logged, publish_table, tagged
+from pairwright.flows.prefect.relay import dataset_name, logged, publish_table, tagged
 from pairwright.flows.training import evaluate_model as models
 from pairwright.flows.training.show_training import TrainingLines
 from pairwright.flows.training.train_model import Trained

@@ -17,7 +17,7 @@ from typing import Any
 from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.training.show_training import show_score
 from pairwright.flows.versions.table import Table
-from pairwright.flows.versions.version import open_version
+from pairwright.flows.versions.version import Version, open_version
 from pairwright.schemas.config import Profile, ReadingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
@@ -156,18 +156,20 @@ class Evaluated:
             yield EvaluationRow(**whose, data=str(self.config.data.absolute()), **asdict(score))
 
 
-def evaluate_model(config: EvaluationConfig, *, watch: Watch) -> Evaluated:
+def evaluate_model(
+    config: EvaluationConfig, *, watch: Watch, opened: Version | None = None
+) -> Evaluated:
     """Ask a model a benchmark's questions, and write its scores; answered questions are not asked again.
 
-    ``watch`` returns a progress callback for a kind of work.
+    ``watch`` returns a progress callback for a kind of work. ``opened`` is the version of the
+    dataset, if the questions are of one that is open.
     """
     benchmark = find_benchmark(config.benchmark)
     judge = _find_judge(benchmark, config)
 
     def rows(table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
-        yield from Table[Row](open_version(Folder(str(config.data)), config.version), table).rows(
-            without=without
-        )
+        version = opened or open_version(Folder(str(config.data)), config.version)
+        yield from Table[Row](version, table).rows(without=without)
 
     def entries(kind: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
         source = Profile(

@@ -9,25 +9,22 @@ continue.
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pairwright.flows.building.make_request import make_request, request_of
+from pairwright.flows.building.open_executor import open_executor
 from pairwright.flows.building.progress import show_steps
-from pairwright.flows.building.run_build import (
-    Request,
-    make_request,
-    request_of,
-    run_build,
-    working,
-)
+from pairwright.flows.building.run_build import run_build
 from pairwright.flows.pipeline.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline, with_source
 from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.flows.training.make_train_config import count_processes, make_config
 from pairwright.flows.training.show_training import watching_training
 from pairwright.flows.training.train_model import train
+from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.training import NAMC
@@ -168,13 +165,13 @@ class Rounds:
         run, asked = self._run(number), self.config
         self._check()
         version = run.data()["snapshot"] if run.config() else self._build(number)
+        published = version in snapshot_numbers(self.folder)
+        opened = open_version(self.folder, version if published else None)
         start = self._run(number - 1).folder.name if number else ""
         words = {"model": "" if number else asked.model, "start": start, "dataset": self.folder.url}
         config = make_config(asked.objective if number else "sft", asked.train_settings, **words)
         with watching_training() as watcher:
-            trained = train(
-                self.folder.url, config, name=run.folder.name, version=version, watcher=watcher
-            )
+            trained = train(opened, config, name=run.folder.name, watcher=watcher)
         release()  # the GPU's memory is needed by the next process
         if trained.finished and self.measure == SHARE:
             place: dict[str, Any] = {
@@ -246,11 +243,11 @@ class Rounds:
             }
             request = make_request(self.folder.url, self.config.source, **words)
         else:
-            last = Request.again(self.folder)
-            pipeline = Pipeline(change_profile(last.profile, lines))
-            request = replace(request_of(pipeline, self.folder), limit=last.limit)
-        with working(request) as work:
-            report = run_build(request, work)
+            present = open_present(self.folder)
+            pipeline = Pipeline(change_profile(present.profile, lines))
+            request = request_of(pipeline, self.folder, limit=present.limit)
+        with open_executor(request.version) as executor:
+            report = run_build(request, executor)
         if not report.is_complete or not report.snapshot:
             status = report.status(self.folder.url)
             why = " ".join(

@@ -18,7 +18,7 @@ from pairwright.flows.pipeline.load_profile import (
 )
 from pairwright.flows.training.prepare_training import namc_defaults
 from pairwright.flows.versions.table import Table
-from pairwright.flows.versions.version import open_version
+from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.namc_config import SMALL as SMALL_NAMC
 from pairwright.schemas.training import (
@@ -46,11 +46,10 @@ from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
 
-def find_start(
-    folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None
-) -> tuple[Found, TrainConfig]:
+def find_start(version: Version, config: TrainConfig, run: Run) -> tuple[Found, TrainConfig]:
     """Return the model that a run starts from, and its settings with the model's name and revision."""
     require_packages()
+    folder = version.folder
     before = run.config()
     begun: dict[str, Any] = run.data().get("start", {}) if before else {}
     if config.start:
@@ -77,7 +76,7 @@ def find_start(
         if name in STAND_INS:
             known = begun.get("folder", "")
             if not (known and Path(known).is_dir()):
-                table = Table[Any](open_version(folder, version), config.data.table)
+                table = Table[Any](version, config.data.table)
                 texts = list[str]()
                 for row in table.rows(without=("images", "rejected_images")):
                     texts += [*(turn.text for turn in turns_of(row)), getattr(row, "rejected", "")]

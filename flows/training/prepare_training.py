@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.building.run_build import Request, run_stage, working
+from pairwright.flows.building.open_executor import open_executor
+from pairwright.flows.building.run_build import run_stage
 from pairwright.flows.versions.show_status import say_reasons
 from pairwright.flows.versions.version import Version, open_version
 from pairwright.schemas.config import EmbeddingConfig
@@ -46,12 +47,11 @@ def make_table(
 ) -> Planned:
     """Do what a stage owes beside a version, and return it planned, with its table complete."""
     planned = version.plan(stage, config, after=after)
-    request = Request.again(version.folder, version.record)
-    with version.opened([*after, planned]) as build, working(request) as work:
+    with version.opened([*after, planned]) as build, open_executor(version) as executor:
         version.settle(build, version.planned)
         for one in after:
             build.settle(one)
-        counts, failures = run_stage(build, planned, request, work)
+        counts, failures = run_stage(build, planned, executor)
     if (owed := counts.failed + counts.pending) or failures:
         why = failures[0].error if failures else next(iter(counts.reasons), "not known")
         raise TrainingError(

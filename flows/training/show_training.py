@@ -78,9 +78,8 @@ def show_score(score: Score | EvaluationRow) -> tuple[object, ...]:
     )
 
 
-def list_runs(dataset: str) -> list[RunSummary]:
+def list_runs(folder: Folder) -> list[RunSummary]:
     """Return a dataset's runs by name."""
-    folder = Folder(dataset)
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: runs are on local disks")
     places = sorted(Path(folder.path(RUNS)).glob("*/config.yaml"))

@@ -74,21 +74,25 @@ class Prepared:
 
 
 def train(
-    dataset: str,
+    version: Version,
     config: TrainConfig,
     *,
     name: str,
-    version: int | None = None,
+    is_chosen: bool = False,
     watcher: "Watcher | None" = None,
 ) -> Trained:
-    """Train on a dataset, or continue the run of that name."""
+    """Train on a version of a dataset, or continue the run of that name.
+
+    A begun run continues with its own version; if the user has chosen another one (``is_chosen``),
+    it is refused.
+    """
     # Waiting threads give up their core: beside other work, a small model is many times as fast.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.getLogger("bitsandbytes").setLevel(
         logging.ERROR
     )  # it warns about a missing CPU kernel of the Hub
     require_packages()
-    folder = Folder(dataset)
+    folder = version.folder
     if not folder.is_local:
         raise ConfigError(
             f"{folder.url}: a run is written to a local disk; copy the dataset, or mount it"
@@ -106,7 +110,7 @@ def train(
             return _train(run, folder, prepared, watcher=None)
         with run.locked():
             try:
-                prepared = prepare(folder, config, run, version=version)
+                prepared = prepare(version, config, run, is_chosen=is_chosen)
             except PairwrightError as error:
                 spread(error)
                 raise
@@ -161,7 +165,7 @@ def _train(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | 
 
 
 def prepare(
-    folder: Folder, config: TrainConfig, run: Run, *, version: int | None = None
+    version: Version, config: TrainConfig, run: Run, *, is_chosen: bool = False
 ) -> Prepared:
     """Prepare everything that a run needs, and begin it unless it has begun; its lock is held meanwhile.
 
@@ -181,13 +185,9 @@ def prepare(
     run.clean()
     if not run.is_finished and not run.steps():
         run.forget()
-    if run.config():  # its rows are frozen: if its version is gone, any will do
-        began = run.data().get("snapshot")
-        if version not in (None, began):
-            raise ConfigError(
-                f"{run.folder} was begun with version {began}, not {version}. Give another --name"
-            )
-        version = began if began in snapshot_numbers(folder) else None
+    folder = version.folder
+    if run.config():
+        version = _own_version(run, version, is_chosen=is_chosen)
     if config.objective == NAMC:
         found, place = None, find_run(folder, config.start).model if config.start else Path()
         config, start = (
@@ -195,7 +195,7 @@ def prepare(
             {"folder": str(place)} if config.start else {},
         )
     else:
-        found, config = find_start(folder, config, run, version=version)
+        found, config = find_start(version, config, run)
         place, start = found.folder, {"folder": str(found.folder), "revision": found.revision}
         if count_gpus() and not run.is_finished:
             check_memory(place, config)
@@ -209,19 +209,32 @@ def prepare(
         inputs.check_mixed(run)
         check_parts(folder, run.rows)
         run.check_latest()
-    opened = open_version(folder, version)
     begun = run.config() is not None
-    beside = [] if begun else inputs.tell_table(opened, config)
+    beside = [] if begun else inputs.tell_table(version, config)
     try:
         if not begun:
-            _begin(opened, config, run, beside, start=start)
+            _begin(version, config, run, beside, start=start)
         if found is None:
-            inputs.have_places(opened, config, run)
+            inputs.have_places(version, config, run)
     except PairwrightError:
         if not run.steps():
             run.forget()
         raise
     return prepared
+
+
+def _own_version(run: Run, version: Version, *, is_chosen: bool) -> Version:
+    """Return the version that a run began with; if it is deleted, any will do, since its rows are frozen."""
+    began = run.data().get("snapshot")
+    if began == (version.number or None):
+        return version
+    if is_chosen:
+        raise ConfigError(
+            f"{run.folder} was begun with version {began}, not {version.number}. Give another --name"
+        )
+    if began in snapshot_numbers(version.folder):
+        return open_version(version.folder, began)
+    return version
 
 
 def _check_same(run: Run, config: TrainConfig) -> None:

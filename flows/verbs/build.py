@@ -121,8 +121,8 @@ def plan(
 
 
 def _print_plan(plan: Any) -> None:
-    new = "" if plan.is_new else f", {plan.new_items:,} of them new to {plan.request.folder.url}"
-    print(f"{plan.request.profile.source} lists {plan.items:,} items{new}.")
+    new = "" if plan.is_new else f", {plan.new_items:,} of them new to {plan.version.folder.url}"
+    print(f"{plan.version.profile.source} lists {plan.items:,} items{new}.")
     heads = {"inputs": "in", "prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
     heads |= {"bytes": "disk", "seconds": "time"}
     shown = {"bytes": options.shown_size, "seconds": _time}
@@ -136,7 +136,7 @@ def _print_plan(plan: Any) -> None:
 
     columns = list(next(iter(plan.stages.values())))
     rows = [
-        list(cells(stage.name, plan.stages[stage.name])) for stage in plan.request.pipeline.running
+        list(cells(stage.name, plan.stages[stage.name])) for stage in plan.version.pipeline.running
     ]
     options.print_table(
         ["stage", *(f">{heads.get(name, name)}" for name in columns)],
@@ -242,7 +242,7 @@ def fetch(
             for one in done.files
         ]
         options.print_table(["section", "model", "file", ">size", "verified by"], *rows)
-        for folder, sizes in done.places.items():
+        for folder, sizes in done.folder_sizes.items():
             print(
                 f"{folder}: {len(sizes)} file{'s' * (len(sizes) > 1)}, {options.shown_size(sum(sizes))}"
             )

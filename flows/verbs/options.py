@@ -17,8 +17,8 @@ from pairwright.schemas.errors import ServerError, SourceError
 
 if TYPE_CHECKING:
     from pairwright.flows.dataset import Dataset
+    from pairwright.tasks.store.executor import ShardFailed
     from pairwright.tasks.store.ledger import Counts
-    from pairwright.tasks.store.pool import ShardFailed
 
 app = typer.Typer(
     rich_markup_mode=None

@@ -1,28 +1,29 @@
 """Try other mining thresholds on a dataset's stored similarities: no image is read, embedded or searched again.
 
-The new pairs are a table beside the old one, which stays; a later build with the same thresholds
+The new pairs are an extra table, and the old one stays; a later build with the same thresholds
 finds it done. The dataset itself does not change unless the thresholds are kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pairwright.flows.building.run_build import Request, Work, run_stage
+from pairwright.flows.building.run_build import run_stage
 from pairwright.flows.pipeline.load_profile import change_profile
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.build import Build, read_record, write_record
-from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.build import Build, write_record
+from pairwright.tasks.store.executor import Executor, ShardFailed
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import ShardFailed
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
 NAMED = 3  # maximum new pairs that are named
 THRESHOLDS = ("mining.", "matching.min_matches", "matching.max_pairs")
-DECIDED = ("similar_pairs", "matched_pairs", "pairs")  # tables that depend on the thresholds
+DEPENDENT = ("similar_pairs", "matched_pairs", "pairs")  # tables that depend on the thresholds
+Pairs = dict[str, tuple[str, str]]
+"""Both images of each pair, by the pair's key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +39,8 @@ class Refiltered:
     failures: list[ShardFailed]
 
 
-def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
-    """Return the dataset's own request with other mining thresholds."""
-    request = Request.again(folder)
+def change_thresholds(present: Version, settings: Sequence[str]) -> Version:
+    """Return the current tables up to the pairs, with other mining thresholds."""
     if not settings:
         raise ConfigError(
             "nothing to change: give thresholds, as in --set mining.min_similarity=0.8"
@@ -51,68 +51,81 @@ def refilter_request(folder: Folder, settings: Sequence[str]) -> Request:
             raise ConfigError(
                 f"--set {setting}: refilter changes {names} only; build again to change other things"
             )
-    if "neighbours" not in {stage.name for stage in Pipeline(request.profile, SECTION).running}:
-        kind, pairing = request.profile.sources.kind, request.profile.pairing
-        why = (
-            f"its source ({kind}) brought the pairs"
-            if pairing == "similarity"
-            else f"its images pair by {pairing}"
-        )
-        raise ConfigError(f"{folder.url}: {why}: there is nothing to filter again")
-    return replace(request, profile=change_profile(request.profile, settings), until=SECTION)
+    profile = present.profile
+    if "neighbours" not in {stage.name for stage in Pipeline(profile, SECTION).running}:
+        if profile.pairing == "similarity":
+            why = f"its source ({profile.sources.kind}) brought the pairs"
+        else:
+            why = f"its images pair by {profile.pairing}"
+        raise ConfigError(f"{present.folder.url}: {why}: there is nothing to filter again")
+    return replace(present, pipeline=Pipeline(change_profile(profile, settings), SECTION))
 
 
-def refilter_dataset(request: Request, work: Work, *, keep: bool) -> Refiltered:
-    """Make the pairs of the request's thresholds and compare them with the dataset's."""
-    record = read_record(request.folder)
-    records = (
-        record.model_copy(update={"profile": one.profile, "until": SECTION})
-        for one in (record, request)
-    )
-    own, version = (Version.of(request.folder, one) for one in records)
-    with own.settled() as (build, stages):
-        before = [counts for planned, counts in stages if _is_decided(planned)]
-        old = _read_pairs(build, own.planned[-1]).keys()
-    made = [planned for planned in version.planned if _is_decided(planned)]
-    failures, after = list[ShardFailed](), list[Counts]()
-    with version.opened() as build:
-        for counts in map(build.settle, version.planned[: version.planned.index(made[0])]):
-            if owed := counts.pending + counts.failed:
-                raise ConfigError(
-                    f"{request.folder.url}: {counts.stage} still owes {owed:,} rows. First finish them with: "
-                    f"pairwright resume {request.folder.url}"
-                )
-        for stage in made:
-            counts, failed = run_stage(build, stage, request, work)
-            failures += failed
+def refilter_dataset(
+    present: Version, changed: Version, executor: Executor, *, keep: bool
+) -> Refiltered:
+    """Make the pairs of the changed thresholds and compare them with the dataset's."""
+    mined = replace(present, pipeline=Pipeline(present.profile, SECTION))
+    with mined.settled() as (build, stages):
+        before = [counts for planned, counts in stages if _depends_on_thresholds(planned)]
+        old_pairs = _read_pairs(build, mined.stages[-1])
+    dependent = [planned for planned in changed.planned if _depends_on_thresholds(planned)]
+    failures: list[ShardFailed] = []
+    after: list[Counts] = []
+    with changed.opened() as build:
+        leading = changed.planned[: changed.planned.index(dependent[0])]
+        _settle_finished(changed, build, leading)
+        for planned in dependent:
+            counts, stage_failures = run_stage(build, planned, executor)
+            failures += stage_failures
             after.append(counts)
-        pairs = _read_pairs(build, made[-1])
-        new = pairs.keys()
-        some = [pairs[key] for key in sorted(new - old)[:NAMED]]
-        tables = stream_live(build, version.find("images"), ["key", "name"]) if some else ()
-        names = {row["key"]: row["name"] for table in tables for row in table.to_pylist()}
+        new_pairs = _read_pairs(build, dependent[-1])
+        gained = new_pairs.keys() - old_pairs.keys()
+        some_gained = [new_pairs[key] for key in sorted(gained)[:NAMED]]
+        gained_names = _name_pairs(changed, build, some_gained)
     if keep and not failures:
-        write_record(request.folder, record.model_copy(update={"profile": request.profile}))
+        kept_pipeline = Pipeline(changed.profile, present.pipeline.until)
+        write_record(present.folder, replace(present, pipeline=kept_pipeline).record)
     return Refiltered(
         before=before,
         after=after,
-        kept=len(old & new),
-        gained=len(new - old),
-        gained_names=[f"{names[first]} with {names[second]}" for first, second in some],
-        lost=len(old - new),
+        kept=len(old_pairs.keys() & new_pairs.keys()),
+        gained=len(gained),
+        gained_names=gained_names,
+        lost=len(old_pairs.keys() - new_pairs.keys()),
         failures=failures,
     )
 
 
-def _is_decided(planned: Planned) -> bool:
-    return planned.stage.name in DECIDED and planned.stage.is_on
+def _depends_on_thresholds(planned: Planned) -> bool:
+    return planned.stage.name in DEPENDENT and planned.stage.is_on
 
 
-def _read_pairs(build: Build, pairs: Planned) -> dict[str, tuple[str, str]]:
-    """Return both images of each pair, by its key."""
-    rows = (
-        row
-        for table in stream_live(build, pairs, ["key", "first", "second"])
-        for row in table.to_pylist()
-    )
-    return {row["key"]: (row["first"], row["second"]) for row in rows}
+def _settle_finished(version: Version, build: Build, planned: Iterable[Planned]) -> None:
+    """Settle the stages before the dependent ones; ``ConfigError`` if one owes rows."""
+    for counts in map(build.settle, planned):
+        owed = counts.pending + counts.failed
+        if owed:
+            url = version.folder.url
+            raise ConfigError(
+                f"{url}: {counts.stage} still owes {owed:,} rows. First finish them with: pairwright resume {url}"
+            )
+
+
+def _read_pairs(build: Build, planned: Planned) -> Pairs:
+    """Return the live pairs of a settled table of pairs."""
+    pairs: Pairs = {}
+    for table in stream_live(build, planned, ["key", "first", "second"]):
+        for row in table.to_pylist():
+            pairs[row["key"]] = (row["first"], row["second"])
+    return pairs
+
+
+def _name_pairs(version: Version, build: Build, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the names of the images of some pairs."""
+    if not pairs:
+        return []
+    names: dict[str, str] = {}
+    for table in stream_live(build, version.find("images"), ["key", "name"]):
+        names.update(zip(table["key"].to_pylist(), table["name"].to_pylist(), strict=True))
+    return [f"{names[first]} with {names[second]}" for first, second in pairs]

@@ -7,7 +7,7 @@ when its part is written, so a build may exceed its budget by one round.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pairwright.schemas.bounds import BudgetConfig
@@ -15,13 +15,12 @@ from pairwright.tasks.store.answers import CALLS, TOKENS
 from pairwright.tasks.store.build import table_folders
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_about
-from pairwright.tasks.store.pool import Outcome
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned
 
 log = logging.getLogger(__name__)
-RunShards = Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]]
 FIELD = "run.budget.max_"
+HOURS = "hours"  # limit of one build; the others are of all builds of a dataset
 
 
 @dataclass(slots=True)
@@ -34,42 +33,41 @@ class Budget:
     stopped: str = ""  # why the build ended early; empty: it did not
     began: float = field(default_factory=time.monotonic)
 
-    def limited(self, run_shards: RunShards) -> RunShards:
-        """Return a runner of shards that starts no more when the budget is used up."""
+    def rounds(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Sequence[ShardRef]]:
+        """Yield the shards of a stage in rounds until the budget is used up; without limits, in one."""
         if not self.config.limits:
-            return run_shards
-
-        def run(planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-            for start in range(0, len(shards), self.workers):
-                if self._is_used_up(planned):
-                    return
-                yield from run_shards(planned, shards[start : start + self.workers])
-
-        return run
+            yield shards
+            return
+        for start in range(0, len(shards), self.workers):
+            if self._is_used_up(planned):
+                return
+            yield shards[start : start + self.workers]
 
     def _is_used_up(self, planned: Planned) -> bool:
         """Return whether a limit that applies to the stage is reached; only hours apply to one that asks no model."""
         for name, limit in self.config.limits.items():
-            of_dataset = name != "hours"  # the next build starts with what is left of it
-            if (
-                self.stopped
-                or (of_dataset and not planned.stage.remembers)
-                or (used := self._used(name)) < limit
-            ):
+            if self.stopped:
+                break
+            if name != HOURS and not planned.stage.remembers:
                 continue
-            more = f" --set {FIELD}{name}={2 * limit:g}" if of_dataset else ""
+            used = self._used(name)
+            if used < limit:
+                continue
+            # the next build of the dataset starts with what is left of its calls and tokens
+            hint = "" if name == HOURS else f" --set {FIELD}{name}={2 * limit:g}"
             self.stopped = (
-                f"Stopped by {FIELD}{name}: {_shown(used)} of {_shown(limit)} are used. Finished rows are kept. "
-                f"Go on with: pairwright resume {self.folder.url}{more}"
+                f"Stopped by {FIELD}{name}: {_format_amount(used)} of {_format_amount(limit)} are used. "
+                f"Finished rows are kept. Go on with: pairwright resume {self.folder.url}{hint}"
             )
             log.warning("%s", self.stopped)
         return bool(self.stopped)
 
     def _used(self, name: str) -> float:
-        if name == "hours":
+        if name == HOURS:
             return (time.monotonic() - self.began) / 3600
         asked = count_asked(self.folder)
-        return float(sum(asked[kind] for kind in (TOKENS if name == "tokens" else (CALLS,))))
+        kinds = TOKENS if name == "tokens" else (CALLS,)
+        return float(sum(asked[kind] for kind in kinds))
 
 
 def count_asked(folder: Folder) -> Counter[str]:
@@ -84,5 +82,5 @@ def count_asked(folder: Folder) -> Counter[str]:
     return total
 
 
-def _shown(amount: float) -> str:
+def _format_amount(amount: float) -> str:
     return f"{amount:,.0f}" if amount.is_integer() else f"{amount:.3g}"

@@ -25,15 +25,30 @@ from typing import Any, Self, cast
 from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store import pool
+from pairwright.tasks.store.executor import (
+    DIED,
+    OUT_OF_MEMORY,
+    NoWatcher,
+    Outcome,
+    RunShard,
+    RunStages,
+    StageWatcher,
+    attempt_apart,
+    count_own_processes,
+    failed_outcome,
+    run_in_threads,
+)
 from pairwright.tasks.store.shard import ShardRef, run_shard
 from pairwright.tasks.store.stage import Planned
 
-log, NANNY = logging.getLogger(__name__), logging.getLogger("distributed.nanny")
+log = logging.getLogger(__name__)
+NANNY = logging.getLogger("distributed.nanny")
 INSTALL = "python -m pip install -c constraints.txt -e '.[dask]'"
 CONNECT_S = 30  # maximum wait for the scheduler, and for workers
 ROOT = Path(__file__).parent.parent.parent
 CODE = ("prompts", "schemas", "tasks")
 ENDINGS = (".py", ".j2")
+LOST = "the cluster lost the shard: check that its scheduler still runs"
 _ALONE = threading.Lock()
 """Lock of the running shard: a worker with several threads runs one at a time, since its models
 hold the device."""
@@ -43,7 +58,14 @@ _LOADED: list[str] = []  # stage of the models that this process has loaded, if 
 class DaskWorkers:
     """Workers of a cluster; use as a context manager."""
 
-    def __init__(self, config: RunConfig, *, gpus: int = 0, paths: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        gpus: int = 0,
+        paths: Iterable[str] = (),
+        watcher: StageWatcher | None = None,
+    ) -> None:
         """Connect to the cluster, or start one on this machine with ``gpus``; its workers must access the paths."""
         try:
             import distributed
@@ -51,16 +73,22 @@ class DaskWorkers:
             raise ConfigError(
                 f"run.runner dask: Dask is not installed ({error}): {INSTALL}"
             ) from error
-        self._dask, self._config = distributed, config
+        self.watcher: StageWatcher = watcher or NoWatcher()
+        self._dask = distributed
+        self._config = config
         logging.getLogger("distributed").setLevel(logging.ERROR)
         NANNY.setLevel(logging.INFO)
         NANNY.addFilter(_is_death)
         paths = tuple(dict.fromkeys(str(Path(path).absolute()) for path in paths))
-        self._needs = {"code": code_mark() if config.address else "", "paths": paths}
-        self._started = 0 if config.address else config.workers or pool.count_cores()
-        self._cluster: Any = _start(self._started, gpus) if self._started else None
+        code = code_mark() if config.address else ""
+        self._requirements = {"code": code, "paths": paths}
+        self._started = 0
+        self._cluster: Any = None
+        if not config.address:
+            self._started = config.workers or pool.count_cores()
+            self._cluster = _start(self._started, gpus)
         self._client = _connect(config.address or self._cluster, self._started or 1)
-        self._under_way: set[Any] = set()
+        self._running: set[Any] = set()
         self._changing = threading.Lock()
         self._stopped = False
 
@@ -69,8 +97,8 @@ class DaskWorkers:
         """Return the number of shards that run at once."""
         if self._started:  # a dead worker is being replaced
             return self._started
-        there = len(self._client.nthreads())
-        return max(1, min(there, self._config.workers or there))
+        available = len(self._client.nthreads())
+        return max(1, min(available, self._config.workers or available))
 
     def __enter__(self) -> Self:
         return self
@@ -78,64 +106,72 @@ class DaskWorkers:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         NANNY.setLevel(logging.ERROR)  # workers that end with the build have not died
         if kind:
-            self._stop()
+            self.stop()
         with suppress(Exception):  # the scheduler may be gone
             self._client.close(timeout=5)
         if self._cluster is not None:
             self._cluster.close(timeout=10)
 
-    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[pool.Outcome]:
+    def submit(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
         """Yield the outcome of each shard as it ends, in any order."""
-        return pool.spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
+        return run_in_threads(self, planned, shards)
 
-    def run_one(self, planned: Planned, shard: ShardRef) -> pool.Outcome:
+    def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
         """Run one shard in a worker and wait for it; may be called from many threads."""
         start = time.monotonic()
         try:
-            with self._changing:
-                if self._stopped:
-                    raise CancelledError
-                workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-                on_gpu = pool.count_own(planned) is not None and any(
-                    "GPU" in one["resources"] for one in workers.values()
-                )
-                how = {
-                    "key": f"{shard.name}-{uuid.uuid4().hex}",
-                    "resources": {"GPU": 1.0} if on_gpu else None,
-                }
-                future = self._client.submit(
-                    run_here, run_shard, planned, shard, pure=False, **self._needs, **how
-                )
-                self._under_way.add(future)
+            future = self._send(planned, shard)
             try:
                 return future.result().logged()
             finally:
                 with self._changing:
-                    self._under_way.discard(future)
+                    self._running.discard(future)
         except self._dask.KilledWorker:
-            error = pool.DIED
+            error = DIED
         except CancelledError:
-            error = (
-                "stopped"
-                if self._stopped
-                else "the cluster lost the shard: check that its scheduler still runs"
-            )
+            error = "stopped" if self._stopped else LOST
         except Exception as fault:  # the worker could not start it, or the connection is lost
             log.exception("%s failed", shard.name)
             error = f"{type(fault).__name__}: {fault}"
-        return pool.failed(shard, error, time.monotonic() - start)
+        return failed_outcome(shard, error, time.monotonic() - start)
 
-    def _stop(self) -> None:
+    def run_step(self, step: str, run_stages: RunStages) -> None:
+        """Run the stages of a step."""
+        del step
+        run_stages()
+
+    def stop(self) -> None:
         """Cancel waiting shards; on a shared cluster a running shard continues to its end, and its part counts."""
         with self._changing:
             self._stopped = True
-            with suppress(Exception):  # as above
-                self._client.cancel(list(self._under_way), force=True)
+            with suppress(Exception):  # the scheduler may be gone
+                self._client.cancel(list(self._running), force=True)
 
+    def _send(self, planned: Planned, shard: ShardRef) -> Any:
+        """Send a shard to the cluster, to a worker with a GPU if its stage loads models; return its future."""
+        with self._changing:
+            if self._stopped:
+                raise CancelledError
+            resources = {"GPU": 1.0} if self._needs_gpu(planned) else None
+            future = self._client.submit(
+                run_here,
+                run_shard,
+                planned,
+                shard,
+                pure=False,
+                key=f"{shard.name}-{uuid.uuid4().hex}",
+                resources=resources,
+                **self._requirements,
+            )
+            self._running.add(future)
+            return future
 
-Runner = (
-    pool.Workers | DaskWorkers
-)  # runner of shards, in processes of this machine or in the workers of a cluster
+    def _needs_gpu(self, planned: Planned) -> bool:
+        """Return whether a stage loads models, and some worker declares a GPU."""
+        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        if count_own_processes(planned) is None:
+            return False
+        return any("GPU" in worker["resources"] for worker in workers.values())
 
 
 def _start(count: int, gpus: int) -> Any:
@@ -143,25 +179,27 @@ def _start(count: int, gpus: int) -> Any:
     from distributed import Nanny, Scheduler, SpecCluster
 
     pool.limit_threads()
-    common = {
+    workers: dict[int, Any] = {}
+    for number in range(count):
+        options: dict[str, Any] = {
+            "host": "127.0.0.1",
+            "nthreads": 1,
+            "memory_limit": 0,
+            "dashboard": False,
+            "silence_logs": logging.ERROR,
+            "env": {pool.PLACE: str(number)},
+            "resources": {"GPU": 1} if number < gpus else {},
+        }
+        workers[number] = {"cls": Nanny, "options": options}
+    scheduler_options = {
         "host": "127.0.0.1",
-        "nthreads": 1,
-        "memory_limit": 0,
+        "port": 0,
         "dashboard": False,
-        "silence_logs": logging.ERROR,
+        "dashboard_address": "127.0.0.1:0",  # no page, no fixed port
     }
-    own = (
-        {"env": {pool.PLACE: str(n)}, "resources": {"GPU": 1} if n < gpus else {}}
-        for n in range(count)
-    )
-    workers = {
-        number: {"cls": Nanny, "options": {**common, **options}}
-        for number, options in enumerate(own)
-    }
-    page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # no page, no fixed port
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **page}}
+    scheduler = {"cls": Scheduler, "options": scheduler_options}
     try:
-        with pool.deaf():  # Ctrl-C is for this process only
+        with pool.block_interrupts():  # Ctrl-C is for this process only
             return SpecCluster(
                 workers=workers, scheduler=scheduler, silence_logs=cast("Any", logging.ERROR)
             )
@@ -169,28 +207,29 @@ def _start(count: int, gpus: int) -> Any:
         root: BaseException = error
         while root.__cause__:
             root = root.__cause__
-        raise ConfigError(
-            f"run.runner dask: its cluster does not start: {' '.join(str(root).split())}"
-        ) from error
+        message = " ".join(str(root).split())
+        raise ConfigError(f"run.runner dask: its cluster does not start: {message}") from error
 
 
 def _is_death(record: logging.LogRecord) -> bool:
     """Filter Dask's log: one line per dead worker, otherwise errors only."""
-    said = record.getMessage()
-    if said.startswith("Worker process") and ("killed by" in said or "exited with" in said):
-        record.msg, record.args = f"{said}: its shard is run again. {pool.OUT_OF_MEMORY}", ()
+    message = record.getMessage()
+    died = "killed by" in message or "exited with" in message
+    if message.startswith("Worker process") and died:
+        record.msg = f"{message}: its shard is run again. {OUT_OF_MEMORY}"
+        record.args = ()
         return True
     return record.levelno >= logging.ERROR
 
 
-def _connect(where: Any, workers: int) -> Any:
+def _connect(address: Any, workers: int) -> Any:
     from distributed import Client
 
     try:
-        client = Client(where, timeout=CONNECT_S, set_as_default=False)
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"run.address {where}: no Dask scheduler answers ({error}): start one (`dask scheduler`), correct the "
+            f"run.address {address}: no Dask scheduler answers ({error}): start one (`dask scheduler`), correct the "
             "address, or leave it empty for workers on this machine"
         ) from error
     try:
@@ -198,7 +237,7 @@ def _connect(where: Any, workers: int) -> Any:
     except TimeoutError as error:
         client.close()
         raise ConfigError(
-            f"run.address {where}: the scheduler has no workers: start some (`dask worker {where} --nthreads 1`)"
+            f"run.address {address}: the scheduler has no workers: start some (`dask worker {address} --nthreads 1`)"
         ) from error
     return client
 
@@ -206,17 +245,18 @@ def _connect(where: Any, workers: int) -> Any:
 @lru_cache(maxsize=1)
 def code_mark() -> str:
     """Return the hash of the code that determines rows: some 2 MB, read once per process."""
-    hashed = hashlib.sha256()
-    for path in sorted(
-        path for top in CODE for path in (ROOT / top).rglob("*") if path.suffix in ENDINGS
-    ):
-        hashed.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
-    return hashed.hexdigest()[:16]
+    paths: list[Path] = []
+    for top in CODE:
+        paths += [path for path in (ROOT / top).rglob("*") if path.suffix in ENDINGS]
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def run_here(
-    run: pool.Run, planned: Planned, shard: ShardRef, *, code: str = "", paths: Sequence[str] = ()
-) -> pool.Outcome:
+    run: RunShard, planned: Planned, shard: ShardRef, *, code: str = "", paths: Sequence[str] = ()
+) -> Outcome:
     """Run one shard in this process, one at a time; an error becomes a record.
 
     So that its rows equal those made on the building machine, this machine's code must have the
@@ -226,32 +266,46 @@ def run_here(
     with _ALONE:
         pool.limit_threads()
         os.environ.setdefault(pool.PLACE, "0")
-        host = f"worker on {socket.gethostname()}"
-        if code and code != code_mark():
-            other = "has another version of Pairwright's code than the building machine"
-            return pool.failed(
-                shard, f"{host}: {other}: install the same commit there, and restart the worker"
-            )
-        if missing := next((path for path in paths if not Path(path).exists()), ""):
-            where = "put it on a disk that all machines share, or on an object store"
-            return pool.failed(shard, f"{host}: cannot access {missing}: {where}")
-        if (
-            pool.count_own(planned) is not None and [planned.stage.name] != _LOADED
-        ):  # a device holds one stage's models
-            if _LOADED:
-                forget_models()
-            _LOADED[:] = [planned.stage.name]
-        return pool.attempt_apart(run, planned, shard)
+        if problem := _find_problem(code, paths):
+            return failed_outcome(shard, f"worker on {socket.gethostname()}: {problem}")
+        if count_own_processes(planned) is not None:
+            _hold_models_of(planned.stage.name)
+        return attempt_apart(run, planned, shard)
+
+
+def _find_problem(code: str, paths: Sequence[str]) -> str:
+    """Return why this machine's rows could differ from the building machine's; empty: they cannot."""
+    if code and code != code_mark():
+        return (
+            "has another version of Pairwright's code than the building machine: install the same commit there, "
+            "and restart the worker"
+        )
+    for path in paths:
+        if not Path(path).exists():
+            return f"cannot access {path}: put it on a disk that all machines share, or on an object store"
+    return ""
+
+
+def _hold_models_of(stage: str) -> None:
+    """Release the models of another stage: a device holds those of one."""
+    if _LOADED == [stage]:
+        return
+    if _LOADED:
+        forget_models()
+    _LOADED[:] = [stage]
 
 
 def forget_models() -> None:
     """Release the models that stages keep loaded in cached functions."""
     kept = ("pairwright.tasks.store.", "pairwright.tasks.serving.")
     for name, module in list(sys.modules.items()):
-        if name.startswith("pairwright.tasks.") and not name.startswith(kept):
-            for value in list(vars(module).values()):
-                if callable(clear := getattr(value, "cache_clear", None)):
-                    clear()
+        if not name.startswith("pairwright.tasks.") or name.startswith(kept):
+            continue
+        for value in list(vars(module).values()):
+            clear = getattr(value, "cache_clear", None)
+            if callable(clear):
+                clear()
     gc.collect()
-    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_available():
         torch.cuda.empty_cache()

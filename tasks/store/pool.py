@@ -12,106 +12,90 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import CancelledError, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from logging.handlers import QueueHandler
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from pairwright.schemas.errors import PairwrightError
-from pairwright.tasks.store.shard import ShardDone, ShardRef, run_shard
+from pairwright.tasks.store.executor import (
+    DIED,
+    NoWatcher,
+    Outcome,
+    RunShard,
+    RunStages,
+    StageWatcher,
+    attempt,
+    attempt_apart,
+    count_own_processes,
+    failed_outcome,
+    run_in_threads,
+)
+from pairwright.tasks.store.shard import ShardRef, run_shard
 from pairwright.tasks.store.stage import Planned
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
 log = logging.getLogger(__name__)
-OUT_OF_MEMORY = "Out of memory? Try a smaller run.rows_per_shard, or fewer run.workers"
-DIED = f"the worker process died. {OUT_OF_MEMORY}"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
-PLACE, HELPERS = "PAIRWRIGHT_PLACE", "PAIRWRIGHT_HELPERS"
-"""Environment variables of a worker: its number in its pool, and its maximum number of helpers."""
-Run = Callable[[Planned, ShardRef], ShardDone]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardFailed:
-    """Result of a shard that wrote nothing: its rows are still owed."""
-
-    name: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Outcome and duration of one shard."""
-
-    shard: ShardRef
-    result: ShardDone | ShardFailed
-    seconds: float
-    records: tuple[logging.LogRecord, ...] = ()  # log records of the process that ran it
-
-    def logged(self) -> Self:
-        """Log these records in this process, and return the outcome."""
-        for record in self.records:
-            logger = logging.getLogger(record.name)
-            if logger.isEnabledFor(record.levelno):
-                logger.handle(record)
-        return self
+PLACE = "PAIRWRIGHT_PLACE"
+"""Environment variable of a worker: its number in its pool."""
+HELPERS = "PAIRWRIGHT_HELPERS"
+"""Environment variable of a worker: its maximum number of helper threads."""
+PARENT_CHECK_S = 0.5  # interval at which a worker looks whether its parent still lives
+SHARED = ""  # name of the pool of stages that load no models
 
 
 class Workers:
     """Worker processes of a build; with one worker, shards that use no GPU run in this process."""
 
-    def __init__(self, count: int, run: Run = run_shard) -> None:
+    def __init__(
+        self, count: int, run: RunShard = run_shard, *, watcher: StageWatcher | None = None
+    ) -> None:
         """Prepare the pool without starting a process; ``count`` 0: one per core."""
-        self.count = count or count_cores()
+        self.watcher: StageWatcher = watcher or NoWatcher()
+        self._count = count or count_cores()
         self._run = run
-        self._pools: dict[str, ProcessPoolExecutor] = {}  # pools by stage; "" is the shared pool
+        self._pools: dict[str, ProcessPoolExecutor] = {}  # by stage, and the shared one
         self._changing = threading.Lock()
         self._quarantine = threading.Lock()
         self._stopped = False
+
+    @property
+    def count(self) -> int:
+        """Return the number of shards that run at once."""
+        return self._count
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind:
-            self._stop()
-        else:
-            for pool in self._pools.values():
-                pool.shutdown()
-
-    def run(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Yield the outcome of each shard as it ends, in any order; then the stage's own processes end."""
-        if self.count == 1 and not count_own(planned):  # not in a thread: Ctrl-C ends it
-            yield from (attempt(self._run, planned, shard) for shard in shards)
+            self.stop()
             return
-        yield from spread(self.run_one, planned, shards, most=self.count, stop=self._stop)
+        for pool in self._pools.values():
+            pool.shutdown()
+
+    def submit(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
+        """Yield the outcome of each shard as it ends, in any order; then the stage's own processes end."""
+        if self._runs_here(planned):  # not in a thread: Ctrl-C ends it
+            for shard in shards:
+                yield attempt(self._run, planned, shard)
+            return
+        yield from run_in_threads(self, planned, shards)
         with self._changing:
-            own = self._pools.pop(planned.stage.name, None)
-        if own:
-            own.shutdown()
+            own_pool = self._pools.pop(planned.stage.name, None)
+        if own_pool:
+            own_pool.shutdown()
 
     def run_one(self, planned: Planned, shard: ShardRef) -> Outcome:
         """Run one shard in a worker process and wait for it; may be called from many threads."""
-        own = count_own(planned)
-        if self.count == 1 and not own:
+        if self._runs_here(planned):
             return attempt(self._run, planned, shard)
-        name, size = (
-            ("", self.count)
-            if own is None
-            else (planned.stage.name, min(own or self.count, self.count))
-        )
-        with self._changing:
-            if name not in self._pools:
-                self._pools[name] = _new_pool(size, helpers=self.count // size - 1)
-            pool = self._pools[name]
+        name, pool = self._find_pool(planned)
         try:
-            with deaf():
+            with block_interrupts():
                 future = pool.submit(attempt_apart, self._run, planned, shard)
             return future.result().logged()
         except (BrokenProcessPool, CancelledError):
@@ -119,17 +103,18 @@ class Workers:
                 if self._pools.get(name) is pool:
                     del self._pools[name]
         if self._stopped:
-            return failed(shard, "stopped")
+            return failed_outcome(shard, "stopped")
         log.warning(
             "%s: a worker process died; running the shard again in its own process", shard.name
         )
-        with self._quarantine, _new_pool(1) as alone:
-            try:
-                return alone.submit(attempt_apart, self._run, planned, shard).result().logged()
-            except BrokenProcessPool:
-                return failed(shard, DIED)
+        return self._run_in_quarantine(planned, shard)
 
-    def _stop(self) -> None:
+    def run_step(self, step: str, run_stages: RunStages) -> None:
+        """Run the stages of a step."""
+        del step
+        run_stages()
+
+    def stop(self) -> None:
         """Kill the workers: their shards stay owed, and a half-written part has no final name."""
         with self._changing:  # a thread may be adding a pool
             self._stopped = True
@@ -139,91 +124,63 @@ class Workers:
                 for process in processes:
                     process.kill()
 
+    def _runs_here(self, planned: Planned) -> bool:
+        """Return whether shards of a stage run in this process."""
+        return self._count == 1 and not count_own_processes(planned)
 
-def failed(shard: ShardRef, error: str, seconds: float = 0.0) -> Outcome:
-    """Return the outcome of a shard that wrote nothing."""
-    return Outcome(shard=shard, result=ShardFailed(name=shard.name, error=error), seconds=seconds)
+    def _find_pool(self, planned: Planned) -> tuple[str, ProcessPoolExecutor]:
+        """Return the pool that runs a stage, with its name; start it if there is none."""
+        own_processes = count_own_processes(planned)
+        if own_processes is None:
+            name = SHARED
+            size = self._count
+        else:
+            name = planned.stage.name
+            size = min(own_processes or self._count, self._count)
+        with self._changing:
+            if name not in self._pools:
+                self._pools[name] = _new_pool(size, helpers=self._count // size - 1)
+            return name, self._pools[name]
 
-
-def spread(
-    run_one: Callable[[Planned, ShardRef], Outcome],
-    planned: Planned,
-    shards: Sequence[ShardRef],
-    *,
-    most: int,
-    stop: Callable[[], None],
-) -> Iterator[Outcome]:
-    """Yield the outcome of each shard as it ends, at most ``most`` running at once; ``stop`` if the caller stops."""
-    with ThreadPoolExecutor(most) as threads:
-        try:
-            for future in as_completed(
-                [threads.submit(run_one, planned, shard) for shard in shards]
-            ):
-                yield future.result()
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            stop()
-            raise
-
-
-def count_own(planned: Planned) -> int | None:
-    """Return the number of processes that a stage gets for its models; ``None``: it loads no models."""
-    return planned.stage.processes(planned.config) if planned.stage.processes else None
+    def _run_in_quarantine(self, planned: Planned, shard: ShardRef) -> Outcome:
+        """Run a shard in a process of its own, one shard at a time."""
+        with self._quarantine, _new_pool(1) as pool:
+            try:
+                return pool.submit(attempt_apart, self._run, planned, shard).result().logged()
+            except BrokenProcessPool:
+                return failed_outcome(shard, DIED)
 
 
 def count_cores() -> int:
     """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def limit_threads() -> None:
     """Limit this process and its children to one thread each: shards are the parallelism."""
     for name in THREADS:
         os.environ.setdefault(name, "1")
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # waiting threads leave the core to other workers
+    # waiting threads leave the core to other workers
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
     limit_threads()
     context = multiprocessing.get_context("spawn")
-    places = context.Value("i", 0)
+    next_number = context.Value("i", 0)
     return ProcessPoolExecutor(
-        count, mp_context=context, initializer=_begin, initargs=(os.getpid(), places, helpers)
+        count,
+        mp_context=context,
+        initializer=_begin_worker,
+        initargs=(os.getpid(), next_number, helpers),
     )
 
 
-def attempt(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
-    """Run one shard; the boundary at which an error becomes a record instead of ending the build."""
-    start = time.monotonic()
-    try:
-        result = run(planned, shard)
-    except PairwrightError as error:
-        return failed(shard, str(error), time.monotonic() - start)
-    except Exception as error:  # other shards go on; the traceback is in the log
-        log.exception("%s failed", shard.name)
-        return failed(shard, f"{type(error).__name__}: {error}", time.monotonic() - start)
-    return Outcome(shard=shard, result=result, seconds=time.monotonic() - start)
-
-
-def attempt_apart(run: Run, planned: Planned, shard: ShardRef) -> Outcome:
-    """Run one shard in a worker process; its log records travel with the outcome."""
-    ours, records = logging.getLogger("pairwright"), SimpleQueue[logging.LogRecord]()
-    level, handler = ours.level, QueueHandler(records)
-    ours.addHandler(handler)
-    ours.setLevel(logging.DEBUG)
-    try:
-        outcome = attempt(run, planned, shard)
-    finally:
-        ours.removeHandler(handler)
-        ours.setLevel(level)
-    return replace(outcome, records=tuple(records.get() for _ in range(records.qsize())))
-
-
 @contextmanager
-def deaf() -> Generator[None]:
-    """Block Ctrl-C in processes that are started here, until ``_begin`` leaves it to the parent.
+def block_interrupts() -> Generator[None]:
+    """Block Ctrl-C in processes that are started here, until ``_begin_worker`` leaves it to the parent.
 
     Otherwise each process that is still importing would show a traceback.
     """
@@ -234,17 +191,19 @@ def deaf() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(parent: int, places: "Synchronized[int]", helpers: int) -> None:
+def _begin_worker(parent: int, next_number: "Synchronized[int]", helpers: int) -> None:
     """Take a number, leave Ctrl-C to the parent, and end with the parent."""
-    with places.get_lock():
-        os.environ[PLACE], os.environ[HELPERS] = str(places.value), str(helpers)
-        places.value += 1
+    with next_number.get_lock():
+        os.environ[PLACE] = str(next_number.value)
+        os.environ[HELPERS] = str(helpers)
+        next_number.value += 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
-    def end_with_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
+def _end_with_parent(parent: int) -> None:
+    """End this process when its parent has died."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_S)
+    os._exit(1)

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from pairwright.flows.building.progress import LineWatcher
-from pairwright.flows.building.run_build import Work, resume_request, run_build
+from pairwright.flows.building.make_request import resume_request
+from pairwright.flows.building.run_build import run_build
+from pairwright.flows.versions.version import open_present
+from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
 from tests.fixtures import away
@@ -78,7 +80,9 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
     assert done.stderr.count(owed) == 1
 
 
-def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
+def test_a_build_has_four_steps(
+    rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = shutil.copytree(rendered, tmp_path / "demo")
     steps: dict[str, list[str]] = {}
 
@@ -86,11 +90,10 @@ def test_a_build_has_four_steps(rendered: Path, tmp_path: Path) -> None:
         assert step not in steps
         steps[step] = [count.stage for count in run()]
 
-    request = resume_request(str(out), stage="", reason="")
+    request = resume_request(open_present(Folder(str(out))), stage="", reason="")
     with Workers(1) as workers:
-        report = run_build(
-            request, Work(run_shards=workers.run, run_step=run_step, watcher=LineWatcher())
-        )
+        monkeypatch.setattr(workers, "run_step", run_step)
+        report = run_build(request, workers)
     assert list(steps) == ["mine-pairs", "write-texts", "reject-images", "build-preferences"]
     assert [stage for stages in steps.values() for stage in stages] == [
         count.stage for count in report.counts

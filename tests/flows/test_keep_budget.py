@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.building.run_build import Report, resume_request
+from pairwright.flows.building.make_request import resume_request
+from pairwright.flows.building.run_build import Report
+from pairwright.flows.versions.version import open_present
 from pairwright.tasks.store import files
 from pairwright.tasks.store.budget import count_asked
 from pairwright.tasks.store.build import read_record
@@ -38,7 +40,9 @@ def build(out: Path, server: ChatServer, *settings: str, workers: int = 1) -> Re
 
 
 def resume(out: Path, *settings: str) -> Report:
-    return run_request(resume_request(str(out), stage="", reason="", settings=settings))
+    return run_request(
+        resume_request(open_present(Folder(str(out))), stage="", reason="", settings=settings)
+    )
 
 
 def questions(server: ChatServer) -> list[str]:

@@ -8,13 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 import pairwright as pw
-from pairwright.flows.building.progress import LineWatcher
-from pairwright.flows.building.run_build import Request, Work
+from pairwright.flows.building.make_request import Request
 from pairwright.flows.cli import app
 from pairwright.flows.versions.refilter_dataset import (
     Refiltered,
+    change_thresholds,
     refilter_dataset,
-    refilter_request,
 )
 from pairwright.flows.versions.version import open_present
 from pairwright.schemas.rows import ImageRow
@@ -35,11 +34,9 @@ def dataset(mined: Path, tmp_path: Path) -> Folder:
 
 
 def refilter(folder: Folder, settings: list[str], *, keep: bool = False) -> Refiltered:
+    present = open_present(folder)
     with Workers(1) as workers:
-        request = refilter_request(folder, settings)
-        return refilter_dataset(
-            request, Work(run_shards=workers.run, watcher=LineWatcher()), keep=keep
-        )
+        return refilter_dataset(present, change_thresholds(present, settings), workers, keep=keep)
 
 
 def pairs_of(folder: Folder) -> set[str]:
@@ -90,10 +87,10 @@ def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder
     for name in ("images", "embeddings", "neighbours"):
         assert len(dataset.folders(f"tables/{name}")) == 1
     assert refilter(dataset, TIGHTER, keep=True) == found
-    kept = Request.again(dataset)
-    assert (kept.profile.mining.min_similarity, kept.until) == (0.85, "mining")
+    kept = open_present(dataset)
+    assert (kept.profile.mining.min_similarity, kept.pipeline.until) == (0.85, "mining")
     assert by_name(open_present(dataset).counts())["pairs"] == found.after[-1]
-    report = run_request(kept)
+    report = run_request(Request(version=kept))
     assert report.is_complete
     assert report.snapshot.number == 2
     assert refilter(dataset, TIGHTER).gained == refilter(dataset, TIGHTER).lost == 0

@@ -21,8 +21,8 @@ import pytest
 
 from pairwright.schemas.config import RunConfig
 from pairwright.schemas.rows import ItemRow
+from pairwright.tasks.store.executor import DIED, ShardFailed
 from pairwright.tasks.store.on_dask import DaskWorkers
-from pairwright.tasks.store.pool import DIED, ShardFailed
 from tests.fixtures.prefect_server import prefect_server
 from tests.fixtures.s3_server import s3_server
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, read_toy, read_tree, read_words

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.pool import ShardFailed
+from pairwright.tasks.store.executor import ShardFailed
 from tests.tasks.store.faults import Killed, faulty
 from tests.tasks.store.test_power_loss import Life, cut, live
 from tests.tasks.store.toy import STAGES, build_toy, check, read_tree

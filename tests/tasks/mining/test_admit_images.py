@@ -10,22 +10,18 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 from skimage import data
 
+from pairwright.flows.building.make_request import Request, make_request, resume_request
 from pairwright.flows.building.progress import LineWatcher
-from pairwright.flows.building.run_build import (
-    Request,
-    Work,
-    make_request,
-    resume_request,
-    run_build,
-)
+from pairwright.flows.building.run_build import run_build
 from pairwright.flows.versions.version import open_present
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import AdmittedRow, Dropped, EmbeddingRow
 from pairwright.tasks.mining.admit_images import NO_VECTOR, REASON, admit_images
+from pairwright.tasks.store.executor import Outcome
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.pool import Outcome, Workers
+from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.stage import Planned
 from tests.fixtures.graphs import image_row
 from tests.fixtures.rows import row_of
@@ -116,8 +112,8 @@ def requested(out: Path, source: Path, exclude: list[str], *settings: str) -> Re
 def build(out: Path, source: Path, exclude: list[str], *settings: str) -> Folder:
     request = requested(out, source, exclude, *settings)
     with Workers(1) as workers:
-        assert run_build(request, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
-    return request.folder
+        assert run_build(request, workers).is_complete
+    return request.version.folder
 
 
 @pytest.fixture
@@ -165,13 +161,14 @@ def test_a_build_that_ends_among_the_excluded_images_is_resumed(
     pictures: Path, tmp_path: Path
 ) -> None:
     request = requested(tmp_path / "out", pictures, [str(pictures)], "gates.min_yield={pairs: 0}")
-    with Workers(1) as workers, pytest.raises(KeyboardInterrupt):
-        run_build(request, Work(run_shards=workers.run, watcher=Interrupting()))
-    assert not request.folder.folders("tables/images")
+    folder = request.version.folder
+    with Workers(1, watcher=Interrupting()) as workers, pytest.raises(KeyboardInterrupt):
+        run_build(request, workers)
+    assert not folder.folders("tables/images")
     with Workers(1) as workers:
-        resumed = resume_request(request.folder.url, stage="", reason="")
-        assert run_build(resumed, Work(run_shards=workers.run, watcher=LineWatcher())).is_complete
-    assert counts_of(request.folder)["admitted"].dropped == 10
+        resumed = resume_request(open_present(folder), stage="", reason="")
+        assert run_build(resumed, workers).is_complete
+    assert counts_of(folder)["admitted"].dropped == 10
 
 
 def test_an_excluded_source_is_read_whole(pictures: Path, tmp_path: Path) -> None:

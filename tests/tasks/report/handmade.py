@@ -460,7 +460,7 @@ def build_handmade(
         counts = []
         for stage in planned:
             build.settle(stage)
-            outcomes = list(pool.run(stage, build.shards(stage)))
+            outcomes = list(pool.submit(stage, build.shards(stage)))
             assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
             counts.append(build.settle(stage))
         record = BuildRecord(

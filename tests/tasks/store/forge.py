@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pairwright.tasks.store.pool import ShardFailed
+from pairwright.tasks.store.executor import ShardFailed
 from tests.tasks.store.toy import ToyConfig, build_toy
 
 ROOT = Path(__file__).parents[3]

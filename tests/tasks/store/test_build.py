@@ -15,9 +15,9 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.build import write_items
+from pairwright.tasks.store.executor import ShardFailed
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_about
-from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.forge import ALL_DONE, Forge
 from tests.tasks.store.toy import (
     STAGES,

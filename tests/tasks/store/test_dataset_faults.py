@@ -12,8 +12,8 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import shard as shard_file
+from pairwright.tasks.store.executor import ShardFailed
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import ShardFailed
 from tests.tasks.store.faults import Killed, faulty
 from tests.tasks.store.toy import STAGES, build_toy, check, read_tree
 

@@ -22,9 +22,9 @@ from pairwright.schemas.config import RunConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ItemRow
 from pairwright.schemas.section import Section
+from pairwright.tasks.store.executor import Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.on_dask import DaskWorkers, Runner, code_mark, run_here
-from pairwright.tasks.store.pool import Outcome, ShardFailed
+from pairwright.tasks.store.on_dask import DaskWorkers, code_mark, run_here
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, check, read_tree, read_words
@@ -44,14 +44,14 @@ def read_and_die(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Runner]:
+def engine() -> Iterator[DaskWorkers]:
     with DaskWorkers(RunConfig(workers=2), paths=[str(ROOT)]) as workers:
         yield workers
 
 
 @pytest.mark.slow
 def test_a_worker_killed_in_mid_shard_costs_no_row_and_none_is_done_twice(
-    engine: Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    engine: DaskWorkers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = ToyConfig(calls=str(tmp_path / "calls"))
     stages = (replace(STAGES[0], function=read_and_die), *STAGES[1:])

@@ -14,8 +14,8 @@ from s3fs import S3FileSystem
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import remote
+from pairwright.tasks.store.executor import ShardFailed
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import ShardFailed
 from pairwright.tasks.store.scratch import UNUSED_S
 from pairwright.tasks.store.snapshot import latest_snapshot
 from tests.fixtures.s3_server import S3Server, s3_server

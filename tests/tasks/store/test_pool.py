@@ -13,8 +13,9 @@ import pytest
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import ItemRow
 from pairwright.schemas.section import Section
+from pairwright.tasks.store.executor import DIED, Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import DIED, HELPERS, PLACE, Outcome, ShardFailed, Workers
+from pairwright.tasks.store.pool import HELPERS, PLACE, Workers
 from pairwright.tasks.store.shard import ShardDone, ShardRef
 from pairwright.tasks.store.stage import Planned, Stage
 
@@ -71,7 +72,7 @@ def test_a_fault_is_recorded_and_the_other_shards_go_on(
     tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Workers(count, act) as workers, caplog.at_level(logging.CRITICAL):
-        outcomes = list(workers.run(PLANNED, _shards(tmp_path, "ok", "server", "bug", "ok")))
+        outcomes = list(workers.submit(PLANNED, _shards(tmp_path, "ok", "server", "bug", "ok")))
     assert _results(outcomes) == {
         "ok-0": "done",
         "server-1": "http://here does not answer",
@@ -86,9 +87,9 @@ def test_what_a_worker_logs_is_logged_here_once(
     tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Workers(count, act) as workers, caplog.at_level(logging.INFO, "pairwright"):
-        list(workers.run(PLANNED, _shards(tmp_path, "ok", "say", "bug")))
+        list(workers.submit(PLANNED, _shards(tmp_path, "ok", "say", "bug")))
         logging.getLogger("pairwright").setLevel(logging.WARNING)
-        list(workers.run(PLANNED, _shards(tmp_path, "say")))
+        list(workers.submit(PLANNED, _shards(tmp_path, "say")))
     said, failed = sorted(caplog.records, key=lambda record: record.levelno)
     assert (said.name, said.levelno, said.getMessage()) == (
         "pairwright.toy",
@@ -102,7 +103,7 @@ def test_what_a_worker_logs_is_logged_here_once(
 def test_a_worker_that_dies_takes_no_other_shard_with_it(tmp_path: Path) -> None:
     with Workers(2, act) as workers:
         for names in (["ok", "die_once", "ok", "ok"], ["ok", "die", "ok"], ["ok"]):
-            outcomes = list(workers.run(PLANNED, _shards(tmp_path, *names)))
+            outcomes = list(workers.submit(PLANNED, _shards(tmp_path, *names)))
             right = {
                 f"{name}-{n}": DIED if name == "die" else "done" for n, name in enumerate(names)
             }
@@ -111,7 +112,7 @@ def test_a_worker_that_dies_takes_no_other_shard_with_it(tmp_path: Path) -> None
 
 def _leave_after_the_first(shards: list[ShardRef]) -> None:
     with Workers(2, act) as workers:
-        for _ in workers.run(PLANNED, shards):
+        for _ in workers.submit(PLANNED, shards):
             raise KeyboardInterrupt
 
 
@@ -160,12 +161,12 @@ def test_model_stage_has_one_process_per_device(
     tmp_path: Path,
 ) -> None:
     with Workers(5, where) as workers:
-        common = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["5"] * 10))))
-        own = _parts(list(workers.run(_own(2), _shards(tmp_path, *["2"] * 6))))
+        common = _parts(list(workers.submit(PLANNED, _shards(tmp_path, *["5"] * 10))))
+        own = _parts(list(workers.submit(_own(2), _shards(tmp_path, *["2"] * 6))))
         assert not any(
             Path(f"/proc/{pid}").exists() for pid, _, _ in own
         )  # and their devices' memory is free
-        again = _parts(list(workers.run(PLANNED, _shards(tmp_path, *["1"] * 2))))
+        again = _parts(list(workers.submit(PLANNED, _shards(tmp_path, *["1"] * 2))))
     # Two devices: two processes, numbered, and one helper for each from the three workers that are
     # left.
     assert {(place, number) for _, place, number in own} == {(0, 1), (1, 1)}
@@ -182,6 +183,6 @@ def test_with_one_worker_only_device_stages_have_a_process(
     monkeypatch.setenv(PLACE, "0")
     monkeypatch.setenv(HELPERS, "0")
     with Workers(1, where) as workers:
-        ((here, *_),) = _parts(list(workers.run(_own(0), _shards(tmp_path, "1"))))
-        ((apart, *_),) = _parts(list(workers.run(_own(1), _shards(tmp_path, "2"))))
+        ((here, *_),) = _parts(list(workers.submit(_own(0), _shards(tmp_path, "1"))))
+        ((apart, *_),) = _parts(list(workers.submit(_own(1), _shards(tmp_path, "2"))))
     assert here == os.getpid() != apart

@@ -19,8 +19,8 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
+from pairwright.tasks.store.executor import Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.pool import Outcome, ShardFailed
 from pairwright.tasks.store.shard import NOTHING, ShardDone, read_plan, run_shard, write_plan
 from pairwright.tasks.store.stage import Stage, Uses
 from tests.fixtures.rows import row_of

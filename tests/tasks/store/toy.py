@@ -27,10 +27,10 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.store.build import Build, write_items
+from pairwright.tasks.store.executor import Executor, Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.on_dask import Runner
-from pairwright.tasks.store.pool import Outcome, ShardFailed, Workers
+from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import find_live, write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
 from tests.fixtures.rows import row_of
@@ -216,7 +216,7 @@ def build_toy(
     config: ToyConfig | None = None,
     *,
     rows_per_shard: int = 10,
-    workers: int | Runner = 1,
+    workers: int | Executor = 1,
     stages: Sequence[Stage] = STAGES,
 ) -> tuple[list[Counts], list[Outcome]]:
     """Build the toy dataset; return the counts per stage and what every shard did."""
@@ -230,7 +230,7 @@ def build_toy(
         for stage in build.planned:
             with build.locked(stage):
                 build.settle(stage)
-                outcomes += (done := list(pool.run(stage, build.shards(stage))))
+                outcomes += (done := list(pool.submit(stage, build.shards(stage))))
                 if not any(isinstance(outcome.result, ShardFailed) for outcome in done):
                     build.drop_journals(stage)
                 counts.append(build.settle(stage))
