@@ -20,6 +20,7 @@ from pairwright.flows.building.progress import say_nothing, show_steps
 from pairwright.flows.building.run_build import Report, run_build
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.training.show_training import RunSummary, list_runs
+from pairwright.flows.versions.collect_garbage import Collected, collect_garbage
 from pairwright.flows.versions.list_versions import (
     VersionDifference,
     VersionSummary,
@@ -31,13 +32,7 @@ from pairwright.flows.versions.refilter_dataset import (
     change_thresholds,
     refilter_dataset,
 )
-from pairwright.flows.versions.remove_images import (
-    Collected,
-    Removal,
-    collect_garbage,
-    list_removed,
-    remove_images,
-)
+from pairwright.flows.versions.remove_images import Removal, list_removed, remove_images
 from pairwright.flows.versions.show_status import Status, list_refused, look_at_status, show_stages
 from pairwright.flows.versions.table import Table
 from pairwright.flows.versions.trace_lineage import Lineage, trace_lineage
@@ -424,7 +419,7 @@ class Dataset:
         ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then
         ``album.resume()``, ``album.gc()``
         """
-        return remove_images(self.folder, keys, names=names, reason=reason)
+        return remove_images(open_version(self.folder), keys, names=names, reason=reason)
 
     def removed(self) -> list[tuple[str, str, str]]:
         """Return the images that are removed now: time, key, reason."""

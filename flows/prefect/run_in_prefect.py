@@ -5,7 +5,7 @@ They run in this process; Prefect shows them and decides when they start, never 
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -84,9 +84,15 @@ def train_model(
         recipe: A recipe (`pairwright recipes`), or a .yaml file.
     """
     with logged(), tagged(dataset_name(dataset), objective):
-        words = {"model": model, "start": start, "name": name, "recipe": recipe}
-        opened = Dataset.open(dataset, version)
-        trained = opened.train(objective, **words, settings=settings or [], watcher=TrainingLines())
+        trained = Dataset.open(dataset, version).train(
+            objective,
+            recipe=recipe,
+            model=model,
+            start=start,
+            name=name,
+            settings=settings or [],
+            watcher=TrainingLines(),
+        )
     if trained.finished:
         return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)
     return Cancelled(
@@ -124,23 +130,25 @@ def evaluate_model(
         perturb: noise:5, fog:5 or words:0.4.
         limit: Only the first N items; 0: all.
     """
-    asked: dict[str, Any] = {
-        "server": server,
-        "judge": judge,
-        "perturb": perturb,
-        "limit": limit or None,
-    }
-    asked |= {"data": Path(data), "to": Path(to) if to else None}
-    config = models.EvaluationConfig(model=checkpoint, benchmark=benchmark, **asked)
+    config = models.EvaluationConfig(
+        model=checkpoint,
+        benchmark=benchmark,
+        data=Path(data),
+        to=Path(to) if to else None,
+        limit=limit or None,
+        server=server,
+        judge=judge,
+        perturb=perturb,
+    )
     with logged(), tagged(dataset_name(checkpoint), benchmark):
-        found = models.evaluate_model(config, watch=log_steps)
-        rows = [asdict(one) for one in found.results.scores]
-        publish_table(f"scores-{benchmark}", rows, "\n\n".join(found.notes()))
-    if owed := found.results.owed:
+        evaluated = models.evaluate_model(config, watch=log_steps)
+        scores = evaluated.results.scores
+        rows = [asdict(score) for score in scores]
+        publish_table(f"scores-{benchmark}", rows, "\n\n".join(evaluated.notes()))
+    owed = evaluated.results.owed
+    if owed:
         return Failed(
             message=f"{owed:,} questions were not answered: run it again, which asks only these"
         )
-    said = ", ".join(
-        f"{one.name} {one.value:.3f}" for one in found.results.scores if one.value is not None
-    )
-    return Completed(message=said or "there is nothing to score")
+    values = [f"{score.name} {score.value:.3f}" for score in scores if score.value is not None]
+    return Completed(message=", ".join(values) or "there is nothing to score")

@@ -1,5 +1,6 @@
-"""Schedule updates of a dataset: a deployment of ``update-dataset`` on a Prefect server, or served
-by this process.
+"""Schedule updates of a dataset: a deployment of ``update-dataset`` on a Prefect server.
+
+Or served by this process.
 """
 
 import os
@@ -20,6 +21,7 @@ from prefect.types.entrypoint import EntrypointType
 from pydantic import ValidationError
 
 from pairwright.flows.prefect.build_dataset import update_dataset
+from pairwright.flows.prefect.relay import dataset_name, make_slug
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.build import read_record
@@ -31,36 +33,47 @@ HEARTBEATS = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 
 def check_schedule(dataset: str, cron: str, timezone: str, *, paused: bool) -> str:
     """Return the dataset's absolute folder or URL."""
-    place = dataset if "://" in dataset else str(Path(dataset).absolute())
-    read_record(Folder(place))
+    url = dataset if "://" in dataset else str(Path(dataset).absolute())
+    read_record(Folder(url))
     if not cron and not paused:
         raise ConfigError("--cron is missing: '0 2 * * *' is every night at two")
-    try:
-        if cron:
-            CronSchedule(cron=cron, timezone=timezone)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        option = "timezone" if wrong["loc"] == ("timezone",) else "cron"
-        example = "Europe/Zurich" if option == "timezone" else "'0 2 * * *' is every night at two"
-        said = wrong["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"--{option} {wrong['input']}: {said} ({example})") from error
+    if cron:
+        _check_times(cron, timezone)
     if not os.environ.get("PREFECT_API_URL"):
         raise ConfigError(
-            "a schedule needs a Prefect server, and PREFECT_API_URL is not set. Start one that only this machine "
-            "can reach, and set its address: `prefect server start --host 127.0.0.1`, then "
-            "`export PREFECT_API_URL=http://127.0.0.1:4200/api`"
+            "a schedule needs a Prefect server, and PREFECT_API_URL is not set. Start one that "
+            "only this machine can reach, and set its address: `prefect server start --host "
+            "127.0.0.1`, then `export PREFECT_API_URL=http://127.0.0.1:4200/api`"
         )
-    return place
+    return url
 
 
-def make_deployment(place: str, cron: str, timezone: str, *, paused: bool) -> Any:
-    """Return the deployment of a dataset's updates; datasets of one name in different folders have different ones."""
+def _check_times(cron: str, timezone: str) -> None:
+    """Refuse times or a time zone that Prefect cannot read."""
+    try:
+        CronSchedule(cron=cron, timezone=timezone)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        if wrong["loc"] == ("timezone",):
+            option = "timezone"
+            example = "Europe/Zurich"
+        else:
+            option = "cron"
+            example = "'0 2 * * *' is every night at two"
+        problem = wrong["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"--{option} {wrong['input']}: {problem} ({example})") from error
+
+
+def make_deployment(url: str, cron: str, timezone: str, *, paused: bool) -> Any:
+    """Return the deployment of a dataset's updates; each folder or URL has its own."""
     return update_dataset.to_deployment(
-        name=_name_of(place),
+        name=_deployment_name(url),
         schedule=Cron(cron, timezone=timezone, active=not paused),
-        parameters={"dataset": place},
-        tags=[place.rstrip("/").rpartition("/")[2]],
-        description=f"List the source of {place} again, do what is owed, publish a version if its gates hold.",
+        parameters={"dataset": url},
+        tags=[dataset_name(url)],
+        description=(
+            f"List the source of {url} again, do what is owed, publish a version if its gates hold."
+        ),
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
 
@@ -78,27 +91,26 @@ def apply_schedule(deployment: Any, pool: str) -> str:
     return deployment.full_name
 
 
-def pause_schedule(place: str) -> str:
+def pause_schedule(url: str) -> str:
     """Pause the deployment of a dataset's updates, keeping its times; return its full name."""
-    name = f"update-dataset/{_name_of(place)}"
+    name = f"update-dataset/{_deployment_name(url)}"
     with _naming_server(), get_client(sync_client=True) as client:
         try:
-            found = client.read_deployment_by_name(name)
+            deployment = client.read_deployment_by_name(name)
         except ObjectNotFound as error:
             raise ConfigError(
-                f"{place}: has no schedule to pause on {os.environ['PREFECT_API_URL']}"
+                f"{url}: has no schedule to pause on {os.environ['PREFECT_API_URL']}"
             ) from error
-        for one in found.schedules:
-            client.update_deployment_schedule(found.id, one.id, active=False)
+        for schedule in deployment.schedules:
+            client.update_deployment_schedule(deployment.id, schedule.id, active=False)
     return name
 
 
 def serve_schedule(deployment: Any) -> None:
     """Apply a deployment and run due updates, one at a time, until Ctrl-C, which pauses it."""
     os.environ.update(HEARTBEATS)  # a deployment without a pool has no variables for its runs
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # only then does asyncio end its tasks in order
+    # only then does asyncio end its tasks in order
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with _naming_server():
         try:
             serve(deployment, limit=1, print_starting_message=False, pause_on_shutdown=False)
@@ -117,6 +129,6 @@ def _naming_server() -> Generator[None]:
         ) from error
 
 
-def _name_of(place: str) -> str:
-    slug = "".join(c if c.isalnum() else "-" for c in place.rstrip("/").rpartition("/")[2].lower())
-    return f"{slug}-{make_key(place)[:8]}"
+def _deployment_name(url: str) -> str:
+    """Return a name that is the dataset's alone: datasets of one name may lie in different folders."""
+    return f"{make_slug(dataset_name(url))}-{make_key(url)[:8]}"

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +13,18 @@ from pairwright.flows.verbs import options
 from pairwright.flows.verbs.options import app
 
 if TYPE_CHECKING:
+    from pairwright.flows.building.find_models import Fetched
+    from pairwright.flows.building.plan_build import Plan
     from pairwright.flows.dataset import Dataset
+    from pairwright.schemas.writing import ChatConfig
+
+PLAN_HEADS = {
+    "inputs": "in",
+    "prompt_tokens": "tokens in",
+    "completion_tokens": "tokens out",
+    "bytes": "disk",
+    "seconds": "time",
+}  # heads of a plan's columns
 
 
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
@@ -31,14 +42,16 @@ def build(
 ) -> None:
     """Build a dataset, or continue an earlier build of it."""
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
-    words: dict[str, Any] = {
+    kwargs: dict[str, Any] = {
         "out": out,
         "source": source,
         "profile": profile,
         "settings": settings or [],
+        "limit": limit,
+        "until": until,
+        "exclude": exclude or [],
     }
-    words |= {"limit": limit, "until": until, "exclude": exclude or []}
-    _run("build_dataset", words, out, lambda: options.load_dataset().build(**words))
+    _run("build_dataset", kwargs, out, lambda: options.load_dataset().build(**kwargs))
 
 
 @app.command(
@@ -57,32 +70,38 @@ def resume(
     ] = None,
 ) -> None:
     """Finish the owed rows of a dataset: of a killed build, failed rows, rows beyond its budget."""
-    words: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
+    kwargs: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
 
     def resume_here() -> "Dataset":
         opened = options.open_dataset(dataset)
-        opened.resume(**words)
+        opened.resume(**kwargs)
         return opened
 
-    _run("resume_dataset", {"dataset": dataset, **words}, dataset, resume_here)
+    _run("resume_dataset", {"dataset": dataset, **kwargs}, dataset, resume_here)
 
 
-def _run(flow: str, words: dict[str, Any], url: str, here: "Callable[[], Dataset]") -> None:
-    """Build as a flow run if a Prefect server is configured; otherwise, or if the server is lost, in this process."""
-    if server := os.environ.get("PREFECT_API_URL"):
-        import httpx
-
-        from pairwright.flows.prefect import build_dataset
-
-        try:
-            options.run_flow(getattr(build_dataset, flow), words)
-        except httpx.HTTPError as error:
-            print(f"{server}: lost Prefect's server ({error}); no row is lost", file=sys.stderr)
-        else:
-            return options.conclude(options.open_dataset(url))
+def _run(flow: str, kwargs: dict[str, Any], url: str, here: "Callable[[], Dataset]") -> None:
+    """Build as a flow run if a Prefect server is configured, else, or if it is lost, here."""
+    server = os.environ.get("PREFECT_API_URL")
+    if server and _run_in_prefect(flow, kwargs, server):
+        return options.conclude(options.open_dataset(url))
     with options.stopping(url):
         built = here()
     return options.conclude(built)
+
+
+def _run_in_prefect(flow: str, kwargs: dict[str, Any], server: str) -> bool:
+    """Build as a flow run; return whether Prefect's server lasted to the end."""
+    import httpx
+
+    from pairwright.flows.prefect import build_dataset
+
+    try:
+        options.run_flow(getattr(build_dataset, flow), kwargs)
+    except httpx.HTTPError as error:
+        print(f"{server}: lost Prefect's server ({error}); no row is lost", file=sys.stderr)
+        return False
+    return True
 
 
 @app.command(
@@ -106,56 +125,63 @@ def plan(
     """
     if trial:
         print(f"Building a trial of {trial:,} rows ...", file=sys.stderr)
-    words: dict[str, Any] = {
-        "profile": profile,
-        "settings": settings or [],
-        "limit": limit,
-        "until": until,
-    }
     with options.stopping(""):
-        found = options.load_dataset().plan(source, out=out, **words, trial=trial)
+        planned = options.load_dataset().plan(
+            source,
+            out=out,
+            profile=profile,
+            settings=settings or [],
+            limit=limit,
+            until=until,
+            trial=trial,
+        )
     if as_json:
-        options.print_json(found.as_json())
+        options.print_json(planned.as_json())
     else:
-        _print_plan(found)
+        _print_plan(planned)
 
 
-def _print_plan(plan: Any) -> None:
-    new = "" if plan.is_new else f", {plan.new_items:,} of them new to {plan.version.folder.url}"
+def _print_plan(plan: "Plan") -> None:
+    url = plan.version.folder.url
+    new = "" if plan.is_new else f", {plan.new_items:,} of them new to {url}"
     print(f"{plan.version.profile.source} lists {plan.items:,} items{new}.")
-    heads = {"inputs": "in", "prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
-    heads |= {"bytes": "disk", "seconds": "time"}
-    shown = {"bytes": options.shown_size, "seconds": _time}
-
-    def cells(name: str, amounts: Mapping[str, float | None]) -> Iterator[str]:
-        yield name
-        for field in columns:
-            amount = amounts.get(field)
-            known = "" if amount is None else shown.get(field, "{:,.0f}".format)(amount)
-            yield known or ("?" if field in amounts else "")
-
     columns = list(next(iter(plan.stages.values())))
-    rows = [
-        list(cells(stage.name, plan.stages[stage.name])) for stage in plan.version.pipeline.running
-    ]
-    options.print_table(
-        ["stage", *(f">{heads.get(name, name)}" for name in columns)],
-        *rows,
-        list(cells("total", plan.totals)),
-    )
+    rows: list[list[str]] = []
+    for stage in plan.version.pipeline.running:
+        amounts = plan.stages[stage.name]
+        rows.append([stage.name, *(_format_amount(name, amounts) for name in columns)])
+    totals = ["total", *(_format_amount(name, plan.totals) for name in columns)]
+    heads = ["stage", *(f">{PLAN_HEADS.get(name, name)}" for name in columns)]
+    options.print_table(heads, *rows, totals)
     for note in plan.notes:
         print(f"Note: {note}")
 
 
-def _time(seconds: float) -> str:
+def _format_amount(name: str, amounts: Mapping[str, float | None]) -> str:
+    """Return an amount as a cell; "?": unknown; empty: it has none."""
+    if name not in amounts:
+        return ""
+    amount = amounts[name]
+    if amount is None:
+        return "?"
+    if name == "bytes":
+        return options.shown_size(amount)
+    if name == "seconds":
+        return _format_time(amount)
+    return f"{amount:,.0f}"
+
+
+def _format_time(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:,.0f} s"
-    return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+    if seconds < 7200:
+        return f"{seconds / 60:,.0f} min"
+    return f"{seconds / 3600:,.1f} h"
 
 
 CLUSTERED = (
-    "Stricter thresholds can also add pairs: with fewer candidates, an image has other clusters, and the nearest of "
-    "each cluster becomes a pair."
+    "Stricter thresholds can also add pairs: with fewer candidates, an image has other clusters, "
+    "and the nearest of each cluster becomes a pair."
 )
 
 
@@ -167,24 +193,25 @@ def refilter(
 ) -> None:
     """Try other mining thresholds on the stored similarities: which pairs come and go. Nothing is embedded again."""
     with options.stopping(dataset):
-        found = options.open_dataset(dataset).refilter(settings or [], keep=keep)
-    options.print_failures(found.failures)
-    for title, counts in (("Before", found.before), ("After", found.after)):
+        refiltered = options.open_dataset(dataset).refilter(settings or [], keep=keep)
+    options.print_failures(refiltered.failures)
+    for title, counts in (("Before", refiltered.before), ("After", refiltered.after)):
         print(f"\n{title}")
         options.print_stages(counts)
         options.print_reasons(counts)
-    print(f"\nPairs: {found.kept:,} stay, {found.gained:,} come, {found.lost:,} go.")
-    if found.gained:
-        print(f"{CLUSTERED} Among those that come: {'; '.join(found.gained_names)}.")
-    if found.failures:
+    print(f"\nPairs: {refiltered.kept:,} stay, {refiltered.gained:,} come, {refiltered.lost:,} go.")
+    if refiltered.gained:
+        print(f"{CLUSTERED} Among those that come: {'; '.join(refiltered.gained_names)}.")
+    if refiltered.failures:
         raise typer.Exit(options.OWED)
-    words = " ".join(f"--set {setting}" for setting in settings or [])
     if keep:
         print(f"Kept. Make the missing rows of these pairs with: pairwright resume {dataset}")
-    else:
-        print(
-            f"The dataset is unchanged. To keep these pairs: pairwright refilter {dataset} {words} --keep"
-        )
+        return
+    arguments = " ".join(f"--set {setting}" for setting in settings or [])
+    print(
+        "The dataset is unchanged. To keep these pairs: "
+        f"pairwright refilter {dataset} {arguments} --keep"
+    )
 
 
 @app.command(
@@ -206,52 +233,58 @@ def fetch(
         ),
     ] = False,
 ) -> None:
-    """Fetch and verify all weights that a build with the same options loads. Exits with 1 if some are missing."""
-    from pairwright.flows.building import find_models as flow
+    """Fetch and verify all weights that a build with the same options loads.
 
-    chosen = flow.profile_to_fetch(profile, settings or [], source)
+    Exits with 1 if some are missing.
+    """
+    from pairwright.flows.building import find_models
+
+    chosen = find_models.profile_to_fetch(profile, settings or [], source)
     try:
-        done = flow.fetch_weights(chosen, until, fetch=not check)
+        fetched = find_models.fetch_weights(chosen, until, fetch=not check)
         if served:
-            flow.fetch_served(chosen, until, done, fetch=not check)
+            find_models.fetch_served(chosen, until, fetched, fetch=not check)
         else:
-            for name, chat in flow.served_on_hub(chosen, until).items():
-                print(
-                    f"Left out: {chat.model}, which vLLM loads ({name}). Add --served, or let vLLM fetch it: "
-                    f"--set {name}.launch.download=true"
-                )
+            _print_left_out(find_models.served_on_hub(chosen, until))
     except KeyboardInterrupt:
         print(
             "Stopped. Complete files are kept; the same command fetches the others.",
             file=sys.stderr,
         )
         raise typer.Exit(options.STOPPED) from None
-    for fault in done.faults:
+    for fault in fetched.faults:
         print(f"error: {fault}", file=sys.stderr)
-    if done.files:
-        rows = [
-            (
-                *(
-                    one.field,
-                    one.model,
-                    one.file,
-                    options.shown_size(one.size) if one.folder else "",
-                ),
-                one.how if not one.fault else "DAMAGED" if one.folder else "NOT HERE",
-            )
-            for one in done.files
-        ]
-        options.print_table(["section", "model", "file", ">size", "verified by"], *rows)
-        for folder, sizes in done.folder_sizes.items():
-            print(
-                f"{folder}: {len(sizes)} file{'s' * (len(sizes) > 1)}, {options.shown_size(sum(sizes))}"
-            )
-    if done.faults:
+    if fetched.files:
+        _print_files(fetched)
+    if fetched.faults:
         if check:
             print("Fetch the missing files with the same command without --check.", file=sys.stderr)
         raise typer.Exit(options.OWED)
-    print(
-        f"All weights of the {profile} profile are present."
-        if done.files
-        else f"{profile}: no weights to fetch."
-    )
+    if fetched.files:
+        print(f"All weights of the {profile} profile are present.")
+    else:
+        print(f"{profile}: no weights to fetch.")
+
+
+def _print_left_out(served: "Mapping[str, ChatConfig]") -> None:
+    """Print the models that vLLM loads itself."""
+    for name, chat in served.items():
+        print(
+            f"Left out: {chat.model}, which vLLM loads ({name}). Add --served, or let vLLM fetch "
+            f"it: --set {name}.launch.download=true"
+        )
+
+
+def _print_files(fetched: "Fetched") -> None:
+    """Print the files, and their sizes by folder."""
+    rows: list[tuple[str, ...]] = []
+    for file in fetched.files:
+        size = options.shown_size(file.size) if file.folder else ""
+        state = file.how
+        if file.fault:
+            state = "DAMAGED" if file.folder else "NOT HERE"
+        rows.append((file.field, file.model, file.file, size, state))
+    options.print_table(["section", "model", "file", ">size", "verified by"], *rows)
+    for folder, sizes in fetched.folder_sizes.items():
+        files = f"{len(sizes)} file{'s' if len(sizes) > 1 else ''}"
+        print(f"{folder}: {files}, {options.shown_size(sum(sizes))}")

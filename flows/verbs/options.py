@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pairwright.tasks.store.executor import ShardFailed
     from pairwright.tasks.store.ledger import Counts
 
-app = typer.Typer(
-    rich_markup_mode=None
-)  # the application, with which the modules of this folder register their verbs
+# the application, with which the modules of this folder register their verbs
+app = typer.Typer(rich_markup_mode=None)
 
-OWED, WRONG, STOPPED = 1, 2, 130
+OWED = 1
+WRONG = 2
+STOPPED = 130
 
 
 def refuse_empty(
@@ -132,25 +133,25 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def run_flow(flow: Any, words: dict[str, Any]) -> Any:
-    """Run a flow on the configured Prefect server; return its result. An error that ended it is raised."""
+def run_flow(flow: Any, kwargs: dict[str, Any]) -> Any:
+    """Run a flow on the configured Prefect server; return its result, or raise its error."""
     from prefect.exceptions import CrashedRun, FailedRun
 
     try:
-        state = flow(**words, return_state=True)
+        state = flow(**kwargs, return_state=True)
     except RuntimeError as error:
         raise ServerError(
             f"{os.environ['PREFECT_API_URL']}: no Prefect server answers: {error}"
         ) from error
-    found = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
-    if isinstance(found, BaseException) and not isinstance(found, CrashedRun | FailedRun):
-        raise found
-    return found
+    result = state.data if state.is_cancelled() else state.result(raise_on_failure=False)
+    if isinstance(result, BaseException) and not isinstance(result, CrashedRun | FailedRun):
+        raise result
+    return result
 
 
-def print_json(found: Any) -> None:
-    """Print a result for scripts: what it is as JSON, or a list of such."""
-    print(json.dumps(found, indent=1, default=asdict))
+def print_json(result: Any) -> None:
+    """Print an object or a list as JSON."""
+    print(json.dumps(result, indent=1, default=asdict))
 
 
 @contextmanager
@@ -160,33 +161,32 @@ def stopping(dataset: str) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        go_on = (
-            f" Nothing finished is lost; go on with: pairwright resume {dataset}" if dataset else ""
-        )
-        print(f"Stopped.{go_on}", file=sys.stderr)
+        hint = ""
+        if dataset:
+            hint = f" Nothing finished is lost; go on with: pairwright resume {dataset}"
+        print(f"Stopped.{hint}", file=sys.stderr)
         raise typer.Exit(STOPPED) from None
 
 
 def conclude(dataset: "Dataset") -> None:
-    """Print how a build ended and what to do next; exit with 1 if rows are owed or gates held it back."""
+    """Print how a build ended and what to do next; exit with 1 if rows are owed or gates failed."""
     report = dataset.outcome
-    status = (
-        report.status(dataset.url) if report else dataset.status()
-    )  # looked up if Prefect ran it
-    print_failures(report.failures if report else ())
-    print_stages(status.counts, report.seconds if report else ())
-    images = next((count for count in status.counts if count.stage == "images"), None)
-    if images and images.of and images.dropped == images.of:  # exit with 2, so that scripts notice
-        reasons = ", ".join(f"{number:,} x {reason}" for reason, number in images.reasons.items())
-        raise SourceError(
-            f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). Check its kind "
-            f"(`pairwright sources`). To list the items: pairwright status {dataset.url} --refused images"
-        )
-    lines = [report.stopped] if report and report.stopped and not status.held else []
+    if report:
+        status = report.status(dataset.url)
+        print_failures(report.failures)
+        print_stages(status.counts, report.seconds)
+    else:  # Prefect ran it
+        status = dataset.status()
+        print_stages(status.counts)
+    _check_images(dataset, status.counts)
+    lines: list[str] = []
+    if report and report.stopped and not status.held:
+        lines.append(report.stopped)
     lines += status.owing
     if status.owed:
         lines.append(
-            f"{status.owed:,} rows are still owed. Finish them with: pairwright resume {dataset.url}"
+            f"{status.owed:,} rows are still owed. "
+            f"Finish them with: pairwright resume {dataset.url}"
         )
     for line in (*lines, *status.held):
         print(line, file=sys.stderr)
@@ -194,6 +194,19 @@ def conclude(dataset: "Dataset") -> None:
         raise typer.Exit(OWED)
     version = f" as version {status.version}" if status.version else ""
     print(f"Done: {dataset.url}{version}. Look at it with: pairwright report {dataset.url}")
+
+
+def _check_images(dataset: "Dataset", counts: "Sequence[Counts]") -> None:
+    """Exit with 2 if no item of the source gave an image, so that scripts notice."""
+    for images in counts:
+        if images.stage != "images" or not images.of or images.dropped != images.of:
+            continue
+        reasons = ", ".join(f"{number:,} x {reason}" for reason, number in images.reasons.items())
+        raise SourceError(
+            f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). "
+            "Check its kind (`pairwright sources`). To list the items: "
+            f"pairwright status {dataset.url} --refused images"
+        )
 
 
 def print_failures(failures: "Iterable[ShardFailed]") -> None:
@@ -210,23 +223,18 @@ def print_table(heads: Sequence[object], *rows: Sequence[object]) -> None:
 
     table = Table(box=None, header_style="bold", pad_edge=False, show_header=any(heads))
     for head in map(str, heads):
-        table.add_column(
-            head.removeprefix(">"),
-            justify="right" if head.startswith(">") else "left",
-            overflow="fold",
-        )
+        justify = "right" if head.startswith(">") else "left"
+        table.add_column(head.removeprefix(">"), justify=justify, overflow="fold")
     for row in rows:
-        table.add_row(
-            *(
-                cell
-                if isinstance(cell, Text)
-                else f"{cell:,}"
-                if isinstance(cell, int)
-                else str(cell)
-                for cell in row
-            )
-        )
-    Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False).print(table)
+        cells: list[Text | str] = []
+        for cell in row:
+            if isinstance(cell, Text):
+                cells.append(cell)
+            else:
+                cells.append(f"{cell:,}" if isinstance(cell, int) else str(cell))
+        table.add_row(*cells)
+    width = None if sys.stdout.isatty() else 160
+    Console(width=width, markup=False, highlight=False).print(table)
 
 
 def print_stages(counts: "Sequence[Counts]", seconds: Sequence[float] = ()) -> None:
@@ -258,7 +266,10 @@ def to_hub(
     private: bool = False,
     revision: str = "",
 ) -> Callable[[str], None]:
-    """Return a function that pushes a folder to the Hub, after checking access; without a name it does nothing."""
+    """Return a function that pushes a folder to the Hub; without a name it does nothing.
+
+    Access is checked before.
+    """
     if not repository and private:
         raise typer.BadParameter("--private needs --push-to-hub")
     if not repository:
@@ -279,9 +290,10 @@ def to_hub(
             )
             raise typer.Exit(STOPPED) from None
         seen_by = "private" if pushed.private else "public"
-        removed = f"; {pushed.removed:,} of an earlier one were removed" if pushed.removed else ""
-        print(
-            f"{pushed.address} ({seen_by}) has all {pushed.files:,} files ({shown_size(pushed.size_bytes)}){removed}"
-        )
+        removed = ""
+        if pushed.removed:
+            removed = f"; {pushed.removed:,} of an earlier one were removed"
+        size = shown_size(pushed.size_bytes)
+        print(f"{pushed.address} ({seen_by}) has all {pushed.files:,} files ({size}){removed}")
 
     return send

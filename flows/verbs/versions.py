@@ -145,9 +145,9 @@ def gc(
         print(
             "Nothing of the removed images is left in the tables. Exports elsewhere are out of reach."
         )
-    if found.beside:
+    if found.untouched:
         print(
-            f"Not touched, may hold parts of them: {', '.join(found.beside)}. Write pages again (`pairwright"
+            f"Not touched, may hold parts of them: {', '.join(found.untouched)}. Write pages again (`pairwright"
         )
         print("report`), delete trainings or train again. A model may have learnt from them.")
     if found.blocked:

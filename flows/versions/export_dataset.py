@@ -22,9 +22,12 @@ from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Sele
 from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.query_tables import Tables
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.gates import say_empty
+from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.snapshot import describe_version
+from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
@@ -43,7 +46,7 @@ class ExportConfig:
 
 
 def export_dataset(
-    found: Version,
+    version: Version,
     target: str,
     *,
     form: str,
@@ -51,96 +54,132 @@ def export_dataset(
     watch: Callable[[int, int], None],
 ) -> Tally:
     """Write the selected rows of a version to a new folder."""
-    kind = choose_form(form, config.table)
-    _check(kind, target, config, found)
-    processor: Any = None
-    if config.verify and (missing := [name for name in kind.packages if find_spec(name) is None]):
-        raise ConfigError(
-            f"--verify: --format {kind.name} is read with {', '.join(missing)}, not installed here: "
-            f"python -m pip install -c constraints.txt {' '.join(missing)}"
-        )
-    if config.verify and "trl" in kind.packages:
-        require_packages(f"--verify of {kind.name}")
-        from pairwright.tasks.training.load_model import load_processor
-
-        with tempfile.TemporaryDirectory() as folder:
-            processor = load_processor(write_tiny_model(Path(folder), TEXTS))
-    with found.settled() as (build, stages):
+    chosen = choose_form(form, config.table)
+    _check_target(target)
+    _check_options(chosen, config, version)
+    check_target(Path(target))
+    processor = _load_verifier(chosen) if config.verify else None
+    with version.settled() as (build, stages):
+        total = _count_rows(version, stages, chosen.reads)
+        decisions = read_decisions(version.folder)
         counts = [count for _, count in stages]
-        own = next(
-            (n for n, (planned, _) in enumerate(stages) if planned.stage.name == kind.reads), None
-        )
-        if own is None or not counts[own].rows:
-            until, url, why = found.record.until, found.folder.url, say_empty(stages, [kind.reads])
-            if any(one.stage.name == kind.reads for one in found.off):
-                section = found.find(kind.reads).section
-                why = f"Its stage is off: `pairwright settings {section}` shows how to switch it on"
-            elif not why and until:
-                why = "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
-            built = f"was built until {until} and " if until else ""
-            why = why or f"Finish the rows that are owed with: pairwright resume {url}"
-            raise ConfigError(f"{url}: {built}has no {kind.reads} to export. {why}")
-        tables, name, decisions = (
-            Tables(build),
-            Path(target).resolve().name,
-            read_decisions(found.folder),
-        )
-        about = ExportedDataset(
-            name=name,
-            version=describe_version(build),
-            counts=counts,
-            profile=found.profile,
-            numbers=list(say_writing(measure_writing(tables, counts))) if kind.card else [],
-            health=[one[:4] for one in measure_health(tables, found.profile.health)]
-            if kind.card
-            else (),
-            prompts=sorted({name for planned in found.planned for name in planned.stage.prompts}),
-        )
-        order = ExportOptions(
-            form=kind,
-            about=about,
-            setting=ExportSettings(name=name, model=config.model),
+        options = ExportOptions(
+            form=chosen,
+            about=_describe_dataset(version, build, chosen, target=target, counts=counts),
+            setting=ExportSettings(name=Path(target).resolve().name, model=config.model),
             selection=config.selection,
             decisions=decisions,
-            total=counts[own].rows,
+            total=total,
             verify=config.verify,
             processor=processor,
         )
-        if kind.reads == "preferences":
-            groups = stream_preferences(
-                build, [one for one in found.planned if one.stage.writes is PreferenceRow][-1]
-            )
+        if chosen.reads == "preferences":
+            writers = [one for one in version.planned if one.stage.writes is PreferenceRow]
+            groups = stream_preferences(build, writers[-1])
         else:
-            groups = stream_table(
-                build, {one.stage.name: one for one in found.planned}, kind.reads, decisions
-            )
-        return export_rows(groups, Path(target), order=order, watch=watch)
+            tables = {planned.stage.name: planned for planned in version.planned}
+            groups = stream_table(build, tables, chosen.reads, decisions)
+        return export_rows(groups, Path(target), order=options, watch=watch)
 
 
-def _check(form: Form, target: str, config: ExportConfig, found: Version) -> None:
+def _load_verifier(form: Form) -> Any:
+    """Return the processor that reads an export back, if its form needs one; ``ConfigError`` if a package is missing."""
+    missing = [name for name in form.packages if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"--verify: --format {form.name} is read with {', '.join(missing)}, not installed here: "
+            f"python -m pip install -c constraints.txt {' '.join(missing)}"
+        )
+    if "trl" not in form.packages:
+        return None
+    require_packages(f"--verify of {form.name}")
+    from pairwright.tasks.training.load_model import load_processor
+
+    with tempfile.TemporaryDirectory() as folder:
+        return load_processor(write_tiny_model(Path(folder), TEXTS))
+
+
+def _count_rows(version: Version, stages: list[tuple[Planned, Counts]], table: str) -> int:
+    """Return the number of rows of a table; ``ConfigError`` with the reason if it is empty or missing."""
+    for planned, counts in stages:
+        if planned.stage.name == table and counts.rows:
+            return counts.rows
+    url = version.folder.url
+    until = version.pipeline.until
+    built = f"was built until {until} and " if until else ""
+    why = _say_why_empty(version, stages, table)
+    raise ConfigError(f"{url}: {built}has no {table} to export. {why}")
+
+
+def _say_why_empty(version: Version, stages: list[tuple[Planned, Counts]], table: str) -> str:
+    """Return why a table has no rows, and what to do."""
+    for planned in version.stages:
+        if planned.stage.name == table and not planned.stage.is_on:
+            return f"Its stage is off: `pairwright settings {planned.section}` shows how to switch it on"
+    why = say_empty(stages, [table])
+    if why:
+        return why
+    if version.pipeline.until:
+        return "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
+    return f"Finish the rows that are owed with: pairwright resume {version.folder.url}"
+
+
+def _describe_dataset(
+    version: Version, build: Build, form: Form, *, target: str, counts: list[Counts]
+) -> ExportedDataset:
+    """Return the facts about the dataset that an export states, with measurements if it has a card."""
+    tables = Tables(build)
+    numbers: list[Any] = []
+    health: list[Any] = []
+    if form.card:
+        numbers = list(say_writing(measure_writing(tables, counts)))
+        health = [measured[:4] for measured in measure_health(tables, version.profile.health)]
+    prompts: set[str] = set()
+    for planned in version.planned:
+        prompts.update(planned.stage.prompts)
+    return ExportedDataset(
+        name=Path(target).resolve().name,
+        version=describe_version(build),
+        counts=counts,
+        profile=version.profile,
+        numbers=numbers,
+        health=health,
+        prompts=sorted(prompts),
+    )
+
+
+def _check_target(target: str) -> None:
     if "://" in target:
         raise ConfigError(
             f"--to {target}: exports are written to a local folder; copy it from there"
         )
-    if bool(config.model) != form.needs_model:
+
+
+def _check_options(form: Form, config: ExportConfig, version: Version) -> None:
+    """Refuse options that do not apply to a form or a table."""
+    if config.model and not form.needs_model:
         raise ConfigError(
-            f"--format {form.name}: its requests name a model; give it with --model"
-            if form.needs_model
-            else f"--model {config.model}: --format {form.name} has no requests to a model; leave it out"
+            f"--model {config.model}: --format {form.name} has no requests to a model; leave it out"
         )
-    if config.table and form.reads == config.table != "preferences":
-        chosen, of_pairs = config.selection, config.table != "captions"
-        has_splits = config.table == "pairs" or "splits" in {
-            one.stage.name for one in found.planned
-        }
-        given = {
-            "--kind": bool(chosen.kinds),
-            "--score": chosen.score is not None,
-            "--accepted": chosen.accepted and not of_pairs,
-            "--split": bool(chosen.splits) and not (of_pairs and has_splits),
-        }
-        if lacking := next((name for name, is_given in given.items() if is_given), None):
-            raise ConfigError(
-                f"{lacking}: does not apply to {config.table}; leave it out with --table {config.table}"
-            )
-    check_target(Path(target))
+    if form.needs_model and not config.model:
+        raise ConfigError(f"--format {form.name}: its requests name a model; give it with --model")
+    table = config.table
+    if not table or table == "preferences" or form.reads != table:
+        return
+    for option in _inapplicable_options(config, version):
+        raise ConfigError(f"{option}: does not apply to {table}; leave it out with --table {table}")
+
+
+def _inapplicable_options(config: ExportConfig, version: Version) -> list[str]:
+    """Return the given options that select rows by what a table other than preferences lacks."""
+    selection = config.selection
+    of_pairs = config.table != "captions"
+    tables = {planned.stage.name for planned in version.planned}
+    has_splits = of_pairs and (config.table == "pairs" or "splits" in tables)
+    options = {
+        "--kind": bool(selection.kinds),
+        "--score": selection.score is not None,
+        "--accepted": selection.accepted and not of_pairs,
+        "--split": bool(selection.splits) and not has_splits,
+    }
+    return [name for name, is_given in options.items() if is_given]

@@ -26,6 +26,7 @@ from pairwright.tasks.store.scratch import own_temporary_folder, replacing, scra
 from pairwright.tasks.store.snapshot import describe_version
 
 REPORT = "report"
+INDEX = "index.html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,54 +37,53 @@ class ReportPages:
     pairs: int
 
 
-def report_dataset(found: Version, *, pairs: int) -> ReportPages:
+def report_dataset(version: Version, *, pairs: int) -> ReportPages:
     """Replace the dataset's report by one about a version."""
-    folder = found.folder
-    with found.settled() as (build, stages):
-        subject = subject_of(found, build, counts=[count for _, count in stages], pairs=pairs)
+    folder = version.folder
+    page = f"{REPORT}/{INDEX}"
+    with version.settled() as (build, stages):
+        counts = [count for _, count in stages]
+        subject = subject_of(version, build, counts=counts, pairs=pairs)
         if folder.is_local:
-            with replacing(Path(folder.path(REPORT))) as place:
-                shown = write_report(build, place, subject=subject)
-        else:
-            with tempfile.TemporaryDirectory(prefix="pairwright-") as place:
-                shown = write_report(build, Path(place), subject=subject)
-                _upload(Path(place), folder)
-    page = f"{REPORT}/index.html"
-    return ReportPages(
-        page=folder.path(page) if folder.is_local else f"{folder.url.rstrip('/')}/{page}",
-        pairs=shown,
-    )
+            with replacing(Path(folder.path(REPORT))) as target:
+                shown = write_report(build, target, subject=subject)
+            return ReportPages(page=folder.path(page), pairs=shown)
+        with tempfile.TemporaryDirectory(prefix="pairwright-") as target:
+            shown = write_report(build, Path(target), subject=subject)
+            _upload(Path(target), folder)
+    return ReportPages(page=f"{folder.url.rstrip('/')}/{page}", pairs=shown)
 
 
-def subject_of(found: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:
+def subject_of(version: Version, build: Build, *, counts: Sequence[Counts], pairs: int) -> Subject:
     """Return the subject of pages about an opened version."""
-    folder = found.folder
-    verdict, content = read_verdict(folder), found.snapshot.content if found.snapshot else {}
+    folder = version.folder
+    verdict = read_verdict(folder)
+    created = version.snapshot.content.get("created", "") if version.snapshot else ""
     return Subject(
         name=folder.path("").rstrip("/").rpartition("/")[2] or folder.url,
         version=describe_version(build),
-        made=str(content.get("created", ""))[:10],
+        made=str(created)[:10],
         counts=counts,
-        profile=found.profile,
+        profile=version.profile,
         pairs=pairs,
         held=verdict.why if verdict and verdict.held else [],
         decisions=read_decisions(folder),
     )
 
 
-def _upload(place: Path, folder: Folder) -> None:
+def _upload(pages: Path, folder: Folder) -> None:
     """Copy the pages to a store without renaming: the first page last, then delete leftovers."""
-    names = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
-    for name in sorted(names, key=lambda name: name == "index.html"):
-        folder.write(f"{REPORT}/{name}", (place / name).read_bytes())
-    for inside in ("", "images/"):
-        for name in folder.names(f"{REPORT}/{inside}".rstrip("/")):
-            if f"{inside}{name}" not in names:
-                folder.delete(f"{REPORT}/{inside}{name}")
+    names = sorted(str(path.relative_to(pages)) for path in pages.rglob("*") if path.is_file())
+    for name in sorted(names, key=lambda name: name == INDEX):
+        folder.write(f"{REPORT}/{name}", (pages / name).read_bytes())
+    for prefix in ("", "images/"):
+        for name in folder.names(f"{REPORT}/{prefix}".rstrip("/")):
+            if f"{prefix}{name}" not in names:
+                folder.delete(f"{REPORT}/{prefix}{name}")
 
 
 def view_dataset(
-    found: Version,
+    version: Version,
     *,
     port: int,
     annotator: str,
@@ -95,26 +95,24 @@ def view_dataset(
     Once pages are served, ``ready`` is called with the address, which has the token, and one for a
     single visit.
     """
-    folder = found.folder
     if len(annotator) > MOST_NAME or not annotator.isprintable():
         raise ConfigError(f"--annotator: a name of at most {MOST_NAME} printable characters")
     with ExitStack() as stack:
         listener = stack.enter_context(listen(port))
-        build, stages = stack.enter_context(found.settled())
+        build, stages = stack.enter_context(version.settled())
         counts = [count for _, count in stages]
         scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
         tables = Tables(build)
-        rows = sum(count.rows for count in counts if count.stage in TABLES)
         if not any(count.rows for count in counts if count.stage in ("pairs", *PREFERENCES)):
             raise ConfigError(
-                f"{folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)"
+                f"{version.folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)"
             )
-        subject = subject_of(found, build, counts=counts, pairs=0)
+        subject = subject_of(version, build, counts=counts, pairs=0)
+        rows = sum(count.rows for count in counts if count.stage in TABLES)
 
         def make_pages(workshop: Workshop) -> BrowsePages:
-            cards = CardSearch(
-                stack.enter_context(open_database(str(scratch / "cards.duckdb"), scratch))
-            )
+            database = stack.enter_context(open_database(str(scratch / "cards.duckdb"), scratch))
+            cards = CardSearch(database)
             make_cards(tables, cards.database, watch=lambda done: watch(done, rows))
             return BrowsePages(
                 tables=tables,

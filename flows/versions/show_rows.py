@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.arrow import R
@@ -55,64 +55,76 @@ def show_card(version: Version, table: str, row: Row) -> Card:
 
 def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) -> str:
     """Return some rows of a table as HTML; ``total`` is the table's number of rows."""
-    names = columns_without(version.find(table).stage.writes, HIDDEN)
-    names = [name for name in names if not any(_is_bytes(getattr(row, name)) for row in rows)]
-    told = {name: [_said(getattr(row, name)) for row in rows] for name in names}
-    columns = [name for name in names if any(told[name]) or not rows]
-    lines = [
-        (pictures, [told[name][number] for name in columns])
-        for number, pictures in enumerate(_pictures(version, rows))
-    ]
+    cells: dict[str, list[str]] = {}  # by column
+    for name in columns_without(version.find(table).stage.writes, HIDDEN):
+        values = [getattr(row, name) for row in rows]
+        if not any(_is_bytes(value) for value in values):
+            cells[name] = [_format_value(value) for value in values]
+    columns = [name for name, texts in cells.items() if any(texts) or not rows]
+    lines: list[tuple[list[str], list[str]]] = []
+    for number, pictures in enumerate(_row_pictures(version, rows)):
+        lines.append((pictures, [cells[name][number] for name in columns]))
     return render_rows(table, columns, lines, total=total)
 
 
 def say_row(row: Row) -> str:
     """Return the texts and numbers of a row in one line."""
-    values = {field.name: getattr(row, field.name) for field in fields(row)}
-    said = (
-        f"{name}={_said(value)!r}"
-        for name, value in values.items()
-        if name not in HIDDEN and not _is_bytes(value)
-    )
-    return f"{type(row).__name__}({', '.join(said)})"
+    texts: list[str] = []
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if field.name not in HIDDEN and not _is_bytes(value):
+            texts.append(f"{field.name}={_format_value(value)!r}")
+    return f"{type(row).__name__}({', '.join(texts)})"
 
 
 def _is_bytes(value: Any) -> bool:
-    return isinstance(value, bytes) or (
-        isinstance(value, tuple) and any(isinstance(one, bytes) for one in value)
-    )  # pyright: ignore[reportUnknownVariableType]
+    """Return whether a value is bytes, or a tuple with some."""
+    if isinstance(value, tuple):
+        elements = cast("tuple[Any, ...]", value)
+        return any(isinstance(element, bytes) for element in elements)
+    return isinstance(value, bytes)
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
+    """Return a value as the text of a cell."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Turn):
-        return f"{value.role}: {_said(value.text)}"
+        return f"{value.role}: {_format_value(value.text)}"
     if isinstance(value, str) and KEY.fullmatch(value):
         return f"{value[:8]}..."
-    text = ", ".join(map(_said, value)) if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, tuple):
+        text = ", ".join(map(_format_value, cast("tuple[Any, ...]", value)))
+    else:
+        text = str(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _pictures(version: Version, rows: Sequence[Row]) -> Iterator[list[str]]:
-    pairs = {
-        row.key: row
-        for row in (*rows, *_find(version, "pairs", PairRow, {row.subject for row in rows}))
-    }
-    about = (pairs.get(row.subject, row) for row in rows)
-    keys = [
-        (one.first, one.second) if isinstance(one, PairRow) else (one.subject,) for one in about
-    ]
+def _row_pictures(version: Version, rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Yield the small pictures of each row: those of its pair, or of its image."""
+    subjects = {row.subject for row in rows}
+    pairs: dict[str, Row] = {row.key: row for row in rows}
+    pairs.update({pair.key: pair for pair in _find_rows(version, "pairs", PairRow, subjects)})
+    image_keys: list[tuple[str, ...]] = []
+    for row in rows:
+        pair = pairs.get(row.subject, row)
+        if isinstance(pair, PairRow):
+            image_keys.append((pair.first, pair.second))
+        else:
+            image_keys.append((pair.subject,))
     images = {row.key: row.image for row in rows if isinstance(row, ImageRow)}
-    missing = {key for some in keys for key in some} - images.keys()
-    images |= {row.key: row.image for row in _find(version, "images", ImageRow, missing)}
-    small = {key: small_picture(data) for key, data in images.items()}
-    for some in keys:
-        yield [small[key] for key in some if key in small]
+    missing = set[str]().union(*image_keys) - images.keys()
+    for image in _find_rows(version, "images", ImageRow, missing):
+        images[image.key] = image.image
+    pictures = {key: small_picture(data) for key, data in images.items()}
+    for keys in image_keys:
+        yield [pictures[key] for key in keys if key in pictures]
 
 
-def _find(version: Version, name: str, row_type: type[R], subjects: set[str]) -> list[R]:
-    if not subjects or name not in {planned.stage.name for planned in version.planned}:
+def _find_rows(version: Version, table: str, row_type: type[R], subjects: set[str]) -> list[R]:
+    """Return the rows of a table about some subjects; none if the version lacks the table."""
+    if not subjects or table not in {planned.stage.name for planned in version.planned}:
         return []
-    index = version.index(name)
-    return list(index.rows(index.find(subjects), row_type, columns_without(row_type, ("graph",))))
+    index = version.index(table)
+    positions = index.find(subjects)
+    return list(index.rows(positions, row_type, columns_without(row_type, ("graph",))))

@@ -32,55 +32,68 @@ from pairwright.tasks.training.runs import RETRIEVER, RUNS
 def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
     """Yield a line for each stage that owes rows: how many, why, and the command that retries only those."""
     for count in counts:
-        parts = (
-            [f"{count.failed:,} rows failed: {say_reasons(count.failures)}"] if count.failed else []
-        )
-        parts += [f"{count.pending:,} rows not done"] if count.pending else []
-        if parts:
-            command = _retry_command(dataset, count.stage, {} if count.pending else count.failures)
-            yield f"{count.stage}: {'; '.join(parts)}. Retry: {command}"
+        problems: list[str] = []
+        if count.failed:
+            problems.append(f"{count.failed:,} rows failed: {say_reasons(count.failures)}")
+        if count.pending:
+            problems.append(f"{count.pending:,} rows not done")
+        if problems:
+            retried_reasons = {} if count.pending else count.failures
+            command = _retry_command(dataset, count.stage, retried_reasons)
+            yield f"{count.stage}: {'; '.join(problems)}. Retry: {command}"
 
 
 def say_shard(planned: Planned, outcome: Outcome) -> str:
     """Return the failed rows of a shard, the reasons, and the command that retries them; empty: none failed."""
-    shard, result, stage = outcome.shard, outcome.result, planned.stage.name
-    rows, failures = (
-        shard.stop - shard.start,
-        {} if isinstance(result, ShardFailed) else result.failures,
-    )
-    retry = _retry_command(shard.folder.url, stage, failures)
+    shard = outcome.shard
+    result = outcome.result
+    stage = planned.stage.name
+    rows = shard.stop - shard.start
     if isinstance(result, ShardFailed):
+        retry = _retry_command(shard.folder.url, stage, {})
         return f"{stage}: none of {rows:,} rows is done: {result.error}. Retry: {retry}"
-    said = f"{stage}: {sum(failures.values()):,} of {rows:,} rows failed: {say_reasons(failures)}. Retry: {retry}"
-    return said if failures else ""
+    if not result.failures:
+        return ""
+    failed = sum(result.failures.values())
+    reasons = say_reasons(result.failures)
+    retry = _retry_command(shard.folder.url, stage, result.failures)
+    return f"{stage}: {failed:,} of {rows:,} rows failed: {reasons}. Retry: {retry}"
 
 
 def say_reasons(reasons: Mapping[str, int]) -> str:
     """Return reasons with their numbers, the most frequent first."""
-    return ", ".join(
-        f"{reason} ({number:,})"
-        for reason, number in sorted(reasons.items(), key=lambda one: -one[1])
-    )
+    most_frequent = sorted(reasons.items(), key=lambda item: -item[1])
+    return ", ".join(f"{reason} ({number:,})" for reason, number in most_frequent)
 
 
 def _retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
-    words = ["pairwright", "resume", dataset, "--stage", stage]
-    return shlex.join([*words, "--reason", *reasons] if len(reasons) == 1 else words)
+    command = ["pairwright", "resume", dataset, "--stage", stage]
+    if len(reasons) == 1:
+        command += ["--reason", *reasons]
+    return shlex.join(command)
 
 
 def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[str]:
-    """Yield why the last build was held back, and what to do; nothing if it was not."""
+    """Yield each failed gate of the last build, and what to do; nothing if a version was published."""
     if verdict is None or not verdict.held:
         return
-    stays = f"version {current} stays current" if current else "there is no version yet"
-    early = "the build ended early" if verdict.stopped else "it does not pass its profile's gates"
-    yield f"No version was published, for {early}; {stays}:"
-    yield from (f"  {why}" for why in verdict.why)
+    if current:
+        stays = f"version {current} stays current"
+    else:
+        stays = "there is no version yet"
+    if verdict.stopped:
+        cause = "the build ended early"
+    else:
+        cause = "it does not pass its profile's gates"
+    yield f"No version was published, for {cause}; {stays}:"
+    for why in verdict.why:
+        yield f"  {why}"
     if not verdict.stopped:
-        place = shlex.quote(dataset)
+        quoted = shlex.quote(dataset)
+        gate = verdict.failed[0].gate
         yield (
-            f"See why: pairwright status {place}. Publish it all the same: pairwright publish {place}. Or with another "
-            f"bound from now on: pairwright resume {place} --set gates.{verdict.failed[0].gate}=..."
+            f"See why: pairwright status {quoted}. Publish it all the same: pairwright publish {quoted}. Or with "
+            f"another bound from now on: pairwright resume {quoted} --set gates.{gate}=..."
         )
 
 
@@ -116,11 +129,11 @@ class Status:
 
     def __repr__(self) -> str:
         heads, *rows = stage_table(self.counts)
-        lines = [
-            ", ".join(f"{head} {cell}" for head, cell in zip(heads, row, strict=True) if cell)
-            for row in rows
-        ]
-        return "\n".join([_title(self.dataset, self.version), *lines, *self.owing, *self.held])
+        lines = [_title(self.dataset, self.version)]
+        for row in rows:
+            cells = zip(heads, row, strict=True)
+            lines.append(", ".join(f"{head} {cell}" for head, cell in cells if cell))
+        return "\n".join([*lines, *self.owing, *self.held])
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(line)}</p>" for line in (*self.owing, *self.held))
@@ -131,7 +144,8 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     """Count every stage of a dataset as it is now, without running anything."""
     damaged = list(_verify(folder)) if verify else []
     try:
-        present, snapshot = open_present(folder), latest_snapshot(folder)
+        present = open_present(folder)
+        snapshot = latest_snapshot(folder)
         number = snapshot.number if snapshot else 0
         held = list(say_held(read_verdict(folder), number, folder.url))
         stated = present.stated_counts(snapshot) if snapshot and not verify else None
@@ -139,7 +153,8 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
     except StoreError:
         if not damaged:
             raise
-        number, counts, held = 0, [], []  # unknown; the messages say why
+        # unknown; the messages say why
+        return Status(dataset=folder.url, version=0, counts=[], held=[], damaged=damaged)
     return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
 
 
@@ -147,12 +162,11 @@ def _verify(folder: Folder) -> Iterator[str]:
     """Yield damaged or missing files of a dataset, its excluded sets, and its runs."""
     try:
         present = open_present(folder)
-        lists, tables = (
-            present.items,
-            [ITEMS, *(planned.table for planned in present.stages)],
-        )
+        lists = present.items
+        tables = [ITEMS, *(planned.table for planned in present.stages)]
     except StoreError:
-        lists, tables = (), [*table_folders(folder)]
+        lists = ()
+        tables = list(table_folders(folder))
     yield from find_faults(folder, tables, lists)
     for name in folder.folders("excluded"):
         yield from _verify(Folder(f"{folder.url.rstrip('/')}/excluded/{name}"))
@@ -161,51 +175,49 @@ def _verify(folder: Folder) -> Iterator[str]:
 
 def verify_copies(url: str, below: str = "") -> list[str] | None:
     """Return the damaged files of an export, a model or a run in a folder; ``None``: it has no manifest."""
-    folder, inside = Folder(url), ("checkpoint", "checkpoints/checkpoint-*", RETRIEVER)
-    patterns = (
-        (MARKER, MANIFEST, *(f"{name}/{MANIFEST}" for name in inside)) if folder.is_local else ()
-    )
-    found = sorted(
-        path for pattern in patterns for path in Path(folder.path("")).glob(below + pattern)
-    )
-    return (
-        [damage for path in found if (damage := find_damage(path.parent, path.name))]
-        if found
-        else None
-    )
+    folder = Folder(url)
+    if not folder.is_local:
+        return None
+    inner = ("checkpoint", "checkpoints/checkpoint-*", RETRIEVER)
+    patterns = [MARKER, MANIFEST, *(f"{name}/{MANIFEST}" for name in inner)]
+    manifests: list[Path] = []
+    for pattern in patterns:
+        manifests += Path(folder.path("")).glob(below + pattern)
+    if not manifests:
+        return None
+    found = [find_damage(path.parent, path.name) for path in sorted(manifests)]
+    return [damage for damage in found if damage]
 
 
 def stage_table(counts: Sequence[Counts], seconds: Sequence[float] = ()) -> list[list[str]]:
     """Return the counts of each stage with input: the heads, then a line per stage."""
-    table = [
-        [
-            "stage",
-            "in",
-            "ok",
-            "dropped",
-            "failed",
-            "pending",
-            "rows",
-            *(["seconds"] if seconds else []),
-        ]
-    ]
-    table[0].append("most frequent reason")
+    heads = ["stage", "in", "ok", "dropped", "failed", "pending", "rows"]
+    if seconds:
+        heads.append("seconds")
+    table = [[*heads, "most frequent reason"]]
     for count, spent in zip_longest(counts, seconds):
-        if count.of:
-            numbers = (count.of, count.ok, count.dropped, count.failed, count.pending, count.rows)
-            reason = next((f"{text} ({number:,})" for text, number in count.reasons.items()), "")
-            own = [] if spent is None else [f"{spent:.1f}"]
-            table.append([count.stage, *(f"{number:,}" for number in numbers), *own, reason])
+        if not count.of:
+            continue
+        numbers = (count.of, count.ok, count.dropped, count.failed, count.pending, count.rows)
+        cells = [count.stage, *(f"{number:,}" for number in numbers)]
+        if spent is not None:
+            cells.append(f"{spent:.1f}")
+        reasons = [f"{reason} ({number:,})" for reason, number in count.reasons.items()]
+        table.append([*cells, reasons[0] if reasons else ""])
     return table
 
 
 def show_stages(dataset: str, version: int, counts: Sequence[Counts]) -> str:
     """Return the table of the stages as HTML."""
-    heads, *rows = ([html.escape(cell) for cell in line] for line in stage_table(counts))
-    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    head = "".join(f"<th>{cell}</th>" for cell in heads)
+    heads, *rows = stage_table(counts)
+    head = _html_cells("th", heads)
+    lines = "".join(f"<tr>{_html_cells('td', row)}</tr>" for row in rows)
     title = html.escape(_title(dataset, version))
     return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _html_cells(tag: str, texts: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
 
 
 def _title(dataset: str, version: int) -> str:
@@ -223,49 +235,55 @@ def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
     planned = next((stage for stage in present.planned if stage.stage.name == table), None)
     if planned is None:
         return
+    names: dict[str, tuple[str, ...]] = {}
     with present.settled() as (build, _):
-        refused, names = list(build.refused(planned)), dict[str, tuple[str, ...]]()
+        refused = list(build.refused(planned))
         if "items" not in planned.stage.reads:  # sources tables have the names in their details
-            names = _names_of({subject for *_, subject in refused}, build, present.planned)
+            subjects = {subject for *_, subject in refused}
+            names = _name_subjects(subjects, build, present.planned)
         elif planned.stage.writes is ImageRow:
-            for name, other in build.duplicates(planned, "name"):
-                yield "dropped", DUPLICATE, f"{name}: the same image as {other}"
-    told: dict[tuple[str, str, str], None] = {}  # several rows may be about one image
-    for status, reason, detail, about in refused:
-        for name in reversed(names.get(about, ())):
-            if not f"{detail}: ".startswith(f"{name}: "):
-                detail = f"{name}: {detail}".removesuffix(": ")
-        told[status, reason, detail] = None
-    yield from told
+            for name, original in build.duplicates(planned, "name"):
+                yield "dropped", DUPLICATE, f"{name}: the same image as {original}"
+    # several rows may be about one image
+    distinct: dict[tuple[str, str, str], None] = {}
+    for status, reason, detail, subject in refused:
+        detail = _add_names(detail, names.get(subject, ()))
+        distinct[status, reason, detail] = None
+    yield from distinct
 
 
-def _names_of(
+def _add_names(detail: str, names: Sequence[str]) -> str:
+    """Return a detail that begins with some names."""
+    for name in reversed(names):
+        if not f"{detail}: ".startswith(f"{name}: "):
+            detail = f"{name}: {detail}".removesuffix(": ")
+    return detail
+
+
+def _name_subjects(
     subjects: set[str], build: Build, stages: Sequence[Planned]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the names of what rows are about: images, both images of pairs, images and tags of removals."""
+    """Return the names of the subjects of rows: images, both images of pairs, images and tags of removals."""
     tables = {stage.stage.name: stage for stage in stages}
 
-    def find(table: str, kind: type[R], about: set[str], *big: str) -> list[R]:
-        return (
-            list(find_live(build, tables[table], kind, subjects=about, without=big))
-            if table in tables
-            else []
-        )
+    def find(table: str, row_type: type[R], keys: set[str], *without: str) -> list[R]:
+        if table not in tables:
+            return []
+        return list(find_live(build, tables[table], row_type, subjects=keys, without=without))
 
-    known = find("pairs", PairRow, subjects)
+    pairs = find("pairs", PairRow, subjects)
     elements = find(remove_elements.STAGE.name, RemovalRow, subjects, "patch", "mask")
-    keys = subjects.union(
-        *((pair.first, pair.second) for pair in known), (one.image_key for one in elements)
-    )
-    files = {
-        row.key: row.name
-        for row in find(read_items.IMAGES.name, ImageRow, keys, "image", "graph", "captions")
-    }
-    return {
-        **{key: (name,) for key, name in files.items()},
-        **{
-            pair.key: (" | ".join(files.get(key, key) for key in (pair.first, pair.second)),)
-            for pair in known
-        },
-        **{one.subject: (files.get(one.image_key, one.image_key), one.tag) for one in elements},
-    }
+    image_keys = set(subjects)
+    for pair in pairs:
+        image_keys |= {pair.first, pair.second}
+    image_keys |= {element.image_key for element in elements}
+    images = find(read_items.IMAGES.name, ImageRow, image_keys, "image", "graph", "captions")
+    files = {image.key: image.name for image in images}
+    names: dict[str, tuple[str, ...]] = {key: (name,) for key, name in files.items()}
+    for pair in pairs:
+        both = (files.get(key, key) for key in (pair.first, pair.second))
+        names[pair.key] = (" | ".join(both),)
+    for element in elements:
+        image_name = files.get(element.image_key, element.image_key)
+        names[element.subject] = (image_name, element.tag)
+    return names

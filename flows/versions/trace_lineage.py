@@ -1,10 +1,10 @@
-"""Follow a row through a version's tables: everything made from it and everything it was made from, with the makers.
+"""Follow a row through a version's tables: everything made from it, everything it was made from.
 
 A terminal shows it as two trees.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,38 +14,39 @@ from rich.tree import Tree
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.lineage import Link, find_keys, follow, read_cells
 
 TOLD = (
-    *(
-        "name",
-        "source",
-        "licence",
-        "origin",
-        "model",
-        "embedder",
-        "maker",
-        "note",
-        "attempts",
-        "finish_reason",
-    ),
-    *(
-        "check",
-        "passed",
-        "score",
-        "why",
-        "tag",
-        "tagger",
-        "inpainter",
-        "chosen_model",
-        "rejected_maker",
-        "split",
-    ),
-    *("rejected_image_maker", "served"),
-)  # columns with the maker of a row
+    "name",
+    "source",
+    "licence",
+    "origin",
+    "model",
+    "embedder",
+    "maker",
+    "note",
+    "attempts",
+    "finish_reason",
+    "check",
+    "passed",
+    "score",
+    "why",
+    "tag",
+    "tagger",
+    "inpainter",
+    "chosen_model",
+    "rejected_maker",
+    "split",
+    "rejected_image_maker",
+    "served",
+)  # columns about how a row was made
 MOST = 20  # maximum rows of one table shown below one row; the rest are counted
-LONGEST = 60
+LONGEST = 60  # maximum characters of a value
+NAMED = 5  # maximum rows that are named if several begin with a prefix
 SERVED = ("model", "revision", "seed", "prompt")
+Facts = dict[tuple[str, str], dict[str, Any]]
+"""Columns about how rows were made, by table and key."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +55,27 @@ class Traced:
 
     table: str
     key: str
-    of: (
-        tuple[str, str] | None
-    )  # table and key of the row through which it was reached; ``None``: it was asked for
+    # table and key of the row through which it was reached; ``None``: of the row to trace
+    of: tuple[str, str] | None
     made: dict[str, Any]  # its non-empty columns about how it was made
 
     def __str__(self) -> str:
-        told: list[str] = []
+        texts: list[str] = []
         for name, value in self.made.items():
             if name == "served":
-                parts = (
-                    [f"{part} {one[part]}" for part in SERVED if one[part] not in ("", None)]
-                    for one in value
-                )
-                told += [f"asked {', '.join(said)}" for said in parts]
+                texts += [_say_request(request) for request in value]
             else:
                 text = f"{value:.4g}" if isinstance(value, float) else str(value)
-                told.append(f"{name} {text if len(text) <= LONGEST else text[:LONGEST] + '...'}")
-        return f"{self.table} [cyan]{self.key}[/]" + (f" {escape(', '.join(told))}" if told else "")
+                shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+                texts.append(f"{name} {shown}")
+        facts = f" {escape(', '.join(texts))}" if texts else ""
+        return f"{self.table} [cyan]{self.key}[/]{facts}"
+
+
+def _say_request(request: Mapping[str, Any]) -> str:
+    """Return the facts about a request to a served model that a row was made with."""
+    facts = [f"{name} {request[name]}" for name in SERVED if request[name] not in ("", None)]
+    return f"asked {', '.join(facts)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,58 +96,80 @@ class Lineage:
         ]
 
 
-def trace_lineage(found: Version, prefix: str) -> Lineage:
+def trace_lineage(version: Version, prefix: str) -> Lineage:
     """Return everything made from a row, and everything it was made from, in a version."""
-    with found.settled() as (build, _):
-        rows = find_keys(build, prefix.strip().lower()) if prefix.strip() else []
-        if len({key for _, key in rows}) != 1:
-            some = ", ".join(f"{key} ({table})" for table, key in rows[:5])
-            several = f"several keys begin with {prefix!r}: {some}. Give more digits"
-            none = f"no row has a key that begins with {prefix!r}"
-            raise ConfigError(f"{found.folder.url}: {several if rows else none}")
-        seed = rows[0]
-        down, up = (follow(build, [seed], way) for way in ("made of it", "made from"))
-        made: dict[tuple[str, str], dict[str, Any]] = {seed: {}}
-        made |= {(link.table, link.key): {} for link in (*down, *up)}
-        for planned in build.planned:
-            name = planned.stage.name
-            keys = [key for table, key in made if table == name]
-            columns = [column for column in TOLD if column in schema_of(planned.stage.writes).names]
-            cells = read_cells(build, planned, keys, columns) if keys and columns else {}
-            for key, values in cells.items():
-                made[name, key] = {
-                    column: value for column, value in values.items() if value not in ("", None, [])
-                }
+    with version.settled() as (build, _):
+        seed = _find_row(version, build, prefix)
+        down = follow(build, [seed], "made of it")
+        up = follow(build, [seed], "made from")
+        made = _read_facts(build, [seed, *((link.table, link.key) for link in (*down, *up))])
+    tables = {table for table, _ in made}
+    fingerprints = {
+        planned.stage.name: planned.fingerprint
+        for planned in version.planned
+        if planned.stage.name in tables
+    }
+    return Lineage(
+        version=version.number,
+        row=Traced(*seed, None, made[seed]),
+        made_of_it=_trace_links(down, made),
+        made_from=_trace_links(up, made),
+        fingerprints=fingerprints,
+    )
 
-        def traced(links: Sequence[Link]) -> list[Traced]:
-            return [
-                Traced(one.table, one.key, (one.of_table, one.of_key), made[one.table, one.key])
-                for one in links
-            ]
 
-        tables = {table for table, _ in made}
-        return Lineage(
-            version=found.number,
-            row=Traced(*seed, None, made[seed]),
-            made_of_it=traced(down),
-            made_from=traced(up),
-            fingerprints={
-                one.stage.name: one.fingerprint for one in found.planned if one.stage.name in tables
-            },
-        )
+def _find_row(version: Version, build: Build, prefix: str) -> tuple[str, str]:
+    """Return table and key of the row whose key begins with a prefix; of one key, the first table's."""
+    rows = find_keys(build, prefix.strip().lower()) if prefix.strip() else []
+    keys = {key for _, key in rows}
+    if len(keys) == 1:
+        return rows[0]
+    if not rows:
+        raise ConfigError(f"{version.folder.url}: no row has a key that begins with {prefix!r}")
+    some = ", ".join(f"{key} ({table})" for table, key in rows[:NAMED])
+    raise ConfigError(
+        f"{version.folder.url}: several keys begin with {prefix!r}: {some}. Give more digits"
+    )
+
+
+def _read_facts(build: Build, rows: Sequence[tuple[str, str]]) -> Facts:
+    """Return the non-empty columns about how each row was made, by table and key."""
+    facts: Facts = {row: {} for row in rows}
+    for planned in build.planned:
+        table = planned.stage.name
+        keys = [key for row_table, key in facts if row_table == table]
+        names = schema_of(planned.stage.writes).names
+        columns = [column for column in TOLD if column in names]
+        if not keys or not columns:
+            continue
+        for key, values in read_cells(build, planned, keys, columns).items():
+            facts[table, key] = {
+                column: value for column, value in values.items() if value not in ("", None, [])
+            }
+    return facts
+
+
+def _trace_links(links: Sequence[Link], facts: Facts) -> list[Traced]:
+    return [
+        Traced(link.table, link.key, (link.of_table, link.of_key), facts[link.table, link.key])
+        for link in links
+    ]
 
 
 def _draw(title: str, root: Traced, rows: Sequence[Traced]) -> Tree:
+    """Return rows as a tree below the traced row; of many rows of a table, the rest are counted."""
     tree = Tree(f"[bold]{title}[/] {root}")
     if not rows:
         tree.add("nothing")
-    places, shown = {(root.table, root.key): tree}, Counter[tuple[tuple[str, str], str]]()
+    root_row = (root.table, root.key)
+    branches = {root_row: tree}
+    shown = Counter[tuple[tuple[str, str], str]]()
     for row in rows:
-        above = row.of or (root.table, root.key)
-        shown[above, row.table] += 1
-        if above in places and shown[above, row.table] <= MOST:
-            places[row.table, row.key] = places[above].add(str(row))
-    for (above, table), count in shown.items():
-        if above in places and count > MOST:
-            places[above].add(f"{table}: {count - MOST:,} more (--json lists all)")
+        parent = row.of or root_row
+        shown[parent, row.table] += 1
+        if parent in branches and shown[parent, row.table] <= MOST:
+            branches[row.table, row.key] = branches[parent].add(str(row))
+    for (parent, table), count in shown.items():
+        if parent in branches and count > MOST:
+            branches[parent].add(f"{table}: {count - MOST:,} more (--json lists all)")
     return tree

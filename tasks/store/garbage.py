@@ -1,5 +1,6 @@
 """Delete the files of a dataset that neither a kept version nor the current state names.
 
+Mark and sweep: callers mark the live files (``LiveFiles``); all other files of the tables are dead.
 A kill at any moment leaves every kept version complete and nothing owed, and the next call does the
 rest: versions are deleted first, then files.
 """
@@ -18,28 +19,31 @@ from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
 from pairwright.tasks.store.snapshot import snapshot_file, write_deleted
 from pairwright.tasks.store.takedowns import NAMES
 
+EMPTIED = ("tables", "excluded", "work", "journals")
+"""Folders below which empty folders are deleted."""
+MARK_LENGTH = 16  # digits of a fingerprint
+
 
 @dataclass
-class Needed:
+class LiveFiles:
     """Files to keep, by their names below the dataset's folder."""
 
     files: set[str] = field(default_factory=set[str])
-    names: set[str] = field(
-        default_factory=set[str]
-    )  # live keys and subjects, which other tables are about
+    # live keys and subjects, which extra tables are about
+    keys: set[str] = field(default_factory=set[str])
 
-    def add(self, build: Build) -> None:
-        """Add the files that a settled build's outcomes come from."""
+    def mark_build(self, build: Build) -> None:
+        """Mark the files that a settled build's outcomes come from."""
         self.files.update(build.items)
         for planned in build.planned:
             name = planned.stage.name
             parts = (*build.ledger.live_parts(name), *build.ledger.other_parts(name))
             self.files.update(f"{planned.table}/{part}" for part in parts)
             if planned.stage.writes in (ImageRow, PairRow, PreferenceRow):
-                found = build.ledger.run(
+                rows = build.ledger.run(
                     f"SELECT key FROM live_{name} UNION SELECT subject FROM live_{name}"
                 )
-                self.names |= {key for (key,) in found}
+                self.keys |= {key for (key,) in rows}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,44 +62,50 @@ class GarbagePlan:
 
 def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
     """Return whether a live row of a settled stage is, or is about, one of these keys."""
-    columns = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
-    return bool(
-        ledger.run(
-            f"SELECT key FROM live_{table} WHERE {columns} LIMIT 1", *[list(keys)] * len(NAMES)
-        )
-    )
+    condition = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
+    query = f"SELECT key FROM live_{table} WHERE {condition} LIMIT 1"
+    return bool(ledger.run(query, *[list(keys)] * len(NAMES)))
 
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:
     """Yield folder and name of every file of every table."""
     for table in table_folders(folder):
-        yield from ((table, file) for file in folder.names(table))
+        for file in folder.names(table):
+            yield table, file
 
 
-def unneeded_parts(folder: Folder, needed: Collection[str]) -> Iterator[str]:
-    """Yield the files of tables that are not needed."""
+def dead_parts(folder: Folder, live: Collection[str]) -> Iterator[str]:
+    """Yield the parts of tables that are not live, and half-written files."""
     for table, file in list_parts(folder):
         path = f"{table}/{file}"
-        if TEMPORARY in file or (file.endswith(".parquet") and path not in needed):
+        if TEMPORARY in file or (file.endswith(".parquet") and path not in live):
             yield path
 
 
-def needed_beside(
-    folder: Folder, table: str, names: Collection[str], *, strictly: bool
+def live_extra_parts(
+    folder: Folder, table: str, keys: Collection[str], *, strictly: bool
 ) -> list[str]:
-    """Return the needed parts of a table beside the dataset's: all of them, if any row is about an existing key.
+    """Return the live parts of an extra table: all of them, if any row is about an existing key.
 
     ``strictly``: the parts in which every row is, without those made from a whole table.
     """
-    found: dict[str, list[bool]] = {}
-    for file in folder.names(table, ".parquet"):
-        keys, about = read_columns(Part(folder, f"{table}/{file}"), ["source_key", "subject"])
-        pairs = zip(keys["source_key"].to_pylist(), keys["subject"].to_pylist(), strict=True)
-        live = [one in names or other in names for one, other in pairs]
-        found[f"{table}/{file}"] = [False] if strictly and COLLECTION in about else live
+    live: list[str] = []
+    has_any = False
+    paths = [f"{table}/{file}" for file in folder.names(table, ".parquet")]
+    for path in paths:
+        columns, about = read_columns(Part(folder, path), ["source_key", "subject"])
+        source_keys = columns["source_key"].to_pylist()
+        subjects = columns["subject"].to_pylist()
+        are_live = [
+            source_key in keys or subject in keys
+            for source_key, subject in zip(source_keys, subjects, strict=True)
+        ]
+        has_any = has_any or any(are_live)
+        if all(are_live) and COLLECTION not in about:
+            live.append(path)
     if strictly:
-        return [path for path, live in found.items() if all(live)]
-    return list(found) if any(map(any, found.values())) else []
+        return live
+    return paths if has_any else []
 
 
 def carry_out(folder: Folder, plan: GarbagePlan) -> Iterator[int]:
@@ -112,13 +122,13 @@ def carry_out(folder: Folder, plan: GarbagePlan) -> Iterator[int]:
         folder.flush(VERSIONS)
     for path in plan.files:
         yield _delete(folder, path)
-    for place in plan.folders:
-        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-        shutil.rmtree(place, ignore_errors=True)
+    for journals in plan.folders:
+        size = sum(path.stat().st_size for path in journals.rglob("*") if path.is_file())
+        shutil.rmtree(journals, ignore_errors=True)
         yield size
     _drop_empty(folder)
-    for place in {path.rpartition("/")[0] for path in plan.files} | {"journals"}:
-        folder.flush(place)
+    for parent in {path.rpartition("/")[0] for path in plan.files} | {"journals"}:
+        folder.flush(parent)
 
 
 def _delete(folder: Folder, path: str) -> int:
@@ -127,14 +137,18 @@ def _delete(folder: Folder, path: str) -> int:
     return size
 
 
-def other_folders(folder: Folder, tables: Iterable[str], *, everything: bool) -> Iterator[Path]:
+def dead_journals(folder: Folder, tables: Iterable[str], *, everything: bool) -> Iterator[Path]:
     """Yield local journals of other tables than these; ``everything``: of these as well."""
-    marks = {tuple(table.split("/")[1:3]) for table in tables}
+    live = {tuple(table.split("/")[1:3]) for table in tables}
     journals = journals_of(folder)
-    for place in sorted(journals.iterdir()) if journals.is_dir() else ():
-        name, _, mark = place.name.rpartition("-")
-        if len(mark) == 16 and place.is_dir() and (everything or (name, mark) not in marks):
-            yield place
+    if not journals.is_dir():
+        return
+    for path in sorted(journals.iterdir()):
+        name, _, mark = path.name.rpartition("-")
+        if len(mark) != MARK_LENGTH or not path.is_dir():
+            continue
+        if everything or (name, mark) not in live:
+            yield path
 
 
 def left_work(folder: Folder) -> Iterator[str]:
@@ -145,7 +159,8 @@ def left_work(folder: Folder) -> Iterator[str]:
 
 def files_below(folder: Folder, name: str) -> Iterator[str]:
     """Yield every file below a folder, as a name below the dataset's folder."""
-    yield from (f"{name}/{file}" for file in folder.names(name))
+    for file in folder.names(name):
+        yield f"{name}/{file}"
     for inner in folder.folders(name):
         yield from files_below(folder, f"{name}/{inner}")
 
@@ -154,8 +169,8 @@ def _drop_empty(folder: Folder) -> None:
     """Delete local folders that hold only a lock; the dataset is locked, so no process waits for it."""
     if not folder.is_local:
         return
-    for top in ("tables", "excluded", "work", "journals"):
-        for place in sorted(Path(folder.path(top)).glob("**/"), reverse=True):
-            if not [inner for inner in place.iterdir() if inner.name != ".lock"]:
-                (place / ".lock").unlink(missing_ok=True)
-                place.rmdir()
+    for top in EMPTIED:
+        for path in sorted(Path(folder.path(top)).glob("**/"), reverse=True):
+            if all(inner.name == ".lock" for inner in path.iterdir()):
+                (path / ".lock").unlink(missing_ok=True)
+                path.rmdir()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pairwright.flows.building import run_build
-from pairwright.flows.versions.remove_images import collect_garbage
+from pairwright.flows.versions.collect_garbage import collect_garbage
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder

@@ -13,11 +13,11 @@ from pairwright.tasks.store.build import alone
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.garbage import (
     GarbagePlan,
-    Needed,
+    LiveFiles,
     carry_out,
+    dead_journals,
+    dead_parts,
     left_work,
-    other_folders,
-    unneeded_parts,
 )
 from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
@@ -35,24 +35,24 @@ ROWS = 4
 def plan(
     root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool
 ) -> GarbagePlan:
-    """Return what goes when some versions are kept, as ``flows.versions.remove_images`` finds it
+    """Return what goes when some versions are kept, as ``flows.versions.collect_garbage`` finds it
     for real datasets."""
-    folder, needed = Folder(str(root)), Needed()
+    folder, live = Folder(str(root)), LiveFiles()
     with open_toy(root, words) as build:
         for planned in build.planned:
             build.settle(planned)
-        needed.add(build)
+        live.mark_build(build)
         tables = [planned.table for planned in build.planned]
     for number in kept:
         if sweep:
             with toy_version(Path(root), number) as build:
-                needed.add(build)
+                live.mark_build(build)
         else:
-            needed.files.update(part_files(read_snapshot(folder, number)))
+            live.files.update(part_files(read_snapshot(folder, number)))
     return GarbagePlan(
         versions=gone,
-        files=[*unneeded_parts(folder, needed.files), *left_work(folder)],
-        folders=list(other_folders(folder, tables, everything=sweep)),
+        files=[*dead_parts(folder, live.files), *left_work(folder)],
+        folders=list(dead_journals(folder, tables, everything=sweep)),
     )
 
 
