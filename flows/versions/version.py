@@ -223,7 +223,10 @@ class Version:
         with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as scratch:
             self.settle(build, leading)
             file = Path(scratch, "index.arrow")
-            write_index(file, build.ledger.index(table), build.ledger.part_names(table))
+            names = build.ledger.part_names(
+                table
+            )  # before the index, which streams from the ledger
+            write_index(file, build.ledger.index(table), names)
             self._indexes[table] = open_index_file(file, self.folder, last.table)
         return self._indexes[table]
 
