@@ -1,6 +1,7 @@
-"""Render pages that open from disk: all escaped, without external resources, with one frame and style sheet.
+"""Render pages that open from disk, with one frame and style sheet.
 
-Packages keep their templates beside their code; ``page.html.j2`` and ``report.css`` are here.
+All values are escaped; pages use no external resources. Packages keep their templates next to
+their code; ``page.html.j2`` and ``report.css`` are here.
 """
 
 import shlex
@@ -16,10 +17,10 @@ CONTROLS = {code: "\ufffd" for code in (*range(32), 127) if chr(code) not in "\t
 """Replacements of characters that HTML forbids, such as NUL."""
 
 
-def make_environment(folder: Path, **given: Any) -> Environment:
-    """Return the environment of a folder's templates and the common ones: escaped, and strict about undefined names.
+def make_environment(folder: Path, **names: Any) -> Environment:
+    """Return the environment of a folder's templates and the common ones.
 
-    ``given`` are global names of the templates.
+    Values are escaped, and undefined names are errors. ``names`` are global names of the templates.
     """
     environment = Environment(
         loader=FileSystemLoader([folder, HERE]),
@@ -27,10 +28,10 @@ def make_environment(folder: Path, **given: Any) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: value.translate(CONTROLS) if isinstance(value, str) else value,
+        finalize=_replace_controls,
     )
-    known: dict[str, Any] = environment.globals  # declared too narrowly
-    known.update(given)
+    template_globals: dict[str, Any] = environment.globals  # declared too narrowly
+    template_globals.update(names)
     filters: dict[str, Any] = environment.filters
     filters["number"] = lambda value: f"{value:,}"
     filters["things"] = count_things
@@ -40,9 +41,18 @@ def make_environment(folder: Path, **given: Any) -> Environment:
     return environment
 
 
-def count_things(number: int, thing: str, things: str = "") -> str:
+def _replace_controls(value: Any) -> Any:
+    return value.translate(CONTROLS) if isinstance(value, str) else value
+
+
+def count_things(
+    number: int,
+    singular: str,
+    plural: str = "",
+) -> str:
     """Return "1 pair", "2 pairs", "1,000 pairs"."""
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+    noun = singular if number == 1 else plural or f"{singular}s"
+    return f"{number:,} {noun}"
 
 
 def write_page(path: Path, text: str) -> None:
@@ -50,7 +60,7 @@ def write_page(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="replace")
 
 
-def copy_looks(folder: Path, own: Iterable[Path] = ()) -> None:
-    """Copy the style sheet beside the pages, and the package's own files."""
-    for path in (LOOKS, *own):
+def copy_looks(folder: Path, files: Iterable[Path] = ()) -> None:
+    """Copy the style sheet and the package's files into the folder of the pages."""
+    for path in (LOOKS, *files):
         (folder / path.name).write_bytes(path.read_bytes())
