@@ -1,4 +1,4 @@
-"""Render served pages: the cards of a search with their pictures; and store decisions.
+"""Render served pages: the cards of a search with their pictures; store decisions.
 
 Reads only the rows of one page's cards. Each page has a temporary folder for its pictures; those of
 the latest pages are kept. One page is rendered at a time.
@@ -40,10 +40,11 @@ from pairwright.tasks.store.decision_table import (
 
 FILES: Mapping[str, Path] = {
     "report.css": LOOKS,
-    **{
-        name: HERE / name
-        for name in ("pairs.css", "browse.css", "report.js", "decide.js", "explore.js")
-    },
+    "pairs.css": HERE / "pairs.css",
+    "browse.css": HERE / "browse.css",
+    "report.js": HERE / "report.js",
+    "decide.js": HERE / "decide.js",
+    "explore.js": HERE / "explore.js",
 }
 """Files of every page, by name."""
 KEPT_PAGES = 20  # pages with pictures to keep: a browser loads them while scrolling
@@ -61,7 +62,7 @@ PAGING = {name: getattr(DEFAULT, name) for name in ("order", "size", "after", "b
 
 @dataclass
 class BrowsePages:
-    """Renderer of the pages of one version of a dataset with settled stages."""
+    """Renderer of the pages of one version of a dataset with resolved stages."""
 
     tables: Tables
     cards: CardSearch
@@ -70,29 +71,24 @@ class BrowsePages:
     workshop: Workshop
     annotator: str = ""  # author of the decisions and judgements
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _known: list[str] | None = None
+    _decision_files: list[str] | None = None
     _decisions: Decisions = field(default_factory=Decisions)
-    _shown: deque[PictureFolder] = field(default_factory=lambda: deque[PictureFolder]())
+    _folders: deque[PictureFolder] = field(default_factory=lambda: deque[PictureFolder]())
 
     def __post_init__(self) -> None:
         self.tables.open_all()
         self._environment = make_card_environment()
+        has_pairs = self.tables.has("pairs")
         self._frame: dict[str, Any] = {
             "subject": self.subject,
             "served": True,
             "here": "browse",
-            "judging": self.tables.has("pairs") and self.tables.has("neighbours"),
-            "worded": self.tables.has("differences") or not self.tables.has("pairs"),
-            "noun": "pair" if self.tables.has("pairs") else "preference",
-            "all_cards": self.cards.count(),
-            # A value of all cards filters nothing.
-            "options": {
-                name: [(value, f"{value} ({number:,})") for value, number in values]
-                if len(values) > 1 or name == "reason"
-                else []
-                for name, values in self.cards.facets().items()
-            },
-            "has": self.cards.has(),
+            "judging": has_pairs and self.tables.has("neighbours"),
+            "worded": self.tables.has("differences") or not has_pairs,
+            "noun": "pair" if has_pairs else "preference",
+            "all_cards": self.cards.count_cards(),
+            "options": _list_options(self.cards),
+            "has": self.cards.filled_columns(),
             "orders": ORDERS,
             "sizes": SIZES,
             "verdicts": DECIDED,
@@ -114,9 +110,9 @@ class BrowsePages:
             self._refresh_decisions()
         return self.explore.map(query, token, self._decisions)
 
-    def keep_filter(self, given: KeptFilter) -> None:
+    def keep_filter(self, saved: KeptFilter) -> None:
         """Save a search under a name."""
-        keep_filter(self.tables.build.folder, given)
+        keep_filter(self.tables.build.folder, saved)
         self._frame["kept_filters"] = read_filters(self.tables.build.folder)
 
     def page(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
@@ -124,7 +120,7 @@ class BrowsePages:
         search, fault = Search.parse(query)
         with self._lock:
             self._refresh_decisions()
-            hits = self.cards.find(search)
+            hits = self.cards.search(search)
             views = self._views(hits)
         text = self._environment.get_template("browse.html.j2").render(
             **self._frame,
@@ -136,33 +132,41 @@ class BrowsePages:
             decided=self._decisions.count(),
             judged=self._decisions.by_annotator.get(self.annotator, {}),
             narrowed=bool(search.query(**PAGING)),
-            filtered=bool(search.query(q="", after="", before="")),
-            next=search.query(after=hits.keys[-1], before="")
-            if hits.keys and hits.last < hits.total
-            else "",
-            previous=search.query(before=hits.keys[0], after="")
-            if hits.keys and hits.first > 1
-            else "",
-            start=search.query(before="", after="") if hits.first > 1 else "",
+            filtered=bool(
+                search.query(
+                    q="",
+                    after="",
+                    before="",
+                )
+            ),
+            **_page_links(search, hits),
         )
         return text, 400 if fault else 200
 
     def _views(self, hits: Hits) -> Sequence[Any]:
         pictures = PictureFolder(Path(tempfile.mkdtemp(dir=self.scratch)))
-        told: dict[str, Any] = {
+        kwargs: dict[str, Any] = {
             "pictures": pictures,
             "first_number": hits.first,
             "decisions": self._decisions,
         }
         if self.tables.has("pairs"):
             unpaired = self.cards.unpaired(hits.keys)
-            views = list(gather_pairs(self.tables, hits.keys, page="", unpaired=unpaired, **told))
+            pairs = gather_pairs(
+                self.tables,
+                hits.keys,
+                page="",
+                unpaired=unpaired,
+                **kwargs,
+            )
+            views = list(pairs)
         else:
-            found = list(zip(hits.keys, hits.subjects, strict=True))
-            views = gather_singles(self.tables, self.tables.preferences, found, **told)
-        self._shown.append(pictures)
-        if len(self._shown) > KEPT_PAGES:
-            shutil.rmtree(self._shown.popleft().root)
+            keys = list(zip(hits.keys, hits.subjects, strict=True))
+            views = gather_singles(self.tables, self.tables.preferences, keys, **kwargs)
+        self._folders.append(pictures)
+        if len(self._folders) > KEPT_PAGES:
+            oldest = self._folders.popleft()
+            shutil.rmtree(oldest.root)
         return views
 
     def thresholds(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
@@ -172,42 +176,63 @@ class BrowsePages:
             self._refresh_decisions()
             view = view_thresholds(self.cards.database, self.subject.profile.mining, limits)
             agreements = list(compare_annotators(self._decisions.by_annotator))
-        dataset = shlex.quote(self.tables.build.folder.url)
-        told = {
+        content: dict[str, Any] = {
             **self._frame,
             "here": "thresholds",
             "token": token,
             "view": view,
-            "dataset": dataset,
+            "dataset": shlex.quote(self.tables.build.folder.url),
             "limits": limits,
+            "agreements": agreements,
+            "pick": limits.query,
         }
-        told |= {"agreements": agreements, "pick": limits.query}
-        return self._environment.get_template("thresholds.html.j2").render(
-            **told
-        ), 400 if fault else 200
+        text = self._environment.get_template("thresholds.html.j2").render(**content)
+        return text, 400 if fault else 200
 
     def _refresh_decisions(self) -> None:
         folder = self.tables.build.folder
         files = decision_files(folder)
-        if files != self._known:
+        if files != self._decision_files:
             self._decisions = read_decisions(folder)
             self.cards.set_decisions(self._decisions, self.annotator)
-            self._known = files
+            self._decision_files = files
 
-    def picture(self, name: str) -> Path | None:
+    def find_picture(self, name: str) -> Path | None:
         """Return the file of a picture of the latest pages; ``None`` for other names."""
         src = f"{PICTURES}/{name}"
-        folders = [*self._shown]  # another thread may add a page meanwhile
-        shown = (
-            (folder.root, one) for folder in reversed(folders) for one in folder.written.values()
-        )
-        return next((root / one.src for root, one in shown if one.src == src), None)
+        folders = [*self._folders]  # another thread may add a page meanwhile
+        for folder in reversed(folders):
+            for picture in folder.written.values():
+                if picture.src == src:
+                    return folder.root / src
+        return None
 
     def decide(self, decisions: Sequence[Decision]) -> Sorted:
         """Store decisions about rows of this version; return the stored and the refused ones."""
         with self._lock:
-            apart = self.cards.sort(
-                [one.model_copy(update={"by": self.annotator}) for one in decisions]
-            )
-            write_decisions(self.tables.build.folder, apart.known)
-        return apart
+            signed = [decision.model_copy(update={"by": self.annotator}) for decision in decisions]
+            sorted_decisions = self.cards.sort(signed)
+            write_decisions(self.tables.build.folder, sorted_decisions.known)
+        return sorted_decisions
+
+
+def _list_options(cards: CardSearch) -> dict[str, list[tuple[str, str]]]:
+    """Return the values of each filter with their labels."""
+    options: dict[str, list[tuple[str, str]]] = {}
+    for name, values in cards.facets().items():
+        options[name] = []
+        if len(values) > 1 or name == "reason":  # a value of all cards filters nothing
+            options[name] = [(value, f"{value} ({count:,})") for value, count in values]
+    return options
+
+
+def _page_links(search: Search, hits: Hits) -> dict[str, str]:
+    """Return the query strings of the next, the previous and the first page; empty: none."""
+    links = {"next": "", "previous": "", "start": ""}
+    if hits.keys and hits.last < hits.total:
+        links["next"] = search.query(after=hits.keys[-1], before="")
+    if hits.keys and hits.first > 1:
+        links["previous"] = search.query(before=hits.keys[0], after="")
+    if hits.first > 1:
+        links["start"] = search.query(before="", after="")
+    return links

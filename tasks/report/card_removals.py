@@ -24,11 +24,19 @@ from pairwright.schemas.rows import (
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.images.decode import RGB, decode_rgb
 from pairwright.tasks.report.query_tables import Tables
-from pairwright.tasks.report.write_images import REMOVED, TONE_COLOURS, PictureFolder, WrittenImage
+from pairwright.tasks.report.write_images import (
+    REMOVED,
+    TONE_COLOURS,
+    Colour,
+    PictureFolder,
+    WrittenImage,
+)
 
 MOST_SHOWN = 24  # candidates of one preference; two images have up to 60
 HASH = re.compile(r"([0-9a-f]{8})[0-9a-f]{8,}")
-Shown = Sequence[tuple[ImageRow, WrittenImage]]
+PicturedImages = Sequence[tuple[ImageRow, WrittenImage]]
+Scored = tuple[int, str, RemovalScore | None]
+"""Side, element key and score of a candidate; without a score, nothing scored it."""
 
 
 class ElementView(NamedTuple):
@@ -77,9 +85,8 @@ class RemovalsView(NamedTuple):
 
     why: str  # why no removal was chosen; empty: one was, or the stage has not run yet
     found: Sequence[FoundView]
-    candidates: Sequence[
-        CandidateView
-    ]  # the chosen one first, then by falling score, failed ones last
+    candidates: Sequence[CandidateView]
+    """The chosen one first, then by falling score, failed ones last."""
     more: int
     side: int = 0  # image of the crop
     crop: WrittenImage | None = None
@@ -87,149 +94,234 @@ class RemovalsView(NamedTuple):
 
 
 class Steps:
-    """Rows about some images, from every step but the removals; rejections of subjects (pairs, given preferences)."""
+    """Rows about some images, of every step but the removals, and rejections by subject.
 
-    def __init__(self, tables: Tables, subjects: Sequence[str], *, images: Sequence[str]) -> None:
+    Subjects are pairs, or preferences of a source.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        subjects: Sequence[str],
+        *,
+        images: Sequence[str],
+    ) -> None:
         self.tables = tables
-        self.tags = {
-            row.subject: row for row in tables.find("tags", TagsRow, images)
-        }  # by image, as elements
-        self.elements: dict[str, list[ElementRow]] = defaultdict(
-            list
-        )  # those that can be removed first, left to right
-        found = tables.find("elements", ElementRow, images)
-        for row in sorted(found, key=lambda row: (bool(row.why), row.box, row.tag)):
+        # Tags and elements by image; elements that can be removed first, left to right.
+        self.tags = {row.subject: row for row in tables.find_rows("tags", TagsRow, images)}
+        self.elements: dict[str, list[ElementRow]] = defaultdict(list)
+        elements = tables.find_rows("elements", ElementRow, images)
+        for row in sorted(elements, key=lambda row: (bool(row.why), row.box, row.tag)):
             self.elements[row.subject].append(row)
-        masks = tables.find("masks", MasksRow, images, without=("masks",))
-        self.mask_scores = {
-            (row.key, tag.name): score
-            for row in masks
-            for tag, score in zip(row.tags, row.mask_scores, strict=True)
-        }
-        self.inspected = {
-            row.element: row for row in tables.find("inspected", InspectionRow, images)
-        }
-        self.rejections = {
-            row.subject: row for row in tables.find("rejections", RejectionRow, subjects)
-        }
+        self.mask_scores: dict[tuple[str, str], float] = {}
+        for row in tables.find_rows("masks", MasksRow, images, without=("masks",)):
+            for tag, score in zip(row.tags, row.mask_scores, strict=True):
+                self.mask_scores[row.key, tag.name] = score
+        inspections = tables.find_rows("inspected", InspectionRow, images)
+        self.inspected = {row.element: row for row in inspections}
+        rejections = tables.find_rows("rejections", RejectionRow, subjects)
+        self.rejections = {row.subject: row for row in rejections}
 
 
 def view_removals(
-    subject: str, shown: Shown, steps: Steps, pictures: PictureFolder
+    subject: str, pictured: PicturedImages, steps: Steps, pictures: PictureFolder
 ) -> RemovalsView | None:
     """Return the removals from the images of one preference; ``None`` if no step has read them."""
     rejection = steps.rejections.get(subject)
-    if rejection is None and not any(row.key in steps.elements for row, _ in shown):
+    if rejection is None and not any(row.key in steps.elements for row, _ in pictured):
         return None
-    found = [
-        _find(side, row, picture, steps=steps, pictures=pictures)
-        for side, (row, picture) in enumerate(shown)
+    elements = [
+        _view_elements(side, row, picture, steps=steps, pictures=pictures)
+        for side, (row, picture) in enumerate(pictured)
     ]
-    scores: list[tuple[int, str, RemovalScore | None]]
     if rejection:
-        ranked = sorted(
-            rejection.removal_scores,
-            key=lambda s: (not s.chosen, bool(s.why), -s.score, s.tag, s.side),
-        )
-        scores = [(score.side, score.removal, score) for score in ranked]
+        scored = _rank_scores(rejection.removal_scores)
     else:  # the build went no further than the checks, or there is no text to score by
-        keys = [(one.side, element.row.key) for one in found for element in one.elements]
-        scores = [(side, key, None) for side, key in keys if key in steps.inspected]
-    pixels = cache(
-        lambda side: decode_rgb(shown[side][0].image)
-    )  # decode each image once, if at all
+        scored = _list_unscored(elements, steps)
+    # Decode each image once, if at all.
+    pixels = cache(lambda side: decode_rgb(pictured[side][0].image))
+    views = _view_candidates(
+        scored[:MOST_SHOWN],
+        elements,
+        pixels,
+        steps=steps,
+        pictures=pictures,
+    )
     view = RemovalsView(
         why=rejection.why if rejection else "",
-        found=found,
-        candidates=list(
-            _view_candidates(scores[:MOST_SHOWN], found, pixels, steps=steps, pictures=pictures)
-        ),
-        more=max(len(scores) - MOST_SHOWN, 0),
+        found=elements,
+        candidates=list(views),
+        more=max(len(scored) - MOST_SHOWN, 0),
     )
-    if not rejection or rejection.maker != "crop":
-        return view
-    (x0, y0, x1, y1), image = rejection.window, shown[rejection.side][0]
-    crop = pictures.add_crop(
-        make_key("crop", rejection.key), pixels(rejection.side), rejection.window
-    )
+    if rejection and rejection.maker == "crop":
+        image, _ = pictured[rejection.side]
+        return _add_crop(view, rejection, image, pixels(rejection.side), pictures)
+    return view
+
+
+def _add_crop(
+    view: RemovalsView,
+    rejection: RejectionRow,
+    image: ImageRow,
+    pixels: RGB,
+    pictures: PictureFolder,
+) -> RemovalsView:
+    x0, y0, x1, y1 = rejection.window
+    crop = pictures.add_crop(make_key("crop", rejection.key), pixels, rejection.window)
     share = (x1 - x0) * (y1 - y0) / (image.width * image.height)
     return view._replace(side=rejection.side, crop=crop, crop_share=share)
 
 
-def _find(
-    side: int, image: ImageRow, picture: WrittenImage, *, steps: Steps, pictures: PictureFolder
+def _rank_scores(scores: Sequence[RemovalScore]) -> list[Scored]:
+    """Return the chosen candidate, then those that passed their checks, best first."""
+    ranked = sorted(
+        scores,
+        key=lambda score: (
+            not score.chosen,
+            bool(score.why),
+            -score.score,
+            score.tag,
+            score.side,
+        ),
+    )
+    return [(score.side, score.removal, score) for score in ranked]
+
+
+def _list_unscored(views: Sequence[FoundView], steps: Steps) -> list[Scored]:
+    """Return the inspected elements."""
+    candidates: list[Scored] = []
+    for view in views:
+        for element in view.elements:
+            if element.row.key in steps.inspected:
+                candidates.append((view.side, element.row.key, None))
+    return candidates
+
+
+def _view_elements(
+    side: int,
+    image: ImageRow,
+    picture: WrittenImage,
+    *,
+    steps: Steps,
+    pictures: PictureFolder,
 ) -> FoundView:
-    rows, tags = steps.elements.get(image.key, ()), steps.tags.get(image.key)
-    elements = [
-        ElementView(
-            number=number,
-            row=row,
-            mask_score=steps.mask_scores.get((row.source_key, row.tag), -1.0),
-        )
-        for number, row in enumerate(rows, 1)
-    ]
-    masks = [
-        (Mask.model_validate_json(one.row.mask), TONE_COLOURS[one.tone])
-        for one in elements
-        if not one.row.why
-    ]
-    masked = {row.tag for row in rows}
+    elements = _number_elements(image, steps)
+    masks: list[tuple[Mask, Colour]] = []
+    for element in elements:
+        if not element.row.why:
+            mask = Mask.model_validate_json(element.row.mask)
+            masks.append((mask, TONE_COLOURS[element.tone]))
+    key = make_key("masks", *(element.row.key for element in elements))
+    tags = steps.tags.get(image.key)
+    masked = {element.row.tag for element in elements}
+    unboxed: list[str] = []
+    if tags:
+        unboxed = [tag.name for tag in tags.tags if tag.name not in masked]
     return FoundView(
         image=image,
         picture=picture,
         side=side,
-        masks=pictures.add_masks(
-            make_key("masks", *(row.key for row in rows)), masks, over=picture
-        ),
+        masks=pictures.add_masks(key, masks, over=picture),
         elements=elements,
-        unboxed=[tag.name for tag in tags.tags if tag.name not in masked] if tags else [],
+        unboxed=unboxed,
         refused_tags=tags.refused_tags if tags else (),
     )
 
 
+def _number_elements(image: ImageRow, steps: Steps) -> list[ElementView]:
+    elements: list[ElementView] = []
+    for number, row in enumerate(steps.elements.get(image.key, ()), 1):
+        score = steps.mask_scores.get((row.source_key, row.tag), -1.0)
+        elements.append(ElementView(number=number, row=row, mask_score=score))
+    return elements
+
+
+class RemovalCandidate(NamedTuple):
+    """Removal with everything known of it."""
+
+    side: int
+    element: ElementView
+    removal: RemovalRow
+    check: InspectionRow | None
+    score: RemovalScore | None
+
+    @property
+    def why(self) -> str:
+        """Return the failed check; empty: none."""
+        checked = self.score or self.check
+        return checked.why if checked else ""
+
+
+def _find_candidates(
+    scored: Sequence[Scored], views: Sequence[FoundView], steps: Steps
+) -> Iterator[RemovalCandidate]:
+    """Yield the candidates whose rows all exist; others are pending again."""
+    keys = [key for _, key, _ in scored]
+    removals = {row.subject: row for row in steps.tables.find_rows("removals", RemovalRow, keys)}
+    elements: dict[str, ElementView] = {}
+    for view in views:
+        elements |= {element.row.key: element for element in view.elements}
+    for side, key, score in scored:
+        if key in elements and key in removals:
+            check = steps.inspected.get(key)
+            yield RemovalCandidate(side, elements[key], removals[key], check, score)
+
+
 def _view_candidates(
-    scores: Sequence[tuple[int, str, RemovalScore | None]], found: Sequence[FoundView], pixels: Callable[[int], RGB],
-    *, steps: Steps, pictures: PictureFolder,
-) -> Iterator[CandidateView]:  # fmt: skip
-    wanted = dict.fromkeys(key for _, key, _ in scores)
-    removals = {row.subject: row for row in steps.tables.find("removals", RemovalRow, wanted)}
-    elements = {element.row.key: element for one in found for element in one.elements}
-    best = max((score.score for _, _, score in scores if score), default=0.0)
-    for side, key, score in scores:
-        if key not in elements or key not in removals:  # a part of it is gone, or owed again
-            continue
-        element, removal, check, over = (
-            elements[key],
-            removals[key],
-            steps.inspected.get(key),
-            found[side].picture,
-        )
-        mask, checked = [(Mask.model_validate_json(element.row.mask), REMOVED)], score or check
+    scored: Sequence[Scored],
+    views: Sequence[FoundView],
+    pixels: Callable[[int], RGB],
+    *,
+    steps: Steps,
+    pictures: PictureFolder,
+) -> Iterator[CandidateView]:
+    best = max((score.score for _, _, score in scored if score), default=0.0)
+    for candidate in _find_candidates(scored, views, steps):
+        removal = candidate.removal
+        score = candidate.score
+        picture = views[candidate.side].picture
+        patch = (removal.patch, removal.window)
+        image = pixels(candidate.side)
+        row = candidate.element.row
+        mask = Mask.model_validate_json(row.mask)
         yield CandidateView(
-            element=element,
-            side=side,
-            picture=over,
-            patch=pictures.add_patch(
-                removal.key, pixels(side), (removal.patch, removal.window), over=over
-            ),
-            mask=pictures.add_masks(make_key("mask", key), mask, over=over),
+            element=candidate.element,
+            side=candidate.side,
+            picture=picture,
+            patch=pictures.add_patch(removal.key, image, patch, over=picture),
+            mask=pictures.add_masks(make_key("mask", row.key), [(mask, REMOVED)], over=picture),
             inpainter=HASH.sub(r"\1", removal.inpainter),
             score=score,
-            share=max(score.score, 0.0) / best if score and best > 0 else 0.0,
+            share=_share_of_best(score, best),
             chosen=bool(score and score.chosen),
-            why=checked.why if checked else "",
-            facts=_say_check(check) if check else (),
+            why=candidate.why,
+            facts=_describe_check(candidate.check) if candidate.check else (),
         )
 
 
-def _say_check(check: InspectionRow) -> list[str]:
-    detections = (check.found_before, check.found_after)
-    before, after = (f"{one:.2f}" if one >= 0 else "not looked for" for one in detections)
-    said = {
-        f"detected {before} before, {after} after": max(detections) >= 0,
-        f"grown: {check.grown} {check.grown_score:.2f}": check.grown,
-        f"rim {check.rim:.1f} x its surroundings": check.rim,
-        f"{check.difference:.1f} levels of 255 from the scene without it": check.difference,
-        f"{check.changed_outside:,} pixels changed outside": check.changed_outside,
-    }
-    return [words for words, is_known in said.items() if is_known]
+def _share_of_best(score: RemovalScore | None, best: float) -> float:
+    if score is None or best <= 0:
+        return 0.0
+    return max(score.score, 0.0) / best
+
+
+def _describe_check(check: InspectionRow) -> list[str]:
+    """Return the known measurements of a check in words."""
+    facts: list[str] = []
+    if max(check.found_before, check.found_after) >= 0:
+        before = _format_detection(check.found_before)
+        after = _format_detection(check.found_after)
+        facts.append(f"detected {before} before, {after} after")
+    if check.grown:
+        facts.append(f"grown: {check.grown} {check.grown_score:.2f}")
+    if check.rim:
+        facts.append(f"rim {check.rim:.1f} x its surroundings")
+    if check.difference:
+        facts.append(f"{check.difference:.1f} levels of 255 from the scene without it")
+    if check.changed_outside:
+        facts.append(f"{check.changed_outside:,} pixels changed outside")
+    return facts
+
+
+def _format_detection(score: float) -> str:
+    return f"{score:.2f}" if score >= 0 else "not looked for"

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
@@ -23,7 +23,10 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.report.query_tables import CHECKS, Tables
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-SHOWN_IMAGES = ("images", "rejected_images")  # columns of preferences that cards read elsewhere
+PREFERENCE_IMAGES = (
+    "images",
+    "rejected_images",
+)  # columns of preferences that cards read elsewhere
 MOST_WORDS = 4000  # most words of two texts to compare: matching takes quadratic time
 NOUN = "(?:image|picture|photo(?:graph)?)"
 FIRST = re.compile(rf"\b(?:{NOUN} (?:1|one)|first (?:{NOUN}|one)|former)\b", re.IGNORECASE)
@@ -50,58 +53,80 @@ class Texts:
 
     def __init__(self, tables: Tables, pairs: Sequence[PairRow]) -> None:
         keys = [pair.key for pair in pairs]
-        images = [key for pair in pairs for key in (pair.first, pair.second)]
-        preferences = tables.find("preferences", PreferenceRow, keys, without=SHOWN_IMAGES)
-        self.captions = {row.subject: row for row in tables.find("captions", CaptionRow, images)}
-        self.differences = {
-            row.subject: row for row in tables.find("differences", DifferenceRow, keys)
-        }
-        self.described = _grouped(
-            tables.find("described", DifferenceRow, keys)
-        )  # all, where they were checked
-        self._checks = _grouped(row for name in CHECKS for row in tables.find(name, CheckRow, keys))
-        self.comparisons = {
-            row.subject: row for row in tables.find("comparisons", ComparisonRow, keys)
-        }
-        self.questions = _grouped(tables.find("questions", QuestionRow, keys))
-        self.rejected = _grouped(
-            row for name in MAKERS for row in tables.find(name, RejectedTextRow, keys)
+        images: list[str] = []
+        for pair in pairs:
+            images += (pair.first, pair.second)
+        preferences = tables.find_rows(
+            "preferences", PreferenceRow, keys, without=PREFERENCE_IMAGES
         )
-        self.preferences = {row.subject: row for row in preferences}
+        self.preferences = _by_subject(preferences)
+        self.captions = _by_subject(tables.find_rows("captions", CaptionRow, images))
+        self.differences = _by_subject(tables.find_rows("differences", DifferenceRow, keys))
+        self.comparisons = _by_subject(tables.find_rows("comparisons", ComparisonRow, keys))
+        self.questions = _group_by_subject(tables.find_rows("questions", QuestionRow, keys))
+        # All descriptions, where they were checked.
+        self.described = _group_by_subject(tables.find_rows("described", DifferenceRow, keys))
+        checks: list[CheckRow] = []
+        for name in CHECKS:
+            checks += tables.find_rows(name, CheckRow, keys)
+        self._checks = _group_by_subject(checks)
+        rejected: list[RejectedTextRow] = []
+        for name in MAKERS:
+            rejected += tables.find_rows(name, RejectedTextRow, keys)
+        self._rejected = _group_by_subject(rejected)
 
     def caption(self, image: ImageRow) -> CaptionRow | None:
         """Return an image's caption, or else its source's captions joined."""
-        given, key = " ".join(image.captions), image.key
-        if key in self.captions or not given:
+        key = image.key
+        text = " ".join(image.captions)
+        if key in self.captions or not text:
             return self.captions.get(key)
         return CaptionRow(
-            key=key, source_key=key, subject=key, text=given, sentences=(), model="given"
+            key=key,
+            source_key=key,
+            subject=key,
+            text=text,
+            sentences=(),
+            model="given",
         )
 
-    def checks(self, pair: str) -> Mapping[str, Sequence[CheckRow]]:
-        """Return the checks of a pair's descriptions, by text: the chosen row has a key of its own."""
-        words = {row.key: row.text for row in self.described.get(pair, ())}
-        found: dict[str, list[CheckRow]] = defaultdict(list)
+    def authors(self, pair: str) -> Mapping[str, RejectedTextRow]:
+        """Return the rejected texts of served models by their words."""
+        return {row.text: row for row in self._rejected.get(pair, ()) if row.served}
+
+    def checks_by_text(self, pair: str) -> Mapping[str, Sequence[CheckRow]]:
+        """Return the checks of a pair's descriptions.
+
+        They are by text, since the chosen description has another key than the checked one.
+        """
+        texts = {row.key: row.text for row in self.described.get(pair, ())}
+        checks: dict[str, list[CheckRow]] = defaultdict(list)
         for check in self._checks.get(pair, ()):
-            found[words.get(check.description, "")].append(check)
-        return found
+            checks[texts.get(check.description, "")].append(check)
+        return checks
 
     def candidates(self, pair: str) -> list[DifferenceRow]:
         """Return the descriptions that were not chosen, those with fewest failed checks first."""
-        chosen, checks = self.differences.get(pair), self.checks(pair)
-        rows = [
-            row for row in self.described.get(pair, ()) if chosen is None or row.text != chosen.text
-        ]
-        return sorted(
-            rows, key=lambda row: sum(not check.passed for check in checks.get(row.text, ()))
-        )
+        chosen = self.differences.get(pair)
+        checks = self.checks_by_text(pair)
+
+        def count_failed(row: DifferenceRow) -> int:
+            return sum(not check.passed for check in checks.get(row.text, ()))
+
+        rows = self.described.get(pair, ())
+        others = [row for row in rows if chosen is None or row.text != chosen.text]
+        return sorted(others, key=count_failed)
 
 
-def _grouped(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
-    found: dict[str, list[R]] = defaultdict(list)
+def _by_subject(rows: Iterable[R]) -> dict[str, R]:
+    return {row.subject: row for row in rows}
+
+
+def _group_by_subject(rows: Iterable[R]) -> Mapping[str, Sequence[R]]:
+    groups: dict[str, list[R]] = defaultdict(list)
     for row in rows:
-        found[row.subject].append(row)
-    return found
+        groups[row.subject].append(row)
+    return groups
 
 
 def mark_words(text: str, other: str) -> list[Segment]:
@@ -110,56 +135,69 @@ def mark_words(text: str, other: str) -> list[Segment]:
     Words are compared exactly; punctuation counts as words, white space does not. Two texts about
     two images each are compared half by half.
     """
-    cut, other_cut = _find_cut(text), _find_cut(other)
+    cut = _find_cut(text)
+    other_cut = _find_cut(other)
     if not (cut and other_cut):
         return _mark(text, other)
-    halves = (text[: cut[0]], other[: other_cut[0]]), (text[cut[0] :], other[other_cut[0] :])
-    segments = [segment for half, beside in halves for segment in _mark(half, beside)]
-    runs = groupby(segments, key=lambda segment: segment.differs)
-    return [Segment("".join(one.text for one in run), differs=differs) for differs, run in runs]
+    segments = [
+        *_mark(text[: cut[0]], other[: other_cut[0]]),
+        *_mark(text[cut[0] :], other[other_cut[0] :]),
+    ]
+    joined: list[Segment] = []
+    for differs, run in groupby(segments, key=lambda segment: segment.differs):
+        run_text = "".join(segment.text for segment in run)
+        joined.append(Segment(run_text, differs=differs))
+    return joined
 
 
 def _mark(text: str, other: str) -> list[Segment]:
-    found = [(match.start(), match.end()) for match in TOKEN.finditer(text)]
-    words, others = [text[start:end] for start, end in found], TOKEN.findall(other)
-    if not others or len(words) + len(others) > MOST_WORDS:
+    spans = [match.span() for match in TOKEN.finditer(text)]
+    words = [text[start:end] for start, end in spans]
+    other_words = TOKEN.findall(other)
+    if not other_words or len(words) + len(other_words) > MOST_WORDS:
         return [Segment(text, differs=False)] if text else []
-    segments, place = list[Segment](), 0
-    for what, start, stop, _, _ in SequenceMatcher(
-        None, words, others, autojunk=False
-    ).get_opcodes():
-        if what in ("replace", "delete"):
-            begin, end = found[start][0], found[stop - 1][1]
-            segments += [
-                Segment(text[place:begin], differs=False),
-                Segment(text[begin:end], differs=True),
-            ]
-            place = end
-    segments.append(Segment(text[place:], differs=False))
+    segments: list[Segment] = []
+    position = 0
+    for first, stop in _find_replaced(words, other_words):
+        start = spans[first][0]
+        end = spans[stop - 1][1]
+        segments.append(Segment(text[position:start], differs=False))
+        segments.append(Segment(text[start:end], differs=True))
+        position = end
+    segments.append(Segment(text[position:], differs=False))
     return [segment for segment in segments if segment.text]
 
 
+def _find_replaced(words: Sequence[str], others: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of words that other words replace or lack."""
+    matcher = SequenceMatcher(None, words, others, autojunk=False)
+    for operation, first, stop, _, _ in matcher.get_opcodes():
+        if operation in ("replace", "delete"):
+            yield first, stop
+
+
 def split_sides(statement: str) -> tuple[str, str] | None:
-    """Return the parts of a statement about the first and the second image; ``None``: it has no such parts.
+    """Return the parts of a statement about the first and the second image.
 
     It is cut once, between the part that names only the first image and the one that names only the
-    second.
+    second; ``None``: it has no such parts.
     """
     cut = _find_cut(statement)
-    return (statement[: cut[0]].strip(), statement[cut[1] :].strip()) if cut else None
+    if cut is None:
+        return None
+    start, end = cut
+    return statement[:start].strip(), statement[end:].strip()
 
 
 def _find_cut(text: str) -> tuple[int, int] | None:
-    if written := WRITTEN.match(text):
-        return written.span(1)
-    found = None
+    template = WRITTEN.match(text)
+    if template:
+        return template.span(1)
+    last = None  # not the first: "In Image 1, ..." has a comma, too
     for cut in CUT.finditer(text):
-        before, after = text[: cut.start()], text[cut.end() :]
-        if (
-            FIRST.search(before)
-            and SECOND.search(after)
-            and not SECOND.search(before)
-            and not FIRST.search(after)
-        ):
-            found = cut.span()  # the last: "In Image 1, ..." has a comma, too
-    return found
+        before = text[: cut.start()]
+        after = text[cut.end() :]
+        in_order = FIRST.search(before) and SECOND.search(after)
+        if in_order and not SECOND.search(before) and not FIRST.search(after):
+            last = cut.span()
+    return last

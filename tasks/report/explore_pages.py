@@ -1,4 +1,4 @@
-"""Render the pages of a dataset's images: a grid of thumbnails, an image's neighbours, a map of images and pairs.
+"""Render the pages of a dataset's images: thumbnails, neighbours of an image, a map with pairs.
 
 Reads the file of cards, the vectors, and the images of requested thumbnails. Thumbnails are made on
 request and deleted with this process, since a picture may have to be removed. The map is t-SNE
@@ -8,7 +8,7 @@ request and deleted with this process, since a picture may have to be removed. T
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
-from pairwright.schemas.decisions import Decisions
+from pairwright.schemas.decisions import Decision, Decisions
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.images.decode import decode_rgb
@@ -33,7 +33,8 @@ from pairwright.tasks.report.search_cards import Key, Name, PageQuery, Search
 from pairwright.tasks.store.index import Index
 from pairwright.tasks.store.vectors import Vectors, open_vectors, write_vectors
 
-ON_A_PAGE, MOST_LINES = 100, 5_000
+ON_A_PAGE = 100
+MOST_LINES = 5_000
 SIDE = 240  # pixels of a thumbnail's longer side
 SIZE = (1000, 640)
 NAME = re.compile(r"([0-9a-f]{32})\.jpg")
@@ -41,12 +42,15 @@ SHADES = 5
 OPEN = ("is-open", "none")
 # most images of a map: t-SNE takes ten seconds for these, and time grows faster than their number
 MOST_IMAGES = 2_000
-FEWEST, PERPLEXITY, STEPS = 10, 30.0, 500
-CLUSTERS, COMPONENTS = 8, 50
+FEWEST = 10  # images that t-SNE needs
+PERPLEXITY = 30.0
+STEPS = 500
+CLUSTERS = 8
+COMPONENTS = 50
 ROWS = 50_000
-Drawn = tuple[
-    NDArray[np.float32], NDArray[np.int32]
-]  # coordinates (N, 2) from 0 to 1, and k-means clusters
+Drawn = tuple[NDArray[np.float32], NDArray[np.int32]]
+"""Coordinates (N, 2) from 0 to 1, and k-means clusters."""
+Style = tuple[str, str]  # CSS class, and text of the legend
 
 
 class NotMadeYetError(Exception):
@@ -63,16 +67,18 @@ class Workshop:
     @property
     def is_busy(self) -> bool:
         """Return whether a call is running."""
-        return not all(one.done() for one in [*self.made.values()])
+        futures = [*self.made.values()]
+        return not all(future.done() for future in futures)
 
-    def get(self, name: str, make: Callable[[], Any]) -> Any:
+    def result(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the result; ``NotMadeYetError``: try again. Not thread-safe."""
         if name not in self.made:
             self.made[name] = self._pool.submit(make)
-        if not self.made[name].done():
+        future = self.made[name]
+        if not future.done():
             raise NotMadeYetError
         try:
-            return self.made[name].result()
+            return future.result()
         except Exception as error:
             raise StoreError(f"cannot make {name}: {error}") from error
 
@@ -97,6 +103,16 @@ class Thumbnail(NamedTuple):
     cosine: float | None = None  # cosine with the image of the neighbours
 
 
+class MapPair(NamedTuple):
+    """Pair of a map."""
+
+    key: str
+    decided: str  # key of the decision
+    first: str
+    second: str
+    similarity: float | None
+
+
 @dataclass
 class ExplorePages:
     """Renderer of the pages about images."""
@@ -114,62 +130,75 @@ class ExplorePages:
         (self.scratch / "thumbs").mkdir()
 
     def _spaces(self) -> dict[str, Vectors]:
-        def write(index: Index) -> dict[str, Vectors]:
-            write_vectors(self.scratch / "vectors", index)
-            return open_vectors(self.scratch / "vectors")
-
-        found = (
-            self.workshop.get("the matrix of vectors", partial(write, self._index))
-            if self._index
-            else {}
-        )
-        return {name: space for name, space in found.items() if name != perceptual_hash.NAME}
+        """Return the vectors of each embedder."""
+        if self._index is None:
+            return {}
+        make = partial(_write_spaces, self.scratch / "vectors", self._index)
+        spaces = self.workshop.result("the matrix of vectors", make)
+        return {name: space for name, space in spaces.items() if name != perceptual_hash.NAME}
 
     def grid(self, query: Mapping[str, str], token: str) -> tuple[str, int]:
         """Return the page of thumbnails of a query string, and its HTTP status."""
-        asked, fault = Exploration.parse(query)
+        exploration, fault = Exploration.parse(query)
         with self._lock:
-            spaces = self._spaces() if asked.like else {}
-            space = spaces.get(asked.space) or next(iter(spaces.values()), None)
-            if asked.like and (space is None or space.units_of([asked.like]) is None):
-                asked, fault, space = Exploration(), "the image has no vector", None
-            if space is not None:
-                nearest = dict(find_nearest(space, asked.like, ON_A_PAGE))
-                found = {
-                    one.key: one
-                    for one in self._find(["i.key IN (SELECT unnest(?))"], [list(nearest)])
-                }
-                shown = [
-                    found[key]._replace(cosine=cosine)
-                    for key, cosine in nearest.items()
-                    if key in found
-                ]
+            spaces = self._spaces() if exploration.like else {}
+            space = spaces.get(exploration.space) or next(iter(spaces.values()), None)
+            if exploration.like and not _has_vector(space, exploration.like):
+                exploration = Exploration()
+                fault = "the image has no vector"
+                space = None
+            if space is None:
+                thumbnails = self._search(exploration)
             else:
-                terms = Search(q=asked.q).words
-                which = [f"contains(i.words, {PLAIN.format('?')})" for _ in terms]
-                shown = self._find(which, terms, skip=(asked.page - 1) * ON_A_PAGE)
-        total = shown[0].total if shown else 0
-        told = {
+                thumbnails = self._find_neighbours(space, exploration.like)
+        total = thumbnails[0].total if thumbnails else 0
+        page = exploration.page
+        content = {
             "here": "explore",
             "token": token,
-            "asked": asked,
+            "asked": exploration,
             "fault": fault,
-            "shown": shown,
+            "shown": thumbnails,
             "total": total,
-        }
-        told |= {
-            "first": (asked.page - 1) * ON_A_PAGE + 1,
+            "first": (page - 1) * ON_A_PAGE + 1,
             "spaces": list(spaces),
-            "previous": asked.page - 1,
+            "previous": page - 1,
+            "next": page + 1 if page * ON_A_PAGE < total else 0,
         }
-        told |= {"next": asked.page + 1 if asked.page * ON_A_PAGE < total else 0}
-        return self.environment.get_template("explore.html.j2").render(
-            {**self.frame, **told}
-        ), 400 if fault else 200
+        return self._render("explore.html.j2", content)
 
-    def _find(self, which: Sequence[str], values: list[Any], *, skip: int = 0) -> list[Thumbnail]:
-        query = f"""SELECT i.key, i.name, (SELECT count(*) FROM cards c WHERE NOT c.candidate AND c.second IS NOT NULL
-            AND i.number IN (c.first, c.second)), count(*) OVER () FROM images i WHERE {" AND ".join(["true", *which])}
+    def _render(self, template: str, content: Mapping[str, Any]) -> tuple[str, int]:
+        """Return a page, and its HTTP status."""
+        text = self.environment.get_template(template).render({**self.frame, **content})
+        return text, 400 if content["fault"] else 200
+
+    def _search(self, exploration: Exploration) -> list[Thumbnail]:
+        """Return a page of the images whose texts have all words."""
+        words = Search(q=exploration.q).words
+        conditions = [f"contains(i.words, {PLAIN.format('?')})" for _ in words]
+        return self._select(conditions, words, skip=(exploration.page - 1) * ON_A_PAGE)
+
+    def _find_neighbours(self, space: Vectors, key: str) -> list[Thumbnail]:
+        """Return an image and its nearest neighbours with their cosines."""
+        cosines = dict(find_nearest(space, key, ON_A_PAGE))
+        rows = self._select(["i.key IN (SELECT unnest(?))"], [list(cosines)])
+        thumbnails = {row.key: row for row in rows}
+        return [
+            thumbnails[key]._replace(cosine=cosine)
+            for key, cosine in cosines.items()
+            if key in thumbnails
+        ]
+
+    def _select(
+        self,
+        conditions: Sequence[str],
+        values: list[Any],
+        *,
+        skip: int = 0,
+    ) -> list[Thumbnail]:
+        query = f"""SELECT i.key, i.name, (SELECT count(*) FROM cards c WHERE NOT c.candidate
+                AND c.second IS NOT NULL AND i.number IN (c.first, c.second)), count(*) OVER ()
+            FROM images i WHERE {" AND ".join(["true", *conditions])}
             ORDER BY i.name, i.key LIMIT {ON_A_PAGE} OFFSET {skip:d}"""
         return [Thumbnail(*row) for row in self.database.execute(query, values).fetchall()]
 
@@ -179,82 +208,153 @@ class ExplorePages:
             return None
         path = self.scratch / "thumbs" / name
         with self._lock:  # one at a time: an image may be large
-            for row in () if path.is_file() else self.tables.find("images", ImageRow, [path.stem]):
-                image = Image.fromarray(decode_rgb(row.image))
-                image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-                image.save(path, format="JPEG", quality=85)
+            if not path.is_file():
+                for row in self.tables.find_rows("images", ImageRow, [path.stem]):
+                    image = Image.fromarray(decode_rgb(row.image))
+                    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+                    image.save(path, format="JPEG", quality=85)
         return path
 
-    def map(self, query: Mapping[str, str], token: str, decisions: Decisions) -> tuple[str, int]:
+    def map(
+        self,
+        query: Mapping[str, str],
+        token: str,
+        decisions: Decisions,
+    ) -> tuple[str, int]:
         """Return the page of the map, and its HTTP status; ``NotMadeYetError``: ask again."""
-        asked, fault = Exploration.parse(query)
+        exploration, fault = Exploration.parse(query)
         if self._index is None:
             return "", 404
         with self._lock:
             spaces = self._spaces()
-            name = asked.space if asked.space in spaces else next(iter(spaces))
-            names, pairs = self._read_map([key.decode() for key in spaces[name].keys.tolist()])
-            drawn = self.workshop.get(
-                f"the map of {name}", lambda: draw_map(spaces[name], list(names))
-            )
-        told = {
+            name = exploration.space if exploration.space in spaces else next(iter(spaces))
+            space = spaces[name]
+            names = self._select_images(space)
+            pairs = self._select_pairs(list(names))
+            make = partial(draw_map, space, list(names))
+            drawn = self.workshop.result(f"the map of {name}", make)
+        content = {
             "here": "map",
             "token": token,
-            "asked": asked,
+            "asked": exploration,
             "fault": fault,
             "spaces": list(spaces),
             "space": name,
+            "size": SIZE,
+            "names": names,
+            "most": MOST_IMAGES,
+            "most_lines": MOST_LINES,
+            **_plot(exploration.colour, list(names), drawn, pairs, decisions),
         }
-        told |= {"size": SIZE, "names": names, "most": MOST_IMAGES, "most_lines": MOST_LINES}
-        told |= _plot(asked.colour, list(names), drawn, pairs, decisions)
-        return self.environment.get_template("map.html.j2").render(
-            {**self.frame, **told}
-        ), 400 if fault else 200
+        return self._render("map.html.j2", content)
 
-    def _read_map(self, known: Sequence[str]) -> tuple[dict[str, str], list[Any]]:
-        """Return the images of the map with names, and its pairs: key, key of the decision, images, similarity.
+    def _select_images(self, space: Vectors) -> dict[str, str]:
+        """Return the names of the map's images by key.
 
-        Images are those of the first pairs by key, as keys are hashes.
+        They are those of the first pairs by key, as keys are hashes.
         """
-        first = """SELECT i.key, i.name FROM images i LEFT JOIN (SELECT number, min(key) AS pair FROM
-            (SELECT unnest([first, second]) AS number, key FROM cards WHERE NOT candidate) GROUP BY 1) p USING (number)
+        query = """SELECT i.key, i.name FROM images i
+            LEFT JOIN (SELECT number, min(key) AS pair FROM
+                (SELECT unnest([first, second]) AS number, key FROM cards WHERE NOT candidate)
+                GROUP BY 1) p USING (number)
             WHERE i.key IN (SELECT unnest(?)) ORDER BY p.pair NULLS LAST, i.key LIMIT ?"""
-        names = dict(self.database.execute(first, [known, MOST_IMAGES]).fetchall())
-        within = f"""SELECT c.key, c.decided, a.key, b.key, c.similarity
-            FROM cards c JOIN images a ON a.number = c.first JOIN images b ON b.number = c.second WHERE NOT c.candidate
-            AND a.key IN (SELECT unnest($1)) AND b.key IN (SELECT unnest($1)) ORDER BY c.key LIMIT {MOST_LINES}"""
-        return names, self.database.execute(within, [list(names)]).fetchall()
+        keys = [key.decode() for key in space.keys.tolist()]
+        return dict(self.database.execute(query, [keys, MOST_IMAGES]).fetchall())
+
+    def _select_pairs(self, images: Sequence[str]) -> list[MapPair]:
+        """Return the pairs of the map's images."""
+        query = f"""SELECT c.key, c.decided, a.key, b.key, c.similarity
+            FROM cards c JOIN images a ON a.number = c.first JOIN images b ON b.number = c.second
+            WHERE NOT c.candidate
+                AND a.key IN (SELECT unnest($1)) AND b.key IN (SELECT unnest($1))
+            ORDER BY c.key LIMIT {MOST_LINES}"""
+        return [MapPair(*row) for row in self.database.execute(query, [images]).fetchall()]
+
+
+def _write_spaces(folder: Path, index: Index) -> dict[str, Vectors]:
+    write_vectors(folder, index)
+    return open_vectors(folder)
+
+
+def _has_vector(space: Vectors | None, key: str) -> bool:
+    return space is not None and space.units_of([key]) is not None
 
 
 def _plot(
-    colour: str, keys: Sequence[str], drawn: Drawn, pairs: Sequence[Any], decisions: Decisions
+    colour: str,
+    keys: Sequence[str],
+    drawn: Drawn,
+    pairs: Sequence[MapPair],
+    decisions: Decisions,
 ) -> dict[str, Any]:
-    at = dict(zip(keys, (drawn[0] * SIZE).round(1).tolist(), strict=True))
-    known = [one[4] for one in pairs if one[4] is not None]
-    low = min(known, default=0.0)
-    step = max((max(known, default=0.0) - low) / SHADES, 1e-9)
-
-    def style(pair: Any) -> tuple[str, str]:
-        one = decisions.by_key.get(pair[1]) or decisions.by_key.get(pair[0])
-        if colour == "decision":
-            return (f"is-{one.verdict}", one.verdict) if one else OPEN
-        if colour == "cluster" or pair[4] is None:
-            return OPEN
-        shade = min(int((pair[4] - low) / step), SHADES - 1)
-        return f"shade{shade}", f"{low + shade * step:.3f} to {low + (shade + 1) * step:.3f}"
-
-    clusters = [(f"tone{number}", f"cluster {number + 1}") for number in drawn[1].tolist()]
-    dots = clusters if colour == "cluster" else [OPEN] * len(keys)
-    lines = [style(pair) for pair in pairs]
-    legend = Counter(dots if colour == "cluster" else lines)
+    """Return the dots, lines and legend of the map for its template."""
+    coordinates, clusters = drawn
+    points = dict(zip(keys, (coordinates * SIZE).round(1).tolist(), strict=True))
+    dots = [OPEN] * len(keys)
+    lines = [OPEN] * len(pairs)
+    if colour == "cluster":
+        dots = [(f"tone{number}", f"cluster {number + 1}") for number in clusters.tolist()]
+        legend = Counter(dots)
+    else:
+        lines = _line_styles(colour, pairs, decisions)
+        legend = Counter(lines)
     return {
-        "dots": [(key, *at[key], look) for key, (look, _) in zip(keys, dots, strict=True)],
-        "lines": [
-            (pair[0], *at[pair[2]], *at[pair[3]], look)
-            for pair, (look, _) in zip(pairs, lines, strict=True)
-        ],
-        "legend": [(*words, count) for words, count in sorted(legend.items())],
+        "dots": list(_place_dots(points, dots)),
+        "lines": list(_place_lines(pairs, points, lines)),
+        "legend": [(*style, count) for style, count in sorted(legend.items())],
     }
+
+
+def _place_dots(
+    points: Mapping[str, Sequence[float]], styles: Sequence[Style]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the key, coordinates and CSS class of each image."""
+    for (key, point), (look, _) in zip(points.items(), styles, strict=True):
+        yield key, *point, look
+
+
+def _place_lines(
+    pairs: Sequence[MapPair],
+    points: Mapping[str, Sequence[float]],
+    styles: Sequence[Style],
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the key, coordinates of both ends, and CSS class of each pair."""
+    for pair, (look, _) in zip(pairs, styles, strict=True):
+        yield pair.key, *points[pair.first], *points[pair.second], look
+
+
+def _line_styles(
+    colour: str,
+    pairs: Sequence[MapPair],
+    decisions: Decisions,
+) -> list[Style]:
+    if colour == "decision":
+        return [_decision_style(pair, decisions) for pair in pairs]
+    return _similarity_styles(pairs)
+
+
+def _decision_style(pair: MapPair, decisions: Decisions) -> Style:
+    decision: Decision | None = decisions.by_key.get(pair.decided) or decisions.by_key.get(pair.key)
+    if decision is None:
+        return OPEN
+    return f"is-{decision.verdict}", decision.verdict
+
+
+def _similarity_styles(pairs: Sequence[MapPair]) -> list[Style]:
+    """Return a shade per pair, from the lowest to the highest similarity."""
+    similarities = [pair.similarity for pair in pairs if pair.similarity is not None]
+    low = min(similarities, default=0.0)
+    high = max(similarities, default=0.0)
+    step = max((high - low) / SHADES, 1e-9)
+    styles: list[Style] = []
+    for pair in pairs:
+        if pair.similarity is None:
+            styles.append(OPEN)
+            continue
+        shade = min(int((pair.similarity - low) / step), SHADES - 1)
+        text = f"{low + shade * step:.3f} to {low + (shade + 1) * step:.3f}"
+        styles.append((f"shade{shade}", text))
+    return styles
 
 
 def draw_map(space: Vectors, keys: Sequence[str]) -> Drawn:
@@ -264,7 +364,8 @@ def draw_map(space: Vectors, keys: Sequence[str]) -> Drawn:
     from sklearn.manifold import TSNE
 
     vectors = space.matrix[space.rows_of(keys)].astype(np.float32)
-    count, distinct = len(vectors), len(np.unique(vectors, axis=0))
+    count = len(vectors)
+    distinct = len(np.unique(vectors, axis=0))
     if distinct < 3:
         return np.full((count, 2), 0.5, np.float32), np.zeros(count, np.int32)
     flat = PCA(min(COMPONENTS, *vectors.shape), random_state=0).fit_transform(vectors)
@@ -272,26 +373,29 @@ def draw_map(space: Vectors, keys: Sequence[str]) -> Drawn:
     clusters = KMeans(groups, n_init="auto", random_state=0).fit_predict(flat)
     if count >= FEWEST:
         perplexity = min(PERPLEXITY, (count - 1) / 3)
-        flat = TSNE(
-            init="pca", random_state=0, perplexity=perplexity, max_iter=STEPS
-        ).fit_transform(flat)
-    places = flat[:, :2] - flat[:, :2].min(axis=0)
-    return (places / np.maximum(places.max(axis=0), 1e-9)).astype(np.float32), clusters.astype(
-        np.int32
-    )
+        tsne = TSNE(init="pca", random_state=0, perplexity=perplexity, max_iter=STEPS)
+        flat = tsne.fit_transform(flat)
+    corner = flat[:, :2].min(axis=0)
+    offsets = flat[:, :2] - corner
+    coordinates = offsets / np.maximum(offsets.max(axis=0), 1e-9)
+    return coordinates.astype(np.float32), clusters.astype(np.int32)
 
 
-def find_nearest(space: Vectors, key: str, count: int) -> list[tuple[str, float]]:
+def find_nearest(
+    space: Vectors,
+    key: str,
+    count: int,
+) -> list[tuple[str, float]]:
     """Return an image and its nearest neighbours with their cosines, the image itself first."""
     (row,) = space.rows_of([key])
-    own = space.matrix[row].astype(np.float32)
-    starts = range(0, len(space.keys), ROWS)
-    cosines = np.concatenate(
-        [space.matrix[at : at + ROWS].astype(np.float32) @ own for at in starts]
-    )
+    vector = space.matrix[row].astype(np.float32)
+    parts: list[NDArray[np.float32]] = []
+    for start in range(0, len(space.keys), ROWS):
+        part = space.matrix[start : start + ROWS].astype(np.float32)
+        parts.append(part @ vector)
+    cosines = np.concatenate(parts)
     order = np.argsort(-cosines, kind="stable")
     best = [row, *order[order != row][: count - 1]]
     keys: list[bytes] = space.keys[best].tolist()
-    return [
-        (one.decode(), cosine) for one, cosine in zip(keys, cosines[best].tolist(), strict=True)
-    ]
+    nearest = zip(keys, cosines[best].tolist(), strict=True)
+    return [(key.decode(), cosine) for key, cosine in nearest]

@@ -1,7 +1,6 @@
 """Gather everything about a few pairs, or preferences about one image, with their pictures.
 
-In a notebook, one row is a page of its own, and a few rows are a table, with embedded pictures and
-styles.
+In a notebook, one row is a page, and a few rows are a table, with embedded pictures and styles.
 """
 
 import base64
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from jinja2 import Environment
 from PIL import Image
@@ -36,7 +35,7 @@ from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.pages.environment import LOOKS, make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
-from pairwright.tasks.report.card_texts import SHOWN_IMAGES, Texts, mark_words, split_sides
+from pairwright.tasks.report.card_texts import PREFERENCE_IMAGES, Texts, mark_words, split_sides
 from pairwright.tasks.report.measure_writing import MEANINGS, says_something
 from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.write_images import CHANGED, Heat, PictureFolder, WrittenImage
@@ -68,14 +67,12 @@ class PairView:
     same_group: bool | None  # whether both images are of one group; ``None``: unknown
     changes: Sequence[tuple[str, str]]  # side and words of each known change
     difference: DifferenceRow | None
-    candidates: Sequence[
-        DifferenceRow
-    ]  # descriptions that were not chosen, those that passed all checks first
+    candidates: Sequence[DifferenceRow]
+    """Descriptions that were not chosen, those that passed all checks first."""
     checks: Mapping[str, Sequence[CheckRow]]  # by the words of the description
     preference: PreferenceRow | None
-    authors: Mapping[
-        str, RejectedTextRow
-    ]  # rejected texts of served models, by their words; a rule wrote the others
+    authors: Mapping[str, RejectedTextRow]
+    """Rejected texts of served models, by their words; a rule wrote the others."""
     removals: RemovalsView | None
     comparison: ComparisonRow | None
     questions: Sequence[QuestionRow]
@@ -105,6 +102,32 @@ def make_card_environment() -> Environment:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairRows:
+    """Rows about some pairs."""
+
+    images: Mapping[str, ImageRow]
+    splits: Mapping[str, str]
+    steps: Steps
+    texts: Texts
+
+    @classmethod
+    def gather(cls, tables: Tables, pairs: Sequence[PairRow]) -> Self:
+        """Return the rows about some pairs."""
+        keys = [pair.key for pair in pairs]
+        image_keys: list[str] = []
+        for pair in pairs:
+            image_keys += (pair.first, pair.second)
+        images = tables.find_rows("images", ImageRow, image_keys)
+        splits = tables.find_rows("splits", SplitRow, keys)
+        return cls(
+            images={row.key: row for row in images},
+            splits={row.subject: row.split for row in splits},
+            steps=Steps(tables, keys, images=image_keys),
+            texts=Texts(tables, pairs),
+        )
+
+
 def gather_pairs(
     tables: Tables,
     keys: Sequence[str],
@@ -115,63 +138,101 @@ def gather_pairs(
     decisions: Decisions = UNDECIDED,
     unpaired: Mapping[str, PairRow] = MappingProxyType({}),
 ) -> Iterator[PairView]:
-    """Yield the pairs in the given order, with decisions; ``unpaired`` are candidates outside the dataset."""
-    pairs = {row.key: row for row in tables.find("pairs", PairRow, keys)} | dict(unpaired)
-    shown = [key for pair in pairs.values() for key in (pair.first, pair.second)]
-    images = {row.key: row for row in tables.find("images", ImageRow, shown)}
-    splits = {row.subject: row.split for row in tables.find("splits", SplitRow, list(pairs))}
-    steps, texts = Steps(tables, list(pairs), images=shown), Texts(tables, list(pairs.values()))
-    for number, pair in enumerate((pairs[key] for key in keys), first_number):
-        first, second = both = images[pair.first], images[pair.second]
-        preference = texts.preferences.get(pair.key)
-        views = _view_images(both, texts, pictures)
-        written = [view.picture for view in views]
-        yield PairView(
+    """Yield the pairs in the given order, with decisions.
+
+    ``unpaired`` are candidates outside the dataset.
+    """
+    pairs = {row.key: row for row in tables.find_rows("pairs", PairRow, keys)}
+    pairs |= unpaired
+    rows = PairRows.gather(tables, list(pairs.values()))
+    for number, key in enumerate(keys, first_number):
+        yield _view_pair(
+            pairs[key],
+            rows,
+            pictures,
+            decisions,
             number=number,
             page=page,
-            row=pair,
-            images=views,
-            split=splits.get(pair.key, ""),
-            same_group=first.group == second.group if first.group and second.group else None,
-            changes=list(_list_changes(both)),
-            difference=texts.differences.get(pair.key),
-            candidates=texts.candidates(pair.key),
-            checks=texts.checks(pair.key),
-            preference=preference,
-            authors={row.text: row for row in texts.rejected.get(pair.key, ()) if row.served},
-            removals=view_removals(
-                pair.key, list(zip(both, written, strict=True)), steps, pictures
-            ),
-            comparison=texts.comparisons.get(pair.key),
-            questions=texts.questions.get(pair.key, ()),
-            heat=pictures.add_heat(make_key("heat", pair.key), *written),
-            decision=decisions.about(preference) if preference else decisions.by_key.get(pair.key),
         )
+
+
+def _view_pair(
+    pair: PairRow,
+    rows: PairRows,
+    pictures: PictureFolder,
+    decisions: Decisions,
+    *,
+    number: int,
+    page: str,
+) -> PairView:
+    key = pair.key
+    texts = rows.texts
+    preference = texts.preferences.get(key)
+    both = rows.images[pair.first], rows.images[pair.second]
+    images = _view_images(both, texts, pictures)
+    first = images[0].picture
+    second = images[1].picture
+    pictured = [(both[0], first), (both[1], second)]
+    return PairView(
+        number=number,
+        page=page,
+        row=pair,
+        images=images,
+        split=rows.splits.get(key, ""),
+        same_group=_is_one_group(both),
+        changes=list(_list_changes(both)),
+        difference=texts.differences.get(key),
+        candidates=texts.candidates(key),
+        checks=texts.checks_by_text(key),
+        preference=preference,
+        authors=texts.authors(key),
+        removals=view_removals(key, pictured, rows.steps, pictures),
+        comparison=texts.comparisons.get(key),
+        questions=texts.questions.get(key, ()),
+        heat=pictures.add_heat(make_key("heat", key), first, second),
+        decision=decisions.about(preference) if preference else decisions.by_key.get(key),
+    )
+
+
+def _is_one_group(both: tuple[ImageRow, ImageRow]) -> bool | None:
+    first, second = both
+    if first.group and second.group:
+        return first.group == second.group
+    return None
 
 
 def _view_images(
     both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder
 ) -> tuple[ImageView, ImageView]:
     """Return both images, each with the masks of the objects that differ in the other."""
-    graphs = _same_world(both)
-    changes = content_changes(graphs[0]) ^ content_changes(graphs[1]) if graphs else ()
-    changed = {name for change in changes for name in (change.object_id, *change.object_ids)}
+    changed = _changed_objects(both)
     views: list[ImageView] = []
     for row, other, side in zip(both, reversed(both), SIDES, strict=True):
         picture = pictures.add_image(row)
-        masks = (
-            [(one.mask, CHANGED) for one in row.graph.objects if one.id in changed]
-            if row.graph
-            else []
-        )
+        objects = row.graph.objects if row.graph else ()
+        masks = [(item.mask, CHANGED) for item in objects if item.id in changed]
         overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
         views.append(ImageView(picture, row, side, texts.caption(row), overlay))
     return views[0], views[1]
 
 
+def _changed_objects(both: tuple[ImageRow, ImageRow]) -> set[str | None]:
+    """Return the ids of the objects that differ between two photographs of one world."""
+    graphs = _same_world(both)
+    if graphs is None:
+        return set()
+    changed: set[str | None] = set()
+    for change in content_changes(graphs[0]) ^ content_changes(graphs[1]):
+        changed.update((change.object_id, *change.object_ids))
+    return changed
+
+
 def _same_world(both: tuple[ImageRow, ImageRow]) -> tuple[SceneGraph, SceneGraph] | None:
-    first, second = both[0].graph, both[1].graph
-    return (first, second) if first and second and first.world == second.world else None
+    first = both[0].graph
+    second = both[1].graph
+    if first and second and first.world == second.world:
+        return first, second
+    return None
 
 
 def _list_changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
@@ -179,108 +240,163 @@ def _list_changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
     graphs = _same_world(both) or ()
     for side, graph in enumerate(graphs):
         for change in graph.changes:
-            if change not in graphs[1 - side].changes:
-                values = " → ".join(value for value in (change.before, change.after) if value)
-                yield SIDES[side], f"{change.type}: {values}" if values else change.type
+            if change in graphs[1 - side].changes:
+                continue
+            values = " → ".join(filter(None, (change.before, change.after)))
+            yield SIDES[side], f"{change.type}: {values}" if values else change.type
 
 
 def gather_preferences(
     tables: Tables, pictures: PictureFolder, decisions: Decisions = UNDECIDED
 ) -> list[SingleView]:
     """Return one preference of each of a few images; none if the dataset has pairs."""
-    name = tables.preferences
-    if tables.has("pairs") or not name:
+    table = tables.preferences
+    if tables.has("pairs") or not table:
         return []
     # Keys are hashes, so the first ones are a fixed random sample.
-    query = f"SELECT DISTINCT subject FROM {name} ORDER BY 1 LIMIT {SINGLES}"
-    found = [key for (key,) in tables.ask(query, {name: ["subject"]})]
-    rows = {
-        row.subject: row for row in tables.find(name, PreferenceRow, found, without=SHOWN_IMAGES)
-    }
-    shown = [(rows[key].key, key) for key in found]
+    query = f"SELECT DISTINCT subject FROM {table} ORDER BY 1 LIMIT {SINGLES}"
+    subjects = [subject for (subject,) in tables.ask(query, {table: ["subject"]})]
+    rows = tables.find_rows(table, PreferenceRow, subjects, without=PREFERENCE_IMAGES)
+    keys = {row.subject: row.key for row in rows}
     return gather_singles(
-        tables, name, shown, pictures=pictures, first_number=1, decisions=decisions
+        tables,
+        table,
+        [(keys[subject], subject) for subject in subjects],
+        pictures=pictures,
+        first_number=1,
+        decisions=decisions,
     )
 
 
-def gather_singles(
-    tables: Tables, name: str, found: Sequence[tuple[str, str]], *, pictures: PictureFolder, first_number: int,
-    decisions: Decisions = UNDECIDED,
-) -> list[SingleView]:  # fmt: skip
-    """Return preferences of a table, by keys and subjects, in the given order."""
-    subjects = [subject for _, subject in found]
-    rows = {
-        row.key: row for row in tables.find(name, PreferenceRow, subjects, without=SHOWN_IMAGES)
-    }
-    images = {row.key: row for row in tables.find("images", ImageRow, subjects)}
-    # A preference with a rejected image has a new key; its removals were scored for the source's
-    # preference.
-    own = tables.has("preferences")
-    scored = {row.key: row.source_key if own else row.key for row in rows.values()}
-    steps = Steps(tables, list(scored.values()), images=subjects)
-    views: list[SingleView] = []
-    for row in (rows[key] for key, subject in found if subject in images):
-        image = images[row.subject]
-        picture = pictures.add_image(image)
-        views.append(
-            SingleView(
-                number=first_number + len(views),
-                picture=picture,
-                name=image.name,
-                preference=row,
-                removals=view_removals(scored[row.key], [(image, picture)], steps, pictures),
-                decision=decisions.about(row),
-            )
+@dataclass(frozen=True, kw_only=True)
+class SingleRows:
+    """Rows about some preferences of one image each."""
+
+    preferences: Mapping[str, PreferenceRow]
+    images: Mapping[str, ImageRow]
+    scored: Mapping[str, str]  # key that removals were scored for, by key of the preference
+    steps: Steps
+
+    @classmethod
+    def gather(
+        cls,
+        tables: Tables,
+        table: str,
+        images: Sequence[str],
+    ) -> Self:
+        """Return the rows about the preferences of some images."""
+        preferences = tables.find_rows(table, PreferenceRow, images, without=PREFERENCE_IMAGES)
+        # A preference with a rejected image has a new key; its removals were scored for the
+        # source's preference.
+        if tables.has("preferences"):
+            scored = {row.key: row.source_key for row in preferences}
+        else:
+            scored = {row.key: row.key for row in preferences}
+        return cls(
+            preferences={row.key: row for row in preferences},
+            images={row.key: row for row in tables.find_rows("images", ImageRow, images)},
+            scored=scored,
+            steps=Steps(tables, list(scored.values()), images=images),
         )
+
+
+def gather_singles(
+    tables: Tables,
+    table: str,
+    keys: Sequence[tuple[str, str]],
+    *,
+    pictures: PictureFolder,
+    first_number: int,
+    decisions: Decisions = UNDECIDED,
+) -> list[SingleView]:
+    """Return preferences of a table, by keys and subjects, in the given order."""
+    rows = SingleRows.gather(tables, table, [subject for _, subject in keys])
+    views: list[SingleView] = []
+    for key, subject in keys:
+        if subject not in rows.images:
+            continue
+        image = rows.images[subject]
+        picture = pictures.add_image(image)
+        removals = view_removals(rows.scored[key], [(image, picture)], rows.steps, pictures)
+        view = SingleView(
+            number=first_number + len(views),
+            picture=picture,
+            name=image.name,
+            preference=rows.preferences[key],
+            removals=removals,
+            decision=decisions.about(rows.preferences[key]),
+        )
+        views.append(view)
     return views
 
 
 STYLES = (LOOKS, HERE / "pairs.css")
-KINDS = {".jpg": "jpeg", ".png": "png", ".webp": "webp"}
-THUMBNAIL, QUALITY = 96, 80  # longest side in pixels and JPEG quality of a small picture
-LONGEST = 2_000
+MEDIA_TYPES = {".jpg": "jpeg", ".png": "png", ".webp": "webp"}
+THUMBNAIL = 96  # longest side of a small picture in pixels
+QUALITY = 80  # of its JPEG
+LONGEST = 2_000  # characters of a field
 
 
 def render_card(tables: Tables, table: str, row: Row) -> str:
-    """Return the page of a table's row: of a pair with everything about it, else of its fields and image."""
-    with tempfile.TemporaryDirectory(prefix="pairwright-") as place:
-        pictures = PictureFolder(Path(place))
-        told: dict[str, Any] = {"pair": None, "single": None, "worded": tables.has("differences")}
-        if tables.find("pairs", PairRow, [row.subject]):
-            (told["pair"],) = gather_pairs(
-                tables, [row.subject], pictures=pictures, first_number=1, page=""
-            )
-        elif isinstance(row, PreferenceRow):
-            found = [(row.key, row.subject)]
-            (told["single"],) = gather_singles(
-                tables, table, found, pictures=pictures, first_number=1
-            )
-        else:
-            images = tables.find("images", ImageRow, [row.subject])
-            told["images"] = [(pictures.add_image(image), image.name) for image in images]
-            values = [(one.name, getattr(row, one.name)) for one in fields(row)]
-            filled = [
-                one
-                for one in values
-                if one[1] not in ("", (), None) and not isinstance(one[1], bytes)
-            ]
-            told["fields"] = [(name, str(value)[:LONGEST]) for name, value in filled]
-        looks = "\n".join(path.read_text() for path in STYLES)
+    """Return the page of a table's row.
+
+    A pair is shown with everything about it, another row with its fields and image.
+    """
+    with tempfile.TemporaryDirectory(prefix="pairwright-") as folder:
+        pictures = PictureFolder(Path(folder))
+        content = _view_row(tables, table, row, pictures)
         page = (
             make_card_environment()
             .get_template("card.html.j2")
-            .render(**told, table=table, row=row, looks=looks)
+            .render(
+                **content,
+                worded=tables.has("differences"),
+                table=table,
+                row=row,
+                looks="\n".join(path.read_text() for path in STYLES),
+            )
         )
         for picture in pictures.written.values():
             path = pictures.root / picture.src
-            page = page.replace(
-                f'src="{picture.src}"', f'src="{_data_url(path.read_bytes(), KINDS[path.suffix])}"'
-            )
+            url = _data_url(path.read_bytes(), MEDIA_TYPES[path.suffix])
+            page = page.replace(f'src="{picture.src}"', f'src="{url}"')
         return page
 
 
-def _data_url(data: bytes, kind: str) -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+def _view_row(
+    tables: Tables,
+    table: str,
+    row: Row,
+    pictures: PictureFolder,
+) -> dict[str, Any]:
+    """Return the content of a row's page for its template."""
+    content: dict[str, Any] = {"pair": None, "single": None}
+    if tables.find_rows("pairs", PairRow, [row.subject]):
+        (content["pair"],) = gather_pairs(
+            tables, [row.subject], pictures=pictures, first_number=1, page=""
+        )
+    elif isinstance(row, PreferenceRow):
+        keys = [(row.key, row.subject)]
+        (content["single"],) = gather_singles(
+            tables, table, keys, pictures=pictures, first_number=1
+        )
+    else:
+        images = tables.find_rows("images", ImageRow, [row.subject])
+        content["images"] = [(pictures.add_image(image), image.name) for image in images]
+        content["fields"] = list(_list_fields(row))
+    return content
+
+
+def _list_fields(row: Row) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of a row's fields, without empty ones and bytes."""
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if value not in ("", (), None) and not isinstance(value, bytes):
+            yield field.name, str(value)[:LONGEST]
+
+
+def _data_url(data: bytes, media_type: str) -> str:
+    return f"data:image/{media_type};base64,{base64.b64encode(data).decode()}"
 
 
 def render_rows(

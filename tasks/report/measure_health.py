@@ -1,4 +1,4 @@
-"""Measure whether preferences teach models to look at the images, rather than the wording of rejected answers (ours).
+"""Measure whether preferences teach models to look at images, rather than at the wording (ours).
 
 Holds the texts of at most ``MOST_ROWS`` preferences. Needs scikit-learn.
 
@@ -13,7 +13,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +28,26 @@ from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.store.files import Folder
 
-MOST_ROWS, MOST_IMAGES = (
-    20_000,
-    200,
-)  # measured preferences, the first by key, and removals, the first of the table
-LEAST_ROWS, FOLDS = 40, 5  # least rows to measure, and the number of folds of their components
+MOST_ROWS = 20_000  # measured preferences, the first by key
+MOST_IMAGES = 200  # measured removals, the first of the table
+LEAST_ROWS = 40  # rows needed to measure
+FOLDS = 5  # folds of the rows' components
 VISIBLE = 10  # least visible difference of a pixel, of 255
-# default file of the scores of the benchmark ``preferences``; rows are beside it
 JUDGED = "judged/preferences.json"
-JUDGED_ROWS, REJECTED = "judged/preferences.rows.jsonl", "_rejected"
-"""One line per judged text; names of questions about rejected texts have this ending."""
-TRAIN, UNMEASURED = "train", "not measured"
+"""Default file of the scores of the benchmark ``preferences``."""
+JUDGED_ROWS = "judged/preferences.rows.jsonl"
+"""Its rows, one per judged text."""
+REJECTED = "_rejected"
+"""Ending of the names of questions about rejected texts."""
+TRAIN = "train"
+UNMEASURED = "not measured"
 TEXTS = (
     *("key", "subject", "component", "split", "image_keys"),
     *("chosen", "claims", "rejected", "rejected_claims", "rejected_maker", "rejected_note"),
 )
+NO_CLAIMS = ("", "[]", None)
+TextRow: TypeAlias = Mapping[str, Any]
+"""Columns ``TEXTS`` of a preference."""
 
 
 class Finding(NamedTuple):
@@ -52,87 +57,158 @@ class Finding(NamedTuple):
     value: str
     about: str
     good: bool
-    found: Proportion
+    proportion: Proportion
 
 
 def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
-    """Return the measurements of the preferences, judged by the profile's bounds; without preferences none."""
+    """Return the measurements of the preferences, judged by the profile's bounds.
+
+    Without preferences there are none.
+    """
     query = f"SELECT preferences FROM preferences ORDER BY key LIMIT {MOST_ROWS}"
     rows = [row for (row,) in tables.ask(query, {"preferences": TEXTS})]
     if not rows:
         return []
     both = [row for row in rows if row["rejected"]]
-    chosen, rejected = (
-        _count_true(tables, some, of) for some, of in ((rows, "claims"), (both, "rejected_claims"))
-    )
-    untrue = "chosen texts of known truth, these are false of their images."
-    held = "rejected texts of known truth, these are true of their images."
-    rated = "rejected texts rated by the judge, these were found right: they may be true."
-    held_out = "held-out rows, these have a chosen text that training rejects, word for word."
-    unseen = (
-        "texts by models, these were not checked: switch on `controls`, `grounding` or `judging`."
-    )
-    unproved = "rejected texts, these were not shown to be wrong: use `judging`."
-    false = Proportion(chosen.of - chosen.hits, chosen.of)
-    shares = (
-        ("Chosen, yet false", false, untrue, 0.0),
-        ("Rejected, yet true", rejected, held, bounds.max_true_share),
-        ("Rejected, yet believed", _count_believed(tables, both), rated, bounds.max_true_share),
-        ("Held out, yet rejected", _count_leaked(tables, rows), held_out, bounds.max_leaked_share),
-        ("Chosen, unchecked", _count_chosen_unchecked(tables, rows), unseen, 0.0),
-        ("Rejected, unchecked", _count_rejected_unchecked(tables, both), unproved, 0.0),
-    )
-    texts = [(row["chosen"], row["rejected"]) for row in rows]
-    same = sum(chosen == rejected for chosen, rejected in texts)
-    repeated = Proportion(len(texts) - len(set(texts)), len(texts))
-    about = f"Rows with the same two texts as another row; in {same:,}, chosen and rejected are the same."
-    good = repeated.value <= bounds.max_repeated_share and not same
     return [
         *judge_wording(both, bounds),
-        *(
-            Finding(
-                name, f"{found.value:.1%}", f"Of {found.of:,} {what}", found.value <= most, found
-            )
-            for name, found, what, most in shares
-            if found.of
-        ),
-        Finding("Repeated", f"{repeated.value:.1%}", about, good, repeated),
+        *_judge_truth(tables, rows, both, bounds),
+        *_judge_checks(tables, rows, both),
+        _judge_repetition(rows, bounds),
         *_judge_changed(tables, bounds),
     ]
 
 
-def judge_wording(rows: Sequence[Mapping[str, Any]], bounds: HealthConfig) -> Iterator[Finding]:
-    """Yield how often the words, and the length, of a row's two texts reveal which one is chosen."""
-    if not rows:
-        return
-    right = tell(rows)
-    if right is None:
-        few = f"A classifier needs {LEAST_ROWS} rows with both texts, of {FOLDS} groups of pairs that share no image."
-        yield Finding("Told by the text", UNMEASURED, few, good=False, found=Proportion(0, 0))
-    else:
-        told, makers = (
-            Proportion(float(right.sum()), len(rows)),
-            np.array([row["rejected_maker"] for row in rows]),
-        )
-        means = {maker: right[makers == maker].mean() for maker in sorted(set(makers.tolist()))}
-        by = ", ".join(f"{maker or 'unnamed'} {mean:.0%}" for maker, mean in means.items())
-        low, high = told.interval()
-        about = f"A classifier that sees no image finds the chosen text ({low:.0%} to {high:.0%}; chance: 50%): {by}."
-        yield Finding(
-            "Told by the text",
-            f"{told.value:.0%}",
-            about,
-            low <= bounds.max_text_only_accuracy,
-            told,
-        )
-    lengths = np.array(
-        [[len(row[side].split()) for side in ("chosen", "rejected")] for row in rows]
+def _judge_truth(
+    tables: Tables,
+    rows: Sequence[TextRow],
+    both: Sequence[TextRow],
+    bounds: HealthConfig,
+) -> Iterator[Finding]:
+    """Yield the shares of texts on the wrong side; ``both`` are the rows with a rejected text."""
+    chosen = _count_true(tables, rows, "claims")
+    yield from _judge_share(
+        "Chosen, yet false",
+        Proportion(chosen.of - chosen.hits, chosen.of),
+        "chosen texts of known truth, these are false of their images.",
+        bound=0.0,
     )
-    longer = Proportion(float(_score(lengths[:, 0] - lengths[:, 1]).sum()), len(rows))
+    yield from _judge_share(
+        "Rejected, yet true",
+        _count_true(tables, both, "rejected_claims"),
+        "rejected texts of known truth, these are true of their images.",
+        bound=bounds.max_true_share,
+    )
+    yield from _judge_share(
+        "Rejected, yet believed",
+        _count_believed(tables, both),
+        "rejected texts rated by the judge, these were found right: they may be true.",
+        bound=bounds.max_true_share,
+    )
+    yield from _judge_share(
+        "Held out, yet rejected",
+        _count_leaked(tables, rows),
+        "held-out rows, these have a chosen text that training rejects, word for word.",
+        bound=bounds.max_leaked_share,
+    )
+
+
+def _judge_checks(
+    tables: Tables, rows: Sequence[TextRow], both: Sequence[TextRow]
+) -> Iterator[Finding]:
+    """Yield the shares of unchecked texts."""
+    yield from _judge_share(
+        "Chosen, unchecked",
+        _count_chosen_unchecked(tables, rows),
+        "texts by models, these were not checked: switch on `controls`, `grounding` or `judging`.",
+        bound=0.0,
+    )
+    yield from _judge_share(
+        "Rejected, unchecked",
+        _count_rejected_unchecked(tables, both),
+        "rejected texts, these were not shown to be wrong: use `judging`.",
+        bound=0.0,
+    )
+
+
+def _judge_share(
+    name: str, proportion: Proportion, explanation: str, *, bound: float
+) -> Iterator[Finding]:
+    """Yield the finding about a proportion, if it has rows."""
+    if proportion.of:
+        yield Finding(
+            name=name,
+            value=f"{proportion.value:.1%}",
+            about=f"Of {proportion.of:,} {explanation}",
+            good=proportion.value <= bound,
+            proportion=proportion,
+        )
+
+
+def _judge_repetition(rows: Sequence[TextRow], bounds: HealthConfig) -> Finding:
+    texts = [(row["chosen"], row["rejected"]) for row in rows]
+    same = sum(chosen == rejected for chosen, rejected in texts)
+    repeated = Proportion(len(texts) - len(set(texts)), len(texts))
+    return Finding(
+        name="Repeated",
+        value=f"{repeated.value:.1%}",
+        about="Rows with the same two texts as another row; "
+        f"in {same:,}, chosen and rejected are the same.",
+        good=repeated.value <= bounds.max_repeated_share and not same,
+        proportion=repeated,
+    )
+
+
+def judge_wording(rows: Sequence[TextRow], bounds: HealthConfig) -> Iterator[Finding]:
+    """Yield how often the words, and the length, of a row's two texts reveal the chosen one."""
+    if rows:
+        yield _judge_classifier(rows, bounds)
+        yield _judge_lengths(rows, bounds)
+
+
+def _judge_classifier(rows: Sequence[TextRow], bounds: HealthConfig) -> Finding:
+    name = "Told by the text"
+    right = predict_chosen(rows)
+    if right is None:
+        return Finding(
+            name=name,
+            value=UNMEASURED,
+            about=f"A classifier needs {LEAST_ROWS} rows with both texts, "
+            f"of {FOLDS} groups of pairs that share no image.",
+            good=False,
+            proportion=Proportion(0, 0),
+        )
+    proportion = Proportion(float(right.sum()), len(rows))
+    makers = np.array([row["rejected_maker"] for row in rows])
+    parts: list[str] = []
+    for maker in sorted(set(makers.tolist())):
+        mean = right[makers == maker].mean()
+        parts.append(f"{maker or 'unnamed'} {mean:.0%}")
+    low, high = proportion.interval()
+    return Finding(
+        name=name,
+        value=f"{proportion.value:.0%}",
+        about="A classifier that sees no image finds the chosen text "
+        f"({low:.0%} to {high:.0%}; chance: 50%): {', '.join(parts)}.",
+        good=low <= bounds.max_text_only_accuracy,
+        proportion=proportion,
+    )
+
+
+def _judge_lengths(rows: Sequence[TextRow], bounds: HealthConfig) -> Finding:
+    pairs = [(len(row["chosen"].split()), len(row["rejected"].split())) for row in rows]
+    lengths = np.array(pairs)
+    scores = _score(lengths[:, 0] - lengths[:, 1])
+    longer = Proportion(float(scores.sum()), len(rows))
     chosen, rejected = lengths.mean(axis=0)
-    about = f"Rows whose chosen text is the longer one; {chosen:.1f} words against {rejected:.1f}."
-    good = max(longer.value, 1 - longer.value) <= bounds.max_longer_share
-    yield Finding("Longer", f"{longer.value:.0%}", about, good, longer)
+    return Finding(
+        name="Longer",
+        value=f"{longer.value:.0%}",
+        about=f"Rows whose chosen text is the longer one; "
+        f"{chosen:.1f} words against {rejected:.1f}.",
+        good=max(longer.value, 1 - longer.value) <= bounds.max_longer_share,
+        proportion=longer,
+    )
 
 
 def _score(differences: NDArray[Any]) -> NDArray[np.float64]:
@@ -140,10 +216,10 @@ def _score(differences: NDArray[Any]) -> NDArray[np.float64]:
     return (np.sign(differences) + 1) / 2
 
 
-def tell(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
-    """Return for each row ``(rows,)`` whether a classifier finds the chosen text without the images; 1/2: a draw.
+def predict_chosen(rows: Sequence[TextRow]) -> NDArray[np.float64] | None:
+    """Return for each row ``(rows,)`` whether a classifier finds the chosen text; 1/2: a draw.
 
-    ``None``: too few rows or components to learn and to test.
+    It sees no images. ``None``: too few rows or components to learn and to test.
     """
     from scipy import sparse
     from sklearn.feature_extraction.text import CountVectorizer
@@ -152,111 +228,127 @@ def tell(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64] | None:
     folds = _assign_folds([row["component"] for row in rows])
     if len(rows) < LEAST_ROWS or len(set(folds)) < FOLDS:
         return None
-    words = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", binary=True)
-    words.fit(row[side] for row in rows for side in ("chosen", "rejected"))
+    vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", binary=True)
+    chosen = [row["chosen"] for row in rows]
+    rejected = [row["rejected"] for row in rows]
+    vectorizer.fit(chosen + rejected)
     # Words of one of the texts only, in both orders of each row, so that no side is likelier.
-    shown = sparse.csr_matrix(words.transform(row["chosen"] for row in rows))
-    shown = shown - words.transform(row["rejected"] for row in rows)
-    found = np.zeros(len(rows))
+    features = sparse.csr_matrix(vectorizer.transform(chosen))
+    features = features - vectorizer.transform(rejected)
+    scores = np.zeros(len(rows))
     for fold in range(FOLDS):
-        learnt, tested = shown[folds != fold], shown[folds == fold]
+        train = features[folds != fold]
+        test = features[folds == fold]
         model = LogisticRegression(fit_intercept=False, solver="liblinear", random_state=0)
-        model.fit(sparse.vstack([learnt, -learnt]), np.repeat([1, 0], learnt.shape[0]))
-        found[folds == fold] = _score(np.round(tested @ model.coef_[0], 9))
-    return found
+        labels = np.repeat([1, 0], train.shape[0])
+        model.fit(sparse.vstack([train, -train]), labels)
+        scores[folds == fold] = _score(np.round(test @ model.coef_[0], 9))
+    return scores
 
 
 def _assign_folds(components: Sequence[str]) -> NDArray[np.int64]:
     """Return a fold per row; components go, the largest first, to the smallest fold."""
+    counts = Counter(components)
     sizes = [0] * FOLDS
     fold_of: dict[str, int] = {}
-    for component, count in sorted(
-        Counter(components).items(), key=lambda item: (-item[1], item[0])
-    ):
-        fold_of[component] = sizes.index(min(sizes))
-        sizes[fold_of[component]] += count
+    for component, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        fold = sizes.index(min(sizes))
+        fold_of[component] = fold
+        sizes[fold] += count
     return np.array([fold_of[component] for component in components], dtype=np.int64)
 
 
-def _count_true(tables: Tables, rows: Sequence[Mapping[str, Any]], of: str) -> Proportion:
-    """Count the texts that are true of their images, of those with scene graphs and claims (the column ``of``)."""
-    wanted = [
-        row for row in rows if row[of] not in ("", "[]", None) and len(row["image_keys"]) == 2
-    ]
-    keys = sorted({key for row in wanted for key in row["image_keys"]})
-    images = tables.find("images", ImageRow, keys, without=["image"])
+def _count_true(
+    tables: Tables,
+    rows: Sequence[TextRow],
+    column: str,
+) -> Proportion:
+    """Count the texts that are true of their images.
+
+    Texts without claims (``column``) or without scene graphs do not count.
+    """
+    claimed = [row for row in rows if row[column] not in NO_CLAIMS and len(row["image_keys"]) == 2]
+    keys: set[str] = set()
+    for row in claimed:
+        keys.update(row["image_keys"])
+    images = tables.find_rows("images", ImageRow, sorted(keys), without=["image"])
     graphs = {row.key: row.graph for row in images if row.graph}
-    held = [
-        all_hold(CLAIMS.validate_json(row[of]), (graphs[first], graphs[second]))
-        for row in wanted
-        for first, second in [row["image_keys"]]
-        if first in graphs and second in graphs
-    ]
-    return Proportion(sum(held), len(held))
+    verdicts: list[bool] = []
+    for row in claimed:
+        first, second = row["image_keys"]
+        if first in graphs and second in graphs:
+            claims = CLAIMS.validate_json(row[column])
+            verdicts.append(all_hold(claims, (graphs[first], graphs[second])))
+    return Proportion(sum(verdicts), len(verdicts))
 
 
-def _count_leaked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
-    """Count the held-out rows with a chosen text that training rejects, first or as a further negative."""
+def _count_leaked(tables: Tables, rows: Sequence[TextRow]) -> Proportion:
+    """Count the held-out rows whose chosen text is rejected, or a further negative, in training."""
     answers = [plain_text(row["chosen"]) for row in rows if row["split"] != TRAIN]
-    wanted, found = set(answers), set[str]()
+    if not answers:
+        return Proportion(0, 0)
+    held_out = set(answers)
+    leaked: set[str] = set()
     columns = ("split", "rejected", "negatives")
-    for split, rejected, negatives in _rows(tables, "preferences", *columns) if answers else ():
+    for split, rejected, negatives in _rows(tables, "preferences", *columns):
         if split == TRAIN:
-            found |= wanted.intersection(
-                map(plain_text, (rejected, *(one["text"] for one in negatives)))
-            )
-    return Proportion(sum(answer in found for answer in answers), len(answers))
+            texts = [rejected, *(negative["text"] for negative in negatives)]
+            leaked |= held_out.intersection(map(plain_text, texts))
+    return Proportion(sum(answer in leaked for answer in answers), len(answers))
 
 
-def _count_believed(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
+def _count_believed(tables: Tables, rows: Sequence[TextRow]) -> Proportion:
     """Count the rejected texts that a judge found right, of those that it rated.
 
     It was asked about the preferences themselves, or about the texts as descriptions.
     """
-    ratings = _rows(tables, "judged", "description", "passed", "why")
-    verdicts = {key: passed for key, passed, why in ratings if why != NO_RATING}
-    described = _rows(tables, "described", "key", "subject", "text") if verdicts else ()
-    said = {
+    judged = read_judged(tables.build.folder)
+    described = _read_description_verdicts(tables)
+    verdicts: list[bool] = []
+    for row in rows:
+        description = (row["subject"], plain_text(row["rejected"]))
+        verdict = judged.get(row["key"], described.get(description))
+        if verdict is not None:
+            verdicts.append(verdict)
+    return Proportion(sum(verdicts), len(verdicts))
+
+
+def _read_description_verdicts(tables: Tables) -> dict[tuple[str, str], bool]:
+    """Return, by pair and text, whether the judge passed a description."""
+    judged = _rows(tables, "judged", "description", "passed", "why")
+    verdicts = {key: passed for key, passed, why in judged if why != NO_RATING}
+    if not verdicts:
+        return {}
+    described = _rows(tables, "described", "key", "subject", "text")
+    return {
         (pair, plain_text(text)): verdicts[key] for key, pair, text in described if key in verdicts
     }
-    asked = read_judged(tables.build.folder)
-    verdict = [
-        asked.get(row["key"], said.get((row["subject"], plain_text(row["rejected"]))))
-        for row in rows
-    ]
-    found = [taken for taken in verdict if taken is not None]
-    return Proportion(sum(found), len(found))
 
 
-def _count_chosen_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
+def _count_chosen_unchecked(tables: Tables, rows: Sequence[TextRow]) -> Proportion:
     """Count the chosen texts of models that have neither claims nor a check's score."""
-    written = _rows(tables, "differences", "subject", "text", "model", "checks")
-    wanted = {row["subject"] for row in rows}
-    checked = {
-        (pair, text): bool(checks)
-        for pair, text, model, checks in written
-        if pair in wanted and model != GIVEN
-    }
-    unknown = (
-        checked.get((row["subject"], row["chosen"]))
-        for row in rows
-        if row["claims"] in ("", "[]", None)
-    )
-    found = [one for one in unknown if one is not None]
-    return Proportion(found.count(False), len(found))
+    pairs = {row["subject"] for row in rows}
+    checked: dict[tuple[str, str], bool] = {}
+    columns = ("subject", "text", "model", "checks")
+    for pair, text, model, checks in _rows(tables, "differences", *columns):
+        if pair in pairs and model != GIVEN:
+            checked[pair, text] = bool(checks)
+    without_claims = [row for row in rows if row["claims"] in NO_CLAIMS]
+    states = [checked.get((row["subject"], row["chosen"])) for row in without_claims]
+    by_models = [state for state in states if state is not None]
+    return Proportion(by_models.count(False), len(by_models))
 
 
-def _count_rejected_unchecked(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> Proportion:
+def _count_rejected_unchecked(tables: Tables, rows: Sequence[TextRow]) -> Proportion:
     """Count the rejected texts marked unchecked that no judge was asked about."""
-    judged = {row["subject"] for row in rows}.intersection(
-        p for (p,) in _rows(tables, "judged_rejected", "subject")
-    )
-    asked = read_judged(tables.build.folder)
-    unchecked = (row["rejected_note"].endswith(UNCHECKED) for row in rows)
-    known = (row["subject"] in judged or row["key"] in asked for row in rows)
-    return Proportion(
-        sum(one and not other for one, other in zip(unchecked, known, strict=True)), len(rows)
-    )
+    pairs = {pair for (pair,) in _rows(tables, "judged_rejected", "subject")}
+    judged = read_judged(tables.build.folder)
+    unchecked = 0
+    for row in rows:
+        is_judged = row["subject"] in pairs or row["key"] in judged
+        if row["rejected_note"].endswith(UNCHECKED) and not is_judged:
+            unchecked += 1
+    return Proportion(unchecked, len(rows))
 
 
 def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -265,39 +357,62 @@ def _rows(tables: Tables, name: str, *columns: str) -> Iterator[tuple[Any, ...]]
 
 
 def _judge_changed(tables: Tables, bounds: HealthConfig) -> Iterator[Finding]:
-    """Yield the share of visibly changed pixels in the median of some rejected images; crops do not count."""
-    columns = ["images", "rejected_images", "rejected_image_maker"]
-    index = tables.index("preferences")
-    rows = (row for table in (index.batches(columns) if index else ()) for row in table.to_pylist())
-    removed = (row for row in rows if row["rejected_image_maker"] == "removal")
-    both = (
-        zip(row["images"], row["rejected_images"], strict=True)
-        for row in islice(removed, MOST_IMAGES)
-    )
-    shares = [
-        next((_changed_share(*pair) for pair in pairs if pair[0] != pair[1]), 0.0) for pairs in both
-    ]
+    """Yield the share of visibly changed pixels in the median of some rejected images.
+
+    Crops do not count.
+    """
+    removed = islice(_removed_images(tables), MOST_IMAGES)
+    shares = [_first_change(before, after) for before, after in removed]
     if shares:
-        middle = statistics.median(shares)
-        about = f"Pixels that differ in the median of {len(shares):,} rejected images; the least: {min(shares):.2%}."
-        good = middle >= bounds.min_changed_share
-        yield Finding("Rejected images differ", f"{middle:.1%}", about, good, Proportion(middle, 1))
+        median = statistics.median(shares)
+        yield Finding(
+            name="Rejected images differ",
+            value=f"{median:.1%}",
+            about=f"Pixels that differ in the median of {len(shares):,} rejected images; "
+            f"the least: {min(shares):.2%}.",
+            good=median >= bounds.min_changed_share,
+            proportion=Proportion(median, 1),
+        )
+
+
+def _removed_images(tables: Tables) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Yield the images, and the rejected images, of preferences with a removal."""
+    index = tables.index("preferences")
+    if index is None:
+        return
+    for table in index.batches(["images", "rejected_images", "rejected_image_maker"]):
+        for row in table.to_pylist():
+            if row["rejected_image_maker"] == "removal":
+                yield row["images"], row["rejected_images"]
+
+
+def _first_change(images: Sequence[bytes], rejected: Sequence[bytes]) -> float:
+    """Return the share of changed pixels of the first image that was replaced."""
+    for before, after in zip(images, rejected, strict=True):
+        if before != after:
+            return _changed_share(before, after)
+    return 0.0
 
 
 def _changed_share(before: bytes, after: bytes) -> float:
-    one, other = (decode_rgb(data).astype(np.int16) for data in (before, after))
-    if one.shape != other.shape:
+    first = decode_rgb(before).astype(np.int16)
+    second = decode_rgb(after).astype(np.int16)
+    if first.shape != second.shape:
         return 1.0
-    return float((np.abs(one - other).max(axis=2) > VISIBLE).mean())
+    differences = np.abs(first - second).max(axis=2)
+    return float((differences > VISIBLE).mean())
 
 
 def read_judged(folder: Folder) -> dict[str, bool]:
-    """Return, by preference, whether the judge of the benchmark ``preferences`` took its rejected text for true."""
+    """Return, by preference, whether the judge took its rejected text for true.
+
+    Reads the answers of the benchmark ``preferences``.
+    """
     if not folder.exists(JUDGED_ROWS):
         return {}
-    rows = [json.loads(line) for line in folder.read(JUDGED_ROWS).splitlines()]
-    return {
-        row["name"].removesuffix(REJECTED): row["taken_for"] == "True"
-        for row in rows
-        if row["name"].endswith(REJECTED) and row["taken_for"]
-    }
+    verdicts: dict[str, bool] = {}
+    for line in folder.read(JUDGED_ROWS).splitlines():
+        row = json.loads(line)
+        if row["name"].endswith(REJECTED) and row["taken_for"]:
+            verdicts[row["name"].removesuffix(REJECTED)] = row["taken_for"] == "True"
+    return verdicts

@@ -1,4 +1,4 @@
-"""Measure texts: repetition and refusals of differences, axes of comparisons, checks, and served models.
+"""Measure texts: repeated and refused differences, axes of comparisons, checks, served models.
 
 Reads the texts and narrow columns of ``DifferenceRow``, ``ComparisonRow``, ``CheckRow`` and the
 records of requests; DuckDB counts.
@@ -44,14 +44,21 @@ class Differences(NamedTuple):
 
 def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences | None:
     """Measure all written descriptions, also those that failed a check; ``None``: none."""
-    reasons = next((one.reasons for one in counts if one.stage == "described"), {})
-    lost = sum(number for reason, number in reasons.items() if without_bound(reason) in REASONS)
+    reasons: Mapping[str, int] = {}
+    for stage_counts in counts:
+        if stage_counts.stage == "described":
+            reasons = stage_counts.reasons
+            break
+    lost = sum(count for reason, count in reasons.items() if without_bound(reason) in REASONS)
     # Hashes have 64 bits, so collisions are negligible.
-    sums = f"count(*), count(DISTINCT hash({PLAIN})), count(*) FILTER (attempts > 1)"
-    found = tables.ask(f"SELECT {sums} FROM described", {"described": ["text", "attempts"]})
-    if not found or not (found[0][0] or lost):
+    query = f"""SELECT count(*), count(DISTINCT hash({PLAIN})), count(*) FILTER (attempts > 1)
+        FROM described"""
+    result = tables.ask(query, {"described": ["text", "attempts"]})
+    if not result:
         return None
-    ((total, unique, again),) = found
+    ((total, unique, again),) = result
+    if not total and not lost:
+        return None
     return Differences(total, total - unique, total + lost, again, lost)
 
 
@@ -72,27 +79,29 @@ class Summaries(NamedTuple):
 
 def measure_summaries(tables: Tables) -> Summaries | None:
     """Measure all comparisons; ``None``: none."""
-    sums = [
-        WORDS.format(f"array_to_string({side}, ' ')") for side in ("commonalities", "differences")
-    ]
-    query = f"SELECT count(*), {', '.join(f'avg({one})' for one in sums)} FROM comparisons"
-    found = tables.ask(query, {"comparisons": ["commonalities", "differences"]})
-    if not found or not found[0][0]:
+    commonalities = WORDS.format("array_to_string(commonalities, ' ')")
+    differences = WORDS.format("array_to_string(differences, ' ')")
+    query = f"SELECT count(*), avg({commonalities}), avg({differences}) FROM comparisons"
+    result = tables.ask(query, {"comparisons": ["commonalities", "differences"]})
+    if not result or not result[0][0]:
         return None
-    covered = count_axes(tables)
-    last = "SELECT conversation[4].text AS value FROM comparisons WHERE len(conversation) > 3"
-    answers = tables.count(last, {"comparisons": ["conversation"]})
-    axes = {axis: covered.get(axis, 0) for axis in (*AXES, *({UNLABELLED} & covered.keys()))}
-    return Summaries(axes, dict(sorted(answers.items())), *found[0])
+    counts = count_axes(tables)
+    query = "SELECT conversation[4].text AS value FROM comparisons WHERE len(conversation) > 3"
+    answers = tables.count_values(query, {"comparisons": ["conversation"]})
+    axes = {axis: counts.get(axis, 0) for axis in AXES}
+    if UNLABELLED in counts:
+        axes[UNLABELLED] = counts[UNLABELLED]
+    return Summaries(axes, dict(sorted(answers.items())), *result[0])
 
 
 def count_axes(tables: Tables) -> dict[str, int]:
-    """Count the rows with statements on each axis ("counts, locations"), and those with one on no axis."""
-    known = f"[{', '.join(repr(axis) for axis in AXES)}]"
-    named = f"list_intersect(string_split(label, ', '), {known})"
-    labels = f"SELECT number, {named} AS named FROM (SELECT number, unnest(axes) AS label FROM comparisons)"
-    each = f"SELECT DISTINCT number, unnest(CASE WHEN len(named) = 0 THEN ['{UNLABELLED}'] ELSE named END) AS value"
-    return tables.count(f"{each} FROM ({labels})", {"comparisons": ["axes"]})
+    """Count the rows with statements on each axis ("counts, locations"), and on no axis."""
+    axes = ", ".join(repr(axis) for axis in AXES)
+    query = f"""SELECT DISTINCT number,
+            unnest(CASE WHEN len(named) = 0 THEN ['{UNLABELLED}'] ELSE named END) AS value
+        FROM (SELECT number, list_intersect(string_split(label, ', '), [{axes}]) AS named
+            FROM (SELECT number, unnest(axes) AS label FROM comparisons))"""
+    return tables.count_values(query, {"comparisons": ["axes"]})
 
 
 class CheckOutcome(NamedTuple):
@@ -121,7 +130,7 @@ def measure_checks(tables: Tables, name: str) -> Iterator[CheckOutcome]:
         GROUP BY name ORDER BY name != 'swapped', name"""
     reason = f'SELECT why AS value FROM {name} WHERE "check" = ? AND NOT passed'
     for check, rows, passed in tables.ask(query, columns):
-        yield CheckOutcome(check, rows, passed, tables.count(reason, columns, [check]))
+        yield CheckOutcome(check, rows, passed, tables.count_values(reason, columns, [check]))
 
 
 class ServedUse(NamedTuple):
@@ -140,21 +149,31 @@ class ServedUse(NamedTuple):
 
 
 def measure_served(tables: Tables) -> list[ServedUse]:
-    """Return the requests of each stage to each model, in the order of the build; none without a served model."""
-    planned = [one.stage for one in tables.build.planned]
-    stages = [stage.name for stage in planned if "served" in schema_of(stage.writes).names]
+    """Return the requests of each stage to each model, in the order of the build.
+
+    There are none without a served model.
+    """
+    stages: list[str] = []
+    for planned in tables.build.planned:
+        if "served" in schema_of(planned.stage.writes).names:
+            stages.append(planned.stage.name)
+    if not stages:
+        return []
     parts = [
-        f"SELECT {place} AS place, number, unnest(served) AS s FROM {name}"
-        for place, name in enumerate(stages)
+        f"SELECT {index} AS place, number, unnest(served) AS s FROM {stage}"
+        for index, stage in enumerate(stages)
     ]
-    query = f"""WITH requests AS (SELECT place, number, unnest(s) FROM ({" UNION ALL ".join(parts)})
-            QUALIFY row_number() OVER (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1)
+    query = f"""WITH requests AS (
+            SELECT place, number, unnest(s) FROM ({" UNION ALL ".join(parts)})
+            QUALIFY row_number() OVER
+                (PARTITION BY s.latency, s.seed ORDER BY place, number) = 1)
         SELECT place, model, histogram(revision), count(DISTINCT number), count(*) AS requests,
-            sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT, quantile_cont(latency::DOUBLE, 0.5),
-            quantile_cont(latency::DOUBLE, 0.95), histogram(finish_reason)
+            sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT,
+            quantile_cont(latency::DOUBLE, 0.5), quantile_cont(latency::DOUBLE, 0.95),
+            histogram(finish_reason)
         FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
-    found = tables.ask(query, {name: ["served"] for name in stages}) if stages else ()
-    return [ServedUse(stages[place], *rest) for place, *rest in found]
+    rows = tables.ask(query, {stage: ["served"] for stage in stages})
+    return [ServedUse(stages[index], *values) for index, *values in rows]
 
 
 class Writing(NamedTuple):
@@ -168,7 +187,9 @@ class Writing(NamedTuple):
 
 def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
     """Measure the texts table by table; ``counts`` have the stages' reasons."""
-    checks = [check for name in CHECKS for check in measure_checks(tables, name)]
+    checks: list[CheckOutcome] = []
+    for table in CHECKS:
+        checks += measure_checks(tables, table)
     return Writing(
         measure_differences(tables, counts),
         measure_summaries(tables),
@@ -179,27 +200,39 @@ def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
 
 def say_writing(writing: Writing) -> Iterator[str]:
     """Yield the main numbers as sentences."""
-    if found := writing.differences:
-        refused, share = found.again + found.lost, found.repeated / max(found.total, 1)
+    if writing.differences:
+        yield from _say_differences(writing.differences)
+    summaries = writing.summaries
+    if summaries:
+        lengths = f"{summaries.common_words:.0f} + {summaries.difference_words:.0f}"
         yield (
-            f"{found.repeated:,} of {found.total:,} descriptions of differences ({share:.2%}) repeat "
-            "another one word for word (paper 001, Table 14: 3.07%)."
-        )
-        yield (
-            f"{refused:,} of {found.asked:,} first answers ({refused / found.asked:.2%}) were refused "
-            f"by the validator (paper 001: about 0.2%); after {found.lost:,} of these, no other was accepted."
-        )
-    if summaries := writing.summaries:
-        words = f"{summaries.common_words:.0f} + {summaries.difference_words:.0f}"
-        yield (
-            f"A summary of commonalities and differences has {words} words on average (paper 003: 40 + 117) and "
-            f"{summaries.per_summary:.1f} of six axes."
+            f"A summary of commonalities and differences has {lengths} words on average "
+            f"(paper 003: 40 + 117) and {summaries.per_summary:.1f} of six axes."
         )
     for check in writing.checks:
-        yield f'The check "{check.name}" was passed by {check.passed:,} of {check.rows:,} descriptions.'
-    for model in dict.fromkeys(use.model for use in writing.uses):
-        own = [use for use in writing.uses if use.model == model]
-        requests, tokens = (
-            sum(getattr(use, name) for use in own) for name in ("requests", "completion_tokens")
+        yield (
+            f'The check "{check.name}" was passed by '
+            f"{check.passed:,} of {check.rows:,} descriptions."
         )
-        yield f"{model} answered {requests:,} requests with {tokens:,} tokens, for the rows that were written."
+    for model in dict.fromkeys(use.model for use in writing.uses):
+        uses = [use for use in writing.uses if use.model == model]
+        requests = sum(use.requests for use in uses)
+        tokens = sum(use.completion_tokens for use in uses)
+        yield (
+            f"{model} answered {requests:,} requests with {tokens:,} tokens, "
+            "for the rows that were written."
+        )
+
+
+def _say_differences(differences: Differences) -> Iterator[str]:
+    share = differences.repeated / max(differences.total, 1)
+    yield (
+        f"{differences.repeated:,} of {differences.total:,} descriptions of differences "
+        f"({share:.2%}) repeat another one word for word (paper 001, Table 14: 3.07%)."
+    )
+    refused = differences.again + differences.lost
+    yield (
+        f"{refused:,} of {differences.asked:,} first answers ({refused / differences.asked:.2%}) "
+        f"were refused by the validator (paper 001: about 0.2%); after {differences.lost:,} of "
+        "these, no other was accepted."
+    )

@@ -1,4 +1,4 @@
-"""Settled tables of a build by name; a table that the build did not reach is empty.
+"""Tables of a resolved build by name; a table that the build did not reach is empty.
 
 DuckDB counts over all rows, within the store's memory limit; it spills to disk.
 """
@@ -22,11 +22,8 @@ from pairwright.tasks.store.ledger import MEMORY_LIMIT
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 
-CHECKS = (
-    "controlled",
-    "grounded",
-    "judged",
-)  # tables of checks, in the order in which descriptions pass them
+CHECKS = ("controlled", "grounded", "judged")
+"""Tables of checks, in the order in which descriptions pass them."""
 PREFERENCES = ("preferences", "given_preferences")  # tables of preferences, the latest first
 CHUNK_ROWS = 50_000
 FINE = 0.0001  # step of counted cosines and scores, finer than their display
@@ -36,10 +33,14 @@ Columns = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Tables:
-    """Settled build with the indexes of its tables, each opened once."""
+    """Resolved build with the indexes of its tables, each opened once."""
 
     build: Build
-    _indexes: dict[str, Index] = field(default_factory=dict[str, Index], compare=False, repr=False)
+    _indexes: dict[str, Index] = field(
+        default_factory=dict[str, Index],
+        compare=False,
+        repr=False,
+    )
 
     def has(self, name: str) -> bool:
         """Return whether the build reached this table, and its stage is on."""
@@ -55,8 +56,13 @@ class Tables:
         for planned in self.build.planned:
             self.index(planned.stage.name)
 
-    def find(
-        self, name: str, row_type: type[R], subjects: Iterable[str], *, without: Sequence[str] = ()
+    def find_rows(
+        self,
+        name: str,
+        row_type: type[R],
+        subjects: Iterable[str],
+        *,
+        without: Sequence[str] = (),
     ) -> list[R]:
         """Return the live rows about the subjects, ordered by subject and key."""
         index = self.index(name)
@@ -70,11 +76,16 @@ class Tables:
 
         Missing columns are left out, so that tables of different rows can be read alike.
         """
-        planned, index = self._planned(name), self.index(name)
-        has = schema_of(planned.stage.writes).names if planned else []
-        wanted = [column for column in columns if column in has]
+        planned = self._planned(name)
+        index = self.index(name)
+        if planned is None or index is None:
+            return
+        stored = schema_of(planned.stage.writes).names
+        columns = [column for column in columns if column in stored]
+        if not columns:
+            return
         batch: list[pa.Table] = []
-        for table in index.tables(wanted) if index and wanted else ():
+        for table in index.tables(columns):
             batch.append(table)
             if sum(map(len, batch)) >= CHUNK_ROWS:
                 yield pa.concat_tables(batch).combine_chunks()
@@ -92,57 +103,86 @@ class Tables:
             tempfile.TemporaryDirectory(prefix="pairwright-") as scratch,
             open_database(":memory:", Path(scratch)) as database,
         ):
-            for name, wanted in columns.items():
-                planned = self._planned(name)
-                has = schema_of(planned.stage.writes) if planned else pa.schema([])
-                fields = [
-                    has.field(one) if one in has.names else pa.field(one, pa.null())
-                    for one in wanted
-                ]
-                database.register("chunk", pa.schema(fields).empty_table())
-                database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
-                rows = 0
-                for chunk in self.chunks(name, wanted):
-                    database.register("chunk", chunk)
-                    numbered = f"SELECT *, row_number() OVER () + {rows} AS number FROM chunk"
-                    database.execute(f"INSERT INTO {name} BY NAME {numbered}")
-                    rows += len(chunk)
+            for name, names in columns.items():
+                self._copy_columns(database, name, names)
             yield database
 
-    def ask(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the result of a query about columns of tables; nothing if the build reached none of them."""
+    def _copy_columns(
+        self, database: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str]
+    ) -> None:
+        planned = self._planned(name)
+        schema = schema_of(planned.stage.writes) if planned else pa.schema([])
+        fields: list[pa.Field[Any]] = []
+        for column in columns:
+            is_stored = column in schema.names
+            fields.append(schema.field(column) if is_stored else pa.field(column, pa.null()))
+        database.register("chunk", pa.schema(fields).empty_table())
+        database.execute(f"CREATE TABLE {name} AS SELECT *, 0::BIGINT AS number FROM chunk")
+        rows = 0
+        for chunk in self.chunks(name, columns):
+            database.register("chunk", chunk)
+            numbered = f"SELECT *, row_number() OVER () + {rows} AS number FROM chunk"
+            database.execute(f"INSERT INTO {name} BY NAME {numbered}")
+            rows += len(chunk)
+
+    def ask(
+        self, query: str, columns: Columns, values: Sequence[Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Return the result of a query about columns of tables.
+
+        It is empty if the build reached none of the tables.
+        """
         if not any(map(self.has, columns)):
             return []
         with self.database(**columns) as database:
-            return database.execute(query, list(given)).fetchall()
+            return database.execute(query, list(values)).fetchall()
 
-    def tally(self, query: str, columns: Columns, *, step: float = FINE) -> dict[str, ValueCounts]:
-        """Count rounded values by name; the query returns ``place``, the order of names, ``name`` and ``value``."""
+    def tally(
+        self,
+        query: str,
+        columns: Columns,
+        *,
+        step: float = FINE,
+    ) -> dict[str, ValueCounts]:
+        """Count rounded values by name.
+
+        The query returns ``place``, the order of names, ``name`` and ``value``.
+        """
         counted = f"""SELECT name, list(steps ORDER BY steps), list(rows ORDER BY steps) FROM (
-            SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps, count(*) AS rows
-            FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps) GROUP BY name ORDER BY min(place), name"""
-        found = self.ask(counted, columns)
-        return {
-            name: ValueCounts(np.round(np.array(steps) * step, 4), np.array(rows))
-            for name, steps, rows in found
-        }
+            SELECT min(place) AS place, name, round(value / {step})::BIGINT AS steps,
+                count(*) AS rows
+            FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps)
+            GROUP BY name ORDER BY min(place), name"""
+        tallies: dict[str, ValueCounts] = {}
+        for name, steps, rows in self.ask(counted, columns):
+            values = np.round(np.array(steps) * step, 4)
+            tallies[name] = ValueCounts(values, np.array(rows))
+        return tallies
 
-    def count(self, query: str, columns: Columns, given: Sequence[Any] = ()) -> dict[str, int]:
-        """Return the counts of each ``value`` of a query, the most frequent first; null counts as empty."""
+    def count_values(
+        self, query: str, columns: Columns, values: Sequence[Any] = ()
+    ) -> dict[str, int]:
+        """Return the counts of each ``value`` of a query, the most frequent first.
+
+        Null counts as empty.
+        """
         counted = (
             f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
         )
-        return dict(self.ask(counted, columns, given))
+        return dict(self.ask(counted, columns, values))
 
     def index(self, name: str) -> Index | None:
         """Return the index of a table's live rows; ``None``: the build did not reach it."""
-        if name not in self._indexes and (planned := self._planned(name)):
+        planned = self._planned(name)
+        if planned and name not in self._indexes:
             self._indexes[name] = live_index(self.build, planned)
         return self._indexes.get(name)
 
     def _planned(self, name: str) -> Planned | None:
-        on = (planned for planned in self.build.planned if planned.stage.is_on)
-        return next((planned for planned in on if planned.stage.name == name), None)
+        for planned in self.build.planned:
+            if planned.stage.is_on and planned.stage.name == name:
+                return planned
+        return None
 
 
 @contextlib.contextmanager

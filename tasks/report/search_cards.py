@@ -1,11 +1,11 @@
-"""Search the cards of a dataset: words, filters, an order, and a page of hits. Every value is bound, none is SQL.
+"""Search the cards of a dataset: words, filters, an order, and a page of hits.
 
-Pages start at a key, not at an offset (keyset pagination), so paging stays right while decisions
-change the hits.
+Every value is bound, none is SQL. Pages start at a key, not at an offset (keyset pagination), so
+paging stays right while decisions change the hits.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlencode
@@ -22,9 +22,14 @@ MOST_WORDS = 20
 TERM = re.compile(r'"([^"]+)"|(\S+)')
 NONE = "none"  # filter value for missing ones: no preference, no licence
 
+
+def _empty_to_none(value: Any) -> Any:
+    return None if value == "" else value
+
+
 Number = Annotated[
     Annotated[float, Field(ge=-10, le=10)] | None,
-    BeforeValidator(lambda value: None if value == "" else value),
+    BeforeValidator(_empty_to_none),
 ]
 Name = Annotated[str, Field(max_length=200)]
 Key = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
@@ -62,23 +67,20 @@ class PageQuery(BaseModel):
 class Search(PageQuery):
     """Query string of a page of cards."""
 
-    q: Annotated[str, Field(max_length=500)] = (
-        ""  # words, or "words in quotes"; all must be in some text of the card
-    )
+    # words, or "words in quotes"; all must be in some text of the card
+    q: Annotated[str, Field(max_length=500)] = ""
     split: Name = ""
     licence: Name = ""  # licence of one of its images; "none": not stated
     source: Name = ""
-    kind: Name = (
-        ""  # origin of the pair, or maker of the rejected text or image; "none": no preference
-    )
+    # origin of the pair, or maker of the rejected text or image; "none": no preference
+    kind: Name = ""
     reason: Name = ""
     about: Key = ""  # key of a card, or of an image on it
     decision: Literal["", "undecided", "decided", "accept", "reject", "edit"] = ""
     # whether to show a sample of all candidates of mining, to judge them, instead of the cards
     judge: bool = False
-    unjudged: bool = (
-        False  # whether to show only those of the sample that the annotator has not judged
-    )
+    # whether to show only those of the sample that the annotator has not judged
+    unjudged: bool = False
     least: Number = None  # least similarity
     most: Number = None
     low_least: Number = None  # bound of the lowest similarity of any embedder
@@ -98,6 +100,14 @@ class Search(PageQuery):
         return [quoted or word for quoted, word in TERM.findall(self.q)][:MOST_WORDS]
 
 
+class Hit(NamedTuple):
+    """Card with the value that it is sorted by."""
+
+    key: str
+    subject: str
+    value: float
+
+
 class Hits(NamedTuple):
     """Page of hits."""
 
@@ -108,184 +118,247 @@ class Hits(NamedTuple):
     total: int
 
 
+Condition = tuple[str, list[Any]]
+"""SQL condition with its bound values."""
+
+
 @dataclass
 class CardSearch:
     """Search in an open file of cards; not thread-safe."""
 
     database: duckdb.DuckDBPyConnection
-    _words: Sequence[
-        str
-    ] = ()  # words of the last search, with its cards in the table ``found`` for further pages
+    _words: Sequence[str] = ()
+    """Words of the last search, with its cards in the table ``found`` for further pages."""
 
     def set_decisions(self, decisions: Decisions, annotator: str = "") -> None:
         """Store the current decisions, and the annotator's judgements."""
-        given = {
-            "decided": {key: one.verdict for key, one in decisions.by_key.items()},
-            "judged": decisions.judged,
-        }
-        given["own"] = decisions.by_annotator.get(annotator, {})
-        for table, verdicts in given.items():
-            self.database.execute(
-                f"CREATE OR REPLACE TEMP TABLE {table} (key VARCHAR, verdict VARCHAR)"
-            )
-            columns = [list(verdicts.keys()), list(verdicts.values())]
-            self.database.execute(
-                f"INSERT INTO {table} SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[])", columns
-            )
+        verdicts = {key: decision.verdict for key, decision in decisions.by_key.items()}
+        self._set_verdicts("decided", verdicts)
+        self._set_verdicts("judged", decisions.judged)
+        self._set_verdicts("own", decisions.by_annotator.get(annotator, {}))
+
+    def _set_verdicts(self, table: str, verdicts: Mapping[str, str]) -> None:
+        self.database.execute(
+            f"CREATE OR REPLACE TEMP TABLE {table} (key VARCHAR, verdict VARCHAR)"
+        )
+        self.database.execute(
+            f"INSERT INTO {table} SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",
+            [list(verdicts.keys()), list(verdicts.values())],
+        )
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """Return the values of each filter with the number of their cards, most frequent first."""
         lists = {
-            **{name: f"list_distinct({name}s)" for name in ("licence", "source", "kind")},
+            "licence": "list_distinct(licences)",
+            "source": "list_distinct(sources)",
+            "kind": "list_distinct(kinds)",
             "split": "[split]",
             "reason": "CASE WHEN NOT whole THEN [reason] END",
         }
-        query = """SELECT value, count(*) FROM (SELECT unnest({}) AS value FROM cards WHERE NOT candidate)
+        query = """SELECT value, count(*)
+            FROM (SELECT unnest({}) AS value FROM cards WHERE NOT candidate)
             WHERE value != '' GROUP BY ALL ORDER BY 2 DESC, 1 LIMIT 100"""
-        return {
-            name: self.database.execute(query.format(listed)).fetchall()
-            for name, listed in lists.items()
-        }
+        facets: dict[str, list[tuple[str, int]]] = {}
+        for name, values in lists.items():
+            facets[name] = self.database.execute(query.format(values)).fetchall()
+        return facets
 
     def unpaired(self, keys: Sequence[str]) -> dict[str, PairRow]:
         """Return the candidates among some cards as the pairs that they could be."""
-        query = "SELECT key, first, second, embedders, similarities FROM candidates WHERE key IN (SELECT unnest(?))"
-        found = self.database.execute(query, [list(keys)]).fetchall() if keys else []
-        return {
-            key: PairRow(
-                key=key, source_key=key, subject=key, first=first, second=second, origin="candidate", anchor="",
-                cluster=-1, embedders=tuple(embedders), similarities=tuple(similarities),
+        if not keys:
+            return {}
+        query = """SELECT key, first, second, embedders, similarities FROM candidates
+            WHERE key IN (SELECT unnest(?))"""
+        pairs: dict[str, PairRow] = {}
+        rows = self.database.execute(query, [list(keys)]).fetchall()
+        for key, first, second, embedders, similarities in rows:
+            pairs[key] = PairRow(
+                key=key,
+                source_key=key,
+                subject=key,
+                first=first,
+                second=second,
+                origin="candidate",
+                anchor="",
+                cluster=-1,
+                embedders=tuple(embedders),
+                similarities=tuple(similarities),
             )
-            for key, first, second, embedders, similarities in found
-        }  # fmt: skip
+        return pairs
 
-    def count(self) -> int:
+    def count_cards(self) -> int:
         """Return the number of cards."""
-        return self._one("SELECT count(*) FROM cards WHERE NOT candidate")[0]
+        return self._fetch_row("SELECT count(*) FROM cards WHERE NOT candidate")[0]
 
     def sort(self, decisions: Sequence[Decision]) -> Sorted:
         """Return the decisions, sorted by whether their card exists."""
-        query = """SELECT list(decided) FILTER (whole), list(key) FILTER (second IS NOT NULL AND NOT candidate),
-            list(key) FILTER (second IS NOT NULL) FROM cards WHERE list_contains(?, decided) OR list_contains(?, key)"""
-        asked = [one.key for one in decisions]
-        known, both, shown = (set[str](keys or ()) for keys in self._one(query, [asked, asked]))
-        apart = sort_by_keys(
-            [one for one in decisions if one.verdict not in JUDGEMENTS], known, both
-        )
-        judgements = [one for one in decisions if one.verdict in JUDGEMENTS]
-        apart.known.extend(one for one in judgements if one.key in shown)
-        apart.unknown.extend(one for one in judgements if one.key not in shown)
-        return apart
+        query = """SELECT list(decided) FILTER (whole),
+                list(key) FILTER (second IS NOT NULL AND NOT candidate),
+                list(key) FILTER (second IS NOT NULL)
+            FROM cards WHERE list_contains(?, decided) OR list_contains(?, key)"""
+        keys = [decision.key for decision in decisions]
+        lists = self._fetch_row(query, [keys, keys])
+        preferences, pairs, judgeable = (set[str](listed or ()) for listed in lists)
+        verdicts = [decision for decision in decisions if decision.verdict not in JUDGEMENTS]
+        result = sort_by_keys(verdicts, preferences, pairs)
+        for decision in decisions:
+            if decision.verdict not in JUDGEMENTS:
+                continue
+            if decision.key in judgeable:
+                result.known.append(decision)
+            else:
+                result.unknown.append(decision)
+        return result
 
-    def has(self) -> dict[str, bool]:
+    def filled_columns(self) -> dict[str, bool]:
         """Return for each column that may be empty whether any card has a value in it."""
-        counts = self._one("SELECT count(similarity), count(score), count(gap) FROM cards")
-        return {
-            name: count > 0
-            for name, count in zip(("similarity", "score", "gap"), counts, strict=True)
-        }
+        query = "SELECT count(similarity), count(score), count(gap) FROM cards"
+        similarity, score, gap = self._fetch_row(query)
+        return {"similarity": similarity > 0, "score": score > 0, "gap": gap > 0}
 
-    def find(self, search: Search) -> Hits:
+    def search(self, search: Search) -> Hits:
         """Return a page of the hits."""
-        column = search.order.removeprefix("-")
-        value = (
-            "0.0"
-            if column == "key"
-            else f"coalesce({'-' if search.order.startswith('-') else ''}{column}, {LAST})"
-        )
-        which, values = self._conditions(search)
+        value = _sort_value(search.order)
+        condition, values = self._conditions(search)
         self.database.execute(
-            f"""CREATE OR REPLACE TEMP TABLE hits AS SELECT c.key, c.subject, ({value})::DOUBLE AS value
-            FROM cards c LEFT JOIN decided d ON d.key = c.decided LEFT JOIN decided e ON e.key = c.key,
-            LATERAL (SELECT coalesce(d.verdict, e.verdict) AS verdict) v WHERE {which}""",
+            f"""CREATE OR REPLACE TEMP TABLE hits
+            AS SELECT c.key, c.subject, ({value})::DOUBLE AS value
+            FROM cards c
+                LEFT JOIN decided d ON d.key = c.decided LEFT JOIN decided e ON e.key = c.key,
+                LATERAL (SELECT coalesce(d.verdict, e.verdict) AS verdict) v
+            WHERE {condition}""",
             values,
         )
         query = f"SELECT ({value})::DOUBLE, key FROM cards WHERE key = ?"
-        place = self.database.execute(query, [search.after or search.before]).fetchone()
-        found = self._page(place, search.size, back=not search.after)
-        if (
-            place and not search.after and len(found) < search.size
-        ):  # no full page before: show the first one
-            found = self._page(None, search.size)
-        first = (found[0][2], found[0][0]) if found else (0.0, "")
-        before, total = self._one(
-            "SELECT count(*) FILTER ((value, key) < (?, ?)), count(*) FROM hits", first
+        start = self.database.execute(query, [search.after or search.before]).fetchone()
+        hits = self._page(start, search.size, back=not search.after)
+        if start and not search.after and len(hits) < search.size:
+            hits = self._page(None, search.size)  # no full page before: show the first one
+        first = (hits[0].value, hits[0].key) if hits else (0.0, "")
+        query = "SELECT count(*) FILTER ((value, key) < (?, ?)), count(*) FROM hits"
+        before, total = self._fetch_row(query, first)
+        return Hits(
+            keys=[hit.key for hit in hits],
+            subjects=[hit.subject for hit in hits],
+            first=before + 1,
+            last=before + len(hits),
+            total=total,
         )
-        keys, subjects = [key for key, _, _ in found], [subject for _, subject, _ in found]
-        return Hits(keys, subjects, before + 1, before + len(keys), total)
 
     def _page(
-        self, place: tuple[Any, ...] | None, size: int, *, back: bool = False
-    ) -> list[tuple[str, str, float]]:
-        """Return the hits after, or before, a place (value and key); without a place, the first ones."""
-        sign, direction = ("<", "DESC") if place and back else (">", "ASC")
-        which = f"WHERE (value, key) {sign} (?, ?)" if place else ""
-        query = (
-            f"SELECT * FROM hits {which} ORDER BY value {direction}, key {direction} LIMIT {size:d}"
-        )
-        found = self.database.execute(query, place or ()).fetchall()
-        return found[::-1] if direction == "DESC" else found
+        self,
+        start: tuple[Any, ...] | None,
+        size: int,
+        *,
+        back: bool = False,
+    ) -> list[Hit]:
+        """Return the hits after, or before, a value and key; without these, the first ones."""
+        backwards = start is not None and back
+        direction = "DESC" if backwards else "ASC"
+        sign = "<" if backwards else ">"
+        condition = f"WHERE (value, key) {sign} (?, ?)" if start else ""
+        query = f"""SELECT * FROM hits {condition}
+            ORDER BY value {direction}, key {direction} LIMIT {size:d}"""
+        rows = self.database.execute(query, start or ()).fetchall()
+        hits = [Hit(*row) for row in rows]
+        return hits[::-1] if backwards else hits
 
-    def _conditions(self, search: Search) -> tuple[str, list[Any]]:
-        licence, source = ("" if one == NONE else one for one in (search.licence, search.source))
-        verdicts = {
-            "undecided": ("v.verdict IS NULL", []),
-            "decided": ("v.verdict IS NOT NULL", []),
-        }
-        shown = "(SELECT number FROM images WHERE key = ?)"
-        kind = (
-            ("NOT c.whole", [])
-            if search.kind == NONE
-            else ("list_contains(c.kinds, ?)", [search.kind])
-        )
-        terms: list[tuple[Any, tuple[str, list[Any]]]] = [
-            (True, ("c.sampled" if search.judge else "NOT c.candidate", [])),
-            (
-                search.about,
-                (f"c.key = ? OR c.first IN {shown} OR c.second IN {shown}", [search.about] * 3),
-            ),
-            (search.judge and search.unjudged, ("c.key NOT IN (SELECT key FROM own)", [])),
-            (search.split, ("c.split = ?", [search.split])),
-            (search.licence, ("list_contains(c.licences, ?)", [licence])),
-            (search.source, ("list_contains(c.sources, ?)", [source])),
-            (search.kind, kind),
-            (search.reason, ("NOT c.whole AND c.reason = ?", [search.reason])),
-            (search.decision, verdicts.get(search.decision, ("v.verdict = ?", [search.decision]))),
-        ]
-        asked = [term for is_asked, term in terms if is_asked]
-        for column, sign, bound in (
-            ("similarity", ">=", search.least),
-            ("similarity", "<=", search.most),
-            ("score", ">=", search.score_least),
-            ("score", "<=", search.score_most),
-            ("low", ">=", search.low_least),
-            ("low", "<", search.low_most),
-            ("high", ">=", search.high_least),
-            ("high", "<", search.high_most),
-        ):
-            if bound is not None:
-                asked.append((f"c.{column} {sign} ?", [bound]))
+    def _conditions(self, search: Search) -> Condition:
+        """Return the conditions of a search as one, and fill the table ``found``."""
+        conditions = [*_choice_conditions(search), *_bound_conditions(search)]
         if search.words:
             self._find_words(search.words)
-            asked.append(("c.number IN (SELECT number FROM found)", []))
-        return " AND ".join(f"({one})" for one, _ in asked), [
-            value for _, some in asked for value in some
-        ]
+            conditions.append(("c.number IN (SELECT number FROM found)", []))
+        values: list[Any] = []
+        for _, condition_values in conditions:
+            values += condition_values
+        return " AND ".join(f"({condition})" for condition, _ in conditions), values
 
     def _find_words(self, words: Sequence[str]) -> None:
         if words == self._words:
             return
-        has = f"contains({{}}, {PLAIN.format('?')})"
-        shown = f"(SELECT number FROM images WHERE {has.format('words')})"
-        each = f"({has.format('t.words')} OR c.first IN {shown} OR c.second IN {shown})"
+        contains = f"contains({{}}, {PLAIN.format('?')})"
+        images = f"(SELECT number FROM images WHERE {contains.format('words')})"
+        condition = f"({contains.format('t.words')} OR c.first IN {images} OR c.second IN {images})"
+        values: list[str] = []
+        for word in words:
+            values += [word] * 3
         self.database.execute(
-            "CREATE OR REPLACE TEMP TABLE found AS SELECT c.number FROM cards c JOIN texts t USING (number) "
-            f"WHERE {' AND '.join([each] * len(words))}",
-            [word for word in words for _ in range(3)],
+            f"""CREATE OR REPLACE TEMP TABLE found AS
+            SELECT c.number FROM cards c JOIN texts t USING (number)
+            WHERE {" AND ".join([condition] * len(words))}""",
+            values,
         )
         self._words = words
 
-    def _one(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
-        found = self.database.execute(query, list(values)).fetchone()
-        assert found is not None
-        return found
+    def _fetch_row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+        row = self.database.execute(query, list(values)).fetchone()
+        assert row is not None
+        return row
+
+
+def _sort_value(order: Order) -> str:
+    """Return the expression that hits are sorted by."""
+    column = order.removeprefix("-")
+    if column == "key":
+        return "0.0"
+    sign = "-" if order.startswith("-") else ""
+    return f"coalesce({sign}{column}, {LAST})"
+
+
+def _choice_conditions(search: Search) -> Iterator[Condition]:
+    """Yield the conditions of the chosen filters."""
+    yield "c.sampled" if search.judge else "NOT c.candidate", []
+    if search.about:
+        image = "(SELECT number FROM images WHERE key = ?)"
+        condition = f"c.key = ? OR c.first IN {image} OR c.second IN {image}"
+        yield condition, [search.about] * 3
+    if search.judge and search.unjudged:
+        yield "c.key NOT IN (SELECT key FROM own)", []
+    if search.split:
+        yield "c.split = ?", [search.split]
+    if search.licence:
+        yield "list_contains(c.licences, ?)", [_none_to_empty(search.licence)]
+    if search.source:
+        yield "list_contains(c.sources, ?)", [_none_to_empty(search.source)]
+    if search.kind:
+        yield _kind_condition(search.kind)
+    if search.reason:
+        yield "NOT c.whole AND c.reason = ?", [search.reason]
+    if search.decision:
+        yield _decision_condition(search.decision)
+
+
+def _none_to_empty(name: str) -> str:
+    return "" if name == NONE else name
+
+
+def _kind_condition(kind: str) -> Condition:
+    if kind == NONE:
+        return "NOT c.whole", []
+    return "list_contains(c.kinds, ?)", [kind]
+
+
+def _decision_condition(decision: str) -> Condition:
+    if decision == "undecided":
+        return "v.verdict IS NULL", []
+    if decision == "decided":
+        return "v.verdict IS NOT NULL", []
+    return "v.verdict = ?", [decision]
+
+
+def _bound_conditions(search: Search) -> Iterator[Condition]:
+    """Yield the conditions of the numbers' bounds."""
+    bounds = (
+        ("c.similarity >= ?", search.least),
+        ("c.similarity <= ?", search.most),
+        ("c.score >= ?", search.score_least),
+        ("c.score <= ?", search.score_most),
+        ("c.low >= ?", search.low_least),
+        ("c.low < ?", search.low_most),
+        ("c.high >= ?", search.high_least),
+        ("c.high < ?", search.high_most),
+    )
+    for condition, bound in bounds:
+        if bound is not None:
+            yield condition, [bound]

@@ -39,10 +39,10 @@ from pairwright.tasks.store.decision_table import KeptFilter, parse_decisions
 HOST = "127.0.0.1"
 HEADER = "x-pairwright-token"
 POLICY = (
-    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-ALWAYS: Mapping[str, str] = {
+SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -52,13 +52,19 @@ ALWAYS: Mapping[str, str] = {
     "Cache-Control": "no-store",  # no browser keeps a picture that may have to be removed
 }
 WAIT = (
-    "<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'><title>Pairwright</title>"
-    "<p>This page is being made; it takes about ten seconds for 5,000 rows and then appears here. <a href='/'>Back</a>"
+    "<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'>"
+    "<title>Pairwright</title><p>This page is being made; it takes about ten seconds for "
+    "5,000 rows and then appears here. <a href='/'>Back</a>"
 )
 LOCKED_OUT = (
-    "<!doctype html><meta charset=utf-8><title>Pairwright</title><p>Open the address that <code>pairwright view</code> "
-    "printed: it contains the token. If you just did, <a href='/'>continue</a>."
+    "<!doctype html><meta charset=utf-8><title>Pairwright</title><p>Open the address that "
+    "<code>pairwright view</code> printed: it contains the token. "
+    "If you just did, <a href='/'>continue</a>."
 )
+
+
+def _new_token() -> str:
+    return secrets.token_urlsafe(32)
 
 
 @dataclass(frozen=True)
@@ -66,24 +72,23 @@ class Keys:
     """Secrets of one start."""
 
     port: int
-    entry: str = field(
-        default_factory=lambda: secrets.token_urlsafe(32)
-    )  # token of the printed address
-    once: set[str] = field(default_factory=lambda: {secrets.token_urlsafe(32)})
+    entry: str = field(default_factory=_new_token)  # token of the printed address
+    once: set[str] = field(default_factory=lambda: {_new_token()})
     """Token of the address that a browser is started with. Other users see it in the command line:
     it is valid once."""
-    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    page: str = field(
-        default_factory=lambda: secrets.token_urlsafe(32)
-    )  # token of the pages, needed to send decisions
+    cookie: str = field(default_factory=_new_token)
+    page: str = field(default_factory=_new_token)  # token of the pages, needed to send decisions
 
     @property
-    def name(self) -> str:
+    def cookie_name(self) -> str:
         """Return the cookie's name, with the port: ports of one host share cookies."""
         return f"pairwright-{self.port}"
 
     def url(self, token: str) -> str:
-        """Return the address to open with a token: ``entry``, or one of ``once`` to start a browser with."""
+        """Return the address to open with a token.
+
+        The token is ``entry``, or one of ``once`` to start a browser with.
+        """
         return f"http://{HOST}:{self.port}/?token={token}"
 
 
@@ -97,25 +102,38 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigError(
-            f"--port {port}: cannot listen: {error.strerror or error}. Choose another port; 0 takes a free one"
+            f"--port {port}: cannot listen: {error.strerror or error}. "
+            "Choose another port; 0 takes a free one"
         ) from error
     return listener
 
 
 class Opening:
-    """Application behind the guard; until its pages are made in the background, it answers with a waiting page."""
+    """Application behind the guard.
+
+    Until its pages are made in the background, it answers with a waiting page.
+    """
 
     def __init__(self, make: Callable[[Workshop], BrowsePages], keys: Keys) -> None:
         self.workshop = Workshop()
-        self._make = lambda: make_app(make(self.workshop), keys)
+        self._make_pages = make
+        self._keys = keys
         self._open()
+
+    def _make(self) -> Starlette:
+        return make_app(self._make_pages(self.workshop), self._keys)
 
     def _open(self) -> Starlette | None:
         with contextlib.suppress(NotMadeYetError):
-            return self.workshop.get("the search table", self._make)
+            return self.workshop.result("the search table", self._make)
         return None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         """Answer a request (ASGI)."""
         try:
             answer = self._open() or HTMLResponse(WAIT, headers={"Refresh": "1"})
@@ -124,7 +142,11 @@ class Opening:
         await answer(scope, receive, send)
 
 
-def serve(opening: Opening, keys: Keys, listener: socket.socket) -> None:
+def serve(
+    opening: Opening,
+    keys: Keys,
+    listener: socket.socket,
+) -> None:
     """Serve until Ctrl-C, which may be raised as ``KeyboardInterrupt``."""
     config = uvicorn.Config(
         Guard(opening, keys),
@@ -141,71 +163,81 @@ def serve(opening: Opening, keys: Keys, listener: socket.socket) -> None:
 
 def make_app(pages: BrowsePages, keys: Keys) -> Starlette:
     """Return the application behind the guard."""
-    renders = {
+    renderers = {
         "/": pages.page,
         "/thresholds": pages.thresholds,
         "/explore": pages.explore.grid,
         "/map": pages.map,
     }
 
-    def page(request: Request) -> Response:
-        text, status = renders[request.url.path](request.query_params, keys.page)
+    def serve_page(request: Request) -> Response:
+        render = renderers[request.url.path]
+        text, status = render(request.query_params, keys.page)
         return HTMLResponse(text.encode("utf-8", "replace"), status)
 
-    def serving(find: Callable[[str], Path | None]) -> Callable[[Request], Response]:
-        def serve_file(request: Request) -> Response:
-            path = find(request.path_params["name"])
-            return (
-                FileResponse(path)
-                if path and path.is_file()
-                else PlainTextResponse("Not found.\n", 404)
-            )
-
-        return serve_file
-
-    async def decide(request: Request) -> Response:
-        apart = await run_in_threadpool(pages.decide, parse_decisions(await request.body()))
-        refused = len(apart.unknown) + len(apart.wordless)
-        if refused and not apart.known:
+    async def store_decisions(request: Request) -> Response:
+        decisions = parse_decisions(await request.body())
+        result = await run_in_threadpool(pages.decide, decisions)
+        refused = len(result.unknown) + len(result.wordless)
+        if refused and not result.known:
             raise ValueError(
                 "the decisions are about rows or texts that this version does not have"
             )
-        return JSONResponse({"stored": len(apart.known), "refused": refused})
+        return JSONResponse({"stored": len(result.known), "refused": refused})
 
     async def save_filter(request: Request) -> Response:
-        await run_in_threadpool(
-            pages.keep_filter, KeptFilter.model_validate_json(await request.body())
-        )
+        saved = KeptFilter.model_validate_json(await request.body())
+        await run_in_threadpool(pages.keep_filter, saved)
         return JSONResponse({"kept": True})
 
     app = Starlette(
         routes=[
-            *(Route(path, page, methods=["GET"]) for path in renders),
+            *(Route(path, serve_page, methods=["GET"]) for path in renderers),
             Route("/index.html", lambda _: RedirectResponse("/", 303), methods=["GET"]),
             Route("/favicon.ico", lambda _: Response(status_code=204), methods=["GET"]),
-            Route("/decisions", decide, methods=["POST"]),
+            Route("/decisions", store_decisions, methods=["POST"]),
             Route("/filters", save_filter, methods=["POST"]),
-            Route("/thumbs/{name}", serving(pages.explore.thumbnail), methods=["GET"]),
-            Route("/images/{name}", serving(pages.picture), methods=["GET"]),
-            Route("/{name}", serving(FILES.get), methods=["GET"]),
+            Route("/thumbs/{name}", _file_endpoint(pages.explore.thumbnail), methods=["GET"]),
+            Route("/images/{name}", _file_endpoint(pages.find_picture), methods=["GET"]),
+            Route("/{name}", _file_endpoint(FILES.get), methods=["GET"]),
         ],
-        exception_handlers={NotMadeYetError: _tell, StoreError: _tell, ValueError: _tell},
+        exception_handlers={
+            NotMadeYetError: _answer_error,
+            StoreError: _answer_error,
+            ValueError: _answer_error,
+        },
     )
     app.router.redirect_slashes = False
     return app
 
 
-def _tell(request: Request, error: Exception) -> Response:
-    """Return the response to a request that raised an error: a waiting page, text for a page, JSON for a script."""
+def _file_endpoint(find: Callable[[str], Path | None]) -> Callable[[Request], Response]:
+    """Return the endpoint of the files that ``find`` returns by name."""
+
+    def serve_file(request: Request) -> Response:
+        path = find(request.path_params["name"])
+        if path and path.is_file():
+            return FileResponse(path)
+        return PlainTextResponse("Not found.\n", 404)
+
+    return serve_file
+
+
+def _answer_error(request: Request, error: Exception) -> Response:
+    """Return the response to a request that raised an error.
+
+    It is a waiting page, text for a page, or JSON for a script.
+    """
     if isinstance(error, NotMadeYetError):
         return HTMLResponse(WAIT, headers={"Refresh": "1"})
     why = say_errors(error) if isinstance(error, ValidationError) else str(error)
     if request.method == "GET":
         return PlainTextResponse(f"{why}\n", 500)
-    return _fault(400 if isinstance(error, ValueError) else 500, why)
+    status = 400 if isinstance(error, ValueError) else 500
+    return _json_error(status, why)
 
 
-def _fault(status: int, why: str) -> Response:
+def _json_error(status: int, why: str) -> Response:
     return JSONResponse({"error": why}, status)
 
 
@@ -216,13 +248,20 @@ class Guard:
     app: ASGIApp
     keys: Keys
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         """Answer a request (ASGI)."""
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
-                message = {**message, "headers": [*message["headers"], *own]}
+                headers = [*message["headers"]]
+                for name, value in SECURITY_HEADERS.items():
+                    headers.append((name.lower().encode(), value.encode()))
+                message = {**message, "headers": headers}
             await send(message)
 
         if scope["type"] != "http":
@@ -232,36 +271,39 @@ class Guard:
 
     def _refuse(self, request: Request) -> Response | None:
         """Return the response to a rejected request; ``None``: it may pass."""
-        if request.headers.getlist("host") not in [
-            [f"{name}:{self.keys.port}"] for name in (HOST, "localhost")
-        ]:
+        hosts = [[f"{name}:{self.keys.port}"] for name in (HOST, "localhost")]
+        if request.headers.getlist("host") not in hosts:
             return PlainTextResponse("Wrong host name: use the printed address.\n", 421)
         if request.url.path == "/" and "token" in request.query_params and request.method == "GET":
             return self._enter(request)
-        if not _is_equal(request.cookies.get(self.keys.name, ""), self.keys.cookie):
+        cookie = request.cookies.get(self.keys.cookie_name, "")
+        if not _is_equal(cookie, self.keys.cookie):
             return HTMLResponse(LOCKED_OUT, 401)
         if request.method not in ("GET", "HEAD"):
             is_ours = request.headers.get("origin") == f"http://{request.headers['host']}"
             if not is_ours or not _is_equal(request.headers.get(HEADER, ""), self.keys.page):
-                return _fault(403, "the server was restarted: reload this page")
+                return _json_error(403, "the server was restarted: reload this page")
         return None
 
     def _enter(self, request: Request) -> Response:
         """Exchange the token for the cookie, and redirect to the page without it."""
-        given = request.query_params["token"]
-        if given in self.keys.once:
-            self.keys.once.discard(given)
-        elif not _is_equal(given, self.keys.entry):
+        token = request.query_params["token"]
+        if token in self.keys.once:
+            self.keys.once.discard(token)
+        elif not _is_equal(token, self.keys.entry):
             return HTMLResponse(LOCKED_OUT, 401)
-        rest = urlencode(
-            [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
-        )
-        answer = RedirectResponse(f"/?{rest}" if rest else "/", 303)
+        parameters = request.query_params.multi_items()
+        query = urlencode([(name, value) for name, value in parameters if name != "token"])
+        answer = RedirectResponse(f"/?{query}" if query else "/", 303)
         answer.set_cookie(
-            self.keys.name, self.keys.cookie, httponly=True, samesite="strict", path="/"
+            self.keys.cookie_name,
+            self.keys.cookie,
+            httponly=True,
+            samesite="strict",
+            path="/",
         )
         return answer
 
 
-def _is_equal(given: str, wanted: str) -> bool:
-    return secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+def _is_equal(token: str, expected: str) -> bool:
+    return secrets.compare_digest(token.encode("utf-8", "replace"), expected.encode())

@@ -25,7 +25,10 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class Limits(PageQuery):
-    """Largest shares, in percent, that a range of the band may have; and thresholds picked from the tables."""
+    """Limits of the band's ranges, and thresholds picked from the tables.
+
+    ``unrelated`` and ``near`` are the largest shares, in percent, that a range may have.
+    """
 
     unrelated: Percent = 10
     near: Percent = 10
@@ -34,24 +37,24 @@ class Limits(PageQuery):
 
 
 class Range(NamedTuple):
-    """Candidates of one range of similarity, ``low`` <= similarity < ``high``, and their judgements."""
+    """Candidates with ``low`` <= similarity < ``high``, and their judgements."""
 
     low: float
     high: float
     candidates: int
     shown: int
     bad: Proportion  # unrelated, or near-identical, ones among the judged
-    whole: bool = (
-        False  # whether all candidates are shown, so that their share is exact once all are judged
-    )
+    # whether all candidates are shown, so that their share is exact once all are judged
+    whole: bool = False
 
     @property
     def interval(self) -> tuple[float, float]:
         """Return the interval of its share."""
         if not self.bad.of:
             return 0.0, 1.0
-        counted = self.whole and self.bad.of == self.shown
-        return (self.bad.value, self.bad.value) if counted else self.bad.interval(Z)
+        if self.whole and self.bad.of == self.shown:
+            return self.bad.value, self.bad.value
+        return self.bad.interval(Z)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,38 +73,65 @@ def view_thresholds(
     database: duckdb.DuckDBPyConnection, mining: MiningConfig, limits: Limits
 ) -> ThresholdsView:
     """Return the judgements, and the widest band of ranges within the limits."""
-    lows, highs = (
-        read_ranges(database, "low", "unrelated"),
-        read_ranges(database, "high", "near-identical"),
-    )
-    low, low_owed = _reach(lows, limits.unrelated)
-    high, high_owed = _reach(highs[::-1], limits.near)
+    lows = read_ranges(database, "low", "unrelated")
+    highs = read_ranges(database, "high", "near-identical")
+    low, next_low = _reach(lows, limits.unrelated)
+    high, next_high = _reach(highs[::-1], limits.near)
     ((judged,),) = database.execute("SELECT count(*) FROM judged").fetchall()
-    band = (max(low.low, 0.0), min(high.high, 1.0)) if low and high else (1.0, 0.0)
+    suggested = None
+    if low and high:
+        band = (max(low.low, 0.0), min(high.high, 1.0))
+        if band[0] < band[1]:
+            suggested = band
+    pending: list[tuple[str, Range]] = []
+    if next_low:
+        pending.append(("low", next_low))
+    if next_high:
+        pending.append(("high", next_high))
     return ThresholdsView(
         lows=lows,
         highs=highs,
         judged=judged,
         band=(mining.min_similarity, mining.max_similarity),
-        suggested=band if band[0] < band[1] else None,
-        owed=[(side, one) for side, one in (("low", low_owed), ("high", high_owed)) if one],
+        suggested=suggested,
+        owed=pending,
     )
 
 
-def read_ranges(database: duckdb.DuckDBPyConnection, side: str, bad: str) -> list[Range]:
-    """Return the ranges of the lowest or of the highest similarity ("low", "high"), the most similar first."""
-    rows = database.execute(
-        f"""SELECT round(cell * {WIDTH}::DOUBLE, 4), round((cell + 1) * {WIDTH}::DOUBLE, 4), n, coalesce(shown, 0),
-            coalesce(bad, 0), coalesce(of, 0)
+def read_ranges(
+    database: duckdb.DuckDBPyConnection,
+    side: str,
+    bad: str,
+) -> list[Range]:
+    """Return the ranges of the lowest or of the highest similarity ("low", "high").
+
+    The most similar ones are first.
+    """
+    query = f"""SELECT round(cell * {WIDTH}::DOUBLE, 4), round((cell + 1) * {WIDTH}::DOUBLE, 4), n,
+            coalesce(shown, 0), coalesce(bad, 0), coalesce(of, 0)
         FROM (SELECT {side} AS cell, sum(n)::BIGINT AS n FROM counts GROUP BY 1) LEFT JOIN
             (SELECT floor({side} / {WIDTH})::INT AS cell, count(*) AS shown, count(verdict) AS of,
-                count(*) FILTER (verdict = ?) AS bad FROM cards LEFT JOIN judged USING (key) WHERE sampled GROUP BY 1)
-            USING (cell) ORDER BY cell DESC""",
-        [bad],
-    ).fetchall()
-    query = f"SELECT 1 FROM cards WHERE sampled GROUP BY floor(low / {WIDTH}) HAVING count(*) >= {PER_BIN} LIMIT 1"
+                count(*) FILTER (verdict = ?) AS bad
+            FROM cards LEFT JOIN judged USING (key) WHERE sampled GROUP BY 1)
+            USING (cell) ORDER BY cell DESC"""
+    rows = database.execute(query, [bad]).fetchall()
+    query = f"""SELECT 1 FROM cards WHERE sampled GROUP BY floor(low / {WIDTH})
+        HAVING count(*) >= {PER_BIN} LIMIT 1"""
     whole = not database.execute(query).fetchall()
-    return [Range(*numbers, bad=Proportion(many, of), whole=whole) for *numbers, many, of in rows]
+    ranges: list[Range] = []
+    for low, high, candidates, shown, hits, judged in rows:
+        proportion = Proportion(hits, judged)
+        ranges.append(
+            Range(
+                low,
+                high,
+                candidates,
+                shown,
+                bad=proportion,
+                whole=whole,
+            )
+        )
+    return ranges
 
 
 def _reach(ranges: Sequence[Range], limit: float) -> tuple[Range | None, Range | None]:
@@ -111,15 +141,29 @@ def _reach(ranges: Sequence[Range], limit: float) -> tuple[Range | None, Range |
     open ranges.
     """
     share = limit / 100 + 1e-9
-    # An interval even for an exact share, so that one slip among a few pairs does not end the band.
-    beyond = [
-        place for place, one in enumerate(ranges) if one.bad.of and one.bad.interval(Z)[0] > share
+    end = _first_beyond(ranges, share)
+    outermost = None
+    start = 0
+    for index, candidates in enumerate(ranges[:end]):
+        if candidates.interval[1] <= share:
+            outermost = candidates
+            start = index + 1
+    unjudged = [
+        candidates for candidates in ranges[start:end] if candidates.bad.of < candidates.shown
     ]
-    end = beyond[0] if beyond else len(ranges)
-    within = [place for place in range(end) if ranges[place].interval[1] <= share]
-    start = within[-1] + 1 if within else 0
-    owed = [one for one in ranges[start:end] if one.bad.of < one.shown]
-    return ranges[within[-1]] if within else None, owed[len(owed) // 2] if owed else None
+    following = unjudged[len(unjudged) // 2] if unjudged else None
+    return outermost, following
+
+
+def _first_beyond(ranges: Sequence[Range], share: float) -> int:
+    """Return the index of the first range beyond a share, or the number of ranges."""
+    for index, candidates in enumerate(ranges):
+        bad = candidates.bad
+        # An interval even for an exact share, so that one slip among a few pairs does not end the
+        # band.
+        if bad.of and bad.interval(Z)[0] > share:
+            return index
+    return len(ranges)
 
 
 class Agreement(NamedTuple):
@@ -132,15 +176,25 @@ class Agreement(NamedTuple):
 
 def compare_annotators(judged: Mapping[str, Mapping[str, str]]) -> Iterator[Agreement]:
     """Yield the agreement of every two annotators with a common pair."""
-    for one, other in combinations(sorted(judged), 2):
-        said = [
-            (judged[one][key], judged[other][key])
-            for key in sorted(judged[one].keys() & judged[other].keys())
-        ]
-        if said:
-            from sklearn.metrics import cohen_kappa_score
+    for first, second in combinations(sorted(judged), 2):
+        common = sorted(judged[first].keys() & judged[second].keys())
+        if not common:
+            continue
+        first_verdicts = [judged[first][key] for key in common]
+        second_verdicts = [judged[second][key] for key in common]
+        pairs = zip(first_verdicts, second_verdicts, strict=True)
+        same = sum(verdict == other for verdict, other in pairs)
+        yield Agreement(
+            names=(first, second),
+            same=Proportion(same, len(common)),
+            kappa=_measure_kappa(first_verdicts, second_verdicts),
+        )
 
-            same = Proportion(sum(a == b for a, b in said), len(said))
-            first, second = zip(*said, strict=True)
-            kappa = float(cohen_kappa_score(first, second)) if len({*first, *second}) > 1 else None
-            yield Agreement((one, other), same, kappa)
+
+def _measure_kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
+    """Return Cohen's kappa; ``None``: all verdicts are the same."""
+    from sklearn.metrics import cohen_kappa_score
+
+    if len({*first, *second}) < 2:
+        return None
+    return float(cohen_kappa_score(first, second))

@@ -1,4 +1,4 @@
-"""Write the pictures of a report: images as their source gave them, previews of large ones, masks as overlays.
+"""Write the pictures of a report: unchanged images, previews of large ones, masks as overlays.
 
 Browsers show JPEG, PNG and WebP as they are; large images, and those that browsers would show
 differently from a model's input (TIFF, animations), are decoded as for models.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +25,13 @@ from pairwright.tasks.images.masks import decode_mask
 PICTURES = "images"  # subfolder of the pictures
 MOST_SIDE = 640
 SHOWN_AS_THEY_ARE = {"jpeg": "jpg", "png": "png", "webp": "webp"}
-MOVING = (
-    b"acTL",
-    b"ANIM",
-)  # chunks of animated PNG and WebP files, of which models see the first frame
+MOVING = (b"acTL", b"ANIM")
+"""Chunks of animated PNG and WebP files, of which models see the first frame."""
 QUALITY = 85
-FILL, EDGE = 96, 255
-REACH = (
-    6  # pixels of a picture around a patch: the filter reaches 3 beyond it, and those need 3 more
-)
+FILL = 96  # opacity of a mask
+EDGE = 255  # opacity of its rim
+REACH = 6
+"""Pixels of a picture around a patch: the filter reaches 3 beyond it, and those need 3 more."""
 SAME_SHAPE = 0.02  # relative tolerance of two pictures' aspect ratios, as sides are whole pixels
 
 Colour = tuple[int, int, int]
@@ -41,9 +40,15 @@ Patch = tuple[bytes, Window]  # PNG, and the replaced window x0, y0, x1, y1, the
 CHANGED: Colour = (0, 190, 220)
 REMOVED: Colour = (255, 45, 120)
 TONE_COLOURS: tuple[Colour, ...] = (
-    (255, 77, 109), (64, 201, 255), (255, 190, 11), (128, 237, 110),
-    (200, 125, 255), (255, 133, 51), (45, 212, 191), (255, 120, 220),
-)  # fmt: skip
+    (255, 77, 109),
+    (64, 201, 255),
+    (255, 190, 11),
+    (128, 237, 110),
+    (200, 125, 255),
+    (255, 133, 51),
+    (45, 212, 191),
+    (255, 120, 220),
+)
 """Colours of an image's elements by tone, as in the style sheet."""
 
 
@@ -76,103 +81,139 @@ class PictureFolder:
         """Write an image or its preview."""
         if row.key in self.written:
             return self.written[row.key]
-        moving = any(mark in row.image[:4096] for mark in MOVING)
-        small = max(row.width, row.height) <= MOST_SIDE
-        if row.format in SHOWN_AS_THEY_ARE and small and not moving:
+        is_moving = any(mark in row.image[:4096] for mark in MOVING)
+        is_small = max(row.width, row.height) <= MOST_SIDE
+        if row.format in SHOWN_AS_THEY_ARE and is_small and not is_moving:
+            ending = SHOWN_AS_THEY_ARE[row.format]
             return self._write(
                 row.key,
                 row.image,
-                ending=SHOWN_AS_THEY_ARE[row.format],
+                ending=ending,
                 size=(row.width, row.height),
             )
-        shown = _preview(decode_rgb(row.image))
-        if small:
-            return self._write(
-                row.key, encode_png(np.asarray(shown)), ending="png", size=shown.size
-            )
-        return self._add_jpeg(row.key, shown)
+        preview = _preview(decode_rgb(row.image))
+        if is_small:
+            png = encode_png(np.asarray(preview))
+            return self._write(row.key, png, ending="png", size=preview.size)
+        return self._add_jpeg(row.key, preview)
 
-    def add_crop(self, key: str, pixels: RGB, window: Window) -> WrittenImage:
+    def add_crop(
+        self,
+        key: str,
+        pixels: RGB,
+        window: Window,
+    ) -> WrittenImage:
         """Write a window of an image ``(h, w, 3)`` at the size of the whole image."""
-        return self.written.get(key) or self._add_jpeg(key, _preview(show_window(pixels, window)))
+        if key in self.written:
+            return self.written[key]
+        return self._add_jpeg(key, _preview(show_window(pixels, window)))
 
     def _add_jpeg(self, key: str, image: Image.Image) -> WrittenImage:
         sink = io.BytesIO()
         image.save(sink, format="JPEG", quality=QUALITY)
-        return self._write(key, sink.getvalue(), ending="jpg", size=image.size)
+        return self._write(
+            key,
+            sink.getvalue(),
+            ending="jpg",
+            size=image.size,
+        )
 
-    def add_patch(self, key: str, pixels: RGB, patch: Patch, *, over: WrittenImage) -> str:
-        """Write the pixels of an image ``(h, w, 3)`` that a patch changes as an overlay of its picture; empty: none.
+    def add_patch(
+        self,
+        key: str,
+        pixels: RGB,
+        patch: Patch,
+        *,
+        over: WrittenImage,
+    ) -> str:
+        """Write the pixels of an image ``(h, w, 3)`` that a patch changes, as an overlay.
 
         Unchanged pixels stay transparent, since two sizes of one image differ slightly. Only the
-        surroundings of the patch are resized: images are large, and have many patches.
+        surroundings of the patch are resized: images are large, and have many patches. Returns an
+        empty text if nothing changes.
         """
         if key in self.written:
             return self.written[key].src
-        data, (x0, y0, x1, y1) = patch
-        left, right, from_x, to_x = _around(x0, x1, pixels.shape[1], over.width)
-        top, bottom, from_y, to_y = _around(y0, y1, pixels.shape[0], over.height)
-        whole = pixels[from_y:to_y, from_x:to_x]
-        across, down = pixels.shape[1] / over.width, pixels.shape[0] / over.height
-        box = (
-            left * across - from_x,
-            top * down - from_y,
-            right * across - from_x,
-            bottom * down - from_y,
-        )
-        before, after = (
-            np.asarray(
-                Image.fromarray(one).resize(
-                    (right - left, bottom - top), Image.Resampling.LANCZOS, box=box
-                )
-            )
-            for one in (
-                whole,
-                put_patch(whole, data, (x0 - from_x, y0 - from_y, x1 - from_x, y1 - from_y)),
-            )
-        )
-        changed = (before != after).any(axis=2)
-        shown = np.zeros((over.height, over.width, 4), np.uint8)
-        shown[top:bottom, left:right] = (
-            np.dstack([after, np.uint8(255) * changed]) * changed[:, :, None]
-        )
-        return self._add_overlay(key, shown, over)
+        area = _affected_area(patch[1], pixels, over)
+        before, after = _patch_area(pixels, patch, area)
+        small_before = area.resize(before)
+        small_after = area.resize(after)
+        changed = (small_before != small_after).any(axis=2)
+        opacity = np.uint8(255) * changed
+        visible = np.dstack([small_after, opacity]) * changed[:, :, None]
+        overlay = _transparent(over)
+        overlay[area.y.start : area.y.stop, area.x.start : area.x.stop] = visible
+        return self._add_overlay(key, overlay, over)
 
     def add_masks(
-        self, key: str, masks: Sequence[tuple[Mask, Colour]], *, over: WrittenImage
+        self,
+        key: str,
+        masks: Sequence[tuple[Mask, Colour]],
+        *,
+        over: WrittenImage,
     ) -> str:
-        """Write masks as one transparent overlay of a picture, adjacent ones of a colour joined; empty: none."""
+        """Write masks as one transparent overlay of a picture; empty: none.
+
+        Adjacent masks of a colour are joined.
+        """
         if key in self.written:
             return self.written[key].src
-        shown = np.zeros((over.height, over.width, 4), np.uint8)
-        for colour, same in groupby(masks, key=itemgetter(1)):
-            joined = np.logical_or.reduce([decode_mask(mask) for mask, _ in same])
-            small = Image.fromarray(joined).resize(
-                (over.width, over.height), Image.Resampling.NEAREST
-            )
+        overlay = _transparent(over)
+        size = (over.width, over.height)
+        for colour, group in groupby(masks, key=itemgetter(1)):
+            joined = np.logical_or.reduce([decode_mask(mask) for mask, _ in group])
+            small = Image.fromarray(joined).resize(size, Image.Resampling.NEAREST)
             painted = paint_mask(np.asarray(small), colour)
-            shown = np.where(painted[:, :, 3:] > 0, painted, shown)
-        return self._add_overlay(key, shown, over)
+            overlay = np.where(painted[:, :, 3:] > 0, painted, overlay)
+        return self._add_overlay(key, overlay, over)
 
-    def add_heat(self, key: str, first: WrittenImage, second: WrittenImage) -> Heat:
+    def add_heat(
+        self,
+        key: str,
+        first: WrittenImage,
+        second: WrittenImage,
+    ) -> Heat:
         """Write the differences of two written pictures as an overlay."""
-        png, share = draw_heat(
-            *(decode_rgb((self.root / one.src).read_bytes()) for one in (first, second))
+        png, share = draw_heat(self._read_picture(first), self._read_picture(second))
+        src = ""
+        if png:
+            size = (first.width, first.height)
+            src = self._write(key, png, ending="png", size=size).src
+        ratio = (first.width / first.height) / (second.width / second.height)
+        return Heat(
+            src=src,
+            share=share,
+            stretched=abs(ratio - 1) > SAME_SHAPE,
         )
-        shapes = [picture.width / picture.height for picture in (first, second)]
-        src = (
-            self._write(key, png, ending="png", size=(first.width, first.height)).src if png else ""
-        )
-        return Heat(src=src, share=share, stretched=abs(shapes[0] / shapes[1] - 1) > SAME_SHAPE)
 
-    def _add_overlay(self, key: str, pixels: NDArray[np.uint8], over: WrittenImage) -> str:
+    def _read_picture(self, picture: WrittenImage) -> RGB:
+        return decode_rgb((self.root / picture.src).read_bytes())
+
+    def _add_overlay(
+        self,
+        key: str,
+        pixels: NDArray[np.uint8],
+        over: WrittenImage,
+    ) -> str:
         if not pixels.any():
             return ""
         sink = io.BytesIO()
         Image.fromarray(pixels).save(sink, format="PNG", optimize=True)
-        return self._write(key, sink.getvalue(), ending="png", size=(over.width, over.height)).src
+        return self._write(
+            key,
+            sink.getvalue(),
+            ending="png",
+            size=(over.width, over.height),
+        ).src
 
-    def _write(self, key: str, data: bytes, *, ending: str, size: tuple[int, int]) -> WrittenImage:
+    def _write(
+        self,
+        key: str,
+        data: bytes,
+        *,
+        ending: str,
+        size: tuple[int, int],
+    ) -> WrittenImage:
         name = f"{PICTURES}/{key}.{ending}"
         path = self.root / name
         path.parent.mkdir(exist_ok=True)
@@ -181,11 +222,79 @@ class PictureFolder:
         return self.written[key]
 
 
-def _around(start: int, stop: int, size: int, shown: int) -> tuple[int, int, int, int]:
-    """Return the range of a picture's pixels that a change of an image affects, and the image's pixels below."""
-    scale = size / shown
-    first, last = max(int(start / scale) - REACH, 0), min(math.ceil(stop / scale) + REACH, shown)
-    return first, last, int(first * scale), min(math.ceil(last * scale), size)
+def _transparent(picture: WrittenImage) -> NDArray[np.uint8]:
+    return np.zeros((picture.height, picture.width, 4), np.uint8)
+
+
+class AffectedRange(NamedTuple):
+    """Pixels of a picture that a change affects on one axis, and the image's pixels below them."""
+
+    start: int
+    stop: int
+    source_start: int
+    source_stop: int
+    scale: float  # pixels of the image per pixel of the picture
+
+
+class AffectedArea(NamedTuple):
+    """Affected ranges of both axes."""
+
+    x: AffectedRange
+    y: AffectedRange
+
+    def resize(self, pixels: RGB) -> NDArray[np.uint8]:
+        """Return the image's pixels below the area at the size of the area."""
+        size = (self.x.stop - self.x.start, self.y.stop - self.y.start)
+        box = (
+            self.x.start * self.x.scale - self.x.source_start,
+            self.y.start * self.y.scale - self.y.source_start,
+            self.x.stop * self.x.scale - self.x.source_start,
+            self.y.stop * self.y.scale - self.y.source_start,
+        )
+        image = Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS, box=box)
+        return np.asarray(image)
+
+
+def _affected_area(window: Window, pixels: RGB, picture: WrittenImage) -> AffectedArea:
+    x0, y0, x1, y1 = window
+    height, width = pixels.shape[:2]
+    return AffectedArea(
+        x=_affected_range(x0, x1, width, picture.width),
+        y=_affected_range(y0, y1, height, picture.height),
+    )
+
+
+def _affected_range(
+    start: int,
+    stop: int,
+    size: int,
+    shown_size: int,
+) -> AffectedRange:
+    """Return the affected range of a change, for an axis shown with ``shown_size`` pixels."""
+    scale = size / shown_size
+    first = max(int(start / scale) - REACH, 0)
+    last = min(math.ceil(stop / scale) + REACH, shown_size)
+    return AffectedRange(
+        start=first,
+        stop=last,
+        source_start=int(first * scale),
+        source_stop=min(math.ceil(last * scale), size),
+        scale=scale,
+    )
+
+
+def _patch_area(
+    pixels: RGB,
+    patch: Patch,
+    area: AffectedArea,
+) -> tuple[RGB, RGB]:
+    """Return the image's pixels below an area, without and with a patch."""
+    data, (x0, y0, x1, y1) = patch
+    left = area.x.source_start
+    top = area.y.source_start
+    before = pixels[top : area.y.source_stop, left : area.x.source_stop]
+    window = (x0 - left, y0 - top, x1 - left, y1 - top)
+    return before, put_patch(before, data, window)
 
 
 def _preview(pixels: RGB) -> Image.Image:
@@ -209,7 +318,8 @@ GREATEST = 60.0  # colour distance of the lightest shade; greater ones look the 
 MOST_SHARE = 0.4  # largest share of a picture that a map shows as different
 SIDE = 320  # pixels of the blurred overlay's longer side
 BLUR = 1.5
-VEIL, FULL = 150, 235  # opacity, of 255, of the least and the greatest difference
+VEIL = 150  # opacity, of 255, of the least difference
+FULL = 235  # and of the greatest
 
 
 def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:
@@ -223,22 +333,28 @@ def draw_heat(first: RGB, second: RGB) -> tuple[bytes, float]:
     height, width = first.shape[:2]
     scale = min(SIDE / max(height, width), 1.0)
     size = (max(round(width * scale), 1), max(round(height * scale), 1))
-    small = (
-        np.asarray(Image.fromarray(one).resize(size, Image.Resampling.BOX))
-        for one in (first, second)
-    )
-    labs = (
-        cv2.cvtColor(one.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2LAB) for one in small
-    )
-    distance = np.linalg.norm(
-        np.subtract(*(cv2.GaussianBlur(lab, (0, 0), BLUR) for lab in labs)), axis=2
-    )
+    difference = np.subtract(_blur_small(first, size), _blur_small(second, size))
+    distance = np.linalg.norm(difference, axis=2)
     share = float((distance > VISIBLE).mean())
     if not 0 < share <= MOST_SHARE:
         return b"", share
     heat = np.clip((distance - VISIBLE / 2) / (GREATEST - VISIBLE / 2), 0, 1)
-    colours = cv2.applyColorMap((heat * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)[:, :, ::-1]
+    levels = (heat * 255).astype(np.uint8)
+    colours = cv2.applyColorMap(levels, cv2.COLORMAP_INFERNO)[:, :, ::-1]
     opacity = (VEIL + heat * (FULL - VEIL)).astype(np.uint8)
     sink = io.BytesIO()
-    Image.fromarray(np.dstack([colours, opacity])).save(sink, format="PNG", optimize=True)
+    Image.fromarray(np.dstack([colours, opacity])).save(
+        sink,
+        format="PNG",
+        optimize=True,
+    )
     return sink.getvalue(), share
+
+
+def _blur_small(pixels: RGB, size: tuple[int, int]) -> NDArray[np.float32]:
+    """Return blurred CIELAB pixels of an image resized to a size."""
+    import cv2
+
+    small = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
+    lab = cv2.cvtColor(small.astype(np.float32) / np.float32(255), cv2.COLOR_RGB2LAB)
+    return cv2.GaussianBlur(lab, (0, 0), BLUR).astype(np.float32, copy=False)

@@ -11,10 +11,12 @@ Texts are never interpreted: templates escape them, and the pages' policy forbid
 resources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment
 
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import UNDECIDED, Decisions
@@ -45,92 +47,143 @@ class Subject:
     counts: Sequence[Counts]
     profile: Profile
     pairs: int
-    held: Sequence[
-        str
-    ] = ()  # failed gates of this build, or of one after the version shown, with the measured values
+    held: Sequence[str] = ()
+    """Failed gates, with the measured values, of this build or of one after the version shown."""
     decisions: Decisions = UNDECIDED
 
     @property
     def caveat(self) -> str:
-        """Return the limitation of the vectors used in mining; empty: none is known, or no pairs were mined."""
-        mined = any(one.stage == "neighbours" and one.of for one in self.counts)
+        """Return the limitation of the vectors used in mining.
+
+        Empty: none is known, or no pairs were mined.
+        """
+        mined = any(counts.stage == "neighbours" and counts.of for counts in self.counts)
         return self.profile.caveat if mined else ""
 
     @property
     def source(self) -> str:
-        """Return the source of the images; of a folder only the last name, since reports are passed on."""
+        """Return the source of the images.
+
+        A folder is named by the last part of its path only, since reports are passed on.
+        """
         source = self.profile.sources
-        return (
-            "rendered scenes"
-            if source.kind == "scenes"
-            else f"{source.kind} {Path(source.path).name}".strip()
-        )
+        if source.kind == "scenes":
+            return "rendered scenes"
+        return f"{source.kind} {Path(source.path).name}".strip()
 
 
-def write_report(build: Build, folder: Path, *, subject: Subject) -> int:
-    """Write all pages into an empty folder, and return the number of pairs shown; the build's stages are settled."""
+def write_report(
+    build: Build,
+    folder: Path,
+    *,
+    subject: Subject,
+) -> int:
+    """Write all pages into an empty folder, and return the number of pairs shown.
+
+    The build's stages are resolved.
+    """
     tables = Tables(build)
-    environment = gather_cards.make_card_environment()
-    keys = sample_pairs(tables, subject.pairs)
-    starts = range(0, len(keys), PAIRS_PER_PAGE)
-    names = tuple(f"pairs-{number}.html" for number in range(1, len(starts) + 1))
     pictures = PictureFolder(folder)
-    first: list[PairView] = []
+    keys = sample_pairs(tables, subject.pairs)
+    pages = _split_pages(keys)
     singles = gather_cards.gather_preferences(tables, pictures, subject.decisions)
-    in_full = PREFERENCES if any(one.removals for one in singles) else ""
+    has_removals = any(single.removals for single in singles)
     frame: dict[str, Any] = {
         "subject": subject,
-        "pages": names,
+        "pages": tuple(pages),
         "shown": len(keys),
         "worded": tables.has("differences"),
         "singles": singles,
-        "in_full": in_full,
+        "in_full": PREFERENCES if has_removals else "",
     }
-    for name, start in zip(names, starts, strict=True):
-        part = keys[start : start + PAIRS_PER_PAGE]
-        told: dict[str, Any] = {
-            "page": name,
-            "first_number": start + 1,
-            "decisions": subject.decisions,
-        }
-        views = list(gather_cards.gather_pairs(tables, part, pictures=pictures, **told))
-        first += views[: SHOWN_FIRST - len(first)]
-        write_page(
-            folder / name,
-            environment.get_template("pairs.html.j2").render(**frame, here=name, pairs=views),
-        )
-    if in_full:
-        write_page(
-            folder / in_full,
-            environment.get_template("preferences.html.j2").render(**frame, here=in_full),
-        )
-    index = environment.get_template("index.html.j2").render(
-        **frame,
-        here="index.html",
-        pairs=first,
-        measures=measure_dataset(tables),
-        health=measure_health(tables, subject.profile.health),
-        removals=measure_removals(tables),
-        writing=measure_writing(tables, subject.counts),
-        totals={one.stage: one.rows for one in subject.counts},
-        owed=sum(one.failed + one.pending for one in subject.counts),
-    )
+    writer = PageWriter(folder, gather_cards.make_card_environment(), frame)
+    first = _write_pairs(writer, tables, pages, pictures=pictures, decisions=subject.decisions)
+    if has_removals:
+        writer.add_page("preferences.html.j2", PREFERENCES)
     copy_looks(folder, [HERE / name for name in FILES])
-    write_page(folder / "index.html", index)
+    measures = _measure(tables, subject)
+    writer.add_page("index.html.j2", "index.html", pairs=first, **measures)
     return len(keys)
 
 
+@dataclass(frozen=True)
+class PageWriter:
+    """Writer of pages with a common frame."""
+
+    folder: Path
+    environment: Environment
+    frame: Mapping[str, Any]
+
+    def add_page(self, template: str, name: str, **content: Any) -> None:
+        """Render a template into the page of a name."""
+        text = self.environment.get_template(template).render(
+            **self.frame,
+            here=name,
+            **content,
+        )
+        write_page(self.folder / name, text)
+
+
+def _split_pages(keys: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the pairs of each page by the page's name."""
+    pages: dict[str, Sequence[str]] = {}
+    for start in range(0, len(keys), PAIRS_PER_PAGE):
+        pages[f"pairs-{len(pages) + 1}.html"] = keys[start : start + PAIRS_PER_PAGE]
+    return pages
+
+
+def _write_pairs(
+    writer: PageWriter,
+    tables: Tables,
+    pages: Mapping[str, Sequence[str]],
+    *,
+    pictures: PictureFolder,
+    decisions: Decisions,
+) -> list[PairView]:
+    """Write the pages of pairs, and return the pairs to show on the first page."""
+    first: list[PairView] = []
+    first_number = 1
+    for page, keys in pages.items():
+        pairs = gather_cards.gather_pairs(
+            tables,
+            keys,
+            pictures=pictures,
+            first_number=first_number,
+            page=page,
+            decisions=decisions,
+        )
+        views = list(pairs)
+        first_number += len(views)
+        first += views[: SHOWN_FIRST - len(first)]
+        writer.add_page("pairs.html.j2", page, pairs=views)
+    return first
+
+
+def _measure(tables: Tables, subject: Subject) -> dict[str, Any]:
+    """Return the measurements on the first page by their names in the template."""
+    return {
+        "measures": measure_dataset(tables),
+        "health": measure_health(tables, subject.profile.health),
+        "removals": measure_removals(tables),
+        "writing": measure_writing(tables, subject.counts),
+        "totals": {counts.stage: counts.rows for counts in subject.counts},
+        "owed": sum(counts.failed + counts.pending for counts in subject.counts),
+    }
+
+
 def sample_pairs(tables: Tables, number: int) -> list[str]:
-    """Return the keys of at most ``number`` pairs: a fixed sample, even over splits and their similarities."""
+    """Return the keys of at most ``number`` pairs.
+
+    The sample is fixed, and even over splits and their similarities.
+    """
     if not number or not tables.has("pairs"):
         return []
     query = """WITH ranked AS (SELECT key, count(*) OVER () AS total,
             row_number() OVER (ORDER BY split NULLS FIRST, similarity, key) - 1 AS place
             FROM pairs LEFT JOIN splits ON subject::VARCHAR = key)
-        SELECT key FROM ranked QUALIFY row_number() OVER (PARTITION BY place * least(?, total) // total
-            ORDER BY hash(key)) = 1"""
-    found = tables.ask(
-        query, {"pairs": ["key", "similarity"], "splits": ["subject", "split"]}, [number]
-    )
+        SELECT key FROM ranked QUALIFY row_number() OVER (
+            PARTITION BY place * least(?, total) // total ORDER BY hash(key)) = 1"""
+    columns = {"pairs": ["key", "similarity"], "splits": ["subject", "split"]}
+    keys = [key for (key,) in tables.ask(query, columns, [number])]
     # Keys are hashes: ordering by another part of them mixes the pairs reproducibly.
-    return sorted((key for (key,) in found), key=lambda key: key[8:])
+    return sorted(keys, key=lambda key: key[8:])

@@ -63,6 +63,6 @@ def test_pictures_of_the_latest_pages_are_kept_and_no_others(tmp_path, monkeypat
         for size in ("1", "2", "3"):
             text, _ = pages.page({"size": size}, "")
             shown.append(set(re.findall(r"images/([0-9a-f]+\.\w+)", text)))
-            assert all(pages.picture(name) for name in shown[-1])
+            assert all(pages.find_picture(name) for name in shown[-1])
             assert len(list((tmp_path / "scratch").rglob("images/*"))) <= sum(map(len, shown[-2:]))
-        assert pages.picture("../cards.duckdb") is None
+        assert pages.find_picture("../cards.duckdb") is None

@@ -92,14 +92,14 @@ def test_a_crop_stands_in(look, tmp_path):
 def test_few_candidates_are_shown_and_only_their_pixels_are_read(look, tables, monkeypatch):
     monkeypatch.setattr(card_removals, "MOST_SHOWN", 2)
     asked = []
-    find = Tables.find
+    find = Tables.find_rows
 
     def watched(self, name, row_type, subjects, **more):
         rows = find(self, name, row_type, subjects, **more)
         asked.append((name, len(rows)))
         return rows
 
-    monkeypatch.setattr(Tables, "find", watched)
+    monkeypatch.setattr(Tables, "find_rows", watched)
     view = look(0)
     assert (len(view.candidates), view.more) == (2, 4)
     assert ("removals", 2) in asked

@@ -18,7 +18,7 @@ from pairwright.tasks.report.measure_health import (
     Finding,
     judge_wording,
     measure_health,
-    tell,
+    predict_chosen,
 )
 from pairwright.tasks.report.query_tables import Tables
 from tests.tasks.report.handmade import LINE, build_handmade, encode, make_whole
@@ -41,13 +41,13 @@ def rows_of(count: int, *, marked: float, components: int = 20) -> list[dict[str
 
 
 def test_texts_that_give_themselves_away_are_found_and_others_are_not() -> None:
-    found = tell(rows_of(400, marked=1.0))
+    found = predict_chosen(rows_of(400, marked=1.0))
     assert found is not None
     assert found.mean() == 1.0
-    half = tell(rows_of(400, marked=0.5))
+    half = predict_chosen(rows_of(400, marked=0.5))
     assert half is not None
     assert 0.65 < half.mean() < 0.85, "one half for certain, the other by chance"
-    even = tell(rows_of(400, marked=0.0))
+    even = predict_chosen(rows_of(400, marked=0.0))
     assert even is not None
     assert 0.4 < even.mean() < 0.6
 
@@ -63,7 +63,7 @@ def test_what_is_learnt_of_a_component_does_not_count_for_it() -> None:
         rows.append(
             {"chosen": texts[0], "rejected": f"{texts[1]} only{own}", "component": str(own)}
         )
-    found = tell(rows)
+    found = predict_chosen(rows)
     assert found is not None
     assert 0.4 < found.mean() < 0.6
 
@@ -73,9 +73,9 @@ def test_rows_that_tell_nothing() -> None:
         {"chosen": "a b", "rejected": "a b", "component": str(number)}
         for number in range(LEAST_ROWS)
     ]
-    assert np.array_equal(tell(rows), np.full(LEAST_ROWS, 0.5))
-    assert tell(rows_of(LEAST_ROWS - 1, marked=1.0)) is None
-    assert tell(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
+    assert np.array_equal(predict_chosen(rows), np.full(LEAST_ROWS, 0.5))
+    assert predict_chosen(rows_of(LEAST_ROWS - 1, marked=1.0)) is None
+    assert predict_chosen(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
 
 
 def test_few_rows_are_spared() -> None:
@@ -86,7 +86,7 @@ def test_few_rows_are_spared() -> None:
             rows, HealthConfig(max_text_only_accuracy=most, max_longer_share=0.5)
         )
         assert (told.name, told.good) == ("Told by the text", good)
-        assert told.found.value > 0.7
+        assert told.proportion.value > 0.7
         assert (longer.name, longer.good) == ("Longer", False)
     (few, _) = judge_wording(rows[:10], HealthConfig())
     assert (few.value, few.good) == ("not measured", False)
@@ -119,15 +119,19 @@ def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Pat
         *preferences[3:],
     ]
     found = health(tmp_path, made)
-    assert found["Rejected, yet true"].found == found["Chosen, yet false"].found == Proportion(1, 2)
+    assert (
+        found["Rejected, yet true"].proportion
+        == found["Chosen, yet false"].proportion
+        == Proportion(1, 2)
+    )
     words = [
         (len(one.chosen.split()), len(one.rejected.split())) for one in made.tables["preferences"]
     ]
     longer = sum((a > b) + (a == b) / 2 for a, b in words)
-    assert found["Longer"].found == Proportion(longer, len(preferences))
+    assert found["Longer"].proportion == Proportion(longer, len(preferences))
     assert "{:.1f} words against {:.1f}".format(*np.mean(words, axis=0)) in found["Longer"].about
     different = len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
-    assert found["Repeated"].found == Proportion(len(words) - different, len(words))
+    assert found["Repeated"].proportion == Proportion(len(words) - different, len(words))
     assert "in 1, chosen and rejected are the same" in found["Repeated"].about
     beyond = ["Chosen, yet false", "Rejected, yet true", "Repeated"]
     assert not any(found[name].good for name in beyond)
@@ -165,7 +169,7 @@ def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> N
     ]
     found = health(tmp_path, made)["Held out, yet rejected"]
     held = sum(row.split != "train" for row in made.of("preferences"))
-    assert (found.found, found.good) == (Proportion(2, held), False)
+    assert (found.proportion, found.good) == (Proportion(2, held), False)
 
 
 def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> None:
@@ -186,7 +190,7 @@ def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> 
         for one in made.of("preferences")
     ]
     found = health(tmp_path, made, line=LINE_SERVED)["Rejected, yet believed"]
-    assert (found.found, found.good) == (Proportion(1, 2), False)
+    assert (found.proportion, found.good) == (Proportion(1, 2), False)
 
 
 def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
         ("Chosen, unchecked", Proportion(1, 2)),
         ("Rejected, unchecked", Proportion(2, 3)),
     ):
-        assert (found[name].found, found[name].good) == (share, False)
+        assert (found[name].proportion, found[name].good) == (share, False)
 
 
 def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: Path) -> None:

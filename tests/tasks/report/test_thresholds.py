@@ -48,17 +48,17 @@ def test_candidates_are_cards_only_where_they_are_to_be_judged(tmp_path):
     with browsing(tmp_path) as (images, _, cards):
         cards.set_decisions(latest([]))
         keys = {letters: pair_key(images, letters) for letters in JOINT}
-        assert cards.find(Search()).keys == [keys["AB"]]
-        assert cards.count() == 1
-        assert set(cards.find(Search(judge=True)).keys) == set(keys.values())
+        assert cards.search(Search()).keys == [keys["AB"]]
+        assert cards.count_cards() == 1
+        assert set(cards.search(Search(judge=True)).keys) == set(keys.values())
         unpaired = cards.unpaired(list(keys.values()))
         assert set(unpaired) == set(keys.values()) - {keys["AB"]}
         for letters, (low, high) in JOINT.items():
             row = unpaired.get(keys[letters])
             assert row is None or (min(row.similarities), max(row.similarities)) == (low, high)
-        found = cards.find(Search(judge=True, low_least=0.6, low_most=0.8)).keys
+        found = cards.search(Search(judge=True, low_least=0.6, low_most=0.8)).keys
         assert set(found) == {keys["AB"], keys["AC"]}
-        assert cards.find(Search(judge=True, high_least=0.5, high_most=0.6)).keys == [keys["BC"]]
+        assert cards.search(Search(judge=True, high_least=0.5, high_most=0.6)).keys == [keys["BC"]]
 
 
 def test_judgements_are_stored_apart_from_decisions_and_shown(tmp_path):
