@@ -216,7 +216,7 @@ def evaluate_model(
                     ratings[rating.key] = rating
                     tell(len(ratings), len(judged))
     results = Results(
-        exam=exam, asked=asked, replies=replies, ratings=ratings, resamples=RESAMPLES, seed=SEED
+        exam=exam, questions=asked, replies=replies, ratings=ratings, resamples=RESAMPLES, seed=SEED
     )
     about: dict[str, Any] = {
         "benchmark": benchmark,

@@ -197,5 +197,5 @@ def model(
     else:
         options.print_table(*found.cells())
         print("\n".join(found.notes()))
-    if found.results.owed:
+    if found.results.pending:
         raise typer.Exit(options.OWED)

@@ -15,7 +15,8 @@ from pairwright.tasks.evaluation.measured import Measured
 from pairwright.tasks.serving.chat import IMAGE
 from pairwright.tasks.serving.untrusted import as_data
 
-SHORT, LONG = 16, 512  # maximum tokens of an answer: a choice, and a description
+SHORT = 16  # maximum tokens of an answer that is a choice
+LONG = 512  # and of a description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +31,8 @@ class ExamQuestion:
     max_tokens: int = SHORT
     judged: Mapping[str, str] | None = None  # context for a judge; ``None``: not judged
     words: tuple[str, ...] = ()  # captions in the text, which may be perturbed
-    reword: Callable[[Sequence[str]], str] | None = (
-        None  # text with other captions; ``None``: nothing to perturb
-    )
+    # text with other captions; ``None``: nothing to perturb
+    reword: Callable[[Sequence[str]], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Marked:
     marks: Sequence[Measured]
     taken: Mapping[str, str] = field(default_factory=dict[str, str])
     """Interpretation of each answer; unreadable ones are missing."""
-    notes: tuple[str, ...] = ()  # caveats of the scores, beside the exam's
+    notes: tuple[str, ...] = ()  # caveats of the scores, in addition to the exam's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +77,11 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:
-    """Rating scale of a judge, from 0 (worst) to ``best``, with its prompt; ``reasoned``: it gives a reason first."""
+    """Rating scale of a judge, from 0 (worst) to ``best``, with its prompt."""
 
     prompt: str
     best: int
-    reasoned: bool = False
+    reasoned: bool = False  # whether it gives a reason first
     required: bool = True  # whether scores need a judge
 
 
@@ -98,51 +98,67 @@ class Benchmark:
 
 
 def ask_at_length(
-    name: str, text: str, images: tuple[Path | bytes, ...], prompt: str, **more: Any
+    name: str, text: str, images: tuple[Path | bytes, ...], prompt: str, **kwargs: Any
 ) -> ExamQuestion:
     """Return a question that is its own item, answered in sentences."""
     return ExamQuestion(
-        name=name, item=name, text=text, images=images, prompt=prompt, max_tokens=LONG, **more
+        name=name,
+        item=name,
+        text=text,
+        images=images,
+        prompt=prompt,
+        max_tokens=LONG,
+        **kwargs,
     )
 
 
 def as_written(text: str) -> str:
-    """Return a benchmark's text unchanged unless it has control tokens or forged headers, which are removed."""
+    """Return a benchmark's text without control tokens and forged headers.
+
+    A text that has none is unchanged.
+    """
     clean = as_data(text)
     return text if clean == " ".join(text.split()) else clean
 
 
-def first_items(asked: Sequence[ExamQuestion], limit: int | None) -> list[ExamQuestion]:
+def first_items(questions: Sequence[ExamQuestion], limit: int | None) -> list[ExamQuestion]:
     """Return the questions of the first ``limit`` items; ``None``: all."""
-    wanted = set(list(dict.fromkeys(one.item for one in asked))[:limit])
-    return [one for one in asked if one.item in wanted]
+    items = list(dict.fromkeys(question.item for question in questions))
+    first = set(items[:limit])
+    return [question for question in questions if question.item in first]
 
 
-def check_questions(asked: Sequence[ExamQuestion]) -> None:
+def check_questions(questions: Sequence[ExamQuestion]) -> None:
     """Refuse duplicate names, and image placeholders in untrusted text."""
-    for name, count in Counter(one.name for one in asked).items():
+    names = Counter(question.name for question in questions)
+    for name, count in names.items():
         if count > 1:
             raise ConfigError(f"question {name!r}: duplicate name")
-    for one in asked:
-        if one.text.count(IMAGE) != len(one.images):
+    for question in questions:
+        images = len(question.images)
+        if question.text.count(IMAGE) != images:
             raise ConfigError(
-                f"question {one.name!r}: has {len(one.images)} images, and {IMAGE} in its own text"
+                f"question {question.name!r}: has {images} images, and {IMAGE} in its own text"
             )
 
 
 def find_file(folder: Path, *names: str) -> Path:
     """Return the first existing file of these names."""
-    found = next((folder / name for name in names if (folder / name).is_file()), None)
-    if found is None:
-        raise ConfigError(f"--data {folder}: holds no {' and no '.join(names)}")
-    return found
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise ConfigError(f"--data {folder}: holds no {' and no '.join(names)}")
 
 
 def find_image(folder: Path, *names: str, where: str) -> Path:
-    """Return the path of an image of one of these names, below ``images`` or the folder, existing or not."""
+    """Return the path of an image of one of these names, existing or not.
+
+    It is below ``images`` or the folder.
+    """
+    paths: list[Path] = []
     for name in names:
         path = Path(name)
         if not name or "\0" in name or path.is_absolute() or ".." in path.parts:
             raise ConfigError(f"{where}: {name!r} is not a path inside the folder")
-    places = [place / name for name in names for place in (folder / "images", folder)]
-    return next((place for place in places if place.is_file()), places[0])
+        paths += (folder / "images" / name, folder / name)
+    return next((path for path in paths if path.is_file()), paths[0])

@@ -26,13 +26,13 @@ from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.answers import Answers
 
 ATTEMPTS = 3
-MOST_TOKENS, REASON_TOKENS = 64, 320
-"""Maximum tokens of a rating without and with a reason; the rating itself has some 40, with its
-16-digit number."""
+MOST_TOKENS = 64
+"""Maximum tokens of a rating; it has some 40, with its 16-digit number."""
+REASON_TOKENS = 320
+"""Maximum tokens of a rating with a reason."""
 FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")  # code fences around JSON
-SECRET = make_key(
-    "secret of the fences"
-)  # key of an evaluation's secret, which the fences' numbers derive from
+SECRET = make_key("secret of the fences")
+"""Key of an evaluation's secret, which the fences' numbers derive from."""
 Values = Mapping[str, str]  # the answer and other fields of the judge's prompt
 
 
@@ -47,9 +47,16 @@ class Rating(Row):
 
 
 def judge_answers(
-    judged: Mapping[str, Values], rubric: Rubric, judge: ChatConfig, *, answers: Answers
+    judged: Mapping[str, Values],
+    rubric: Rubric,
+    judge: ChatConfig,
+    *,
+    answers: Answers,
 ) -> Iterator[Rating]:
-    """Yield a rating of each answer, in the order of completion; ``answers`` stores replies and the secret."""
+    """Yield a rating of each answer, in the order of completion.
+
+    ``answers`` stores replies and the secret.
+    """
     secret = answers.get(SECRET)
     if secret is None:
         secret = secrets.token_bytes(32)
@@ -60,30 +67,50 @@ def judge_answers(
         for key, values in judged.items()
     }
     for result in ask_rows(rows.values(), work, judge, answers=answers):
-        own = replace(rows[result.source_key], failed=isinstance(result, Failed))
-        yield result if isinstance(result, Rating) else own
+        if isinstance(result, Rating):
+            yield result
+        else:
+            failed = isinstance(result, Failed)
+            yield replace(rows[result.source_key], failed=failed)
 
 
-async def _judge(row: Rating, chat: Chat, *, rubric: Rubric, secret: bytes) -> Rating:
+async def _judge(
+    row: Rating,
+    chat: Chat,
+    *,
+    rubric: Rubric,
+    secret: bytes,
+) -> Rating:
     question, number = ask_rating(row.key, row.values, rubric, secret)
     text = ""
     for attempt in range(1, ATTEMPTS + 1):
-        seed = seed_of(row.key, load(rubric.prompt), seed=0, attempt=attempt)
-        text = (
-            await chat.ask(replace(question, seed=seed, temperature=0.0 if attempt == 1 else None))
-        ).text
+        seed = seed_of(
+            row.key,
+            load(rubric.prompt),
+            seed=0,
+            attempt=attempt,
+        )
+        temperature = 0.0 if attempt == 1 else None
+        answer = await chat.ask(replace(question, seed=seed, temperature=temperature))
+        text = answer.text
         rating = read_rating(text, number, rubric)
         if rating is not None:
             return replace(row, rating=rating, text=text)
     return replace(row, text=text)
 
 
-def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tuple[Question, str]:
-    """Return the judge's question about an answer, and its fences' number: a keyed hash of their content."""
-    parts = (name, *(part for pair in sorted(values.items()) for part in pair))
-    inside = make_key(*(part.encode(errors="surrogatepass") for part in parts))
-    number = f"n{blake2b(inside.encode(), key=secret, digest_size=8).hexdigest()}"
-    told = {field: as_data(text) or "(nothing)" for field, text in values.items()}
+def ask_rating(
+    name: str,
+    values: Values,
+    rubric: Rubric,
+    secret: bytes,
+) -> tuple[Question, str]:
+    """Return the judge's question about an answer, and its fences' number.
+
+    The number is a keyed hash of the fences' content.
+    """
+    number = _hash_content(name, values, secret)
+    texts = {field: as_data(text) or "(nothing)" for field, text in values.items()}
     fields: dict[str, Any] = {"number": {"type": "string", "enum": [number]}}
     if rubric.reasoned:
         fields["reason"] = {"type": "string", "maxLength": 800}
@@ -96,20 +123,47 @@ def ask_rating(name: str, values: Values, rubric: Rubric, secret: bytes) -> tupl
     }
     question = Question(
         prompt=rubric.prompt,
-        text=load(rubric.prompt).render(number=number, **told),
+        text=load(rubric.prompt).render(number=number, **texts),
         max_tokens=REASON_TOKENS if rubric.reasoned else MOST_TOKENS,
         grammar=Grammar(schema=schema),
     )
     return question, number
 
 
-def read_rating(text: str, number: str, rubric: Rubric) -> int | None:
-    """Return the rating in a judge's reply, a JSON object that fills a line or the whole reply; or ``None``."""
-    fields, found = {"number", "rating", *(["reason"] if rubric.reasoned else [])}, list[Any]()
-    for line in dict.fromkeys([FENCE.sub("", text.strip()), *map(str.strip, text.splitlines())]):
+def _hash_content(name: str, values: Values, secret: bytes) -> str:
+    parts = [name]
+    for pair in sorted(values.items()):
+        parts += pair
+    content = make_key(*(part.encode(errors="surrogatepass") for part in parts))
+    digest = blake2b(
+        content.encode(),
+        key=secret,
+        digest_size=8,
+    ).hexdigest()
+    return f"n{digest}"
+
+
+def read_rating(
+    text: str,
+    number: str,
+    rubric: Rubric,
+) -> int | None:
+    """Return the rating in a judge's reply, or ``None``.
+
+    It is a JSON object that fills a line or the whole reply.
+    """
+    fields = {"number", "rating"}
+    if rubric.reasoned:
+        fields.add("reason")
+    whole = FENCE.sub("", text.strip())
+    lines = [line.strip() for line in text.splitlines()]
+    ratings: list[Any] = []
+    for line in dict.fromkeys([whole, *lines]):
         with suppress(ValueError, RecursionError):
             value = json.loads(line)
             if isinstance(value, dict) and set(value) == fields and value["number"] == number:
-                found.append(value["rating"])
-    rating = found[0] if len(found) == 1 else None
-    return rating if type(rating) is int and 0 <= rating <= rubric.best else None
+                ratings.append(value["rating"])
+    rating = ratings[0] if len(ratings) == 1 else None
+    if type(rating) is int and 0 <= rating <= rubric.best:
+        return rating
+    return None

@@ -6,7 +6,6 @@ nothing is scored again.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +42,17 @@ class Score:
 
 
 def measure_mean(
-    name: str, scores: Sequence[float] | Floats, *, category: str = "", percent: bool = True
+    name: str,
+    scores: Sequence[float] | Floats,
+    *,
+    category: str = "",
+    percent: bool = True,
 ) -> Measured:
     """Return the mean of the items' scores."""
     return measure_ratios(
-        {name: (scores, np.ones(len(scores)))}, category=category, percent=percent
+        {name: (scores, np.ones(len(scores)))},
+        category=category,
+        percent=percent,
     )
 
 
@@ -60,43 +65,69 @@ def measure_ratios(
     """Return ratios of sums: by name, numerator and denominator of each item."""
 
     def divide(sums: Floats) -> Floats:
-        above, below = sums[..., ::2], sums[..., 1::2]
-        return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
+        above = sums[..., ::2]
+        below = sums[..., 1::2]
+        undefined = np.full_like(above, np.nan)
+        return np.divide(above, below, out=undefined, where=below > 0)
 
-    columns = [np.array(side, np.float64).reshape(-1) for pair in ratios.values() for side in pair]
-    statistics = np.stack(columns, axis=1)
+    columns: list[Floats] = []
+    for numerators, denominators in ratios.values():
+        columns.append(np.array(numerators, np.float64).reshape(-1))
+        columns.append(np.array(denominators, np.float64).reshape(-1))
     return Measured(
         names=tuple(ratios),
-        statistics=statistics,
+        statistics=np.stack(columns, axis=1),
         conclude=divide,
         category=category,
         percent=percent,
     )
 
 
-def conclude(measured: Iterable[Measured], *, resamples: int, seed: int) -> list[Score]:
+def compute_scores(
+    measured: Iterable[Measured],
+    *,
+    resamples: int,
+    seed: int,
+) -> list[Score]:
     """Return the scores, in order, with intervals unless ``resamples`` is 0."""
-    scores = list[Score]()
-    for one in measured:
-        items, found = len(one.statistics), np.full((len(one.names), 3), np.nan)
+    scores: list[Score] = []
+    for measurement in measured:
+        items = len(measurement.statistics)
+        table = np.full((len(measurement.names), 3), np.nan)  # value, low, high
         if items:
-            found[:, 0] = one.conclude(one.statistics.sum(axis=0))
+            table[:, 0] = measurement.conclude(measurement.statistics.sum(axis=0))
         if items and resamples:
-            found[:, 1:] = resample(one, resamples=resamples, seed=seed)
-        found[np.isnan(found[:, 0])] = np.nan
-        of: dict[str, Any] = {"category": one.category, "items": items, "percent": one.percent}
-        for name, row in zip(one.names, found.tolist(), strict=True):
-            value, low, high = (number if np.isfinite(number) else None for number in row)
-            scores.append(Score(name=name, value=value, low=low, high=high, **of))
+            table[:, 1:] = resample(measurement, resamples=resamples, seed=seed)
+        table[np.isnan(table[:, 0])] = np.nan
+        for name, numbers in zip(measurement.names, table.tolist(), strict=True):
+            value, low, high = (number if np.isfinite(number) else None for number in numbers)
+            score = Score(
+                category=measurement.category,
+                name=name,
+                value=value,
+                low=low,
+                high=high,
+                items=items,
+                percent=measurement.percent,
+            )
+            scores.append(score)
     return scores
 
 
-def resample(one: Measured, *, resamples: int, seed: int, confidence: float = CONFIDENCE) -> Floats:
-    """Return both ends of each score's interval, ``(names, 2)``; items drawn depend on seed and number alone."""
-    rng, items = np.random.default_rng(seed), len(one.statistics)
-    sums = np.array(
-        [one.statistics[rng.integers(0, items, items)].sum(axis=0) for _ in range(resamples)]
-    )
+def resample(
+    measured: Measured, *, resamples: int, seed: int, confidence: float = CONFIDENCE
+) -> Floats:
+    """Return both ends of each score's interval, ``(names, 2)``.
+
+    The drawn items depend on the seed and the number of items alone.
+    """
+    rng = np.random.default_rng(seed)
+    items = len(measured.statistics)
+    rows: list[Floats] = []
+    for _ in range(resamples):
+        drawn = rng.integers(0, items, items)
+        rows.append(measured.statistics[drawn].sum(axis=0))
+    sums = np.array(rows)
     tail = (1 - confidence) / 2
     with np.errstate(invalid="ignore"):
-        return np.quantile(one.conclude(sums), [tail, 1 - tail], axis=0).T
+        return np.quantile(measured.conclude(sums), [tail, 1 - tail], axis=0).T

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pairwright.schemas.errors import ConfigError
 
 FILE_BYTES = 512 << 20
-M = TypeVar("M", bound="Given")
+M = TypeVar("M", bound="ExternalRecord")
 
 
-class Given(BaseModel):
+class ExternalRecord(BaseModel):
     """Record of an external file, with strict types; unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
@@ -25,10 +25,9 @@ class Given(BaseModel):
 def read_text(path: Path) -> str:
     """Return a file's text."""
     try:
-        if path.stat().st_size > FILE_BYTES:
-            raise ConfigError(
-                f"{path}: has {path.stat().st_size:,} bytes; at most {FILE_BYTES:,} are read"
-            )
+        size = path.stat().st_size
+        if size > FILE_BYTES:
+            raise ConfigError(f"{path}: has {size:,} bytes; at most {FILE_BYTES:,} are read")
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
@@ -48,9 +47,9 @@ def parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        place = f" line {error.lineno}" if "\n" in text.strip() else ""
+        line = f" line {error.lineno}" if "\n" in text.strip() else ""
         raise ConfigError(
-            f"{where}{place}: invalid JSON: {error.msg} (column {error.colno})"
+            f"{where}{line}: invalid JSON: {error.msg} (column {error.colno})"
         ) from error
     except (ValueError, RecursionError) as error:  # such as too deep nesting
         raise ConfigError(f"{where}: invalid JSON: {error}") from error
@@ -68,25 +67,30 @@ def parse_values(text: str, path: Path) -> Iterator[tuple[Any, str]]:
         return
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            yield parse_json(line, f"{path} line {number}"), f"{path} line {number}"
+            where = f"{path} line {number}"
+            yield parse_json(line, where), where
 
 
 def read_records(path: Path, kind: type[M]) -> list[tuple[M, str]]:
     """Return the records of a file, with their locations."""
-    records = [
-        (check_record(value, kind, where), where)
-        for value, where in parse_values(read_text(path), path)
-    ]
+    records: list[tuple[M, str]] = []
+    for value, where in parse_values(read_text(path), path):
+        records.append((check_record(value, kind, where), where))
     if not records:
         raise ConfigError(f"{path}: has no records")
     return records
 
 
-def check_record(value: Any, kind: type[M], where: str) -> M:
+def check_record(
+    value: Any,
+    kind: type[M],
+    where: str,
+) -> M:
     """Return a value as a record."""
     try:
         return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{where}: {f'{field}: ' if field else ''}{first['msg']}") from error
+        location = f"{where}: {field}" if field else where
+        raise ConfigError(f"{location}: {first['msg']}") from error

@@ -1,4 +1,4 @@
-"""Results of a benchmark: scores, counts, and a row per question, in files beside each other.
+"""Results of a benchmark in three files: scores with counts, a row per question, and answers.
 
 SCORES.json          configuration, counts, notes, scores with intervals
 SCORES.rows.jsonl    a row per question: question, answer, interpretation, rating
@@ -6,6 +6,7 @@ SCORES.answers       answers so far, to resume a stopped evaluation
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -16,10 +17,11 @@ from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.evaluation.benchmark import Exam, ExamQuestion, Marked, Replies
 from pairwright.tasks.evaluation.judge_answers import Rating
-from pairwright.tasks.evaluation.measured import Score, conclude
+from pairwright.tasks.evaluation.measured import Score, compute_scores
 from pairwright.tasks.store.files import Folder
 
-ROWS, ANSWERS = ".rows.jsonl", ".answers"  # suffixes of the scores' file name without its own
+ROWS = ".rows.jsonl"  # replaces the suffix of the scores' file name
+ANSWERS = ".answers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class Results:
     """Questions, answers and scores of a benchmark."""
 
     exam: Exam
-    asked: Sequence[ExamQuestion]  # possibly a subset of the exam's questions
+    questions: Sequence[ExamQuestion]  # possibly a subset of the exam's questions
     replies: Mapping[str, Reply]  # by question name, for all of them
     ratings: Mapping[str, Rating]  # by question name, for those judged and answered
     resamples: int
@@ -35,51 +37,73 @@ class Results:
 
     @cached_property
     def items(self) -> frozenset[str]:
-        """Return the items that count: no missing image, no owed answer."""
-        left_out = {
-            one.item for one in self.asked if self.replies[one.name].state in ("no image", "failed")
-        }
-        return frozenset(one.item for one in self.asked) - left_out
+        """Return the items that count: no missing image, no pending answer."""
+        items: set[str] = set()
+        left_out: set[str] = set()
+        for question in self.questions:
+            items.add(question.item)
+            if self.replies[question.name].state in ("no image", "failed"):
+                left_out.add(question.item)
+        return frozenset(items - left_out)
 
     @cached_property
     def marked(self) -> Marked:
         """Return the benchmark's marking of the answers."""
-        texts = {
-            name: reply.text for name, reply in self.replies.items() if reply.state == "answered"
-        }
-        ratings = {name: one.rating for name, one in self.ratings.items() if one.rating is not None}
-        return self.exam.mark(Replies(texts=texts, ratings=ratings, items=self.items))
+        texts: dict[str, str] = {}
+        for name, reply in self.replies.items():
+            if reply.state == "answered":
+                texts[name] = reply.text
+        ratings: dict[str, int] = {}
+        for name, rating in self.ratings.items():
+            if rating.rating is not None:
+                ratings[name] = rating.rating
+        return self.exam.mark(
+            Replies(
+                texts=texts,
+                ratings=ratings,
+                items=self.items,
+            )
+        )
 
     @cached_property
     def scores(self) -> list[Score]:
         """Return the scores with intervals."""
-        return conclude(self.marked.marks, resamples=self.resamples, seed=self.seed)
+        return compute_scores(self.marked.marks, resamples=self.resamples, seed=self.seed)
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """Return the numbers of items and questions, by outcome."""
-        states = [reply.state for reply in self.replies.values()]
-        counted = [one.name for one in self.asked if one.item in self.items]
-        unread = [
-            name for name in counted if self.replies[name].text and name not in self.marked.taken
-        ]
+        replies = list(self.replies.values())
+        states = Counter(reply.state for reply in replies)
+        cut = 0
+        not_read = 0
+        if self.exam.read_answers:
+            not_read = self._count_unread()
+        else:
+            cut = sum(reply.cut for reply in replies)
         return {
-            "items": len({one.item for one in self.asked}),
+            "items": len({question.item for question in self.questions}),
             "scored_items": len(self.items),
-            "questions": len(self.asked),
-            "answered": states.count("answered"),
-            "empty": sum(
-                reply.state == "answered" and not reply.text for reply in self.replies.values()
-            ),
-            "cut": 0
-            if self.exam.read_answers
-            else sum(reply.cut for reply in self.replies.values()),
-            "not_read": len(unread) if self.exam.read_answers else 0,
-            "refused": states.count("refused"),
-            "failed": states.count("failed"),
-            "without_image": states.count("no image"),
-            "unjudged": sum(one.rating is None for one in self.ratings.values()),
+            "questions": len(self.questions),
+            "answered": states["answered"],
+            "empty": sum(reply.state == "answered" and not reply.text for reply in replies),
+            "cut": cut,
+            "not_read": not_read,
+            "refused": states["refused"],
+            "failed": states["failed"],
+            "without_image": states["no image"],
+            "unjudged": sum(rating.rating is None for rating in self.ratings.values()),
         }
+
+    def _count_unread(self) -> int:
+        """Return the number of unreadable answers about items that count."""
+        unread = 0
+        for question in self.questions:
+            name = question.name
+            is_counted = question.item in self.items
+            if is_counted and self.replies[name].text and name not in self.marked.taken:
+                unread += 1
+        return unread
 
     @property
     def notes(self) -> list[str]:
@@ -87,29 +111,32 @@ class Results:
         return [*self.exam.notes, *self.marked.notes]
 
     @property
-    def owed(self) -> int:
-        """Return how many answers and ratings are still owed."""
-        return self.counts["failed"] + sum(one.failed for one in self.ratings.values())
+    def pending(self) -> int:
+        """Return the number of pending answers and ratings."""
+        ratings = sum(rating.failed for rating in self.ratings.values())
+        return self.counts["failed"] + ratings
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row per question."""
-        for one in self.asked:
-            reply, rating = self.replies[one.name], self.ratings.get(one.name)
-            images = [
-                image.name if isinstance(image, Path) else make_key(image) for image in one.images
-            ]
-            yield {
-                "name": one.name,
-                "item": one.item,
-                "images": images,
-                "question": one.text,
+        for question in self.questions:
+            reply = self.replies[question.name]
+            row: dict[str, Any] = {
+                "name": question.name,
+                "item": question.item,
+                "images": [_name_image(image) for image in question.images],
+                "question": question.text,
                 "state": reply.state,
                 "answer": reply.text,
-                "taken_for": self.marked.taken.get(one.name),
+                "taken_for": self.marked.taken.get(question.name),
                 "detail": reply.detail,
-                **({"cut": True} if reply.cut else {}),
-                **({"rating": rating.rating, "judge": rating.text} if rating else {}),
             }
+            if reply.cut:
+                row["cut"] = True
+            rating = self.ratings.get(question.name)
+            if rating:
+                row["rating"] = rating.rating
+                row["judge"] = rating.text
+            yield row
 
     def as_json(self) -> dict[str, Any]:
         """Return counts, notes and scores for scripts; shares are fractions."""
@@ -121,11 +148,18 @@ class Results:
         }
 
 
-def write_results(results: Results, to: Path, about: Mapping[str, Any]) -> None:
-    """Write the rows, then the scores into ``to``, after ``about``: the configuration."""
+def _name_image(image: Path | bytes) -> str:
+    return image.name if isinstance(image, Path) else make_key(image)
+
+
+def write_results(
+    results: Results,
+    to: Path,
+    config: Mapping[str, Any],
+) -> None:
+    """Write the rows, then the configuration and the scores into ``to``."""
     folder = Folder(str(to.absolute().parent))
-    folder.write(
-        to.with_suffix(ROWS).name,
-        "".join(f"{json.dumps(row)}\n" for row in results.rows()).encode(),
-    )
-    folder.write(to.name, (json.dumps({**about, **results.as_json()}, indent=1) + "\n").encode())
+    lines = [f"{json.dumps(row)}\n" for row in results.rows()]
+    folder.write(to.with_suffix(ROWS).name, "".join(lines).encode())
+    content = {**config, **results.as_json()}
+    folder.write(to.name, (json.dumps(content, indent=1) + "\n").encode())

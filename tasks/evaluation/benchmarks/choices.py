@@ -13,8 +13,9 @@ from pairwright.tasks.evaluation.measured import Measured, measure_mean
 LETTERS = ("A", "B")
 TRUTHS = ("True", "False")
 RULE = (
-    "The answer must be the option alone, in the same case: bare, in brackets, or followed by a full stop, bracket or "
-    "colon, then possibly by the option's own words. Anything else is unreadable, and counts as wrong."
+    "The answer must be the option alone, in the same case: bare, in brackets, or followed by a "
+    "full stop, bracket or colon, then possibly by the option's own words. Anything else is "
+    "unreadable, and counts as wrong."
 )
 EXACT_NOTE = "(exact): by string equality with the truth, as in paper 003's released script"
 
@@ -31,14 +32,16 @@ class Choice(ExamQuestion):
 
 Units = Mapping[str, Callable[[Choice], Hashable]]
 """Scores by name: the share of units (of questions with one value) whose answers are all right."""
-ACCURACY: Units = {"accuracy": lambda one: one.name}
+ACCURACY: Units = {"accuracy": lambda choice: choice.name}
 
 
 def choose_image(
-    name: str, images: tuple[Path, Path], caption: str, *, item: str = "", **own: str
+    name: str, images: tuple[Path, Path], caption: str, *, item: str = "", **kwargs: str
 ) -> Choice:
-    """Return the question which of two images fits a caption (paper 003); ``own``: answer, category."""
-    labels = ("Image 1", "Image 2")
+    """Return the question which of two images fits a caption (paper 003).
+
+    ``kwargs``: answer, category.
+    """
     return _ask(
         "choose_image",
         "caption",
@@ -46,8 +49,8 @@ def choose_image(
         name=name,
         images=images,
         item=item or name,
-        labels=labels,
-        **own,
+        labels=("Image 1", "Image 2"),
+        **kwargs,
     )
 
 
@@ -61,30 +64,43 @@ def judge_statement(
     item: str = "",
 ) -> Choice:
     """Return the question whether a statement about two images is true."""
-    own = {
-        "name": name,
-        "images": images,
-        "item": item or name,
-        "answer": answer,
-        "options": TRUTHS,
-    }
-    return _ask(prompt, "statement", statement, **own)
+    return _ask(
+        prompt,
+        "statement",
+        statement,
+        name=name,
+        images=images,
+        item=item or name,
+        answer=answer,
+        options=TRUTHS,
+    )
 
 
-def _ask(prompt: str, field: str, said: str, **own: Any) -> Choice:
-    def reword(words: Sequence[str]) -> str:
-        return load(prompt).render(**{field: as_written(words[0])})
+def _ask(prompt: str, field: str, text: str, **kwargs: Any) -> Choice:
+    """Return the question of a prompt with a text in one of its fields."""
 
-    return Choice(text=reword((said,)), prompt=prompt, words=(said,), reword=reword, **own)
+    def reword(texts: Sequence[str]) -> str:
+        return load(prompt).render(**{field: as_written(texts[0])})
+
+    words = (text,)
+    return Choice(
+        text=reword(words),
+        prompt=prompt,
+        words=words,
+        reword=reword,
+        **kwargs,
+    )
 
 
 def read_choice(text: str, choice: Choice) -> str | None:
     """Return the option chosen by an answer, or ``None``."""
-    said = text.strip()
+    answer = text.strip()
     for number, option in enumerate(choice.options):
-        words = choice.labels[number] if choice.labels else ""
-        rest = rf"(?:[.):]?\s+{re.escape(words)}\.?|[.):]?)" if words else r"[.):]?"
-        if re.fullmatch(rf"\(?{re.escape(option)}{rest}", said):
+        label = choice.labels[number] if choice.labels else ""
+        ending = r"[.):]?"
+        if label:
+            ending = rf"(?:[.):]?\s+{re.escape(label)}\.?|[.):]?)"
+        if re.fullmatch(rf"\(?{re.escape(option)}{ending}", answer):
             return option
     return None
 
@@ -103,38 +119,40 @@ def exam_of(
 
     def mark(replies: Replies) -> Marked:
         counted = [choice for choice in choices if choice.item in replies.items]
-        found = {
-            choice.name: read_choice(replies.texts.get(choice.name, ""), choice)
-            for choice in counted
-        }
-        right = {choice.name: found[choice.name] == choice.answer for choice in counted}
+        options: dict[str, str] = {}
+        right: dict[str, bool] = {}
+        same: dict[str, bool] = {}
+        for choice in counted:
+            text = replies.texts.get(choice.name)
+            option = read_choice(text or "", choice)
+            if option is not None:
+                options[choice.name] = option
+            right[choice.name] = option == choice.answer
+            same[choice.name] = text == choice.answer
         marks = list(_score(counted, right, units))
         if exact:
-            same = {
-                choice.name: replies.texts.get(choice.name) == choice.answer for choice in counted
-            }
             marks += map(name_exact, _score(counted, same, units))
-        return Marked(
-            marks=marks,
-            taken={name: option for name, option in found.items() if option is not None},
-        )
+        return Marked(marks=marks, taken=options)
 
     return Exam(questions=choices, mark=mark, notes=notes)
 
 
 def name_exact(measured: Measured) -> Measured:
     """Return a measurement by paper 003's exact matching, renamed accordingly."""
-    return replace(measured, names=tuple(f"{name} (exact)" for name in measured.names))
+    names = [f"{name} (exact)" for name in measured.names]
+    return replace(measured, names=tuple(names))
 
 
 def _score(
     choices: Sequence[Choice], right: Mapping[str, bool], units: Units
 ) -> Iterator[Measured]:
     """Yield the share of units whose answers are all right, over all and by category."""
-    for name, unit in units.items():
-        for category in ("", *sorted({one.category for one in choices} - {""})):
-            held: dict[Hashable, bool] = {}
-            for one in choices:
-                if category in ("", one.category):
-                    held[unit(one)] = held.get(unit(one), True) and right[one.name]
-            yield measure_mean(name, list(held.values()), category=category)
+    categories = sorted({choice.category for choice in choices} - {""})
+    for name, unit_of in units.items():
+        for category in ("", *categories):
+            scores: dict[Hashable, bool] = {}
+            for choice in choices:
+                if category in ("", choice.category):
+                    unit = unit_of(choice)
+                    scores[unit] = scores.get(unit, True) and right[choice.name]
+            yield measure_mean(name, list(scores.values()), category=category)

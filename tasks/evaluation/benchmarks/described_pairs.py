@@ -24,10 +24,8 @@ from pairwright.tasks.evaluation.score_captions import (
 )
 
 TEST = "test"
-PROMPT, KIND = (
-    "ask_difference",
-    "given",
-)  # prompt file, and the kind of its wordings used; the first wording is taken
+PROMPT = "ask_difference"
+KIND = "given"  # kind of the prompt's wordings; the first one is used
 NO_CHANGE = "no_change"
 SPOT = "spot-the-diff"
 SPOT_LISTS = tuple(f"{folder}{TEST}.json" for folder in ("annotations/", "data/annotations/", ""))
@@ -43,109 +41,156 @@ class References:
     """References of answers; a record is named after its question."""
 
     records: Sequence[Record]  # several per item are possible
-    protocols: tuple[str, ...] = (
-        "coco",
-    )  # the first scores all items; each other one is a category
-    groups: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # categories of items, scored separately, too
+    # The first protocol scores all items; each other one is a category.
+    protocols: tuple[str, ...] = ("coco",)
+    # Categories of items, scored separately, too.
+    groups: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def names(self) -> list[str]:
         """Return the names of the items with references."""
         matched = match_captions(
-            [], self.records, protocol=self.protocols[0], missing="empty", keep_blank=True
+            [],
+            self.records,
+            protocol=self.protocols[0],
+            missing="empty",
+            keep_blank=True,
         )
         return [item.name for item in matched.items]
 
     def note(self) -> str:
         """Return a note about the references."""
-        texts = [text for one in self.records for text in one.texts]
-        pairs, asked = len({one.name for one in self.records}), len(self.names())
-        said = f"{len(texts):,} references of {pairs:,} pairs"
-        if blank := sum(not text.strip() for text in texts):
-            said += f"; blank ones, {blank:,}, count"
-        if asked < pairs:
-            said += f"; {pairs - asked:,} pairs have none, and are not asked about"
-        return f"{said}. CIDEr-D is what coco-caption, and papers after it, print as CIDEr"
+        texts: list[str] = []
+        for record in self.records:
+            texts += record.texts
+        pairs = len({record.name for record in self.records})
+        items = len(self.names())
+        blank = sum(not text.strip() for text in texts)
+        parts = [f"{len(texts):,} references of {pairs:,} pairs"]
+        if blank:
+            parts.append(f"blank ones, {blank:,}, count")
+        if items < pairs:
+            parts.append(f"{pairs - items:,} pairs have none, and are not asked about")
+        note = "; ".join(parts)
+        return f"{note}. CIDEr-D is what coco-caption, and papers after it, print as CIDEr"
 
     def mark(self, replies: benchmark.Replies) -> benchmark.Marked:
         """Return the scores of the answers: over all, by other protocols, and by group."""
         if not find_spec("pycocoevalcap"):  # needed for these scores alone
             return benchmark.Marked(marks=(), notes=(INSTALL,))
         first, *others = self.protocols
+        groups = sorted({*self.groups.values()} - {""})
         marks: list[Measured] = []
         skipped: dict[str, str] = {}
-        for category in ("", *others, *sorted({*self.groups.values()} - {""})):
-            protocol = category if category in others else first
-            counted = [one for one in self.records if one.name in replies.items]
-            records = [
-                one for one in counted if category in ("", *others, self.groups.get(one.name))
-            ]
+        for category in ("", *others, *groups):
+            records = self._select(category, replies)
             if records:
-                said = {one.name: replies.texts.get(one.name, "") for one in records}
-                answers = [
-                    Record(name, (text,), is_list=False, where="answers")
-                    for name, text in said.items()
-                ]
-                matched = match_captions(answers, records, protocol=protocol, keep_blank=True)
-                measured, skipped = measure_captions(matched, ScoringConfig())
-                marks += [replace(one, category=category) for one in measured]
-        return benchmark.Marked(
-            marks=marks, notes=tuple(f"{name} was skipped: {why}" for name, why in skipped.items())
+                protocol = category if category in others else first
+                measured, skipped = _compare(records, replies, protocol)
+                marks += [replace(measurement, category=category) for measurement in measured]
+        notes = [f"{name} was skipped: {why}" for name, why in skipped.items()]
+        return benchmark.Marked(marks=marks, notes=tuple(notes))
+
+    def _select(self, category: str, replies: benchmark.Replies) -> list[Record]:
+        """Return the records of a category whose items count."""
+        counted = [record for record in self.records if record.name in replies.items]
+        if category in ("", *self.protocols[1:]):
+            return counted
+        return [record for record in counted if self.groups.get(record.name) == category]
+
+
+def _compare(
+    records: Sequence[Record], replies: benchmark.Replies, protocol: str
+) -> tuple[list[Measured], dict[str, str]]:
+    """Return the measurements of the answers, and skipped metrics with reasons."""
+    answers: list[Record] = []
+    for name in dict.fromkeys(record.name for record in records):
+        text = replies.texts.get(name, "")  # empty without an answer
+        answers.append(
+            Record(
+                name,
+                (text,),
+                is_list=False,
+                where="answers",
+            )
         )
+    matched = match_captions(answers, records, protocol=protocol, keep_blank=True)
+    return measure_captions(matched, ScoringConfig())
 
 
 def with_references(exam: benchmark.Exam, references: References) -> benchmark.Exam:
     """Return the exam with additional scores against references."""
 
     def mark(replies: benchmark.Replies) -> benchmark.Marked:
-        first, second = exam.mark(replies), references.mark(replies)
+        marked = exam.mark(replies)
+        compared = references.mark(replies)
         return replace(
-            first, marks=[*first.marks, *second.marks], notes=(*first.notes, *second.notes)
+            marked,
+            marks=[*marked.marks, *compared.marks],
+            notes=(*marked.notes, *compared.notes),
         )
 
-    return replace(exam, mark=mark, notes=(*exam.notes, references.note()))
+    return replace(
+        exam,
+        mark=mark,
+        notes=(*exam.notes, references.note()),
+    )
 
 
 def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
     """Return a question per pair of the test split of a published layout."""
     require_installed()
-    listed: dict[str, Mapping[str, Any]] = {}
-    for name, place in data.entries(kind, TEST):
-        if listed.setdefault(name, place) != place:
-            raise ConfigError(f"--data {data.folder}: {TEST} has two pairs named {name!r}")
-    refused = {name: place["refused"] for name, place in listed.items() if "refused" in place}
-    references = _read_references(
-        data, kind, {name: listed[name]["about"] for name in listed if name not in refused}
-    )
-    text, asked = (
-        f"<image><image>{load_wordings(PROMPT).kinds[KIND][0].render()}",
-        list[benchmark.ExamQuestion](),
-    )
-    for name in references.names():
-        images = tuple(
-            benchmark.find_image(data.folder, path, where=name)
-            for path, *_ in listed[name]["images"]
-        )
-        asked.append(benchmark.ask_at_length(name, text, images, PROMPT))
+    entries = _list_entries(data, kind)
+    refused: dict[str, str] = {}
+    facts: dict[str, Mapping[str, Any]] = {}
+    for name, locator in entries.items():
+        if "refused" in locator:
+            refused[name] = locator["refused"]
+        else:
+            facts[name] = locator["about"]
+    references = _read_references(data, kind, facts)
+    questions = [_ask_pair(data, name, entries[name]) for name in references.names()]
     notes = [references.note(), NOTE]
     if refused:
         name, why = next(iter(refused.items()))
         notes.append(f"{len(refused):,} records of the split are refused, such as {name}: {why}")
     return benchmark.Exam(
-        questions=asked, mark=references.mark, read_answers=False, notes=tuple(notes)
+        questions=questions, mark=references.mark, read_answers=False, notes=tuple(notes)
     )
 
 
+def _ask_pair(
+    data: benchmark.Data, name: str, locator: Mapping[str, Any]
+) -> benchmark.ExamQuestion:
+    wording = load_wordings(PROMPT).kinds[KIND][0].render()
+    images = [benchmark.find_image(data.folder, path, where=name) for path, *_ in locator["images"]]
+    return benchmark.ask_at_length(name, f"<image><image>{wording}", tuple(images), PROMPT)
+
+
+def _list_entries(data: benchmark.Data, kind: str) -> dict[str, Mapping[str, Any]]:
+    """Return the locators of the test split's pairs by name."""
+    entries: dict[str, Mapping[str, Any]] = {}
+    for name, locator in data.entries(kind, TEST):
+        if entries.setdefault(name, locator) != locator:
+            raise ConfigError(f"--data {data.folder}: {TEST} has two pairs named {name!r}")
+    return entries
+
+
 def _read_references(
-    data: benchmark.Data, kind: str, about: Mapping[str, Mapping[str, Any]]
+    data: benchmark.Data,
+    kind: str,
+    facts: Mapping[str, Mapping[str, Any]],
 ) -> References:
     if kind == SPOT:
-        held = read_captions(benchmark.find_file(data.folder, *SPOT_LISTS))
-        records = [record for record in held if record.name in about]
+        path = benchmark.find_file(data.folder, *SPOT_LISTS)
+        records = [record for record in read_captions(path) if record.name in facts]
         return References(records=records, protocols=SPOT_PROTOCOLS)
-    texts = {name: tuple(one.get("human_differences", ())) for name, one in about.items()}
-    records = [Record(name, own, is_list=True, where=name) for name, own in texts.items()]
-    same = {name for name, one in about.items() if one.get("change_types") == [NO_CHANGE]}
-    groups = {name: "no change" if name in same else "change" for name in about}
-    return References(records=records, groups=groups if same else {})
+    records: list[Record] = []
+    groups: dict[str, str] = {}
+    for name, entry in facts.items():
+        texts = tuple(entry.get("human_differences", ()))
+        records.append(Record(name, texts, is_list=True, where=name))
+        is_same = entry.get("change_types") == [NO_CHANGE]
+        groups[name] = "no change" if is_same else "change"
+    if "no change" not in groups.values():
+        groups = {}
+    return References(records=records, groups=groups)

@@ -1,10 +1,10 @@
-"""Benchmarks on datasets of Pairwright (ours): rendered scenes with all objects known, and preferences.
+"""Benchmarks on datasets of Pairwright (ours): rendered scenes, and preferences.
 
-Scenes: CHAIR (Rohrbach et al. 2018), without its gaps in annotation, on descriptions and
-differences; and statements. Reads ``ImageRow`` with graphs, ``PairRow``, and ``PreferenceRow``:
-training images are left out. Differences are asked for on the test split (``SplitRow``), and also
-scored against written ones (``DifferenceRow``). Nouns are the rendered shapes and some synonyms
-(``ALSO``, ours); denied ones ("but no mug") are left out.
+All objects of scenes are known. They have CHAIR (Rohrbach et al. 2018), without its gaps in
+annotation, on descriptions and differences; and statements. Reads ``ImageRow`` with graphs,
+``PairRow``, and ``PreferenceRow``: training images are left out. Differences are asked for on the
+test split (``SplitRow``), and also scored against written ones (``DifferenceRow``). Nouns are the
+rendered shapes and some synonyms (``ALSO``, ours); denied ones ("but no mug") are left out.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,9 +42,17 @@ from pairwright.tasks.texts.differences import Difference, read_composed
 from pairwright.tasks.texts.words import affirmed, says_no_change
 
 ALSO = {
-    "sphere": "ball", "orb": "ball", "block": "cube", "torus": "ring", "hoop": "ring", "cup": "mug", "chest": "box",
-    "automobile": "car", "duckling": "duck", "kettle": "teapot",
-}  # fmt: skip
+    "sphere": "ball",
+    "orb": "ball",
+    "block": "cube",
+    "torus": "ring",
+    "hoop": "ring",
+    "cup": "mug",
+    "chest": "box",
+    "automobile": "car",
+    "duckling": "duck",
+    "kettle": "teapot",
+}
 """Synonyms of shapes, with regular plurals."""
 SHAPES: dict[str, str] = {
     **{shape: shape for shape in PLURALS},
@@ -56,23 +64,29 @@ NOUN = re.compile(rf"\b({'|'.join(sorted(SHAPES, key=len, reverse=True))})\b", r
 SECOND = re.compile(r"\bsecond (?:image|picture|photo(?:graph)?|one)\b", re.IGNORECASE)
 SIDES = ("first", "second")
 CHAIR_RULE = (
-    "Each noun of a rendered shape, or another word for it, is a mention, unless it is denied. CHAIR_i: mentions of "
-    "shapes that are not in the photograph, of all mentions; CHAIR_s: descriptions with such a mention; recall: shapes "
-    "in the photograph that are mentioned."
+    "Each noun of a rendered shape, or another word for it, is a mention, unless it is denied. "
+    "CHAIR_i: mentions of shapes that are not in the photograph, of all mentions; CHAIR_s: "
+    "descriptions with such a mention; recall: shapes in the photograph that are mentioned."
 )
 HALVES_RULE = (
-    "The text before the first mention of the second image is about the first one, the rest about the second; without "
-    "a mention, all of it is about both, and a thing may be in either. Things are found as in `scenes`. changed: "
-    "shapes of things that only one photograph shows, in any size, and that the answer mentions. true: answers in the "
-    "template (or that nothing has changed) all of whose statements hold, and do not all hold of the exchanged pair; "
-    "true statements: of all that can be read; unreadable: answers without any."
+    "The text before the first mention of the second image is about the first one, the rest about "
+    "the second; without a mention, all of it is about both, and a thing may be in either. Things "
+    "are found as in `scenes`. changed: shapes of things that only one photograph shows, in any "
+    "size, and that the answer mentions. true: answers in the template (or that nothing has "
+    "changed) all of whose statements hold, and do not all hold of the exchanged pair; true "
+    "statements: of all that can be read; unreadable: answers without any."
 )
-TRUE, UNREADABLE = "true", "unreadable"
-"""Shares of answers about pairs that are entirely true, and that have no readable statement."""
-BOTH_NOTE = "both: pairs of statements of which the true one and the false one were judged rightly (chance: 25 %)"
+TRUE = "true"
+"""Share of answers about pairs that are entirely true."""
+UNREADABLE = "unreadable"
+"""Share of answers about pairs without a readable statement."""
+BOTH_NOTE = (
+    "both: pairs of statements of which the true one and the false one were judged rightly "
+    "(chance: 25 %)"
+)
 PREFERENCES = "preferences"
 MAX_ROWS = 1_000  # preferences whose images are in memory together
-UNITS: Units = {"accuracy": lambda one: one.name, "both": lambda one: one.item}
+UNITS: Units = {"accuracy": lambda choice: choice.name, "both": lambda choice: choice.item}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,106 +100,184 @@ class KnownScene:
 
 def _read_images(data: Data) -> dict[str, KnownScene]:
     rows: Iterable[ImageRow] = data.rows("images")
-    found = {
-        row.key: KnownScene(key=row.key, images=(row.image,), graphs=(row.graph,))
-        for row in rows
-        if row.graph
-    }
-    if not found:
+    scenes: dict[str, KnownScene] = {}
+    for row in rows:
+        if row.graph:
+            scenes[row.key] = KnownScene(
+                key=row.key,
+                images=(row.image,),
+                graphs=(row.graph,),
+            )
+    if not scenes:
         raise ConfigError(
-            f"--data {data.folder}: its images have no scene graphs; build one with --profile scenes"
+            f"--data {data.folder}: its images have no scene graphs; "
+            "build one with --profile scenes"
         )
-    return found
+    return scenes
 
 
-def _rows_of(data: Data, table: str, without: tuple[str, ...] = ()) -> Iterator[Any]:
+def _rows_of(
+    data: Data,
+    table: str,
+    without: tuple[str, ...] = (),
+) -> Iterator[Any]:
     """Yield the rows of a table; none where it does not exist."""
     with suppress(ConfigError):
         yield from data.rows(table, without=without)
 
 
 def _trained_images(data: Data) -> frozenset[str]:
+    """Return the keys of the training split's images."""
+    images: set[str] = set()
     rows: Iterable[PreferenceRow] = _rows_of(
         data, "preferences", without=("images", "rejected_images")
     )
-    return frozenset(key for row in rows if row.split == "train" for key in row.image_keys)
+    for row in rows:
+        if row.split == "train":
+            images.update(row.image_keys)
+    return frozenset(images)
 
 
 def _held_out_pairs(data: Data) -> tuple[list[KnownScene], int]:
     """Return the pairs without training images, and the number of all pairs."""
-    images, trained = _read_images(data), _trained_images(data)
+    images = _read_images(data)
+    held_out = images.keys() - _trained_images(data)
     rows: Iterable[PairRow] = data.rows("pairs")
     pairs = sorted(rows, key=lambda row: row.key)
-    known = images.keys() - trained
-    kept = [
-        (row.key, images[row.first], images[row.second])
-        for row in pairs
-        if {row.first, row.second} <= known
-    ]
-    return [
-        KnownScene(key=key, images=a.images + b.images, graphs=a.graphs + b.graphs)
-        for key, a, b in kept
-    ], len(pairs)
+    scenes: list[KnownScene] = []
+    for row in pairs:
+        if {row.first, row.second} <= held_out:
+            first = images[row.first]
+            second = images[row.second]
+            scene = KnownScene(
+                key=row.key,
+                images=first.images + second.images,
+                graphs=first.graphs + second.graphs,
+            )
+            scenes.append(scene)
+    return scenes, len(pairs)
 
 
-def _note(kept: int, of: int, data: Data) -> str:
-    if not kept:
+def _note(count: int, total: int, data: Data) -> str:
+    if not count:
         raise ConfigError(
-            f"--data {data.folder}: all of its images are in the training split; name another dataset"
+            f"--data {data.folder}: all of its images are in the training split; "
+            "name another dataset"
         )
-    return f"{kept:,} of {of:,} are asked about: those whose images no preference of the training split shows"
+    return (
+        f"{count:,} of {total:,} are asked about: "
+        "those whose images no preference of the training split shows"
+    )
 
 
-def _exam(shown: Sequence[KnownScene], text: str, prompt: str, *, note: str, recall: str) -> Exam:
-    """Return the exam of one description each: CHAIR, and as ``recall`` the share of expected shapes.
+def _exam(
+    scenes: Sequence[KnownScene],
+    text: str,
+    prompt: str,
+    *,
+    note: str,
+    recall: str,
+) -> Exam:
+    """Return the exam of one description each: CHAIR, and the share of expected shapes.
 
-    Answers about pairs are also checked statement by statement against the scene graphs.
+    The latter is called ``recall``. Answers about pairs are also checked statement by statement
+    against the scene graphs.
     """
-    asked = [ask_at_length(one.key, text, one.images, prompt) for one in shown]
+    questions = [ask_at_length(scene.key, text, scene.images, prompt) for scene in scenes]
+    has_pairs = any(len(scene.graphs) > 1 for scene in scenes)
 
     def mark(replies: Replies) -> Marked:
-        said = [
-            (one.graphs, replies.texts.get(one.key, ""))
-            for one in shown
-            if one.key in replies.items
-        ]
-        counts = np.array([_count(*one) for one in said], np.float64).reshape(-1, 4)
-        mentions, absent, named, wanted = counts.T
-        marks = [measure_mean("CHAIR_s", np.array(absent > 0, np.float64))]
-        marks.append(measure_ratios({"CHAIR_i": (absent, mentions), recall: (named, wanted)}))
-        if any(len(one.graphs) > 1 for one in shown):
-            checks = np.array(
-                [_check_claims(text, (first, second)) for (first, second), text in said], np.float64
-            )
-            true, right, read = checks.reshape(-1, 3).T
-            each = np.ones(len(read))
-            ratios = {
-                TRUE: (true, each),
-                "true statements": (right, read),
-                UNREADABLE: (np.equal(read, 0).astype(np.float64), each),
-            }
-            marks.append(measure_ratios(ratios))
+        answers: list[SceneAnswer] = []
+        for scene in scenes:
+            if scene.key in replies.items:
+                answers.append(SceneAnswer(scene.graphs, replies.texts.get(scene.key, "")))
+        marks = _mark_shapes(answers, recall)
+        if has_pairs:
+            marks.append(_mark_claims(answers))
         return Marked(marks=marks)
 
-    return Exam(questions=asked, mark=mark, read_answers=False, notes=(note,))
+    return Exam(
+        questions=questions,
+        mark=mark,
+        read_answers=False,
+        notes=(note,),
+    )
 
 
-def _count(graphs: tuple[SceneGraph, ...], text: str) -> tuple[int, int, int, int]:
+class SceneAnswer(NamedTuple):
+    """Answer about a photograph or pair with scene graphs."""
+
+    graphs: tuple[SceneGraph, ...]
+    text: str
+
+
+def _mark_shapes(answers: Sequence[SceneAnswer], recall: str) -> list[Measured]:
+    """Return CHAIR_s, CHAIR_i and the recall under its name."""
+    rows = [_count_shapes(answer) for answer in answers]
+    counts = np.array(rows, np.float64).reshape(-1, 4)
+    mentions, absent, named, expected = counts.T
+    return [
+        measure_mean("CHAIR_s", np.array(absent > 0, np.float64)),
+        measure_ratios({"CHAIR_i": (absent, mentions), recall: (named, expected)}),
+    ]
+
+
+def _mark_claims(answers: Sequence[SceneAnswer]) -> Measured:
+    """Return the shares of true answers, true statements, and unreadable answers."""
+    rows: list[tuple[bool, int, int]] = []
+    for answer in answers:
+        first, second = answer.graphs
+        rows.append(_check_claims(answer.text, (first, second)))
+    checks = np.array(rows, np.float64)
+    true, right, read = checks.reshape(-1, 3).T
+    each = np.ones(len(read))
+    ratios = {
+        TRUE: (true, each),
+        "true statements": (right, read),
+        UNREADABLE: (np.equal(read, 0).astype(np.float64), each),
+    }
+    return measure_ratios(ratios)
+
+
+def _count_shapes(answer: SceneAnswer) -> tuple[int, int, int, int]:
     """Return numbers of mentions, false ones, expected shapes named, and expected ones."""
-    halves = SECOND.split(text, maxsplit=1) if len(graphs) > 1 else [text]
-    about = (
-        [(halves[0], graphs[:1]), (halves[1], graphs[1:])] if len(halves) == 2 else [(text, graphs)]
-    )
-    found = [(shape, shown) for half, shown in about for shape in find_shapes(half)]
-    absent = sum(
-        all(shape != one.shape for graph in shown for one in graph.objects)
-        for shape, shown in found
-    )
+    mentions = 0
+    absent = 0
+    named: set[str] = set()
+    for text, graphs in _split_halves(answer):
+        shapes = find_shapes(text)
+        present = _shapes_in(graphs)
+        mentions += len(shapes)
+        absent += sum(shape not in present for shape in shapes)
+        named.update(shapes)
+    expected = _expected_shapes(answer.graphs)
+    return mentions, absent, len(expected & named), len(expected)
+
+
+def _split_halves(answer: SceneAnswer) -> list[tuple[str, tuple[SceneGraph, ...]]]:
+    """Return each part of an answer with the photographs that it is about."""
+    graphs = answer.graphs
+    if len(graphs) > 1:
+        halves = SECOND.split(answer.text, maxsplit=1)
+        if len(halves) == 2:
+            return [(halves[0], graphs[:1]), (halves[1], graphs[1:])]
+    return [(answer.text, graphs)]
+
+
+def _shapes_in(graphs: Sequence[SceneGraph]) -> set[str]:
+    shapes: set[str] = set()
+    for graph in graphs:
+        shapes.update(item.shape for item in graph.objects)
+    return shapes
+
+
+def _expected_shapes(graphs: tuple[SceneGraph, ...]) -> set[str]:
+    """Return the shapes of a photograph, or those that only one of two photographs shows."""
     if len(graphs) == 1:
-        wanted = {one.shape for one in graphs[0].objects}
-    else:
-        wanted = {one.shape for side in (0, 1) for one in _only_in(graphs[side], graphs[1 - side])}
-    return len(found), absent, len(wanted & {shape for shape, _ in found}), len(wanted)
+        return _shapes_in(graphs)
+    first, second = graphs[0], graphs[1]
+    selectors = [*_only_in(first, second), *_only_in(second, first)]
+    return {selector.shape for selector in selectors if selector.shape is not None}
 
 
 def find_shapes(text: str) -> list[str]:
@@ -195,135 +287,208 @@ def find_shapes(text: str) -> list[str]:
 
 def _only_in(graph: SceneGraph, other: SceneGraph) -> list[Selector]:
     """Return the objects of a photograph that another lacks in any size."""
-    looks = [
-        Selector(shape=one.shape, colour=one.colour, material=one.material) for one in graph.objects
-    ]
-    return [one for one in looks if not one.select(other)]
+    selectors: list[Selector] = []
+    for item in graph.objects:
+        selector = Selector(
+            shape=item.shape,
+            colour=item.colour,
+            material=item.material,
+        )
+        if not selector.select(other):
+            selectors.append(selector)
+    return selectors
 
 
 def open_scenes(data: Data) -> Exam:
     """Return one question per photograph that was not trained on."""
-    images, trained = _read_images(data), _trained_images(data)
-    shown = [images[key] for key in sorted(images.keys() - trained)]
-    text, note = f"<image>\n{load('describe_image').render()}", _note(len(shown), len(images), data)
-    return _exam(shown, text, "describe_image", note=note, recall="recall")
+    images = _read_images(data)
+    held_out = sorted(images.keys() - _trained_images(data))
+    scenes = [images[key] for key in held_out]
+    prompt = "describe_image"
+    text = f"<image>\n{load(prompt).render()}"
+    note = _note(len(scenes), len(images), data)
+    return _exam(scenes, text, prompt, note=note, recall="recall")
 
 
 def open_scene_differences(data: Data) -> Exam:
     """Return one question per pair of the test split, or per held-out pair without splits."""
-    pairs, of = _held_out_pairs(data)
-    note, splits = (
-        _note(len(pairs), of, data),
-        {row.subject: row.split for row in _rows_of(data, "splits")},
-    )
+    pairs, total = _held_out_pairs(data)
+    note = _note(len(pairs), total, data)
+    splits = {row.subject: row.split for row in _rows_of(data, "splits")}
     if splits:
         pairs = [pair for pair in pairs if splits.get(pair.key) == TEST]
-        note = f"{len(pairs):,} of {of:,} are asked about: those of the test split"
+        note = f"{len(pairs):,} of {total:,} are asked about: those of the test split"
         if not pairs:
             raise ConfigError(
                 f"--data {data.folder}: no pair is in the test split: set preferences.test_share"
             )
-    text = f"<image><image>{load_wordings(PROMPT).kinds['ask'][0].render()}"
-    exam = _exam(pairs, text, PROMPT, note=note, recall="changed")
-    written: dict[str, list[str]] = {pair.key: [] for pair in pairs}
+    wording = load_wordings(PROMPT).kinds["ask"][0].render()
+    exam = _exam(pairs, f"<image><image>{wording}", PROMPT, note=note, recall="changed")
+    records = _read_differences(data, pairs)
+    if not records:
+        return exam
+    return with_references(exam, References(records=records))
+
+
+def _read_differences(data: Data, pairs: Sequence[KnownScene]) -> list[Record]:
+    """Return the dataset's own differences of some pairs."""
+    texts_by_pair: dict[str, list[str]] = {pair.key: [] for pair in pairs}
     for row in _rows_of(data, "differences"):
-        written.get(row.subject, []).append(row.text)
-    records = [
-        Record(key, tuple(texts), is_list=True, where=key)
-        for key, texts in written.items()
-        if texts
-    ]
-    return with_references(exam, References(records=records)) if records else exam
+        if row.subject in texts_by_pair:
+            texts_by_pair[row.subject].append(row.text)
+    records: list[Record] = []
+    for key, texts in texts_by_pair.items():
+        if texts:
+            records.append(
+                Record(
+                    key,
+                    tuple(texts),
+                    is_list=True,
+                    where=key,
+                )
+            )
+    return records
 
 
 def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
-    """Return whether an answer is true and specific to the order, its true statements, and readable ones."""
-    unchanged = tuple(
-        wording.text for wording in load_wordings("answer_sentences").kinds["unchanged"]
-    )
-    same = text.lower().startswith(unchanged) or says_no_change(text)
-    claims, read = [Claim(side=0, kind="no_change")] * same, read_composed(text, difference_verbs())
-    if isinstance(read, Difference) and (read.verbs or same):
-        claims += read_phrases(
-            read.first_half, read.second_half if read.verbs else read.first_half
-        ).claims
-    own = [holds(claim, graphs) for claim in claims]
-    tells = same or not all(holds(claim, (graphs[1], graphs[0])) for claim in claims)
-    return bool(own) and all(own) and tells, sum(own), len(own)
+    """Return whether an answer is true, its number of true statements, and of readable ones.
+
+    A true answer is specific to the order of the images.
+    """
+    wordings = load_wordings("answer_sentences").kinds["unchanged"]
+    unchanged = tuple(wording.text for wording in wordings)
+    is_unchanged = text.lower().startswith(unchanged) or says_no_change(text)
+    claims = _read_claims(text, is_unchanged=is_unchanged)
+    verdicts = [holds(claim, graphs) for claim in claims]
+    exchanged = (graphs[1], graphs[0])
+    is_specific = is_unchanged or not all(holds(claim, exchanged) for claim in claims)
+    is_true = bool(verdicts) and all(verdicts) and is_specific
+    return is_true, sum(verdicts), len(verdicts)
+
+
+def _read_claims(text: str, *, is_unchanged: bool) -> list[Claim]:
+    """Return the readable statements of an answer."""
+    claims: list[Claim] = []
+    if is_unchanged:
+        claims.append(Claim(side=0, kind="no_change"))
+    difference = read_composed(text, difference_verbs())
+    if isinstance(difference, Difference) and (difference.verbs or is_unchanged):
+        first_half = difference.first_half
+        second_half = difference.second_half if difference.verbs else first_half
+        claims += read_phrases(first_half, second_half).claims
+    return claims
 
 
 def open_scene_pairs(data: Data) -> Exam:
     """Return a true and a false statement about each held-out pair."""
-    pairs, of = _held_out_pairs(data)
-    choices = [choice for pair in pairs for choice in _make_statements(pair)]
-    return exam_of(choices, UNITS, notes=(_note(len(choices) // 2, of, data), BOTH_NOTE))
+    pairs, total = _held_out_pairs(data)
+    choices: list[Choice] = []
+    for pair in pairs:
+        choices += _make_statements(pair)
+    note = _note(len(choices) // 2, total, data)
+    return exam_of(choices, UNITS, notes=(note, BOTH_NOTE))
 
 
 def _make_statements(pair: KnownScene) -> Iterator[Choice]:
-    only = [
-        (side, thing)
-        for side in (0, 1)
-        for thing in _only_in(pair.graphs[side], pair.graphs[1 - side])
-    ]
-    if not only:
+    first, second = pair.graphs
+    candidates = [(0, selector) for selector in _only_in(first, second)]
+    candidates += [(1, selector) for selector in _only_in(second, first)]
+    if not candidates:
         return
-    side, thing = only[int(make_key("statement", pair.key)[:8], 16) % len(only)]
-    words = " ".join(filter(None, (thing.size, thing.colour, thing.material, thing.shape)))
-    for place, answer in ((side, "True"), (1 - side, "False")):
-        said = f"The {SIDES[place]} image shows a {words}, and the {SIDES[1 - place]} image shows none."
-        name, prompt = f"{pair.key}_{answer}", "judge_pair_statement"
-        yield judge_statement(name, pair.images, said, answer=answer, prompt=prompt, item=pair.key)
+    hashed = int(make_key("statement", pair.key)[:8], 16)
+    side, selector = candidates[hashed % len(candidates)]
+    adjectives = (selector.size, selector.colour, selector.material, selector.shape)
+    noun = " ".join(filter(None, adjectives))
+    for with_it, without, answer in (
+        (SIDES[side], SIDES[1 - side], "True"),
+        (SIDES[1 - side], SIDES[side], "False"),
+    ):
+        yield judge_statement(
+            f"{pair.key}_{answer}",
+            pair.images,
+            f"The {with_it} image shows a {noun}, and the {without} image shows none.",
+            answer=answer,
+            prompt="judge_pair_statement",
+            item=pair.key,
+        )
+
+
+class Verdicts(NamedTuple):
+    """Options chosen for both texts of a preference; ``None``: unreadable."""
+
+    maker: str
+    chosen: str | None
+    rejected: str | None
 
 
 def open_preferences(data: Data) -> Exam:
-    """Return two questions for each of a dataset's preferences about two images; the model is the judge.
+    """Return two questions for each of a dataset's preferences about two images.
 
-    A rejected text judged true may be no negative. Complements the report's checks by claims, for
-    texts without claims. If there are many, those with the first keys are asked about, a random
-    sample.
+    The model is the judge. A rejected text judged true may be no negative. Complements the report's
+    checks by claims, for texts without claims. If there are many, those with the first keys are
+    asked about, a random sample.
     """
-    held: Iterator[PreferenceRow] = data.rows("preferences", without=("rejected_images",))
-    both = (row for row in held if len(row.images) == 2 and row.chosen and row.rejected)
-    rows = nsmallest(MAX_ROWS, both, key=lambda row: row.key)
+    preferences: Iterator[PreferenceRow] = data.rows("preferences", without=("rejected_images",))
+    complete = (row for row in preferences if len(row.images) == 2 and row.chosen and row.rejected)
+    rows = nsmallest(MAX_ROWS, complete, key=lambda row: row.key)
     if not rows:
         raise ConfigError(
             f"--data {data.folder}: has no preferences about two images with two texts"
         )
-    asked = [(row, _ask_side(row, "chosen"), _ask_side(row, "rejected")) for row in rows]
+    pairs = [(row, _ask_side(row, "chosen"), _ask_side(row, "rejected")) for row in rows]
+    questions: list[Choice] = []
+    for _, chosen, rejected in pairs:
+        questions += (chosen, rejected)
 
     def mark(replies: Replies) -> Marked:
-        choices = [choice for _, *own in asked for choice in own]
-        read = {one.name: read_choice(replies.texts.get(one.name, ""), one) for one in choices}
-        said = [
-            (row.rejected_maker, read[a.name], read[b.name])
-            for row, a, b in asked
-            if row.key in replies.items
-        ]
-        taken = {name: option for name, option in read.items() if option}
-        return Marked(marks=list(_mark_preferences(said)), taken=taken)
+        options: dict[str, str] = {}
+        for question in questions:
+            option = read_choice(replies.texts.get(question.name, ""), question)
+            if option:
+                options[question.name] = option
+        verdicts: list[Verdicts] = []
+        for row, chosen, rejected in pairs:
+            if row.key in replies.items:
+                verdicts.append(
+                    Verdicts(
+                        row.rejected_maker, options.get(chosen.name), options.get(rejected.name)
+                    )
+                )
+        return Marked(marks=list(_mark_preferences(verdicts)), taken=options)
 
-    notes = (
-        "told apart: the chosen text was judged true, and the rejected one false (chance: 25 %)",
-    )
-    return Exam(questions=[choice for _, *own in asked for choice in own], mark=mark, notes=notes)
+    note = "told apart: the chosen text was judged true, and the rejected one false (chance: 25 %)"
+    return Exam(questions=questions, mark=mark, notes=(note,))
 
 
 def _ask_side(row: PreferenceRow, side: Literal["chosen", "rejected"]) -> Choice:
-    name, text, answer = f"{row.key}_{side}", getattr(row, side), str(side == "chosen")
     return judge_statement(
-        name, row.images, text, answer=answer, prompt="judge_pair_statement", item=row.key
+        f"{row.key}_{side}",
+        row.images,
+        getattr(row, side),
+        answer=str(side == "chosen"),
+        prompt="judge_pair_statement",
+        item=row.key,
     )
 
 
-def _mark_preferences(said: Sequence[tuple[str, str | None, str | None]]) -> Iterator[Measured]:
-    def believed(texts: Sequence[str | None]) -> tuple[list[float], list[float]]:
-        return [text == "True" for text in texts], [text is not None for text in texts]
-
-    chosen, rejected = [one for _, one, _ in said], [one for _, _, one in said]
+def _mark_preferences(verdicts: Sequence[Verdicts]) -> Iterator[Measured]:
+    chosen = [verdict.chosen for verdict in verdicts]
+    rejected = [verdict.rejected for verdict in verdicts]
     yield measure_ratios(
-        {"chosen taken for true": believed(chosen), "rejected taken for true": believed(rejected)}
+        {
+            "chosen taken for true": _count_believed(chosen),
+            "rejected taken for true": _count_believed(rejected),
+        }
     )
-    yield measure_mean("told apart", [texts == ["True", "False"] for _, *texts in said])
-    for maker in sorted({maker for maker, _, _ in said}):
-        own = [text for other, _, text in said if other == maker]
-        yield measure_ratios({"rejected taken for true": believed(own)}, category=maker)
+    apart = [verdict.chosen == "True" and verdict.rejected == "False" for verdict in verdicts]
+    yield measure_mean("told apart", apart)
+    for maker in sorted({verdict.maker for verdict in verdicts}):
+        options = [verdict.rejected for verdict in verdicts if verdict.maker == maker]
+        yield measure_ratios({"rejected taken for true": _count_believed(options)}, category=maker)
+
+
+def _count_believed(options: Sequence[str | None]) -> tuple[list[float], list[float]]:
+    """Return for each text whether it was judged true, and whether it was judged."""
+    believed = [float(option == "True") for option in options]
+    judged = [float(option is not None) for option in options]
+    return believed, judged

@@ -1,7 +1,8 @@
-"""Benchmarks rated by a judge: CaD-QA (paper 003), OmniDiff (paper 002), MMHal-Bench (Sun et al. 2023).
+"""Benchmarks rated by a judge: CaD-QA (paper 003), OmniDiff (paper 002), MMHal-Bench.
 
-MMHal's judge is GPT-4, which reads the image's contents as text; any served model may judge here.
-OmniDiff's published form is unknown; its lines are those of the source ``omnidiff``.
+MMHal-Bench is by Sun et al. (2023); its judge is GPT-4, which reads the image's contents as
+text; any served model may judge here. OmniDiff's published form is unknown; its lines are those of
+the source ``omnidiff``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,36 +18,45 @@ from pairwright.tasks.evaluation.benchmarks.choices import EXACT_NOTE, name_exac
 from pairwright.tasks.evaluation.benchmarks.described_pairs import References, with_references
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
 from pairwright.tasks.evaluation.read_captions import Record
-from pairwright.tasks.evaluation.read_json import Given, read_records
+from pairwright.tasks.evaluation.read_json import ExternalRecord, read_records
 from pairwright.tasks.texts.conversations import SHOWN as PREFIX
 
 JUDGE_RULE = (
-    "A judge rates the answer; a rating is a line of JSON in the judge's own reply that repeats a number drawn for "
-    "this answer alone. Without one it is asked again, twice; then the answer is unjudged, and left out of the scores. "
-    "A question that the model did not answer has the worst rating."
+    "A judge rates the answer; a rating is a line of JSON in the judge's own reply that repeats a "
+    "number drawn for this answer alone. Without one it is asked again, twice; then the answer is "
+    "unjudged, and left out of the scores. A question that the model did not answer has the worst "
+    "rating."
 )
-CAD_QA, OMNIDIFF, MMHAL = "CaD_QA_eval.jsonl", "test.jsonl", "response_template.json"
+CAD_QA = "CaD_QA_eval.jsonl"
+OMNIDIFF = "test.jsonl"
+MMHAL = "response_template.json"
 CAD_QA_NOTE = (
-    "the judge's prompt is ours, as paper 003's is not public: compare ratings only with those of the same judge here, "
-    "not with the paper's"
+    "the judge's prompt is ours, as paper 003's is not public: compare ratings only with those of "
+    "the same judge here, not with the paper's"
 )
-OMNIDIFF_NOTE = "the judge's instructions are paper 002's; the question to the model is ours, as the paper's is not public"
+OMNIDIFF_NOTE = (
+    "the judge's instructions are paper 002's; the question to the model is ours, as the paper's "
+    "is not public"
+)
 MMHAL_NOTE = (
-    "the judge's prompt is MMHal-Bench's in other words, without its examples; published numbers are "
-    "GPT-4's, and a reply that cannot be read counts 0 there"
+    "the judge's prompt is MMHal-Bench's in other words, without its examples; published numbers "
+    "are GPT-4's, and a reply that cannot be read counts 0 there"
 )
 HONEST = 3  # MMHal's ratings from here on mean no hallucination
-Asked = Sequence[tuple[benchmark.ExamQuestion, str]]  # questions with their categories
+Categorised = Sequence[tuple[benchmark.ExamQuestion, str]]
+"""Questions with their categories."""
+Measure = Callable[[Mapping[str, int], benchmark.Replies], Sequence[Measured]]
+"""Measures ratings by question, and replies."""
 
 
-class _CadLine(Given):
+class _CadLine(ExternalRecord):
     image: list[str] = Field(min_length=2, max_length=2)
     text: str
     answer: str
     question_id: str | int
 
 
-class _OmnidiffLine(Given):
+class _OmnidiffLine(ExternalRecord):
     id: str | int
     image1: str
     image2: str
@@ -55,7 +65,7 @@ class _OmnidiffLine(Given):
     source: str = ""
 
 
-class _MmhalRecord(Given):
+class _MmhalRecord(ExternalRecord):
     question_type: str
     image_id: str
     image_src: str
@@ -64,125 +74,183 @@ class _MmhalRecord(Given):
     gt_answer: str
 
 
+def _measure_nothing(
+    _ratings: Mapping[str, int], _replies: benchmark.Replies
+) -> Sequence[Measured]:
+    return ()
+
+
 def _exam(
-    asked: Asked,
+    categorised: Categorised,
     name: str,
     notes: tuple[str, ...],
-    more: Callable[
-        [Mapping[str, int], benchmark.Replies], Sequence[Measured]
-    ] = lambda _ratings, _replies: (),
+    measure: Measure = _measure_nothing,
     *,
     required: bool = True,
 ) -> benchmark.Exam:
-    """Return an exam of questions with categories: the mean rating, overall and by category, and ``more``.
+    """Return an exam with the mean rating, overall and by category, and further measures.
 
-    ``more`` gets the ratings by question; unanswered ones have the worst, 0. Without ratings there
-    is no score, unless a judge is ``required``.
+    Unanswered questions have the worst rating, 0. Without ratings there is no score, unless a judge
+    is ``required``.
     """
+    categories = sorted({category for _, category in categorised} - {""})
 
     def mark(replies: benchmark.Replies) -> benchmark.Marked:
         if not (required or replies.ratings):
             return benchmark.Marked(marks=())
-        counted = {one.name: category for one, category in asked if one.item in replies.items}
-        rated = {one: replies.ratings.get(one) if one in replies.texts else 0 for one in counted}
-        found = {one: rating for one, rating in rated.items() if rating is not None}
-        marks = [measure_mean(name, list(found.values()), percent=False), *more(found, replies)]
-        for category in sorted({category for _, category in asked} - {""}):
-            own = [rating for one, rating in found.items() if counted[one] == category]
-            marks.append(measure_mean(name, own, category=category, percent=False))
+        ratings: dict[str, int] = {}
+        by_category: dict[str, list[int]] = {category: [] for category in ("", *categories)}
+        for question, category in categorised:
+            rating = _rating_of(question, replies)
+            if rating is not None:
+                ratings[question.name] = rating
+                by_category[category].append(rating)
+        marks = [
+            measure_mean(name, list(ratings.values()), percent=False),
+            *measure(ratings, replies),
+        ]
+        for category in categories:
+            mean = measure_mean(name, by_category[category], category=category, percent=False)
+            marks.append(mean)
         return benchmark.Marked(marks=marks)
 
-    return benchmark.Exam(
-        questions=[one for one, _ in asked], mark=mark, read_answers=False, notes=notes
-    )
+    questions = [question for question, _ in categorised]
+    return benchmark.Exam(questions=questions, mark=mark, read_answers=False, notes=notes)
+
+
+def _rating_of(question: benchmark.ExamQuestion, replies: benchmark.Replies) -> int | None:
+    """Return a question's rating; ``None``: unrated, or not counted."""
+    if question.item not in replies.items:
+        return None
+    if question.name not in replies.texts:
+        return 0
+    return replies.ratings.get(question.name)
 
 
 def open_cad_qa(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of CaD-QA, also scored by paper 003's exact matching."""
-    asked: list[benchmark.ExamQuestion] = []
+    questions: list[benchmark.ExamQuestion] = []
     answers: dict[str, str] = {}
-    for number, (line, where) in enumerate(
-        read_records(benchmark.find_file(data.folder, CAD_QA), _CadLine)
-    ):
+    lines = read_records(benchmark.find_file(data.folder, CAD_QA), _CadLine)
+    for number, (line, where) in enumerate(lines):
         if not line.text.startswith(PREFIX):
             raise ConfigError(f"{where}: text: must begin with the placeholders of two images")
-        question, name = line.text.removeprefix(PREFIX), str(number)
-        images = tuple(
-            benchmark.find_image(data.folder, image, where=where) for image in line.image
+        text = line.text.removeprefix(PREFIX)
+        name = str(number)
+        answers[name] = line.answer
+        images = [benchmark.find_image(data.folder, image, where=where) for image in line.image]
+        question = benchmark.ask_at_length(
+            name,
+            _add_prefix((text,)),
+            tuple(images),
+            "cad-qa",
+            judged={"question": text, "reference": line.answer},
+            words=(text,),
+            reword=_add_prefix,
         )
-        words = {
-            "words": (question,),
-            "reword": lambda words: PREFIX + benchmark.as_written(words[0]),
-        }
-        judged, answers[name] = {"question": question, "reference": line.answer}, line.answer
-        text = PREFIX + benchmark.as_written(question)
-        asked.append(benchmark.ask_at_length(name, text, images, "cad-qa", judged=judged, **words))
+        questions.append(question)
 
-    def match(_ratings: Mapping[str, int], replies: benchmark.Replies) -> list[Measured]:
-        same = [
-            replies.texts.get(one.name) == answers[one.name]
-            for one in asked
-            if one.item in replies.items
-        ]
-        return [name_exact(measure_mean("accuracy", same))]
+    def measure_exact(_ratings: Mapping[str, int], replies: benchmark.Replies) -> list[Measured]:
+        matches: list[bool] = []
+        for question in questions:
+            if question.item in replies.items:
+                text = replies.texts.get(question.name)
+                matches.append(text == answers[question.name])
+        return [name_exact(measure_mean("accuracy", matches))]
 
-    return _exam([(one, "") for one in asked], "rating (0 to 5)", (CAD_QA_NOTE, EXACT_NOTE), match)
+    categorised = [(question, "") for question in questions]
+    return _exam(categorised, "rating (0 to 5)", (CAD_QA_NOTE, EXACT_NOTE), measure_exact)
+
+
+def _add_prefix(texts: Sequence[str]) -> str:
+    """Return a question with the placeholders of its images."""
+    return PREFIX + benchmark.as_written(texts[0])
 
 
 def open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
     """Return a question per pair of OmniDiff that has a reference."""
     lines = read_records(benchmark.find_file(data.folder, OMNIDIFF), _OmnidiffLine)
-    texts = {
-        str(one.id): (*([] if one.caption is None else [one.caption]), *one.captions)
-        for one, _ in lines
-    }
-    records = [
-        Record(str(line.id), texts[str(line.id)], is_list=True, where=where)
-        for line, where in lines
-    ]
-    references = References(
-        records=records, groups={str(line.id): line.source for line, _ in lines}
-    )
-    named, prompt = set(references.names()), "describe_difference"
-    asked: list[tuple[benchmark.ExamQuestion, str]] = []
+    captions = {str(line.id): _captions_of(line) for line, _ in lines}
+    references = _omnidiff_references(lines, captions)
+    names = set(references.names())
+    prompt = "describe_difference"
+    categorised: list[tuple[benchmark.ExamQuestion, str]] = []
     for line, where in lines:
-        if (name := str(line.id)) in named:
-            images = tuple(
-                benchmark.find_image(data.folder, image, where=where)
-                for image in (line.image1, line.image2)
+        name = str(line.id)
+        if name not in names:
+            continue
+        images = (
+            benchmark.find_image(data.folder, line.image1, where=where),
+            benchmark.find_image(data.folder, line.image2, where=where),
+        )
+        question = benchmark.ask_at_length(
+            name,
+            load(prompt).render(),
+            images,
+            prompt,
+            judged={"reference": " ".join(filter(str.strip, captions[name]))},
+        )
+        categorised.append((question, line.source))
+    exam = _exam(categorised, "score (0 to 100)", (OMNIDIFF_NOTE,), required=False)
+    return with_references(exam, references)
+
+
+def _omnidiff_references(
+    lines: Sequence[tuple[_OmnidiffLine, str]], captions: Mapping[str, tuple[str, ...]]
+) -> References:
+    records: list[Record] = []
+    groups: dict[str, str] = {}
+    for line, where in lines:
+        name = str(line.id)
+        records.append(
+            Record(
+                name,
+                captions[name],
+                is_list=True,
+                where=where,
             )
-            judged = {"reference": " ".join(filter(str.strip, texts[name]))}
-            one = benchmark.ask_at_length(
-                name, load(prompt).render(), images, prompt, judged=judged
-            )
-            asked.append((one, line.source))
-    return with_references(
-        _exam(asked, "score (0 to 100)", (OMNIDIFF_NOTE,), required=False), references
-    )
+        )
+        groups[name] = line.source
+    return References(records=records, groups=groups)
+
+
+def _captions_of(line: _OmnidiffLine) -> tuple[str, ...]:
+    if line.caption is None:
+        return tuple(line.captions)
+    return (line.caption, *line.captions)
 
 
 def open_mmhal(data: benchmark.Data) -> benchmark.Exam:
     """Return the questions of MMHal-Bench, by type."""
-    asked: list[tuple[benchmark.ExamQuestion, str]] = []
-    for number, (record, where) in enumerate(
-        read_records(benchmark.find_file(data.folder, MMHAL), _MmhalRecord)
-    ):
-        source = PurePosixPath(urlsplit(record.image_src).path).name
-        text = f"<image>\n{benchmark.as_written(record.question)}"
-        judged = {"contents": ", ".join(record.image_content), "question": record.question}
-        judged |= {"reference": record.gt_answer}
-        images = (benchmark.find_image(data.folder, f"{record.image_id}.jpg", source, where=where),)
-        asked.append(
-            (
-                benchmark.ask_at_length(str(number), text, images, "mmhal", judged=judged),
-                record.question_type,
-            )
+    categorised: list[tuple[benchmark.ExamQuestion, str]] = []
+    records = read_records(benchmark.find_file(data.folder, MMHAL), _MmhalRecord)
+    for number, (record, where) in enumerate(records):
+        source_name = PurePosixPath(urlsplit(record.image_src).path).name
+        image = benchmark.find_image(
+            data.folder, f"{record.image_id}.jpg", source_name, where=where
         )
-    return _exam(asked, "rating (0 to 6)", (MMHAL_NOTE,), _score_mmhal)
+        judged = {
+            "contents": ", ".join(record.image_content),
+            "question": record.question,
+            "reference": record.gt_answer,
+        }
+        question = benchmark.ask_at_length(
+            str(number),
+            f"<image>\n{benchmark.as_written(record.question)}",
+            (image,),
+            "mmhal",
+            judged=judged,
+        )
+        categorised.append((question, record.question_type))
+    return _exam(categorised, "rating (0 to 6)", (MMHAL_NOTE,), _score_mmhal)
 
 
 def _score_mmhal(ratings: Mapping[str, int], _replies: benchmark.Replies) -> list[Measured]:
-    values = list(ratings.values())
-    informative = [rating % HONEST / HONEST if rating < 2 * HONEST else 1 for rating in values]
-    hallucinated = measure_mean("hallucination rate", [rating < HONEST for rating in values])
-    return [hallucinated, measure_mean("informativeness", informative)]
+    hallucinated = [rating < HONEST for rating in ratings.values()]
+    informative: list[float] = []
+    for rating in ratings.values():
+        informative.append(rating % HONEST / HONEST if rating < 2 * HONEST else 1)
+    return [
+        measure_mean("hallucination rate", hallucinated),
+        measure_mean("informativeness", informative),
+    ]

@@ -178,10 +178,9 @@ def test_wrong_files_of_amber_are_named(
 def test_coco_words(tmp_path: Path) -> None:
     (tmp_path / "synonyms.txt").write_text(SYNONYMS)
     words = read_coco_words(tmp_path / "synonyms.txt")
-    found = words.find(
+    found = words.find_objects(
         "Two men and a baby elephant at tables; the toilet's seat, traffic lights, a bow tie, "
-        "a "
-        "Frisbee."
+        "a Frisbee."
     )
     assert [kind for _, kind in found] == [
         "person",
@@ -191,7 +190,7 @@ def test_coco_words(tmp_path: Path) -> None:
         "traffic light",
         "tie",
     ]
-    assert words.find("a seat") == [("seat", "chair")]
+    assert words.find_objects("a seat") == [("seat", "chair")]
 
 
 def test_object_halbench(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_cad_qa(tmp_path: Path) -> None:
     assert (
         found.results.counts["unjudged"],
         found.results.counts["not_read"],
-        found.results.owed,
+        found.results.pending,
     ) == (1, 0, 0)
     assert any("right 2" in asked.text and "Is Image 2 dark?" in asked.text for asked in judging)
 

@@ -13,7 +13,7 @@ from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.evaluation.benchmark import Data, Exam, Replies
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 from pairwright.tasks.evaluation.benchmarks.own_datasets import find_shapes
-from pairwright.tasks.evaluation.measured import conclude
+from pairwright.tasks.evaluation.measured import compute_scores
 from tests.fixtures.descriptions import person_said
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 from tests.fixtures.preferences_to_train import preference
@@ -52,7 +52,9 @@ def opened(name: str, tables: Mapping[str, list[Row]] = TABLES) -> Exam:
 
 def scored(exam: Exam, texts: Mapping[str, str]) -> dict[str, float | None]:
     replies = Replies(texts=texts, ratings={}, items=frozenset(one.item for one in exam.questions))
-    return {one.name: one.value for one in conclude(exam.mark(replies).marks, resamples=0, seed=0)}
+    return {
+        one.name: one.value for one in compute_scores(exam.mark(replies).marks, resamples=0, seed=0)
+    }
 
 
 def test_things_are_found_unless_they_are_denied() -> None:
