@@ -1,4 +1,4 @@
-"""Admit the images that have vectors, pass the filters, and are no near-duplicates of a benchmark's test images.
+"""Admit images that have vectors, pass the filters, and are not in a benchmark's test images.
 
 The vectors of each excluded set are an Arrow file, made by ``write_references``. An image is
 refused if its perceptual hash differs from an excluded one's in only a few bits, or if the two are
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,15 +37,32 @@ from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses
 from pairwright.tasks.store.vectors import KEY_TYPE, Vectors
 
+Flags = NDArray[np.bool_]
 BLOCK = 128
 """Images compared with an excluded set at a time."""
-REASON, NO_VECTOR = "near-duplicate of an excluded image", "no vector"
+REASON = "near-duplicate of an excluded image"
+NO_VECTOR = "no vector"
 COLUMNS_AT_ONCE = 4096
 """Images compared with a shard's images at a time: 50 MB of products."""
-CROWDED, COPY = "enough images of its group", "near-duplicate"
-Refused = Iterator[tuple[str, str, str]]
-"""Key, reason and detail of an image."""
+CROWDED = "enough images of its group"
+COPY = "near-duplicate"
 EMPTY = no_rows(schema_of(EmbeddingRow)).select(["subject", "embedder", "vector"])
+
+
+class Refusal(NamedTuple):
+    """Image that is left out."""
+
+    key: str
+    reason: str
+    detail: str
+
+
+class References(NamedTuple):
+    """Excluded set of R images."""
+
+    names: list[str]
+    spaces: dict[str, NDArray[np.float32]]
+    """``(R, d)`` unit vectors by embedder, in the order of ``names``."""
 
 
 def admit_images(
@@ -55,19 +73,25 @@ def admit_images(
     qualities: pa.Table | None = None,
     spaces: Mapping[str, Vectors] | None = None,
 ) -> Iterator[AdmittedRow | Dropped]:
-    """Yield the admitted images of the rows, given their vectors, and ``qualities`` if filters are on."""
-    images = sorted(image for image, own in vectors.items() if own)
-    refused: dict[str, tuple[str, str]] = {}
+    """Yield the admitted images, given their vectors, and ``qualities`` if filters are on."""
+    images = sorted(image for image, embeddings in vectors.items() if embeddings)
+    refusals: dict[str, Refusal] = {}
     if qualities is not None:
-        found = filter_images(images, config.filters, qualities=qualities, spaces=spaces or {})
-        refused = {image: (reason, detail) for image, reason, detail in found}
-    for place in config.files:
-        found = _refuse(images, vectors, *_read_references(place), config=config)
-        refused |= {image: (REASON, detail) for image, detail in found}
+        for refusal in filter_images(
+            images,
+            config.filters,
+            qualities=qualities,
+            spaces=spaces or {},
+        ):
+            refusals[refusal.key] = refusal
+    for file in config.files:
+        references = _read_references(file)
+        for refusal in _refuse(images, vectors, references, config=config):
+            refusals[refusal.key] = refusal
     for row in rows:
-        if row.key in refused:
-            reason, detail = refused[row.key]
-            yield Dropped(source_key=row.key, reason=reason, detail=detail)
+        refusal = refusals.get(row.key)
+        if refusal:
+            yield Dropped(source_key=row.key, reason=refusal.reason, detail=refusal.detail)
         elif not vectors.get(row.key):
             yield Dropped(source_key=row.key, reason=NO_VECTOR)
         else:
@@ -77,31 +101,55 @@ def admit_images(
 def _refuse(
     images: Sequence[str],
     vectors: Mapping[str, tuple[EmbeddingRow, ...]],
-    names: Sequence[str],
-    spaces: Mapping[str, NDArray[np.float32]],
+    references: References,
     *,
     config: ExcludeConfig,
-) -> Iterator[tuple[str, str]]:
-    """Yield the keys of refused images, with the reason."""
-    for start in range(0, len(images) if names else 0, BLOCK):
+) -> Iterator[Refusal]:
+    """Yield the images that are near-duplicates of an excluded set's."""
+    if not references.names:
+        return
+    for start in range(0, len(images), BLOCK):
         block = images[start : start + BLOCK]
-        cosines: dict[str, NDArray[np.float32]] = {}
-        for name, matrix in spaces.items():
-            own = [row.vector for image in block for row in vectors[image] if row.embedder == name]
-            cosines[name] = np.array(own, dtype=np.float32) @ matrix.T
-        bits = np.rint((1 - cosines.pop(perceptual_hash.NAME)) * perceptual_hash.BITS / 2).astype(
-            np.int64
-        )
+        cosines = _find_cosines(block, vectors, references)
+        distances = (1 - cosines.pop(perceptual_hash.NAME)) * perceptual_hash.BITS / 2
+        bits = np.rint(distances).astype(np.int64)
         similar = np.min(list(cosines.values()), axis=0)
-        for image, differing, likeness in zip(block, bits, similar, strict=True):
-            nearest, likest = int(differing.argmin()), int(likeness.argmax())
-            if differing[nearest] <= config.max_hash_distance:
-                yield (
-                    image,
-                    f"{names[nearest]}: {differing[nearest]} bits of the perceptual hash differ",
-                )
-            elif likeness[likest] >= config.min_similarity:
-                yield image, f"{names[likest]}: similarity {likeness[likest]:.4f} in every space"
+        for image, differing, similarities in zip(block, bits, similar, strict=True):
+            detail = _compare(differing, similarities, references.names, config)
+            if detail:
+                yield Refusal(image, REASON, detail)
+
+
+def _find_cosines(
+    images: Sequence[str],
+    vectors: Mapping[str, tuple[EmbeddingRow, ...]],
+    references: References,
+) -> dict[str, NDArray[np.float32]]:
+    """Return the cosines ``(images, R)`` of images with an excluded set's, by embedder."""
+    embeddings: list[EmbeddingRow] = []
+    for image in images:
+        embeddings.extend(vectors[image])
+    cosines: dict[str, NDArray[np.float32]] = {}
+    for name, matrix in references.spaces.items():
+        space = [row.vector for row in embeddings if row.embedder == name]
+        cosines[name] = np.array(space, dtype=np.float32) @ matrix.T
+    return cosines
+
+
+def _compare(
+    differing: NDArray[np.int64],
+    similarities: NDArray[np.float32],
+    names: Sequence[str],
+    config: ExcludeConfig,
+) -> str:
+    """Return which excluded image an image matches, and why; empty: none."""
+    nearest = int(differing.argmin())
+    if differing[nearest] <= config.max_hash_distance:
+        return f"{names[nearest]}: {differing[nearest]} bits of the perceptual hash differ"
+    nearest = int(similarities.argmax())
+    if similarities[nearest] >= config.min_similarity:
+        return f"{names[nearest]}: similarity {similarities[nearest]:.4f} in every space"
+    return ""
 
 
 def filter_images(
@@ -110,75 +158,111 @@ def filter_images(
     *,
     qualities: pa.Table,
     spaces: Mapping[str, Vectors],
-) -> Refused:
-    """Yield the images that are left out; ``qualities`` and ``spaces`` are those of all images."""
+) -> Iterator[Refusal]:
+    """Yield the images left out; ``qualities`` and ``spaces`` are those of all images."""
     table = qualities.sort_by("subject")
     keys = np.array(table.column("subject").to_pylist(), dtype=KEY_TYPE)
-    own = np.isin(keys, np.array(images, dtype=KEY_TYPE))
-    left = np.ones(len(keys), dtype=bool)
+    in_shard = np.isin(keys, np.array(images, dtype=KEY_TYPE))
+    passing = np.ones(len(keys), dtype=bool)
     for check, bound in config.checks:
         values = table.column(check.column).to_numpy()
-        broken = left & (values < bound if check.is_least else values > bound)
-        left &= ~broken
+        is_outside = values < bound if check.is_least else values > bound
+        broken = passing & is_outside
+        passing &= ~broken
         reason = f"{check.reason} (filters.{check.field}={bound:g})"
-        for at in np.flatnonzero(broken & own).tolist():
-            yield keys[at].decode(), reason, f"{check.column} {values[at]:.4g}"
-    if limit := config.max_images_per_group:
-        count: Counter[str] = Counter()
+        for position in np.flatnonzero(broken & in_shard).tolist():
+            detail = f"{check.column} {values[position]:.4g}"
+            yield Refusal(keys[position].decode(), reason, detail)
+    if config.max_images_per_group:
         groups = table.column("group").to_pylist()
-        for at in np.flatnonzero(left).tolist():
-            count[groups[at]] += 1
-            left[at] = count[groups[at]] <= limit
-            if own[at] and not left[at]:
-                yield (
-                    keys[at].decode(),
-                    f"{CROWDED} (filters.max_images_per_group={limit})",
-                    groups[at],
-                )
+        crowded = _find_crowded(groups, passing, config.max_images_per_group)
+        passing &= ~crowded
+        reason = f"{CROWDED} (filters.max_images_per_group={config.max_images_per_group})"
+        for position in np.flatnonzero(crowded & in_shard).tolist():
+            yield Refusal(keys[position].decode(), reason, groups[position])
     if config.max_similarity < 1:
-        names = table.column("name").take(np.flatnonzero(left)).to_pylist()
-        yield from _near_duplicates(
-            keys[left], own[left], names, spaces=spaces, bound=config.max_similarity
-        )
+        names = table.column("name").take(np.flatnonzero(passing)).to_pylist()
+        search = DuplicateSearch(keys[passing], spaces, config.max_similarity)
+        yield from search.find(in_shard[passing], names)
 
 
-def _near_duplicates(
-    keys: NDArray[np.bytes_],
-    own: NDArray[np.bool_],
-    names: Sequence[str],
-    *,
-    spaces: Mapping[str, Vectors],
-    bound: float,
-) -> Refused:
-    """Yield those of the ``own`` images that are too similar, in every space, to an image with a lower key."""
-    used = [space for name, space in spaces.items() if name != perceptual_hash.NAME]
-    there = np.flatnonzero(np.logical_and.reduce([np.isin(keys, space.keys) for space in used]))
-    rows = [np.searchsorted(space.keys, keys[there]) for space in used]
-    wanted = np.flatnonzero(own[there])
-    mine = [
-        space.matrix[at[wanted]].astype(np.float32) for space, at in zip(used, rows, strict=True)
-    ]
-    for start in range(0, int(wanted.max(initial=0)), COLUMNS_AT_ONCE):
-        some = slice(start, start + COLUMNS_AT_ONCE)
-        alike = np.arange(len(there))[some] < wanted[:, None]
-        for space, at, vectors in zip(used, rows, mine, strict=True):
-            alike &= vectors @ space.matrix[at[some]].astype(np.float32).T >= bound
-        found = alike.any(axis=1)
-        likest = there[alike.argmax(axis=1)[found] + start].tolist()
-        for place, other in zip(there[wanted[found]].tolist(), likest, strict=True):
-            yield (
-                bytes(keys[place]).decode(),
-                f"{COPY} (filters.max_similarity={bound:g})",
-                f"of {names[other]}",
-            )
-        wanted, mine = wanted[~found], [vectors[~found] for vectors in mine]
+def _find_crowded(groups: Sequence[str], passing: Flags, limit: int) -> Flags:
+    """Return which passing images come after the first ``limit`` of their groups."""
+    counts: Counter[str] = Counter()
+    crowded = np.zeros(len(passing), dtype=bool)
+    for position in np.flatnonzero(passing).tolist():
+        group = groups[position]
+        counts[group] += 1
+        crowded[position] = counts[group] > limit
+    return crowded
+
+
+class DuplicateSearch:
+    """Search for images that are too similar, in every space, to one with a lower key."""
+
+    def __init__(
+        self,
+        keys: NDArray[np.bytes_],
+        spaces: Mapping[str, Vectors],
+        bound: float,
+    ) -> None:
+        self._bound = bound
+        self._keys = keys
+        used = [space for name, space in spaces.items() if name != perceptual_hash.NAME]
+        embedded = np.logical_and.reduce([np.isin(keys, space.keys) for space in used])
+        self._positions = np.flatnonzero(embedded)
+        """Positions of the embedded images among the keys; all others here are among these."""
+        embedded_keys = keys[self._positions]
+        self._matrices = [space.matrix for space in used]
+        self._rows = [np.searchsorted(space.keys, embedded_keys) for space in used]
+
+    def find(self, in_shard: Flags, names: Sequence[str]) -> Iterator[Refusal]:
+        """Yield the duplicates in the shard."""
+        reason = f"{COPY} (filters.max_similarity={self._bound:g})"
+        pending = np.flatnonzero(in_shard[self._positions])
+        queries = self._vectors(pending)
+        for start in range(0, int(pending.max(initial=0)), COLUMNS_AT_ONCE):
+            is_similar = self._compare(queries, pending, start)
+            is_copy = is_similar.any(axis=1)
+            copies = self._positions[pending[is_copy]].tolist()
+            first = is_similar.argmax(axis=1)[is_copy] + start
+            originals = self._positions[first].tolist()
+            for copy, original in zip(copies, originals, strict=True):
+                yield Refusal(self._key(copy), reason, f"of {names[original]}")
+            pending = pending[~is_copy]
+            queries = [vectors[~is_copy] for vectors in queries]
+
+    def _key(self, position: int) -> str:
+        return bytes(self._keys[position]).decode()
+
+    def _vectors(self, images: NDArray[np.int64] | slice) -> list[NDArray[np.float32]]:
+        """Return the vectors of images in each space."""
+        vectors: list[NDArray[np.float32]] = []
+        for matrix, rows in zip(self._matrices, self._rows, strict=True):
+            vectors.append(matrix[rows[images]].astype(np.float32))
+        return vectors
+
+    def _compare(
+        self,
+        queries: list[NDArray[np.float32]],
+        pending: NDArray[np.int64],
+        start: int,
+    ) -> Flags:
+        """Return which images of the block from ``start`` on each pending one is too similar to."""
+        block = slice(start, start + COLUMNS_AT_ONCE)
+        is_similar = np.arange(len(self._positions))[block] < pending[:, None]
+        for vectors, others in zip(queries, self._vectors(block), strict=True):
+            is_similar &= vectors @ others.T >= self._bound
+        return is_similar
 
 
 def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
-    """Write the excluded set that a settled build has embedded; return the file's name, a hash of its content."""
-    names = {
-        row.key: row.name for row in find_live(build, images, ImageRow, without=("image", "graph"))
-    }
+    """Write the excluded set that a finished build embedded; return the file's name.
+
+    The name is a hash of the content.
+    """
+    live = find_live(build, images, ImageRow, without=("image", "graph"))
+    names = {row.key: row.name for row in live}
     tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
     table = pa.concat_tables(tables).sort_by([("embedder", "ascending"), ("subject", "ascending")])
     column = pa.array([names[key] for key in table.column("subject").to_pylist()], pa.string())
@@ -192,21 +276,20 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
 
 
 @lru_cache(maxsize=8)
-def _read_references(place: str) -> tuple[list[str], dict[str, NDArray[np.float32]]]:
-    """Return the readable names of the R images of an excluded set, and their (R, d) unit vectors by embedder."""
-    folder, _, name = place.rpartition("/")
-    table = pa.ipc.open_file(pa.BufferReader(Folder(folder).read(name))).read_all()
+def _read_references(path: str) -> References:
+    """Return an excluded set; every image has every embedder, in the same order."""
+    folder, _, file = path.rpartition("/")
+    table = pa.ipc.open_file(pa.BufferReader(Folder(folder).read(file))).read_all()
     embedders = table.column("embedder").to_numpy()
     spaces: dict[str, NDArray[np.float32]] = {}
     names: list[str] = []
     for embedder in np.unique(embedders).tolist():
-        chosen = table.filter(pa.array(embedders == embedder))
-        column = chosen.column("vector").combine_chunks()
-        spaces[embedder] = column.flatten().to_numpy().astype(np.float32).reshape(len(chosen), -1)
-        names = chosen.column(
-            "name"
-        ).to_pylist()  # every image has every embedder, in the same order
-    return names, spaces
+        rows = table.filter(pa.array(embedders == embedder))
+        column = rows.column("vector").combine_chunks()
+        vectors = column.flatten().to_numpy().astype(np.float32)
+        spaces[embedder] = vectors.reshape(len(rows), -1)
+        names = rows.column("name").to_pylist()
+    return References(names, spaces)
 
 
 def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:

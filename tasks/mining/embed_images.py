@@ -1,4 +1,4 @@
-"""Make a vector of each image in each embedder's space (paper 001, Appendix D.1, step 1).
+"""Embed each image in each embedder's space (paper 001, Appendix D.1, step 1).
 
 One ``EmbeddingRow`` per image and embedder, and one for its perceptual hash: the unit vector in
 float16, and its length before normalisation. An image without any feature for an embedder (one flat
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import EmbeddingConfig
@@ -17,9 +18,9 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.dinov2_embedder import pin_dinov2
-from pairwright.tasks.models.embedders import WITH_WEIGHTS, make_embedder, to_unit
+from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, make_embedder, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
-from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
+from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image, in_groups
 from pairwright.tasks.store.stage import Stage
 
 GROUP = 512
@@ -29,34 +30,43 @@ Parts = tuple[NDArray[Any], ...]
 
 
 def embed_images(
-    rows: Sequence[ImageRow], config: EmbeddingConfig
+    rows: Sequence[ImageRow],
+    config: EmbeddingConfig,
 ) -> Iterator[EmbeddingRow | Dropped]:
-    """Yield each image's vector in each space, in the configured order, then its perceptual hash."""
+    """Yield each image's vector in each space, in the configured order, and its perceptual hash."""
     embedders = [make_embedder(name, config) for name in _names(config)]
-    prepare = by_image(lambda seen: tuple(embedder.prepare(seen.pixels) for embedder in embedders))
 
-    def embed(images: Sequence[Ready[ImageRow, Parts]]) -> Iterator[EmbeddingRow]:
-        matrices = [
-            embedder.encode([image.part[n] for image in images])
-            for n, embedder in enumerate(embedders)
-        ]
-        for place, image in enumerate(images):
-            for embedder, matrix in zip(embedders, matrices, strict=True):
-                key = image.row.key
-                unit, norm = to_unit(
-                    matrix[place], f"embedding.{embedder.name}: {embedder.version}, of image {key}"
-                )
-                yield EmbeddingRow(
-                    key=make_key("embedding", key, embedder.name, embedder.version),
-                    source_key=key,
-                    subject=key,
-                    embedder=embedder.name,
-                    vector=unit,
-                    norm=norm,
-                )
+    def prepare(image: DecodedImage) -> Parts:
+        return tuple(embedder.prepare(image.pixels) for embedder in embedders)
 
+    encode = partial(_encode_group, embedders=embedders)
     on_gpu = _has_weights(config) and count_gpus() > 0
-    yield from in_groups([(row, row) for row in rows], prepare, embed, on_gpu=on_gpu, size=GROUP)
+    items = [(row, row) for row in rows]
+    yield from in_groups(items, by_image(prepare), encode, on_gpu=on_gpu, size=GROUP)
+
+
+def _encode_group(
+    images: Sequence[Ready[ImageRow, Parts]],
+    *,
+    embedders: Sequence[Embedder],
+) -> Iterator[EmbeddingRow]:
+    """Yield the vectors of prepared images, image by image."""
+    matrices: list[NDArray[np.float32]] = []
+    for number, embedder in enumerate(embedders):
+        matrices.append(embedder.encode([image.part[number] for image in images]))
+    for row_index, image in enumerate(images):
+        key = image.row.key
+        for embedder, matrix in zip(embedders, matrices, strict=True):
+            label = f"embedding.{embedder.name}: {embedder.version}, of image {key}"
+            unit, norm = to_unit(matrix[row_index], label)
+            yield EmbeddingRow(
+                key=make_key("embedding", key, embedder.name, embedder.version),
+                source_key=key,
+                subject=key,
+                embedder=embedder.name,
+                vector=unit,
+                norm=norm,
+            )
 
 
 def name_models(config: EmbeddingConfig) -> tuple[str, ...]:
@@ -65,12 +75,12 @@ def name_models(config: EmbeddingConfig) -> tuple[str, ...]:
 
 
 def _names(config: EmbeddingConfig) -> tuple[str, ...]:
-    """Return the names of each image's vectors: the embedders, and the perceptual hash, which recognises copies."""
+    """Return the names of each image's vectors: the embedders, and the perceptual hash."""
     return (*config.embedders, perceptual_hash.NAME)
 
 
 def pin_models(config: EmbeddingConfig) -> EmbeddingConfig:
-    """Return the configuration with this machine's revisions of the weights of the embedders in use."""
+    """Return the configuration with the local revisions of the weights in use."""
     pinned: dict[str, Any] = {}
     if "clip" in config.embedders:
         pinned["clip"] = pin_clip(config.clip, download=config.download)

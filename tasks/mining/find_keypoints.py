@@ -1,11 +1,11 @@
-"""Find the SIFT keypoints of images, by which other views of the same objects are recognised (Lowe, 2004).
+"""Find SIFT keypoints, which recognise other views of the same objects (Lowe, 2004).
 
 Per image, scaled down to ``max_side``: the strongest keypoints with their positions and
-descriptors, at most 68 KB for
-500. CPU only.
+descriptors, at most 68 KB for 500. CPU only.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,32 +17,36 @@ from pairwright.tasks.store.stage import Stage
 
 
 def find_keypoints(
-    rows: Sequence[ImageRow], config: KeypointsConfig
+    rows: Sequence[ImageRow],
+    config: KeypointsConfig,
 ) -> Iterator[KeypointsRow | Dropped]:
     """Yield the keypoints of each image; none in an image without texture."""
-
-    def find(seen: DecodedImage) -> dict[str, bytes]:
-        import cv2
-
-        grey = cv2.cvtColor(seen.pixels, cv2.COLOR_RGB2GRAY)
-        if (scale := config.max_side / max(grey.shape)) < 1:
-            size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
-            grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-        detector: Any = cv2.SIFT.create(nfeatures=config.max_count)
-        points, descriptors = detector.detectAndCompute(grey, None)
-        places = np.array([point.pt for point in points], "<f4")
-        return {
-            "places": places.tobytes(),
-            "descriptors": b"" if descriptors is None else descriptors.astype(np.uint8).tobytes(),
-        }
-
-    found = prepare_ahead([(row, row) for row in rows], by_image(find), on_gpu=False)
-    for row, made in zip(rows, found, strict=True):
-        if isinstance(made, Dropped):
-            yield made
+    find = by_image(partial(_find, config=config))
+    results = prepare_ahead([(row, row) for row in rows], find, on_gpu=False)
+    for row, result in zip(rows, results, strict=True):
+        if isinstance(result, Dropped):
+            yield result
         else:
             key = make_key("keypoints", row.key)
-            yield KeypointsRow(key=key, source_key=row.key, subject=row.key, **made.part)
+            yield KeypointsRow(key=key, source_key=row.key, subject=row.key, **result.part)
+
+
+def _find(image: DecodedImage, config: KeypointsConfig) -> dict[str, bytes]:
+    """Return an image's keypoints as columns of ``KeypointsRow``."""
+    import cv2
+
+    grey = cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY)
+    scale = config.max_side / max(grey.shape)
+    if scale < 1:
+        height, width = grey.shape
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    detector: Any = cv2.SIFT.create(nfeatures=config.max_count)
+    points, descriptors = detector.detectAndCompute(grey, None)
+    positions = np.array([point.pt for point in points], "<f4").tobytes()
+    if descriptors is None:
+        return {"places": positions, "descriptors": b""}
+    return {"places": positions, "descriptors": descriptors.astype(np.uint8).tobytes()}
 
 
 STAGE = Stage(

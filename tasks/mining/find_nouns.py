@@ -23,30 +23,31 @@ MAX_CHARACTERS = 20_000
 def find_nouns(rows: Sequence[ImageRow], config: NounsConfig) -> Iterator[NounsRow | Dropped]:
     """Yield the nouns of each image, or the reason why it has none."""
     model = name_model(config)[0]
-    measured = [(row, sum(map(len, row.captions))) for row in rows]
-    read = (
-        caption
-        for row, length in measured
-        if length <= MAX_CHARACTERS
-        for caption in row.captions
-        if length
-    )
-    found = find_nouns_of(read, config)
-    for row, length in measured:
+    lengths = [sum(map(len, row.captions)) for row in rows]
+    nouns_of_captions = find_nouns_of(_captions(rows, lengths), config)
+    for row, length in zip(rows, lengths, strict=True):
         if not length:
             yield Dropped(source_key=row.key, reason="no captions", detail=row.name)
-        elif length > MAX_CHARACTERS:
-            yield Dropped(
-                source_key=row.key,
-                reason="captions too long",
-                detail=f"{row.name}: {length:,} characters",
-            )
-        elif nouns := tuple(sorted(set().union(*islice(found, len(row.captions))))):
+            continue
+        if length > MAX_CHARACTERS:
+            detail = f"{row.name}: {length:,} characters"
+            yield Dropped(source_key=row.key, reason="captions too long", detail=detail)
+            continue
+        captions = islice(nouns_of_captions, len(row.captions))
+        nouns = tuple(sorted(set().union(*captions)))
+        if nouns:
             key = make_key("nouns", row.key, model, *nouns)
             yield NounsRow(key=key, source_key=row.key, subject=row.key, nouns=nouns, model=model)
         else:
             detail = f"{row.name}: {row.captions[0]:.80}"
             yield Dropped(source_key=row.key, reason="no nouns in captions", detail=detail)
+
+
+def _captions(rows: Sequence[ImageRow], lengths: Sequence[int]) -> Iterator[str]:
+    """Yield the captions that are tagged."""
+    for row, length in zip(rows, lengths, strict=True):
+        if 0 < length <= MAX_CHARACTERS:
+            yield from row.captions
 
 
 STAGE = Stage(

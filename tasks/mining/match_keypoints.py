@@ -1,4 +1,4 @@
-"""Pair photographs whose keypoints match: other views of the same objects, without any weights (ours).
+"""Pair photographs whose keypoints match: other views of the same objects, without weights (ours).
 
 Reads ``NeighbourRow``, one per anchor; its first neighbours in each space are the candidates.
 Keypoints of two images match if each is the other's nearest, nearer by Lowe's ratio than the next
@@ -36,95 +36,119 @@ LEAST = 8
 class Keypoints:
     """Keypoints of one image."""
 
-    places: NDArray[np.float32]
+    positions: NDArray[np.float32]
     """``(n, 2)``, pixels."""
     descriptors: NDArray[np.float32]
     """``(n, 128)``, unit vectors."""
 
 
 def match_keypoints(
-    rows: Sequence[NeighbourRow], config: MatchingConfig, *, keypoints: Mapping[str, KeypointsRow]
+    rows: Sequence[NeighbourRow],
+    config: MatchingConfig,
+    *,
+    keypoints: Mapping[str, KeypointsRow],
 ) -> Iterator[PairRow | Dropped | Failed]:
-    """Yield each anchor's pairs, or one ``Dropped`` with the most matches found; ``keypoints`` by image.
+    """Yield each anchor's pairs, or one ``Dropped`` with the most matches; ``keypoints`` by image.
 
     An anchor is ``Failed`` while keypoints of it or of a candidate are missing, as after a failed
     shard.
     """
     features = {image: unpack(row) for image, row in keypoints.items()}
     for row in rows:
-        others = _candidates(row, config)
-        if missing := {row.subject, *others} - features.keys():
+        candidates = _candidates(row, config)
+        missing = {row.subject, *candidates} - features.keys()
+        if missing:
             detail = f"images: {len(missing)}; the first: {min(missing)}"
             yield Failed(source_key=row.key, reason=MISSING, detail=detail)
             continue
-        counts: dict[tuple[str, str], int] = {}
-        for other in others:
-            first, second = sorted((row.subject, other))
-            counts[first, second] = count_matches(features[first], features[second])
-        enough = [
-            pair
-            for pair in sorted(counts, key=lambda pair: (-counts[pair], pair))
-            if counts[pair] >= config.min_matches
-        ]
-        for first, second in enough[: config.max_pairs]:
-            key = make_key("pair", first, second)
-            fewer = min(len(features[image].places) for image in (first, second))
-            share = float(np.float32(counts[first, second] / fewer))
-            yield PairRow(
-                key=key,
-                source_key=row.key,
-                subject=key,
-                first=first,
-                second=second,
-                origin="matched",
-                anchor=row.subject,
-                cluster=-1,
-                embedders=(MEASURE,),
-                similarities=(share,),
-                similarity=share,
-            )
+        counts = _count_by_pair(row.subject, candidates, features)
+        by_count = sorted(counts, key=lambda pair: (-counts[pair], pair))
+        enough = [pair for pair in by_count if counts[pair] >= config.min_matches]
+        for pair in enough[: config.max_pairs]:
+            fewer = min(len(features[image].positions) for image in pair)
+            yield _pair(row, pair, share=counts[pair] / fewer)
         if not enough:
-            reason = f"no neighbour with enough matching keypoints (matching.min_matches={config.min_matches})"
+            bound = f"matching.min_matches={config.min_matches}"
             yield Dropped(
                 source_key=row.key,
-                reason=reason,
+                reason=f"no neighbour with enough matching keypoints ({bound})",
                 detail=f"{max(counts.values(), default=0)} at the most",
             )
 
 
+def _count_by_pair(
+    anchor: str,
+    candidates: Sequence[str],
+    features: Mapping[str, Keypoints],
+) -> dict[tuple[str, str], int]:
+    """Return the matches of an anchor with each candidate, by pair."""
+    counts: dict[tuple[str, str], int] = {}
+    for candidate in candidates:
+        first, second = sorted((anchor, candidate))
+        counts[first, second] = count_matches(features[first], features[second])
+    return counts
+
+
 def _candidates(row: NeighbourRow, config: MatchingConfig) -> list[str]:
     """Return the anchor's first neighbours in each space, sorted, without near-identical ones."""
-    same = {
-        key
-        for keys, values in zip(row.neighbours, row.similarities, strict=True)
-        for key, value in zip(keys, values, strict=True)
-        if value > config.max_similarity
-    }
-    return sorted({*row.nearest} - same - {row.subject})
+    candidates = set(row.nearest)
+    for keys, values in zip(row.neighbours, row.similarities, strict=True):
+        neighbours = zip(keys, values, strict=True)
+        candidates -= {key for key, value in neighbours if value > config.max_similarity}
+    return sorted(candidates - {row.subject})
+
+
+def _pair(row: NeighbourRow, images: tuple[str, str], *, share: float) -> PairRow:
+    """Return the pair of two images; ``share``: matches per keypoint of the poorer image."""
+    first, second = images
+    key = make_key("pair", first, second)
+    similarity = float(np.float32(share))
+    return PairRow(
+        key=key,
+        source_key=row.key,
+        subject=key,
+        first=first,
+        second=second,
+        origin="matched",
+        anchor=row.subject,
+        cluster=-1,
+        embedders=(MEASURE,),
+        similarities=(similarity,),
+        similarity=similarity,
+    )
 
 
 def unpack(row: KeypointsRow) -> Keypoints:
     """Return an image's keypoints with RootSIFT descriptors."""
     raw = np.frombuffer(row.descriptors, np.uint8).reshape(-1, 128).astype(np.float32)
-    unit = np.sqrt(raw / np.maximum(raw.sum(axis=1, keepdims=True), 1))
-    return Keypoints(np.frombuffer(row.places, "<f4").reshape(-1, 2), unit)
+    descriptors = np.sqrt(raw / np.maximum(raw.sum(axis=1, keepdims=True), 1))
+    positions = np.frombuffer(row.places, "<f4").reshape(-1, 2)
+    return Keypoints(positions, descriptors)
 
 
-def count_matches(one: Keypoints, other: Keypoints) -> int:
+def count_matches(left: Keypoints, right: Keypoints) -> int:
     """Return the number of matching keypoints that agree with one fundamental matrix."""
     import cv2
 
-    if min(len(one.places), len(other.places)) < LEAST:
+    if min(len(left.positions), len(right.positions)) < LEAST:
         return 0
-    cosines = one.descriptors @ other.descriptors.T
-    there, is_clear = _nearest(cosines)
-    back, is_clear_back = _nearest(cosines.T)
-    kept = np.flatnonzero(is_clear & is_clear_back[there] & (back[there] == np.arange(len(there))))
-    if len(kept) < LEAST:
+    cosines = left.descriptors @ right.descriptors.T
+    forward, is_clear = _nearest(cosines)
+    backward, is_clear_backward = _nearest(cosines.T)
+    is_mutual = backward[forward] == np.arange(len(forward))
+    matches = np.flatnonzero(is_clear & is_clear_backward[forward] & is_mutual)
+    if len(matches) < LEAST:
         return 0
+    points = left.positions[matches]
+    others = right.positions[forward[matches]]
     try:
         _, agreeing = cv2.findFundamentalMat(
-            one.places[kept], other.places[there[kept]], cv2.USAC_MAGSAC, MAX_ERROR, 0.999, 2000
+            points,
+            others,
+            cv2.USAC_MAGSAC,
+            MAX_ERROR,
+            0.999,
+            2000,
         )
     except cv2.error:  # no matrix fits, as of points on one line
         return 0
@@ -134,7 +158,8 @@ def count_matches(one: Keypoints, other: Keypoints) -> int:
 def _nearest(cosines: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Return each row's nearest column, and whether it is nearer than the next by the ratio."""
     next_best, best = np.partition(cosines, -2, axis=1)[:, -2:].T
-    near, far = np.maximum(2 - 2 * best, 0), np.maximum(2 - 2 * next_best, 0)  # squared distances
+    near = np.maximum(2 - 2 * best, 0)  # squared distances
+    far = np.maximum(2 - 2 * next_best, 0)
     return cosines.argmax(axis=1), near < MAX_RATIO**2 * far
 
 

@@ -1,4 +1,4 @@
-"""Measure images, so that blurred, dark, long, ugly or unsafe ones can be left out before mining.
+"""Measure images, so that blurred, dark, long, ugly or unsafe ones can be filtered before mining.
 
 On the image, scaled down to ``SIDE`` if larger: sharpness is the variance of the Laplacian of grey
 values, ``dark`` and ``bright`` are shares of pixels; ``aspect`` is the longer side divided by the
@@ -21,7 +21,8 @@ from pairwright.tasks.models.weights import absolute
 from pairwright.tasks.store.stage import Stage, Uses
 
 SIDE = 512
-DARK, BRIGHT = 16, 239
+DARK = 16
+BRIGHT = 239
 HEADS = ("aesthetic", "unsafe")
 
 
@@ -33,17 +34,15 @@ def measure_images(
 ) -> Iterator[QualityRow | Dropped]:
     """Yield the measures of each image; heads need ``vectors``."""
     heads = _load_heads(config)
-    measured = prepare_ahead([(row, row) for row in rows], by_image(_measure), on_gpu=False)
-    for row, made in zip(rows, measured, strict=True):
-        own = [one.vector for one in (vectors or {}).get(row.key, ()) if one.embedder == "clip"]
-        if isinstance(made, Dropped):
-            yield made
-        elif heads and not own:
+    embeddings = vectors or {}
+    results = prepare_ahead([(row, row) for row in rows], by_image(_measure), on_gpu=False)
+    for row, result in zip(rows, results, strict=True):
+        clip = [item.vector for item in embeddings.get(row.key, ()) if item.embedder == "clip"]
+        if isinstance(result, Dropped):
+            yield result
+        elif heads and not clip:
             yield Dropped(source_key=row.key, reason="no vector")
         else:
-            scores = {name: float(head.score(own)[0]) for name, head in heads.items()}
-            if "unsafe" in scores:
-                scores["unsafe"] = float(1 / (1 + np.exp(-scores["unsafe"])))
             yield QualityRow(
                 key=make_key("qualities", row.key),
                 source_key=row.key,
@@ -51,42 +50,55 @@ def measure_images(
                 name=row.name,
                 group=group_of(row.name, row.group),
                 aspect=max(row.width, row.height) / min(row.width, row.height),
-                **made.part,
-                **scores,
+                **result.part,
+                **_score(heads, clip),
             )
 
 
-def _measure(seen: DecodedImage) -> dict[str, float]:
+def _score(heads: Mapping[str, VectorHead], vectors: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Return each head's score of an image, the unsafe one's as a probability."""
+    scores = {name: float(head.score(vectors)[0]) for name, head in heads.items()}
+    if "unsafe" in scores:
+        scores["unsafe"] = float(1 / (1 + np.exp(-scores["unsafe"])))
+    return scores
+
+
+def _measure(image: DecodedImage) -> dict[str, float]:
     """Return the columns of ``QualityRow`` that are measured on an image's grey values."""
     import cv2
 
-    grey = cv2.cvtColor(seen.pixels, cv2.COLOR_RGB2GRAY)
-    if (scale := SIDE / max(grey.shape)) < 1:
-        size = (max(1, round(grey.shape[1] * scale)), max(1, round(grey.shape[0] * scale)))
+    grey = cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY)
+    scale = SIDE / max(grey.shape)
+    if scale < 1:
+        height, width = grey.shape
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    dark, bright = float(np.mean(grey < DARK)), float(np.mean(grey > BRIGHT))
     return {
         "sharpness": float(cv2.Laplacian(grey, cv2.CV_64F).var()),
-        "dark": dark,
-        "bright": bright,
+        "dark": float(np.mean(grey < DARK)),
+        "bright": float(np.mean(grey > BRIGHT)),
     }
 
 
 def _load_heads(config: HeadsConfig) -> dict[str, VectorHead]:
-    return {
-        name: load_head(f"filters.heads.{name}", path, getattr(config, f"{name}_revision"))
-        for name in HEADS
-        if (path := getattr(config, name))
-    }
+    heads: dict[str, VectorHead] = {}
+    for name in HEADS:
+        path = getattr(config, name)
+        if path:
+            revision = getattr(config, f"{name}_revision")
+            heads[name] = load_head(f"filters.heads.{name}", path, revision)
+    return heads
 
 
 def pin_heads(config: HeadsConfig) -> HeadsConfig:
-    """Return the configuration with the hashes of its files, after checking that each can be loaded."""
-    found: dict[str, Any] = {}
+    """Return the configuration with the hashes of its files, which are loaded as a check."""
+    update: dict[str, Any] = {}
     for name in HEADS:
-        if path := absolute(getattr(config, name)):
-            found |= {name: path, f"{name}_revision": identify_head(f"filters.heads.{name}", path)}
-    pinned = config.model_copy(update=found)
+        path = absolute(getattr(config, name))
+        if path:
+            update[name] = path
+            update[f"{name}_revision"] = identify_head(f"filters.heads.{name}", path)
+    pinned = config.model_copy(update=update)
     _load_heads(pinned)
     return pinned
 

@@ -1,19 +1,19 @@
-"""Pair images that look alike but differ in something visible (paper 001, Appendix D.1, steps 3 to 8).
+"""Pair images that look alike but differ visibly (paper 001, Appendix D.1, steps 3 to 8).
 
 Reads ``NeighbourRow``, one per anchor, and the matrices of all images' vectors; writes ``PairRow``.
 CPU only.
 
 Per anchor, in this order: leave out near-identical images (ours, off by default); apply the set
 filter to each space's raw neighbours, without the anchor, then the image filter; the candidates are
-those left in every space, and far nearer than strangers (ours, off by default); cluster them,
-without the anchor; of each cluster the candidate most similar to the anchor becomes a pair, or the
-first few of them (ours). An anchor without a pair leaves one ``Dropped`` with the counts. A pair
-found from both of its images has one key; the reader keeps one of the two rows.
+those left in every space, and much nearer than unrelated images (ours, off by default); cluster
+them, without the anchor; of each cluster the candidate most similar to the anchor becomes a pair,
+or the first few of them (ours). An anchor without a pair leaves one ``Dropped`` with the counts. A
+pair found from both of its images has one key; the reader keeps one of the two rows.
 
 Memory: the features of all candidates of a shard, in float32.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,8 @@ from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
-STRANGERS = 5
-"""Number of neighbours that give the mean distance of strangers."""
+UNRELATED = 5
+"""Number of neighbours after the group that give the mean distance of unrelated images."""
 
 
 @dataclass(frozen=True)
@@ -40,164 +40,293 @@ class Candidates:
     """(candidates, embedders) cosines with the anchor."""
 
 
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Neighbours of one anchor in the space of one embedder."""
+
+    name: str
+    cosines: dict[str, float]
+    """Cosine with the anchor, by the neighbour's key."""
+
+    @property
+    def best(self) -> float:
+        """Return the highest cosine."""
+        return max(self.cosines.values())
+
+    @property
+    def worst(self) -> float:
+        """Return the lowest cosine."""
+        return min(self.cosines.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Rule that drops an anchor for its neighbours in one space."""
+
+    applies: Callable[[Space, MiningConfig], bool]
+    reason: str
+    """Format of ``space`` and ``config``, as ``detail``."""
+    detail: str
+
+
+def _has_no_neighbours(space: Space, _config: MiningConfig) -> bool:
+    return not space.cosines
+
+
+def _is_best_too_far(space: Space, config: MiningConfig) -> bool:
+    return space.best < config.min_best_similarity
+
+
+def _is_worst_too_far(space: Space, config: MiningConfig) -> bool:
+    return config.check_worst == "before" and space.worst < config.min_worst_similarity
+
+
+def _is_worst_in_band_too_far(band: Space, config: MiningConfig) -> bool:
+    if config.check_worst != "after" or not band.cosines:
+        return False
+    return band.worst < config.min_worst_similarity
+
+
+TOO_FAR = (
+    "one of its neighbours too far in {space.name} "
+    "(mining.min_worst_similarity={config.min_worst_similarity:g}, "
+    "mining.check_worst={config.check_worst})"
+)
+SET_RULES = (
+    Rule(_has_no_neighbours, "no neighbours", "{space.name}"),
+    Rule(
+        _is_best_too_far,
+        "nothing similar enough in {space.name} "
+        "(mining.min_best_similarity={config.min_best_similarity:g})",
+        "best {space.best:.4f}",
+    ),
+    Rule(_is_worst_too_far, TOO_FAR, "worst {space.worst:.4f}"),
+)
+"""Set filter of all neighbours in a space; the first rule that applies drops the anchor."""
+BAND_RULES = (Rule(_is_worst_in_band_too_far, TOO_FAR, "worst {space.worst:.4f}"),)
+"""The same of the neighbours that pass the image filter."""
+
+
 def pair_neighbours(
-    rows: Sequence[NeighbourRow], config: MiningConfig, *, vectors: Mapping[str, Vectors]
+    rows: Sequence[NeighbourRow],
+    config: MiningConfig,
+    *,
+    vectors: Mapping[str, Vectors],
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of each anchor, or one ``Dropped`` with the reason why there is none."""
-    kept = [_candidates(row, config, vectors) for row in rows]
-    labels = iter(
-        _cluster([found for found in kept if isinstance(found, Candidates)], config, vectors)
-    )
-    for found in kept:
-        if isinstance(found, Dropped):
-            yield found
+    results = [_filter_neighbours(row, config, vectors) for row in rows]
+    sets = [result for result in results if isinstance(result, Candidates)]
+    labels = iter(_cluster(sets, config, vectors))
+    for result in results:
+        if isinstance(result, Dropped):
+            yield result
         else:
-            yield from _pairs(found, next(labels), config=config, vectors=vectors)
+            yield from _pairs(result, next(labels), config=config, vectors=vectors)
 
 
-def _candidates(
-    found: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]
+def _filter_neighbours(
+    row: NeighbourRow,
+    config: MiningConfig,
+    vectors: Mapping[str, Vectors],
 ) -> Candidates | Dropped:
-    """Apply the filters of steps 3 to 5."""
+    """Apply the filters of steps 3 to 5, in order."""
+    copies = _find_copies(row, config, vectors)
+    spaces = _spaces_without(row, copies)
+    if copies and not any(space.cosines for space in spaces):
+        count = len(set().union(*row.neighbours))
+        bound = f"mining.min_hash_distance={config.min_hash_distance}"
+        return _drop(row, f"only near-identical neighbours ({bound})", f"{count} of them")
+    dropped = _apply_rules(SET_RULES, row, spaces, config)
+    if dropped:
+        return dropped
+    bands = [_select_band(space, config) for space in spaces]
+    dropped = _apply_rules(BAND_RULES, row, bands, config)
+    if dropped:
+        return dropped
+    candidates = _intersect(row, bands)
+    if not candidates.keys:
+        low = config.min_similarity
+        high = config.max_similarity
+        bounds = f"mining.min_similarity={low:g}, mining.max_similarity={high:g}"
+        detail = "; ".join(_describe_space(space, config) for space in spaces)
+        return _drop(row, f"no neighbour as similar as a pair may be ({bounds})", detail)
+    return _filter_by_ratio(candidates, spaces, config)
 
-    def dropped(reason: str, detail: str) -> Dropped:
-        return Dropped(source_key=found.key, reason=reason, detail=detail)
 
-    def too_far(name: str, worst: float) -> Dropped:
-        setting = f"mining.min_worst_similarity={config.min_worst_similarity:g}, mining.check_worst={config.check_worst}"
-        return dropped(f"one of its neighbours too far in {name} ({setting})", f"worst {worst:.4f}")
+def _intersect(row: NeighbourRow, bands: Sequence[Space]) -> Candidates:
+    """Return the neighbours that are in the band of every space."""
+    shared = set.intersection(*(set(band.cosines) for band in bands))
+    keys = tuple(sorted(shared))
+    cosines = [[band.cosines[key] for band in bands] for key in keys]
+    return Candidates(row, keys, np.array(cosines))
 
-    copies = _find_copies(found, config, vectors)
-    spaces = [
-        {key: value for key, value in zip(keys, values, strict=True) if key not in copies}
-        for keys, values in zip(found.neighbours, found.similarities, strict=True)
-    ]
-    if copies and not any(spaces):
-        reason = (
-            f"only near-identical neighbours (mining.min_hash_distance={config.min_hash_distance})"
-        )
-        return dropped(reason, f"{len(set().union(*found.neighbours))} of them")
-    for name, space in zip(found.embedders, spaces, strict=True):  # the set filter
-        if not space:
-            return dropped("no neighbours", name)
-        if max(space.values()) < config.min_best_similarity:
-            bound = f"(mining.min_best_similarity={config.min_best_similarity:g})"
-            return dropped(
-                f"nothing similar enough in {name} {bound}", f"best {max(space.values()):.4f}"
-            )
-        if config.check_worst == "before" and min(space.values()) < config.min_worst_similarity:
-            return too_far(name, min(space.values()))
+
+def _drop(row: NeighbourRow, reason: str, detail: str) -> Dropped:
+    return Dropped(source_key=row.key, reason=reason, detail=detail)
+
+
+def _spaces_without(row: NeighbourRow, copies: set[str]) -> list[Space]:
+    """Return the anchor's neighbours in each space, without copies."""
+    spaces: list[Space] = []
+    columns = zip(row.embedders, row.neighbours, row.similarities, strict=True)
+    for name, keys, values in columns:
+        neighbours = zip(keys, values, strict=True)
+        spaces.append(Space(name, {key: value for key, value in neighbours if key not in copies}))
+    return spaces
+
+
+def _apply_rules(
+    rules: Sequence[Rule],
+    row: NeighbourRow,
+    spaces: Sequence[Space],
+    config: MiningConfig,
+) -> Dropped | None:
+    """Return the anchor as dropped by the first rule that applies, space by space."""
+    for space in spaces:
+        for rule in rules:
+            if rule.applies(space, config):
+                reason = rule.reason.format(space=space, config=config)
+                detail = rule.detail.format(space=space, config=config)
+                return _drop(row, reason, detail)
+    return None
+
+
+def _select_band(space: Space, config: MiningConfig) -> Space:
+    """Return the neighbours that pass the image filter."""
     low, high = config.min_similarity, config.max_similarity
-    bands = [
-        {key: value for key, value in space.items() if low <= value <= high} for space in spaces
-    ]
-    for name, band in zip(found.embedders, bands, strict=True):
-        if (
-            config.check_worst == "after"
-            and band
-            and min(band.values()) < config.min_worst_similarity
-        ):
-            return too_far(name, min(band.values()))
-    keys = tuple(sorted(set.intersection(*(set(band) for band in bands))))
-    if not keys:
-        parts: list[str] = []
-        for name, space in zip(found.embedders, spaces, strict=True):
-            far, near = (
-                sum(value < low for value in space.values()),
-                sum(value > high for value in space.values()),
-            )
-            span = f"of {min(space.values()):.4f} to {max(space.values()):.4f}"
-            parts.append(f"{name}: {len(space)} neighbours {span}, {far} too far, {near} too near")
-        bounds = f"(mining.min_similarity={low:g}, mining.max_similarity={high:g})"
-        return dropped(f"no neighbour as similar as a pair may be {bounds}", "; ".join(parts))
-    similarities = np.array([[band[key] for band in bands] for key in keys])
-    strangers = [
-        sorted(space.values(), reverse=True)[config.group : config.group + STRANGERS]
+    cosines = {key: value for key, value in space.cosines.items() if low <= value <= high}
+    return Space(space.name, cosines)
+
+
+def _describe_space(space: Space, config: MiningConfig) -> str:
+    """Return how many neighbours in a space are outside the band, for a message."""
+    values = space.cosines.values()
+    far = sum(value < config.min_similarity for value in values)
+    near = sum(value > config.max_similarity for value in values)
+    span = f"of {space.worst:.4f} to {space.best:.4f}"
+    return f"{space.name}: {len(values)} neighbours {span}, {far} too far, {near} too near"
+
+
+def _filter_by_ratio(
+    candidates: Candidates,
+    spaces: Sequence[Space],
+    config: MiningConfig,
+) -> Candidates | Dropped:
+    """Keep the nearest candidates that are much nearer than unrelated images."""
+    unrelated = [
+        sorted(space.cosines.values(), reverse=True)[config.group : config.group + UNRELATED]
         for space in spaces
     ]
-    if config.max_ratio == 1 or not all(strangers):
-        return Candidates(found, keys, similarities)
+    if config.max_ratio == 1 or not all(unrelated):
+        return candidates
     weights = np.square(config.weights) / np.square(config.weights).sum()
-    far = 1 - np.array([np.mean(space) for space in strangers]) @ weights
-    ratios = (1 - similarities @ weights) / max(far, np.finfo(np.float64).tiny)
-    near = np.sort(np.argsort(ratios, kind="stable")[: config.group - 1])
-    near = near[ratios[near] <= config.max_ratio]
-    if not near.size:
+    distance = 1 - np.array([np.mean(cosines) for cosines in unrelated]) @ weights
+    tiny = np.finfo(np.float64).tiny
+    ratios = (1 - candidates.similarities @ weights) / max(distance, tiny)
+    nearest = np.sort(np.argsort(ratios, kind="stable")[: config.group - 1])
+    nearest = nearest[ratios[nearest] <= config.max_ratio]
+    if not nearest.size:
         reason = f"no candidate nearer than strangers (mining.max_ratio={config.max_ratio:g})"
-        return dropped(reason, f"{ratios.min():.2f} of their distance at the least")
-    return Candidates(found, tuple(keys[place] for place in near), similarities[near])
+        detail = f"{ratios.min():.2f} of their distance at the least"
+        return _drop(candidates.row, reason, detail)
+    keys = tuple(candidates.keys[position] for position in nearest)
+    return Candidates(candidates.row, keys, candidates.similarities[nearest])
 
 
 def _find_copies(
-    row: NeighbourRow, config: MiningConfig, vectors: Mapping[str, Vectors]
+    row: NeighbourRow,
+    config: MiningConfig,
+    vectors: Mapping[str, Vectors],
 ) -> set[str]:
     """Return the neighbours that are copies of the anchor."""
     keys = sorted(set().union(*row.neighbours))
     if not config.min_hash_distance or not keys:
         return set()
     space = vectors[perceptual_hash.NAME]
-    own, *_ = space.matrix[space.rows_of([row.subject])]
-    differing = perceptual_hash.count_differing_bits(space.matrix[space.rows_of(keys)], own)
-    return {
-        key
-        for key, bits in zip(keys, differing.tolist(), strict=True)
-        if bits < config.min_hash_distance
-    }
+    anchor, *_ = space.matrix[space.rows_of([row.subject])]
+    hashes = space.matrix[space.rows_of(keys)]
+    differing = perceptual_hash.count_differing_bits(hashes, anchor).tolist()
+    bits_of = zip(keys, differing, strict=True)
+    return {key for key, bits in bits_of if bits < config.min_hash_distance}
 
 
 def _cluster(
-    sets: Sequence[Candidates], config: MiningConfig, vectors: Mapping[str, Vectors]
+    sets: Sequence[Candidates],
+    config: MiningConfig,
+    vectors: Mapping[str, Vectors],
 ) -> list[NDArray[np.int32]]:
     """Return a label per candidate of each set; in sets smaller than K, each is its own cluster."""
-    images = sorted({key for found in sets for key in found.keys})
+    images: set[str] = set()
+    for candidates in sets:
+        images.update(candidates.keys)
     if not images:
         return []
-    columns: list[NDArray[np.float32]] = []  # the weighted vectors of all spaces side by side
-    for name, weight in zip(sets[0].row.embedders, config.weights, strict=True):
-        space = vectors[name]
-        rows = space.rows_of(images)
-        scale = weight * (np.ones(len(rows)) if config.normalised else space.norms[rows])
-        columns.append(space.matrix[rows].astype(np.float32) * scale[:, None].astype(np.float32))
-    place = {key: number for number, key in enumerate(images)}
-    chosen = [np.array([place[key] for key in found.keys]) for found in sets]
-    features = np.concatenate(columns, axis=1)
+    keys = sorted(images)
+    row_of = {key: row for row, key in enumerate(keys)}
+    rows = [np.array([row_of[key] for key in candidates.keys]) for candidates in sets]
+    features = _weigh_vectors(keys, sets[0].row.embedders, config=config, vectors=vectors)
     return spectral_labels(
-        features, chosen, n_clusters=config.clusters, gamma=config.gamma, seed=config.seed
+        features,
+        rows,
+        n_clusters=config.clusters,
+        gamma=config.gamma,
+        seed=config.seed,
     )
 
 
+def _weigh_vectors(
+    images: Sequence[str],
+    embedders: Sequence[str],
+    *,
+    config: MiningConfig,
+    vectors: Mapping[str, Vectors],
+) -> NDArray[np.float32]:
+    """Return the images' weighted vectors of all spaces, side by side."""
+    columns: list[NDArray[np.float32]] = []
+    for name, weight in zip(embedders, config.weights, strict=True):
+        space = vectors[name]
+        rows = space.rows_of(images)
+        norms = np.ones(len(rows)) if config.normalised else space.norms[rows]
+        scale = (weight * norms)[:, None].astype(np.float32)
+        columns.append(space.matrix[rows].astype(np.float32) * scale)
+    return np.concatenate(columns, axis=1)
+
+
 def _pairs(
-    found: Candidates,
+    candidates: Candidates,
     labels: NDArray[np.int32],
     *,
     config: MiningConfig,
     vectors: Mapping[str, Vectors],
 ) -> Iterator[PairRow]:
-    """Yield each cluster's candidates most similar to the anchor, at most ``max_per_cluster``; ties by lower key."""
-    similarity = _concatenated(found, config, vectors)
+    """Yield the candidates of each cluster most similar to the anchor; ties by lower key."""
+    row = candidates.row
+    similarity = _concatenated(candidates, config, vectors)
     for cluster in np.unique(labels).tolist():
-        inside = np.flatnonzero(labels == cluster)
-        order = np.argsort(-similarity[inside], kind="stable")[: config.max_per_cluster]
-        for place in inside[order].tolist():
-            first, second = sorted((found.row.subject, found.keys[place]))
+        members = np.flatnonzero(labels == cluster)
+        order = np.argsort(-similarity[members], kind="stable")[: config.max_per_cluster]
+        for position in members[order].tolist():
+            first, second = sorted((row.subject, candidates.keys[position]))
             key = make_key("pair", first, second)
             yield PairRow(
                 key=key,
-                source_key=found.row.key,
+                source_key=row.key,
                 subject=key,
                 first=first,
                 second=second,
                 origin="mined",
-                anchor=found.row.subject,
+                anchor=row.subject,
                 cluster=cluster,
-                embedders=found.row.embedders,
-                similarities=tuple(found.similarities[place].tolist()),
-                similarity=float(np.float32(similarity[place])),
+                embedders=row.embedders,
+                similarities=tuple(candidates.similarities[position].tolist()),
+                similarity=float(np.float32(similarity[position])),
             )
 
 
 def _concatenated(
-    found: Candidates, config: MiningConfig, vectors: Mapping[str, Vectors]
+    candidates: Candidates,
+    config: MiningConfig,
+    vectors: Mapping[str, Vectors],
 ) -> NDArray[np.float64]:
     """Return the cosine of each candidate's concatenated feature with the anchor's.
 
@@ -205,20 +334,19 @@ def _concatenated(
     ``sum w^2 |a| |b| cos / sqrt(sum w^2 |a|^2  sum w^2 |b|^2)``.
     """
     weights = np.array(config.weights, dtype=np.float64) ** 2
+    cosines = candidates.similarities
     if config.normalised:
         # Not a matrix product: its rounding may depend on the row's position.
-        return (found.similarities * weights).sum(axis=1) / weights.sum()
-    spaces = [vectors[name] for name in found.row.embedders]
-    anchor = np.array(
-        [space.norms[space.rows_of([found.row.subject])[0]] for space in spaces], dtype=np.float64
-    )
-    others = np.array(
-        [space.norms[space.rows_of(found.keys)] for space in spaces], dtype=np.float64
-    ).T
+        return (cosines * weights).sum(axis=1) / weights.sum()
+    spaces = [vectors[name] for name in candidates.row.embedders]
+    subject = candidates.row.subject
+    anchor_norms = [space.norms[space.rows_of([subject])[0]] for space in spaces]
+    anchor = np.array(anchor_norms, dtype=np.float64)
+    other_norms = [space.norms[space.rows_of(candidates.keys)] for space in spaces]
+    others = np.array(other_norms, dtype=np.float64).T
     length = np.sqrt((weights * anchor**2).sum() * (weights * others**2).sum(axis=1))
-    return (weights * anchor * others * found.similarities).sum(axis=1) / np.maximum(
-        length, np.finfo(np.float64).tiny
-    )
+    products = (weights * anchor * others * cosines).sum(axis=1)
+    return products / np.maximum(length, np.finfo(np.float64).tiny)
 
 
 STAGE = Stage(

@@ -49,99 +49,140 @@ class NounIndex:
 
 
 def pair_nouns(
-    rows: Sequence[NounsRow], config: NounPairsConfig, *, everything: pa.Table
+    rows: Sequence[NounsRow],
+    config: NounPairsConfig,
+    *,
+    everything: pa.Table,
 ) -> Iterator[PairRow | Dropped]:
-    """Yield the pairs of each anchor, or the reason why there is none; ``everything``: all images' nouns."""
+    """Yield the pairs of each anchor, or the reason why there is none.
+
+    ``everything`` holds the nouns of all images.
+    """
     index = build_index(everything, config)
     numbers = {key: number for number, key in enumerate(index.keys)}
     for row in rows:
         anchor = numbers[row.subject]
-        ours = index.nouns_of(anchor)
+        nouns = index.nouns_of(anchor)
         partners = draw_partners(index, anchor, config)
-        for other in partners:
-            theirs = index.nouns_of(other)
-            shared = set(ours).intersection(theirs)
-            cosine = float(np.float32(len(shared) / (len(ours) * len(theirs)) ** 0.5))
-            first, second = sorted((row.subject, index.keys[other]))
-            key = make_key("pair", first, second)
-            yield PairRow(
-                key=key,
-                source_key=row.key,
-                subject=key,
-                first=first,
-                second=second,
-                origin="noun-overlap",
-                anchor=row.subject,
-                cluster=-1,
-                embedders=(MEASURE,),
-                similarities=(cosine,),
-                similarity=cosine,
-                shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
-            )
+        for partner in partners:
+            yield _pair(row, nouns, index, partner)
         if not partners:
-            why = (
-                "too few nouns" if len(ours) < config.levels[0] else "no image shares enough nouns"
-            )
-            detail = f"{len(ours)}: {', '.join(sorted(index.words[noun] for noun in ours)):.200}"
-            yield Dropped(
-                source_key=row.key,
-                reason=f"{why} (noun_pairs.levels={config.levels[0]})",
-                detail=detail,
-            )
+            yield _drop(row, nouns, index, config)
+
+
+def _pair(row: NounsRow, nouns: Sequence[int], index: NounIndex, partner: int) -> PairRow:
+    """Return the pair of an anchor with the nouns ``nouns`` and a partner."""
+    partner_nouns = index.nouns_of(partner)
+    shared = set(nouns).intersection(partner_nouns)
+    cosine = float(np.float32(len(shared) / (len(nouns) * len(partner_nouns)) ** 0.5))
+    first, second = sorted((row.subject, index.keys[partner]))
+    key = make_key("pair", first, second)
+    return PairRow(
+        key=key,
+        source_key=row.key,
+        subject=key,
+        first=first,
+        second=second,
+        origin="noun-overlap",
+        anchor=row.subject,
+        cluster=-1,
+        embedders=(MEASURE,),
+        similarities=(cosine,),
+        similarity=cosine,
+        shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
+    )
+
+
+def _drop(
+    row: NounsRow,
+    nouns: Sequence[int],
+    index: NounIndex,
+    config: NounPairsConfig,
+) -> Dropped:
+    """Return an anchor without partners as dropped."""
+    min_shared = config.levels[0]
+    reason = "too few nouns" if len(nouns) < min_shared else "no image shares enough nouns"
+    words = ", ".join(sorted(index.words[noun] for noun in nouns))
+    return Dropped(
+        source_key=row.key,
+        reason=f"{reason} (noun_pairs.levels={min_shared})",
+        detail=f"{len(nouns)}: {words:.200}",
+    )
 
 
 def build_index(images: pa.Table, config: NounPairsConfig) -> NounIndex:
-    """Return the index of ``subject`` and ``nouns`` of every image, without the words of the stop list."""
+    """Return the index of the nouns of all images, without the words of the stop list."""
     from scipy.sparse import csr_array
 
-    stopped = {word.casefold() for word in config.stop_words}
-    lists = zip(
-        images.column("subject").to_pylist(), images.column("nouns").to_pylist(), strict=True
-    )
-    drawn = sorted(lists, key=lambda row: xxhash.xxh3_64_intdigest(row[0].encode(), config.seed))
-    entries = [
-        (image, noun)
-        for image, (_, nouns) in enumerate(drawn)
-        for noun in nouns
-        if noun not in stopped
-    ]
+    keys, lists = _draw_order(images, config.seed)
+    entries = _list_entries(lists, config.stop_words)
     counts = Counter(noun for _, noun in entries)
     words = sorted(counts, key=lambda noun: (counts[noun], noun))
     numbers = {word: number for number, word in enumerate(words)}
-    places = [image for image, _ in entries], [numbers[noun] for _, noun in entries]
-    nouns = csr_array((np.ones(len(entries), np.int32), places), shape=(len(drawn), len(words)))
-    return NounIndex(
-        keys=[key for key, _ in drawn], words=words, nouns=nouns, images=nouns.T.tocsr()
-    )
+    rows = [image for image, _ in entries]
+    columns = [numbers[noun] for _, noun in entries]
+    ones = np.ones(len(entries), np.int32)
+    nouns = csr_array((ones, (rows, columns)), shape=(len(keys), len(words)))
+    return NounIndex(keys=keys, words=words, nouns=nouns, images=nouns.T.tocsr())
+
+
+def _draw_order(images: pa.Table, seed: int) -> tuple[list[str], list[list[str]]]:
+    """Return the keys of the images and their lists of nouns, in an order drawn by the seed."""
+    keys = images.column("subject").to_pylist()
+    lists = images.column("nouns").to_pylist()
+    rows = zip(keys, lists, strict=True)
+    drawn = sorted(rows, key=lambda row: xxhash.xxh3_64_intdigest(row[0].encode(), seed))
+    return [key for key, _ in drawn], [nouns for _, nouns in drawn]
+
+
+def _list_entries(
+    lists: Sequence[Sequence[str]],
+    stop_words: Sequence[str],
+) -> list[tuple[int, str]]:
+    """Return each image's number with each of its nouns, without the stop list's."""
+    stopped = {word.casefold() for word in stop_words}
+    entries: list[tuple[int, str]] = []
+    for image, nouns in enumerate(lists):
+        entries += [(image, noun) for noun in nouns if noun not in stopped]
+    return entries
 
 
 def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> list[int]:
-    """Return the partners of an image by level, in an order drawn by the seed and the two images' keys."""
+    """Return the partners of an image by level, in a drawn order.
 
-    def rank(other: int) -> int:
-        return xxhash.xxh3_64_intdigest(
-            (index.keys[anchor] + index.keys[other]).encode(), config.seed
-        )
+    The order depends on the seed and the two images' keys.
+    """
 
+    def hash_pair(other: int) -> int:
+        keys = index.keys[anchor] + index.keys[other]
+        return xxhash.xxh3_64_intdigest(keys.encode(), config.seed)
+
+    candidates = _find_candidates(index, anchor, config)
+    shared = index.nouns[candidates] @ index.nouns[[anchor]].toarray()[0]
+    levels = np.searchsorted(np.array(config.levels), shared, side="right")
+    partners: list[int] = []
+    for level in range(1, len(config.levels) + 1):
+        members = candidates[levels == level].tolist()
+        partners += nsmallest(config.pairs_per_level, members, key=hash_pair)
+    return partners
+
+
+def _find_candidates(index: NounIndex, anchor: int, config: NounPairsConfig) -> NDArray[np.int64]:
+    """Return the sorted images that are compared with an anchor."""
     parts: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
-    left, nouns = config.max_candidates, index.nouns_of(anchor)
+    left = config.max_candidates
+    nouns = index.nouns_of(anchor)
     # An image that shares n nouns with the anchor shares one even without the n - 1 commonest:
     # these are skipped.
     for noun in nouns[: max(len(nouns) - config.levels[0] + 1, 0)]:
-        having = _entries(index.images, noun)
-        place = int(np.searchsorted(having, anchor))
-        following = np.concatenate(
-            [having[place + 1 : place + 1 + left], having[: min(place, left)]]
-        )[:left]
+        images = _entries(index.images, noun)
+        position = int(np.searchsorted(images, anchor))
+        after = images[position + 1 : position + 1 + left]
+        before = images[: min(position, left)]
+        following = np.concatenate([after, before])[:left]
         parts.append(following)
         left -= len(following)
-    found = np.unique(np.concatenate(parts)).astype(np.int64)
-    shared = index.nouns[found] @ index.nouns[[anchor]].toarray()[0]
-    levels = np.searchsorted(np.array(config.levels), shared, side="right")
-    members = [found[levels == level].tolist() for level in range(1, len(config.levels) + 1)]
-    return [
-        other for some in members for other in nsmallest(config.pairs_per_level, some, key=rank)
-    ]
+    return np.unique(np.concatenate(parts)).astype(np.int64)
 
 
 def _entries(matrix: Any, row: int) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""Search the nearest neighbours of images in each embedder's space (paper 001, Appendix D.1, step 2).
+"""Search images' nearest neighbours in each embedder's space (paper 001, Appendix D.1, step 2).
 
 The result is stored before any threshold, so that thresholds can change without searching again. Up
 to ``max_exact_images`` images the search is exact. Above, an index of cells is searched, one cell
@@ -7,8 +7,10 @@ in 16; its recall is measured on a sample and stored in the rows, with a warning
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,26 +39,56 @@ from pairwright.tasks.store.vectors import Vectors
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class SpaceSearch:
+    """Neighbours of images in one space."""
+
+    keys: NDArray[np.bytes_]
+    """Keys of all images of the space, by row of its matrix."""
+    near: NDArray[np.int64]
+    """Per image, the rows of its neighbours, padded with -1."""
+    products: NDArray[np.float32]
+    """Their inner products with the image."""
+    cells: int = 0
+    """Cells of the index; 0: an exact search."""
+    recall: float = 1.0
+
+    def neighbours_of(self, row_index: int) -> tuple[str, ...]:
+        """Return the keys of an image's neighbours."""
+        near = self.near[row_index]
+        keys = self.keys[near[near >= 0]].tolist()
+        return tuple(key.decode() for key in keys)
+
+    def similarities_of(self, row_index: int) -> tuple[float, ...]:
+        """Return the cosines of an image's neighbours."""
+        count = np.count_nonzero(self.near[row_index] >= 0)
+        products = self.products[row_index][:count]
+        # A unit vector rounded to float16 may be longer than 1; a cosine may not.
+        return tuple(np.clip(products, -1, 1).tolist())
+
+
 def search_neighbours(
-    rows: Sequence[Row], config: SearchConfig, *, vectors: Mapping[str, Vectors]
+    rows: Sequence[Row],
+    config: SearchConfig,
+    *,
+    vectors: Mapping[str, Vectors],
 ) -> Iterator[NeighbourRow]:
     """Yield the ``k`` nearest other images of each row's ``subject`` in every space."""
-    vectors = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
-    images, names, spaces = [row.subject for row in rows], tuple(vectors), tuple(vectors.values())
-    found = [_search(images, config, space=space, name=name) for name, space in vectors.items()]
-    cells = tuple(cells for _, _, cells, _ in found)
-    recalls = tuple(float(np.float32(recall)) for *_, recall in found)
-    for place, row in enumerate(rows):
-        neighbours: tuple[tuple[str, ...], ...] = ()
-        similarities: tuple[tuple[float, ...], ...] = ()
-        for space, (near, products, *_) in zip(spaces, found, strict=True):
-            own = near[place][near[place] >= 0]
-            neighbours += (tuple(key.decode() for key in space.keys[own].tolist()),)
-            # A unit vector rounded to float16 may be longer than 1; a cosine may not.
-            similarities += (tuple(np.clip(products[place][: len(own)], -1, 1).tolist()),)
+    spaces = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
+    names = tuple(spaces)
+    results = [_search(rows, config, space=space, name=name) for name, space in spaces.items()]
+    cells = tuple(result.cells for result in results)
+    recalls = tuple(float(np.float32(result.recall)) for result in results)
+    for row_index, row in enumerate(rows):
+        neighbours = tuple(result.neighbours_of(row_index) for result in results)
+        similarities = tuple(result.similarities_of(row_index) for result in results)
         yield NeighbourRow(
             key=make_key(
-                "neighbours", row.subject, repr(names), repr(neighbours), repr(similarities)
+                "neighbours",
+                row.subject,
+                repr(names),
+                repr(neighbours),
+                repr(similarities),
             ),
             source_key=row.key,
             subject=row.subject,
@@ -65,44 +97,78 @@ def search_neighbours(
             similarities=similarities,
             cells=cells,
             recalls=recalls,
-            cut_off=any(
-                len(values) == config.k < len(space.keys) - 1
-                and values[-1] >= config.min_similarity
-                for values, space in zip(similarities, spaces, strict=True)
-            ),
+            cut_off=_is_cut_off(similarities, results, config),
         )
+
+
+def _is_cut_off(
+    similarities: Sequence[Sequence[float]],
+    results: Sequence[SpaceSearch],
+    config: SearchConfig,
+) -> bool:
+    """Return whether ``k`` leaves out neighbours that are similar enough in a space."""
+    for values, result in zip(similarities, results, strict=True):
+        is_full = len(values) == config.k < len(result.keys) - 1
+        if is_full and values[-1] >= config.min_similarity:
+            return True
+    return False
 
 
 def _search(
-    images: Sequence[str], config: SearchConfig, *, space: Vectors, name: str
-) -> tuple[NDArray[np.int64], NDArray[np.float32], int, float]:
-    """Return per image the places of its neighbours in the matrix, padded with -1, and products; cells and recall.
-
-    The search is exact, or in the index; the worker that makes the index for all also measures its
-    recall.
-    """
-    rows = space.rows_of(images)
+    images: Sequence[Row],
+    config: SearchConfig,
+    *,
+    space: Vectors,
+    name: str,
+) -> SpaceSearch:
+    """Return the neighbours of images, by an exact search or in the index."""
+    rows = space.rows_of([image.subject for image in images])
     if len(space.matrix) <= config.max_exact_images:
-        return *top_k(space.matrix, rows, k=config.k), 0, 1.0
-    with TemporaryDirectory() as folder:
-        place = space.index or Path(folder)
-        index = open_index(space.matrix, place)
-        probes, band = probes_of(index.nlist, config.probes), config.min_similarity
-        hits, total, new = find_recall(
-            place, space.matrix, index, k=config.k, probes=probes, band=band
-        )
+        near, products = top_k(space.matrix, rows, k=config.k)
+        return SpaceSearch(space.keys, near, products)
+    with TemporaryDirectory() as temporary:
+        folder = space.index or Path(temporary)
+        index = open_index(space.matrix, folder)
+        probes = probes_of(index.nlist, config.probes)
+        recall = _find_recall(folder, index, config, space=space, name=name)
         near, products = search_cells(space.matrix, rows, index=index, k=config.k, probes=probes)
+    return SpaceSearch(space.keys, near, products, index.nlist, recall)
+
+
+def _find_recall(
+    folder: Path,
+    index: Any,
+    config: SearchConfig,
+    *,
+    space: Vectors,
+    name: str,
+) -> float:
+    """Return the recall of the index; the first worker that asks measures and logs it for all."""
+    probes = probes_of(index.nlist, config.probes)
+    band = config.min_similarity
+    hits, total, is_new = find_recall(
+        folder,
+        space.matrix,
+        index,
+        k=config.k,
+        probes=probes,
+        band=band,
+    )
     recall = hits / total if total else 1.0
-    if new:
-        about = (
+    if is_new:
+        text = (
             f"{name}: {hits} of {total} sampled neighbours of similarity {band} or more are found"
         )
-        if recall < LEAST_RECALL:
-            text = "%s: a recall of %.4f, below %s. Raise search.probes (now %d of %d cells)"
-            log.warning(text, about, recall, LEAST_RECALL, probes, index.nlist)
-        else:
-            log.info("%s, with %d of %d cells probed", about, probes, index.nlist)
-    return near, products, index.nlist, recall
+        _log_recall(text, recall, probes=probes, cells=index.nlist)
+    return recall
+
+
+def _log_recall(text: str, recall: float, *, probes: int, cells: int) -> None:
+    if recall < LEAST_RECALL:
+        warning = "%s: a recall of %.4f, below %s. Raise search.probes (now %d of %d cells)"
+        log.warning(warning, text, recall, LEAST_RECALL, probes, cells)
+    else:
+        log.info("%s, with %d of %d cells probed", text, probes, cells)
 
 
 STAGE = Stage(
@@ -116,7 +182,11 @@ STAGE = Stage(
     whole=True,
     uses=(
         Uses(
-            table="embeddings", row=EmbeddingRow, kind="vectors", only_in="admitted", name="vectors"
+            table="embeddings",
+            row=EmbeddingRow,
+            kind="vectors",
+            only_in="admitted",
+            name="vectors",
         ),
     ),
     processes=count_devices,

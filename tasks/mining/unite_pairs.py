@@ -1,9 +1,10 @@
-"""Unite the pairs found by similarity, keypoints, nouns and the source, without excluded or overused images.
+"""Unite the pairs of all sources, without excluded or overused images.
 
-A pair in several tables counts once, the source's own first. Limits (ours): on the pairs of one
-image, so that hubs do not fill a dataset, and on the pairs of one group of the source (a video, a
-folder), so that one long sequence does not. Pairs are taken by falling similarity, ties by key,
-while both images and their groups are below their limits.
+Pairs come from the source, from similarity, keypoints and nouns. A pair in several tables counts
+once, the source's own first. Limits (ours): on the pairs of one image, so that hubs do not fill a
+dataset, and on the pairs of one group of the source (a video, a folder), so that one long sequence
+does not. Pairs are taken by falling similarity, ties by key, while both images and their groups are
+below their limits.
 """
 
 from collections import Counter
@@ -14,13 +15,15 @@ from sys import intern
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
 from pairwright.schemas.rows import AdmittedRow, Dropped, ImageRow, PairRow, Row, group_of
 from pairwright.tasks.store.stage import Stage, Uses
 
-EXCLUDED, HUB = "an image of the pair is excluded or has no vector", "image in too many pairs"
+EXCLUDED = "an image of the pair is excluded or has no vector"
+HUB = "image in too many pairs"
 FULL = "group in too many pairs"
 COLUMNS = ("key", "first", "second", "similarity")
 NONE = no_rows(schema_of(PairRow)).select(COLUMNS)
@@ -47,56 +50,81 @@ def unite_pairs(
     every admitted image (``None``: all are). With a limit on groups, ``all_images`` are ``NAMES``
     of every image.
     """
-    everything = pa.concat_tables(
-        [table.select(COLUMNS) for table in (given, similar, matched, by_nouns)]
-    )
-    if all_admitted is not None:
-        images = all_admitted.column("key")
-        everything = everything.filter(
-            pc.field("first").isin(images) & pc.field("second").isin(images)
-        )
-    refused = _refuse(everything, config, all_images) if config.limits else {}
+    refused: dict[str, str] = {}
+    if config.limits:
+        all_pairs = _join_tables((given, similar, matched, by_nouns), all_admitted)
+        refused = _refuse(all_pairs, config, all_images)
     for pair in rows:
-        images = (("first", pair.first), ("second", pair.second))
-        lacking = (
-            [] if admitted is None else [word for word, image in images if image not in admitted]
-        )
-        if lacking:
-            yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=" and ".join(lacking))
-        elif reason := refused.get(pair.key):
-            yield Dropped(
-                source_key=pair.key, reason=reason, detail=f"similarity {pair.similarity:.4f}"
-            )
+        excluded = _find_excluded(pair, admitted)
+        reason = refused.get(pair.key)
+        if excluded:
+            yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=" and ".join(excluded))
+        elif reason:
+            detail = f"similarity {pair.similarity:.4f}"
+            yield Dropped(source_key=pair.key, reason=reason, detail=detail)
         else:
             yield replace(pair, source_key=pair.key)
 
 
+def _join_tables(tables: Sequence[pa.Table], all_admitted: pa.Table | None) -> pa.Table:
+    """Return the pairs of all tables whose images are admitted (``None``: all are)."""
+    pairs = pa.concat_tables([table.select(COLUMNS) for table in tables])
+    if all_admitted is None:
+        return pairs
+    images = all_admitted.column("key")
+    return pairs.filter(pc.field("first").isin(images) & pc.field("second").isin(images))
+
+
+def _find_excluded(pair: PairRow, admitted: Mapping[str, AdmittedRow] | None) -> list[str]:
+    """Return which of a pair's images are not admitted ("first", "second")."""
+    if admitted is None:
+        return []
+    images = (("first", pair.first), ("second", pair.second))
+    return [position for position, image in images if image not in admitted]
+
+
 def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[str, str]:
     """Return the reason why each pair is left out; empty: it is kept."""
-    keys, first, second = (
-        pairs.column(name).to_numpy().astype(str) for name in ("key", "first", "second")
-    )
-    names = (images.column(name).to_pylist() for name in NAMES)
-    groups = {key: intern(group_of(name, group)) for key, name, group in zip(*names, strict=True)}
-    count: Counter[str] = Counter()
-    count_of_group: Counter[str] = Counter()
+    keys = _strings(pairs, "key")
+    firsts = _strings(pairs, "first")
+    seconds = _strings(pairs, "second")
+    group_by_image = _groups(images)
+    pairs_of_image: Counter[str] = Counter()
+    pairs_of_group: Counter[str] = Counter()
     verdicts: dict[str, str] = {}
-    for place in np.lexsort((keys, -pairs.column("similarity").to_numpy())).tolist():
-        key, both = str(keys[place]), {str(first[place]), str(second[place])}
-        of = {groups[image] for image in both} if config.max_pairs_per_group else set[str]()
+    for row_index in np.lexsort((keys, -pairs.column("similarity").to_numpy())).tolist():
+        key = str(keys[row_index])
         if key in verdicts:
             continue
-        if config.max_pairs_per_image and any(
-            count[image] >= config.max_pairs_per_image for image in both
-        ):
+        pair = {str(firsts[row_index]), str(seconds[row_index])}
+        groups: set[str] = set()
+        if config.max_pairs_per_group:
+            groups = {group_by_image[image] for image in pair}
+        if _is_full(pair, pairs_of_image, config.max_pairs_per_image):
             verdicts[key] = f"{HUB} (mining.max_pairs_per_image={config.max_pairs_per_image})"
-        elif any(count_of_group[group] >= config.max_pairs_per_group for group in of):
+        elif _is_full(groups, pairs_of_group, config.max_pairs_per_group):
             verdicts[key] = f"{FULL} (mining.max_pairs_per_group={config.max_pairs_per_group})"
         else:
             verdicts[key] = ""
-            count.update(both)
-            count_of_group.update(of)
+            pairs_of_image.update(pair)
+            pairs_of_group.update(groups)
     return verdicts
+
+
+def _strings(table: pa.Table, column: str) -> NDArray[np.str_]:
+    return table.column(column).to_numpy().astype(str)
+
+
+def _groups(images: pa.Table) -> dict[str, str]:
+    """Return the group of each image, by its key."""
+    columns = (images.column(name).to_pylist() for name in NAMES)
+    rows = zip(*columns, strict=True)
+    return {key: intern(group_of(name, group)) for key, name, group in rows}
+
+
+def _is_full(names: set[str], counts: Counter[str], limit: int) -> bool:
+    """Return whether one of the images or groups has reached its limit (0: none)."""
+    return limit > 0 and any(counts[name] >= limit for name in names)
 
 
 def fit_stage(stage: Stage, config: UnitingConfig) -> Stage:
@@ -111,6 +139,7 @@ def fit_stage(stage: Stage, config: UnitingConfig) -> Stage:
 
 
 def _all(table: str, row: type[Row], columns: Sequence[str], name: str) -> Uses:
+    """Return the use of some columns of a whole table."""
     without = tuple(column for column in schema_of(row).names if column not in columns)
     return Uses(table=table, row=row, kind="table", without=without, name=name)
 

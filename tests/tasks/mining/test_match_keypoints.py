@@ -35,12 +35,12 @@ def test_points_seen_by_two_cameras_match_in_any_order() -> None:
     one, other = two_views()
     assert count_matches(one, other) == 60
     order = np.random.default_rng(1).permutation(60)
-    assert count_matches(one, Keypoints(other.places[order], other.descriptors[order])) == 60
+    assert count_matches(one, Keypoints(other.positions[order], other.descriptors[order])) == 60
 
 
 def test_points_against_the_geometry_do_not_count() -> None:
     one, other = two_views()
-    places = other.places.copy()
+    places = other.positions.copy()
     places[:20] = np.random.default_rng(2).uniform(0, 640, (20, 2))
     assert 40 <= count_matches(one, Keypoints(places, other.descriptors)) <= 43
     scattered = np.random.default_rng(3).uniform(0, 640, (60, 2)).astype(np.float32)
