@@ -1,3 +1,1 @@
-"""Models behind Protocols: descriptors, encoders, search. Heavy libraries are loaded here, when
-they are used.
-"""
+"""Models behind Protocols: descriptors, encoders, search; the only place of heavy libraries."""

@@ -22,17 +22,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NO_MEMORY = (
-    "not enough memory", "can't allocate memory", "out of memory", "alloc_failed", "unable to find an engine",
+    "not enough memory",
+    "can't allocate memory",
+    "out of memory",
+    "alloc_failed",
+    "unable to find an engine",
     "unable to find a valid cudnn",
-)  # fmt: skip
-"""Words of PyTorch, of cuBLAS, and of cuDNN without room for any algorithm."""
+)
+"""Parts of messages of PyTorch, of cuBLAS, and of cuDNN without room for any algorithm."""
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
-MOST, ON_CPU = (
-    256,
-    16,
-)  # default sizes; larger ones make no encoder faster, and a CPU's memory limit is unknown
+MOST = 256
+"""Default size on a GPU; larger ones make no encoder faster."""
+ON_CPU = 16
+"""Default size on a CPU, whose memory limit is unknown."""
 
 
 class AdaptiveBatches:
@@ -44,39 +48,50 @@ class AdaptiveBatches:
 
     def each(self, work: Callable[[Sequence[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
         """Return the result of ``work`` for each item, in order."""
-        return [result for results in self.pieces(work, items) for result in results]
+        results: list[U] = []
+        for batch_results in self.pieces(work, items):
+            results.extend(batch_results)
+        return results
 
     def pieces(self, work: Callable[[Sequence[T]], V], items: Sequence[T]) -> Iterator[V]:
-        """Yield the result of ``work`` for each batch; ``ModelError`` where a single item does not fit."""
-        place = 0
-        while place < len(items):
-            batch = items[place : place + self.size]
+        """Yield the result of ``work`` for each batch; ``ModelError``: not even one item fits."""
+        start = 0
+        while start < len(items):
+            batch = items[start : start + self.size]
             try:
-                made = work(batch)
+                result = work(batch)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 if len(batch) == 1:
                     raise ModelError(
-                        f"out of memory with a single image: use a smaller model, or fewer run.workers ({error})"
+                        "out of memory with a single image: use a smaller model, "
+                        f"or fewer run.workers ({error})"
                     ) from None
                 traceback.clear_frames(error.__traceback__)  # its variables keep memory alive
-                self.size = len(batch) // 2
-                if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
-                    torch.cuda.empty_cache()
-                log.warning(
-                    "out of memory with %d images at once; going on with %d", len(batch), self.size
-                )
+                self._halve(len(batch))
                 continue
-            yield made
-            place += len(batch)
+            yield result
+            start += len(batch)
+
+    def _halve(self, count: int) -> None:
+        """Halve the size after a batch of ``count`` items ran out of memory."""
+        self.size = count // 2
+        torch = sys.modules.get("torch")
+        if torch and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        log.warning("out of memory with %d images at once; going on with %d", count, self.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """Network on its device: in bfloat16 on a GPU (autocast: weights, norms and results stay float32)."""
+    """Network on its device; on a GPU in bfloat16.
 
-    network: "Callable[[Tensor], Tensor]"  # from items ``(n, ...)`` to ``(n, dimension)``
+    By autocast: weights, norms and results stay float32.
+    """
+
+    network: "Callable[[Tensor], Tensor]"
+    """From items ``(n, ...)`` to ``(n, dimension)``."""
     device: "device"
     batches: AdaptiveBatches
 
@@ -88,19 +103,15 @@ class Encoder:
         import torch
 
         on_gpu = self.device.type == "cuda"
-        with (
-            torch.inference_mode(),
-            torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu),
-        ):
-            return (
-                self.network(torch.from_numpy(np.stack(items)).to(self.device))
-                .float()
-                .cpu()
-                .numpy()
-            )
+        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu)
+        with torch.inference_mode(), autocast:
+            batch = torch.from_numpy(np.stack(items)).to(self.device)
+            return self.network(batch).float().cpu().numpy()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means that a device or the machine has no memory left."""
-    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return is_named or any(words in str(error).lower() for words in NO_MEMORY)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    message = str(error).lower()
+    return any(part in message for part in NO_MEMORY)

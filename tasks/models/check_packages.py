@@ -6,21 +6,28 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.devices import DRIVERS
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True, slots=True)
 class MachineCheck:
     """Result of one check, with the command that fixes a problem."""
 
-    area: str  # "machine", "packages", "disk", ...
+    area: str
+    """"machine", "packages", "disk", ..."""
     name: str
-    found: str  # in words
-    state: Literal["ok", "warning", "missing"]  # "warning": a build can run; "missing": it cannot
-    mend: str = ""  # command or setting that fixes it; empty: nothing to fix, or no command does
+    found: str
+    """In words."""
+    state: Literal["ok", "warning", "missing"]
+    """``warning``: a build can run; ``missing``: it cannot."""
+    mend: str = ""
+    """Command or setting that fixes it; empty: nothing to fix, or no command does."""
 
 
 ok = partial(MachineCheck, state="ok")
@@ -31,33 +38,41 @@ PROJECT = "pairwright"
 
 
 def check_packages(extras: Sequence[str]) -> Iterator[MachineCheck]:
-    """Yield for the core and each extra whether its packages are installed in suitable versions."""
+    """Yield whether the packages of the core and of each extra are installed as required."""
     from packaging.requirements import Requirement
 
     try:
-        wanted = [Requirement(line) for line in requires(PROJECT) or []]
+        lines = requires(PROJECT) or []
     except PackageNotFoundError:
-        yield warning(
-            "packages", "core", "the project is not installed, only imported", mend=_install(extras)
-        )
+        detail = "the project is not installed, only imported"
+        yield warning("packages", "core", detail, mend=_install(extras))
         return
+    requirements = [Requirement(line) for line in lines]
     for extra in ("", *extras):
         marker = f'extra == "{extra}"' if extra else "None"
-        own = [one for one in wanted if one.name != PROJECT and marker in str(one.marker)]
-        here = {one.name: _find_version(one.name) for one in own}
-        wrong = [
-            one
-            for one in own
-            if not here[one.name] or not one.specifier.contains(here[one.name], prereleases=True)
-        ]
-        said = ", ".join(
-            f"{one.name} {here[one.name] or 'is not installed'}" for one in wrong or own
-        )
+        required = [item for item in requirements if _is_of_extra(item, marker)]
+        wrong = [item for item in required if not _is_satisfied(item)]
+        detail = ", ".join(_describe_package(item.name) for item in wrong or required)
         if wrong:
-            said = f"{said}; needed: {', '.join(f'{one.name}{one.specifier}' for one in wrong)}"
-            yield missing("packages", extra or "core", said, mend=_install(extras))
+            needed = ", ".join(f"{item.name}{item.specifier}" for item in wrong)
+            detail = f"{detail}; needed: {needed}"
+            yield missing("packages", extra or "core", detail, mend=_install(extras))
         else:
-            yield ok("packages", extra or "core", said)
+            yield ok("packages", extra or "core", detail)
+
+
+def _is_of_extra(requirement: "Requirement", marker: str) -> bool:
+    return requirement.name != PROJECT and marker in str(requirement.marker)
+
+
+def _is_satisfied(requirement: "Requirement") -> bool:
+    """Return whether a package is installed in a suitable version."""
+    installed = _find_version(requirement.name)
+    return bool(installed) and requirement.specifier.contains(installed, prereleases=True)
+
+
+def _describe_package(name: str) -> str:
+    return f"{name} {_find_version(name) or 'is not installed'}"
 
 
 def _find_version(name: str) -> str:
@@ -68,20 +83,25 @@ def _find_version(name: str) -> str:
 
 
 def _install(extras: Sequence[str]) -> str:
-    return f"python -m pip install -c constraints.txt -e '.[{','.join(dict.fromkeys(extras or ['cpu']))}]'"
+    """Return the command that installs extras."""
+    names = ",".join(dict.fromkeys(extras or ["cpu"]))
+    return f"python -m pip install -c constraints.txt -e '.[{names}]'"
 
 
 def require_faiss() -> None:
-    """Refuse to search without Faiss."""
+    """Raise ``ModelError`` if Faiss is not installed."""
     if importlib.util.find_spec("faiss") is None:
         raise ModelError(
-            "searching neighbours needs Faiss, not installed here: python -m pip install -e '.[cpu]', "
-            "or '.[gpu]' where there is an NVIDIA GPU"
+            "searching neighbours needs Faiss, not installed here: "
+            "python -m pip install -e '.[cpu]', or '.[gpu]' where there is an NVIDIA GPU"
         )
 
 
 def faiss_extra() -> str:
-    """Return the extra of the installed Faiss; both builds share a folder, so only one can be installed."""
+    """Return the extra of the installed Faiss.
+
+    Both builds share a folder, so only one can be installed.
+    """
     return "gpu" if _find_version("faiss-gpu") else "cpu"
 
 
@@ -89,8 +109,8 @@ def check_gpus(*, needed: bool) -> Iterator[MachineCheck]:
     """Yield which GPUs exist and whether PyTorch can use them; ``needed``: a profile needs one."""
     driver = next((path for path in DRIVERS if Path(path).exists()), "")
     if not driver:
-        said = "no GPU driver: models run on the CPU"
-        yield warning("machine", "GPU", said) if needed else ok("machine", "GPU", said)
+        check = warning if needed else ok
+        yield check("machine", "GPU", "no GPU driver: models run on the CPU")
         return
     yield ok("machine", "GPU driver", f"{driver} found")
     mend = _install(["gpu", "models"])
@@ -99,12 +119,13 @@ def check_gpus(*, needed: bool) -> Iterator[MachineCheck]:
     except (ImportError, OSError) as error:
         yield warning("machine", "GPU", f"unused: PyTorch does not load: {error}", mend=mend)
         return
-    built = f"PyTorch {torch.__version__} for " + (
-        f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only"
-    )
-    gpus = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
-    if not gpus:
-        yield warning("machine", "GPU", f"{built} finds none despite the driver", mend=mend)
+    platform = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs only"
+    build = f"PyTorch {torch.__version__} for {platform}"
+    names: list[str] = []
+    for number in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(number)
+        names.append(f"{gpu.name}, {gpu.total_memory / 1e9:.0f} GB")
+    if names:
+        yield ok("machine", "GPU", f"{'; '.join(names)} ({build})")
     else:
-        names = "; ".join(f"{gpu.name}, {gpu.total_memory / 1e9:.0f} GB" for gpu in gpus)
-        yield ok("machine", "GPU", f"{names} ({built})")
+        yield warning("machine", "GPU", f"{build} finds none despite the driver", mend=mend)

@@ -22,8 +22,10 @@ REFUSED = {
     "missing_keys": "its files have no",
     "mismatched_keys": "of another shape than its config.json says:",
 }
+"""Faults in transformers' report of a loaded model, with the start of the message."""
 WEIGHTS = (".weight", ".bias", ".lora_A", ".lora_B")
-NAMED = 4  # maximum keys in a message
+NAMED = 4
+"""Maximum keys in a message."""
 
 
 class _Unused:
@@ -34,48 +36,66 @@ class _Unused:
 
 
 def read_checkpoint(
-    path: Path, *, field: str, under: str = "", idle: Collection[str] = ()
+    path: Path,
+    *,
+    field: str,
+    under: str = "",
+    idle: Collection[str] = (),
 ) -> dict[str, "Tensor"]:
-    """Return a checkpoint's tensors by name, on the CPU: safetensors by its ending, else ``torch.save``'s format.
+    """Return a checkpoint's tensors by name, on the CPU.
 
-    ``under`` is the key of the weights in a training state, such as ``model``, used where present;
-    ``idle`` are classes that a training state may name beside the weights: they are never made.
+    Safetensors by its ending, else ``torch.save``'s format. ``under`` is the key of the weights in
+    a training state, such as ``model``, used where present; ``idle`` are classes that a training
+    state may name beside the weights: they are never instantiated.
     """
+    import torch
+
+    with loading(field, path):
+        values = _load(path, idle)
+    if under and isinstance(values, Mapping) and under in values:
+        values = values[under]
+    if not values or not isinstance(values, Mapping):
+        raise ModelError(f"{field}: {path} holds no named tensors, but a {type(values).__name__}")
+    others = [name for name, value in values.items() if not isinstance(value, torch.Tensor)]
+    if others:
+        name = str(others[0])[:80]
+        kind = type(values[others[0]]).__name__
+        raise ModelError(f"{field}: {path} holds more than tensors: {name!r} is a {kind}")
+    return {str(name): value.detach() for name, value in values.items()}
+
+
+def _load(path: Path, idle: Collection[str]) -> Any:
+    """Return the content of a checkpoint."""
     import torch
     from safetensors.torch import load_file
 
-    with loading(field, path), torch.serialization.safe_globals([(_Unused, name) for name in idle]):
-        if path.suffix.lower() == ".safetensors":
-            loaded = load_file(path, device="cpu")
-        else:
-            loaded = torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-            )
-    values = loaded[under] if under and isinstance(loaded, Mapping) and under in loaded else loaded
-    if not values or not isinstance(values, Mapping):
-        raise ModelError(f"{field}: {path} holds no named tensors, but a {type(values).__name__}")
-    if other := [name for name, value in values.items() if not isinstance(value, torch.Tensor)]:
-        kind = type(values[other[0]]).__name__
-        raise ModelError(
-            f"{field}: {path} holds more than tensors: {str(other[0])[:80]!r} is a {kind}"
+    if path.suffix.lower() == ".safetensors":
+        return load_file(path, device="cpu")
+    with torch.serialization.safe_globals([(_Unused, name) for name in idle]):
+        return torch.load(
+            path,
+            map_location="cpu",
+            weights_only=True,
+            mmap=zipfile.is_zipfile(path),
         )
-    return {str(name): value.detach() for name, value in values.items()}
 
 
 def count_parts(shapes: Shapes, prefix: str) -> int:
     """Return the number of numbered parts; ``ValueError`` where numbers are missing."""
-    numbers = {name[len(prefix) :].partition(".")[0] for name in shapes if name.startswith(prefix)}
-    if not numbers or numbers != {str(number) for number in range(len(numbers))}:
+    names = [name[len(prefix) :] for name in shapes if name.startswith(prefix)]
+    numbers = {name.partition(".")[0] for name in names}
+    expected = {str(number) for number in range(len(numbers))}
+    if not numbers or numbers != expected:
         raise ValueError(f"its parts {prefix}N are not numbered from 0 without gaps")
     return len(numbers)
 
 
 def fill_model(model: Any, weights: "Mapping[str, Tensor]") -> None:
     """Load a checkpoint's weights into a model; ``ValueError`` for missing or unknown ones."""
-    missing, strange = model.load_state_dict(weights, strict=False, assign=True)
+    missing, unknown = model.load_state_dict(weights, strict=False, assign=True)
     if missing:
         raise ValueError(f"it has no {name_some(missing)}")
-    _check_unused(strange)
+    _check_unused(unknown)
 
 
 def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> Any:
@@ -94,40 +114,53 @@ def load_pretrained(kind: Any, folder: Path, *, field: str, **options: Any) -> A
             **options,
         )
     with loading(field, folder):
-        for about, words in REFUSED.items():
-            faults = [
-                one if isinstance(one, str) else f"{one[0]} {tuple(one[1])} and {tuple(one[2])}"
-                for one in report.get(about) or ()
-            ]
-            if names := sorted(faults):
-                raise ValueError(f"{words} {name_some(names)}")
+        for fault, message in REFUSED.items():
+            names = sorted(_describe_key(key) for key in report.get(fault) or ())
+            if names:
+                raise ValueError(f"{message} {name_some(names)}")
         _check_unused(sorted(report.get("unexpected_keys") or ()))
     return model
 
 
+def _describe_key(key: Any) -> str:
+    """Return a key of transformers' report; a mismatched one comes with both shapes."""
+    if isinstance(key, str):
+        return key
+    name, shape, expected = key
+    return f"{name} {tuple(shape)} and {tuple(expected)}"
+
+
 def _check_unused(names: Sequence[str]) -> None:
-    """Refuse weights without a place in the model; unknown buffers, which vary by release, give a warning."""
-    if weights := [name for name in names if name.endswith(WEIGHTS)]:
+    """Refuse weights that the model does not have.
+
+    Unknown buffers, which vary by release, give a warning.
+    """
+    weights = [name for name in names if name.endswith(WEIGHTS)]
+    if weights:
         raise ValueError(f"another model: unknown weights {name_some(weights)}")
     if names:
         log.warning("ignored tensors that the model does not have: %s", name_some(names))
 
 
-def compare_shapes(found: Shapes, wanted: Shapes) -> None:
-    """Refuse tensors that are missing, unknown (of a model built upon this one), or of another shape."""
-    if missing := [name for name in wanted if name not in found]:
+def compare_shapes(shapes: Shapes, expected: Shapes) -> None:
+    """Refuse missing tensors, unknown ones (of a model built upon this one), and other shapes."""
+    missing = [name for name in expected if name not in shapes]
+    if missing:
         raise ModelError(f"it has no {name_some(missing)}")
-    if strange := [name for name in found if name not in wanted]:
-        raise ModelError(f"another model: unknown weights {name_some(strange)}")
-    for name, shape in found.items():
-        if shape != wanted[name]:
-            raise ModelError(f"{name} has shape {shape}, expected {wanted[name]}")
+    unknown = [name for name in shapes if name not in expected]
+    if unknown:
+        raise ModelError(f"another model: unknown weights {name_some(unknown)}")
+    for name, shape in shapes.items():
+        if shape != expected[name]:
+            raise ModelError(f"{name} has shape {shape}, expected {expected[name]}")
 
 
 def name_some(names: Sequence[str]) -> str:
     """Return the first few names, for a message."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
+    first = ", ".join(names[:NAMED])
+    if len(names) > NAMED:
+        return f"{first} and {len(names) - NAMED} more"
+    return first
 
 
 def shapes_of(tensors: "Mapping[str, Tensor]") -> dict[str, tuple[int, ...]]:

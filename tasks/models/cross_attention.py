@@ -14,7 +14,8 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from torch import Tensor
 
-WIDENING = 4  # width of the middle of the two linear maps, in widths of the layer
+WIDENING = 4
+"""Width of the middle of the two linear maps, in widths of the layer."""
 
 
 class KeysValues(NamedTuple):
@@ -25,9 +26,9 @@ class KeysValues(NamedTuple):
 
     def then(self, other: "KeysValues") -> "KeysValues":
         """Return both, concatenated."""
-        return KeysValues(
-            torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 2)
-        )
+        keys = torch.cat([self.keys, other.keys], 2)
+        values = torch.cat([self.values, other.values], 2)
+        return KeysValues(keys, values)
 
 
 class Attention(nn.Module):
@@ -36,34 +37,40 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
 
-    def see(self, tokens: "Tensor") -> KeysValues:
+    def project(self, tokens: "Tensor") -> KeysValues:
         """Return the keys and values of ``(B, tokens, width)``."""
-        return KeysValues(self._split(self.key(tokens)), self._split(self.value(tokens)))
+        keys = self._split(self.key(tokens))
+        values = self._split(self.value(tokens))
+        return KeysValues(keys, values)
 
     def forward(
         self,
         tokens: "Tensor",
-        seen: KeysValues,
+        context: KeysValues,
         *,
         allowed: "Tensor | None" = None,
         causal: bool = False,
     ) -> "Tensor":
-        """Return ``(B, tokens, width)``: the tokens' attention to ``seen``.
+        """Return ``(B, tokens, width)``: the tokens' attention to ``context``.
 
-        ``allowed``, ``(B, seen)`` bool with at least one position per row, restricts it; ``None``:
-        everywhere. ``causal`` lets a token see itself and earlier ones, and ignores ``allowed``.
+        ``allowed``, ``(B, context)`` bool with at least one position per row, restricts it;
+        ``None``: everywhere. ``causal`` lets a token attend to itself and earlier ones, and ignores
+        ``allowed``.
         """
         mask = None if allowed is None or causal else allowed[:, None, None]
-        found = functional.scaled_dot_product_attention(
+        attended = functional.scaled_dot_product_attention(
             self._split(self.query(tokens)),
-            seen.keys,
-            seen.values,
+            context.keys,
+            context.values,
             attn_mask=mask,
             is_causal=causal,
         )
-        return self.out(found.transpose(1, 2).flatten(2))
+        return self.out(attended.transpose(1, 2).flatten(2))
 
     def _split(self, tokens: "Tensor") -> "Tensor":
         return tokens.unflatten(2, (self.heads, -1)).transpose(1, 2)
@@ -74,21 +81,27 @@ class Layer(nn.Module):
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.own, self.other = Attention(width, heads), Attention(width, heads)
-        self.own_norm, self.other_norm, self.think_norm = (nn.LayerNorm(width) for _ in range(3))
-        self.widen, self.narrow = (
-            nn.Linear(width, WIDENING * width),
-            nn.Linear(WIDENING * width, width),
-        )
+        self.own = Attention(width, heads)
+        self.other = Attention(width, heads)
+        self.own_norm = nn.LayerNorm(width)
+        self.other_norm = nn.LayerNorm(width)
+        self.think_norm = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, WIDENING * width)
+        self.narrow = nn.Linear(WIDENING * width, width)
         self.drop = nn.Dropout(dropout)
 
-    def look(
-        self, tokens: "Tensor", *, allowed: "Tensor | None" = None, causal: bool = False
+    def attend_self(
+        self,
+        tokens: "Tensor",
+        *,
+        allowed: "Tensor | None" = None,
+        causal: bool = False,
     ) -> "Tensor":
         """Return the tokens after self-attention, to ``allowed`` (B, tokens) ones."""
-        return self.look_back(tokens, None, allowed=allowed, causal=causal)[0]
+        attended, _ = self.attend_cached(tokens, None, allowed=allowed, causal=causal)
+        return attended
 
-    def look_back(
+    def attend_cached(
         self,
         tokens: "Tensor",
         before: KeysValues | None,
@@ -98,18 +111,27 @@ class Layer(nn.Module):
     ) -> "tuple[Tensor, KeysValues]":
         """Return the same for tokens that follow others, and all keys and values so far."""
         normed = self.own_norm(tokens)
-        seen = self.own.see(normed)
-        seen = before.then(seen) if before else seen
-        return tokens + self.drop(self.own(normed, seen, allowed=allowed, causal=causal)), seen
+        context = self.own.project(normed)
+        if before:
+            context = before.then(context)
+        attended = self.own(normed, context, allowed=allowed, causal=causal)
+        return tokens + self.drop(attended), context
 
-    def finish(
-        self, tokens: "Tensor", seen: KeysValues, *, allowed: "Tensor | None" = None
+    def attend_other(
+        self,
+        tokens: "Tensor",
+        context: KeysValues,
+        *,
+        allowed: "Tensor | None" = None,
     ) -> "Tensor":
-        """Return the tokens after cross-attention, to ``allowed`` (B, seen) positions, and the linear maps."""
-        tokens = tokens + self.drop(self.other(self.other_norm(tokens), seen, allowed=allowed))
-        return tokens + self.drop(
-            self.narrow(self.drop(functional.gelu(self.widen(self.think_norm(tokens)))))
-        )
+        """Return the tokens after cross-attention, to ``allowed`` positions, and the linear maps.
+
+        ``allowed``: ``(B, context)``.
+        """
+        attended = self.other(self.other_norm(tokens), context, allowed=allowed)
+        tokens = tokens + self.drop(attended)
+        hidden = self.drop(functional.gelu(self.widen(self.think_norm(tokens))))
+        return tokens + self.drop(self.narrow(hidden))
 
 
 class Layers(nn.Module):

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-GRID = 8  # cells per side
-CELL, BINS = (
-    16,
-    9,
-)  # of gradients: pixels of a cell in the squeezed image, and orientations from 0 to 180 degrees
-# contrast (Sobel, grey values from 0 to 1) below which gradients count as grain and fade out
+GRID = 8
+"""Cells per side."""
+CELL = 16
+"""Pixels per side of a cell of gradients in the squeezed image."""
+BINS = 9
+"""Orientations of gradients, from 0 to 180 degrees."""
 NOISE = 0.02
+"""Contrast (Sobel, grey values from 0 to 1) below which gradients count as grain and fade out."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,24 @@ class Descriptor:
 
 
 def describe_colours(image: Pixels) -> Floats:
-    """Return the mean CIE Lab colour of each cell, like MPEG-7's colour layout descriptor before its transform."""
+    """Return the mean CIE Lab colour of each cell.
+
+    MPEG-7's colour layout descriptor does the same before its transform.
+    """
     import cv2
 
     cells = cv2.resize(image, (GRID, GRID), interpolation=cv2.INTER_AREA)
-    lab = cv2.cvtColor(cells.astype(np.float32) / 255, cv2.COLOR_RGB2Lab).reshape(-1, 3)
+    scaled = cells.astype(np.float32) / 255
+    lab = cv2.cvtColor(scaled, cv2.COLOR_RGB2Lab).reshape(-1, 3)
     centred = lab - lab.mean(axis=0)
     return (np.sign(centred) * np.sqrt(np.abs(centred))).ravel()
 
 
 def describe_gradients(image: Pixels) -> Floats:
-    """Return each cell's histogram of gradient orientations (HOG), normalised by the contrast around the cell."""
+    """Return each cell's histogram of gradient orientations (HOG).
+
+    It is normalised by the contrast around the cell.
+    """
     import cv2
 
     weights = _cell_weights()
@@ -67,27 +75,28 @@ def _cell_weights() -> Floats:
     import cv2
 
     side = GRID * CELL
-    blur = cv2.sepFilter2D(
-        np.eye(side, dtype=np.float32),
-        -1,
-        np.ones(1),
-        cv2.getGaussianKernel(4 * CELL + 1, CELL / 2),
-    )
+    pixels = np.eye(side, dtype=np.float32)
+    kernel = cv2.getGaussianKernel(4 * CELL + 1, CELL / 2)
+    blur = cv2.sepFilter2D(pixels, -1, np.ones(1), kernel)
     return blur.reshape(GRID, CELL, side).mean(axis=1)
 
 
 def find_orientations(image: Pixels) -> Floats:
-    """Return ``(bins, side, side)``: each pixel's gradient, shared between the two nearest orientations."""
+    """Return each pixel's gradient, shared by the two nearest orientations.
+
+    The shape is ``(bins, side, side)``.
+    """
     import cv2
 
     side = GRID * CELL
     squeezed = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
     grey = cv2.cvtColor(squeezed, cv2.COLOR_RGB2GRAY).astype(np.float32) / 255
-    across, down = cv2.Sobel(grey, cv2.CV_32F, 1, 0), cv2.Sobel(grey, cv2.CV_32F, 0, 1)
+    across = cv2.Sobel(grey, cv2.CV_32F, 1, 0)
+    down = cv2.Sobel(grey, cv2.CV_32F, 0, 1)
     length = np.hypot(across, down)
-    place = np.arctan2(down, across) / np.pi % 1 * BINS
-    lower = place.astype(np.int64)
-    share = (place - lower).astype(np.float32)
+    orientation = np.arctan2(down, across) / np.pi % 1 * BINS
+    lower = orientation.astype(np.int64)
+    share = (orientation - lower).astype(np.float32)
     planes = np.zeros((BINS, side, side), dtype=np.float32)
     rows, columns = np.indices((side, side))
     planes[lower % BINS, rows, columns] = length * (1 - share)

@@ -12,15 +12,12 @@ from pairwright.tasks.store.pool import PLACE
 if TYPE_CHECKING:
     from torch import device
 
-DRIVERS = (
-    "/dev/nvidiactl",
-    "/dev/kfd",
-    "/dev/dxg",
-)  # device files of NVIDIA, AMD, and Windows' Linux
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""Device files of NVIDIA, AMD, and Windows' Linux."""
 
 
 def count_gpus() -> int:
-    """Return the number of GPUs; loads PyTorch, which takes seconds, only where there is a driver."""
+    """Return the number of GPUs; loads PyTorch, which takes seconds, only if there is a driver."""
     if not any(Path(driver).exists() for driver in DRIVERS):
         return 0
     import torch
@@ -29,7 +26,10 @@ def count_gpus() -> int:
 
 
 def count_processes(loads: Callable[[Any], bool], config: Any) -> int | None:
-    """Return the processes of a stage: one per GPU where its configuration loads weights; 0 and None: workers."""
+    """Return a stage's processes: one per GPU if its configuration loads weights.
+
+    0 or ``None``: the stage runs in the workers.
+    """
     return count_gpus() if loads(config) else None
 
 
@@ -37,8 +37,11 @@ def choose_device() -> "device":
     """Return this process' device, by the number of the worker or of the launcher's process."""
     import torch
 
-    gpus, place = count_gpus(), os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")
-    return torch.device("cuda", int(place) % gpus) if gpus else torch.device("cpu")
+    gpus = count_gpus()
+    if not gpus:
+        return torch.device("cpu")
+    number = os.environ.get(PLACE) or os.environ.get("LOCAL_RANK", "0")
+    return torch.device("cuda", int(number) % gpus)
 
 
 def release(*loaders: Any) -> None:
@@ -46,5 +49,6 @@ def release(*loaders: Any) -> None:
     for loader in loaders:
         loader.cache_clear()
     gc.collect()
-    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_available():
         torch.cuda.empty_cache()

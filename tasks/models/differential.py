@@ -1,4 +1,4 @@
-"""Differential perception: a vision-language model that perceives differences of two images (paper 002, M3Diff).
+"""Differential perception of two images by a vision-language model (paper 002, M3Diff).
 
 MDP, Eqs. 1 to 8: concatenation is over channels in Eqs. 1, 3 and 7, over tokens in 5 and 6. Ours:
 Eq. 6 has a residual, without which the features are lost at first, and the output is added through
@@ -61,32 +61,42 @@ class Scale(nn.Module):
         self.weigh = nn.Linear(2 * width, width, bias=False)
         self.join = nn.Linear(3 * width, width, bias=False)
         self.layers = Layers(sizes.depth, width, sizes.heads, dropout=0.0)
-        self.feature_norm, self.difference_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.feature_norm = nn.LayerNorm(width)
+        self.difference_norm = nn.LayerNorm(width)
         self.refine = Attention(width, sizes.heads)
 
     def forward(self, first: "Tensor", second: "Tensor") -> Perceived:
-        """Return the perception of two images' features ``(B, tokens, width)``, aligned by position."""
-        one, other = self.feature_norm(first), self.feature_norm(second)
-        difference = self.join(torch.cat(self.blocks(one, other), dim=-1))
-        found = difference
+        """Return the perception of two images' features ``(B, tokens, width)``, aligned."""
+        normed = self.feature_norm(first)
+        other = self.feature_norm(second)
+        difference = self.join(torch.cat(self.blocks(normed, other), dim=-1))
+        refined = difference
         for layer in self.layers:
-            found = layer.look(found)
-            found = layer.finish(found, layer.other.see(torch.cat([one, other, found], dim=1)))
-        found = self.difference_norm(found)
+            refined = layer.attend_self(refined)
+            context = layer.other.project(torch.cat([normed, other, refined], dim=1))
+            refined = layer.attend_other(refined, context)
+        refined = self.difference_norm(refined)
         return Perceived(
-            first + self._refine(one, found), second + self._refine(other, found), difference
+            first + self._refine(normed, refined),
+            second + self._refine(other, refined),
+            difference,
         )
 
     def _refine(self, features: "Tensor", difference: "Tensor") -> "Tensor":
-        return self.refine(features, self.refine.see(torch.cat([features, difference], dim=1)))
+        context = self.refine.project(torch.cat([features, difference], dim=1))
+        return self.refine(features, context)
 
     def blocks(self, first: "Tensor", second: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
-        """Return the inputs of Eq. 3: both images, weighted by each other (Eqs. 1 and 2), and their difference."""
-        one, other = (
-            pair[0] * self.weigh(torch.cat(pair, -1)).sigmoid()
-            for pair in ((first, second), (second, first))
-        )
-        return one, other, one - other
+        """Return the inputs of Eq. 3: both images, weighted, and their difference.
+
+        The images are weighted by each other (Eqs. 1 and 2).
+        """
+        left = self._weigh(first, second)
+        right = self._weigh(second, first)
+        return left, right, left - right
+
+    def _weigh(self, features: "Tensor", other: "Tensor") -> "Tensor":
+        return features * self.weigh(torch.cat((features, other), -1)).sigmoid()
 
 
 class DifferentialPerception(nn.Module):
@@ -102,34 +112,41 @@ class DifferentialPerception(nn.Module):
         count = 1 if sizes.shared_weights else len(sizes.layers)
         self.scales = nn.ModuleList(Scale(sizes) for _ in range(count))
         width = sizes.width
+        scores = width if sizes.weight_per == "channel" else 1
         self.score = nn.Sequential(
             nn.Linear(3 * width, width),
             nn.GELU(),
-            nn.Linear(width, width if sizes.weight_per == "channel" else 1),
+            nn.Linear(width, scores),
         )
         self.out = nn.Linear(width, width, bias=False)
         nn.init.zeros_(self.out.weight)
 
     def forward(self, scales: "Sequence[tuple[Tensor, Tensor]]") -> "tuple[Tensor, Tensor]":
         """Return the features of both images, ``(B, tokens, width)``, from those of each layer."""
-        own = list(self.scales) * (len(scales) if self.sizes.shared_weights else 1)
-        found = [scale(*pair) for scale, pair in zip(own, scales, strict=True)]
-        firsts, seconds, differences = (torch.stack(each) for each in zip(*found, strict=True))
-        pooled = torch.cat(
-            [each.mean(2) for each in (firsts, seconds, differences)], dim=-1
-        )  # (layers, B, 3 width)
-        scores = self.score(pooled)[:, :, None]
+        repeats = len(scales) if self.sizes.shared_weights else 1
+        modules = list(self.scales) * repeats
+        perceived = [module(*pair) for module, pair in zip(modules, scales, strict=True)]
+        firsts = torch.stack([scale.first for scale in perceived])
+        seconds = torch.stack([scale.second for scale in perceived])
+        differences = torch.stack([scale.difference for scale in perceived])
+        pooled = torch.cat([firsts.mean(2), seconds.mean(2), differences.mean(2)], dim=-1)
+        scores = self.score(pooled)[:, :, None]  # from (layers, B, 3 width)
         weights = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
         first, second = scales[-1]
-        return first + self.out((weights * firsts).sum(0)), second + self.out(
-            (weights * seconds).sum(0)
+        return (
+            first + self.out((weights * firsts).sum(0)),
+            second + self.out((weights * seconds).sum(0)),
         )
 
 
 def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:
-    """Return the last block of a tower and earlier ones, a ninth of its depth apart: 17, 20, 23, 26 of 26."""
+    """Return the last block of a tower and earlier ones, a ninth of its depth apart.
+
+    Of 26 blocks: 17, 20, 23, 26.
+    """
     step = max(1, round(depth / 9))
-    return tuple(sorted({max(1, depth - step * back) for back in range(count)}))
+    blocks = {max(1, depth - step * back) for back in range(count)}
+    return tuple(sorted(blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +155,29 @@ class Tower:
 
     whole: nn.Module
     blocks: Sequence[nn.Module]
-    after: nn.Module  # module that receives its features
+    after: nn.Module
+    """Module that receives its features."""
     width: int
     heads: int
 
 
 def attach(
-    model: Any, sizes: DifferentialSizes | None = None, **settings: Any
+    model: Any,
+    sizes: DifferentialSizes | None = None,
+    **settings: Any,
 ) -> DifferentialPerception:
-    """Attach an untrained module, which changes nothing yet, to a transformers model before PEFT or DDP wrap it.
+    """Attach an untrained module to a transformers model, before PEFT or DDP wrap it.
 
-    ``settings`` are fields of ``DifferentialSizes`` that replace the defaults for the model.
+    It changes nothing yet. ``settings`` are fields of ``DifferentialSizes`` that replace the
+    defaults for the model.
     """
     tower = find_tower(model)
-    usual = DifferentialSizes(
-        width=tower.width, heads=tower.heads, layers=spread_layers(len(tower.blocks))
+    defaults = DifferentialSizes(
+        width=tower.width,
+        heads=tower.heads,
+        layers=spread_layers(len(tower.blocks)),
     )
-    sizes = (sizes or usual).model_copy(update=settings)
+    sizes = (sizes or defaults).model_copy(update=settings)
     _check(sizes, tower)
     weight = next(tower.whole.parameters())
     module = DifferentialPerception(sizes).to(device=weight.device, dtype=weight.dtype)
@@ -166,11 +189,14 @@ def attach(
 def _check(sizes: DifferentialSizes, tower: Tower) -> None:
     if sizes.width != tower.width or sizes.width % sizes.heads:
         raise ModelError(
-            f"{FIELD}: width {sizes.width} and {sizes.heads} heads do not fit the model's {tower.width}"
+            f"{FIELD}: width {sizes.width} and {sizes.heads} heads do not fit "
+            f"the model's {tower.width}"
         )
-    if list(sizes.layers) != sorted(set(sizes.layers)) or sizes.layers[-1] != len(tower.blocks):
+    depth = len(tower.blocks)
+    ascends = list(sizes.layers) == sorted(set(sizes.layers))
+    if not ascends or sizes.layers[-1] != depth:
         raise ModelError(
-            f"{FIELD}: layers {sizes.layers} do not ascend to the model's last, {len(tower.blocks)}"
+            f"{FIELD}: layers {sizes.layers} do not ascend to the model's last, {depth}"
         )
 
 
@@ -183,14 +209,25 @@ def find_tower(model: Any, *, field: str = FIELD) -> Tower:
         )
     vision = model.config.vision_config
     if family == "llava_onevision":
-        if (last := model.config.vision_feature_layer) != -1:
-            raise ModelError(f"{field}: this model uses layer {last}, not the last")
-        whole, after = model.model.vision_tower, model.model.multi_modal_projector
-        blocks = list(getattr(whole, "vision_model", whole).encoder.layers)
-        return Tower(whole, blocks, after, vision.hidden_size, vision.num_attention_heads)
+        layer = model.config.vision_feature_layer
+        if layer != -1:
+            raise ModelError(f"{field}: this model uses layer {layer}, not the last")
+        whole = model.model.vision_tower
+        return Tower(
+            whole=whole,
+            blocks=list(getattr(whole, "vision_model", whole).encoder.layers),
+            after=model.model.multi_modal_projector,
+            width=vision.hidden_size,
+            heads=vision.num_attention_heads,
+        )
     whole = model.model.visual
-    width = vision.embed_dim if family == "qwen2_vl" else vision.hidden_size
-    return Tower(whole, list(whole.blocks), whole.merger, width, vision.num_heads)
+    return Tower(
+        whole=whole,
+        blocks=list(whole.blocks),
+        after=whole.merger,
+        width=vision.embed_dim if family == "qwen2_vl" else vision.hidden_size,
+        heads=vision.num_heads,
+    )
 
 
 class _Hooks:
@@ -198,11 +235,10 @@ class _Hooks:
 
     def __init__(self, module: DifferentialPerception, tower: Tower) -> None:
         self._module = module
-        self._seen: dict[int, Tensor] = {}
+        self._features: dict[int, Tensor] = {}
         self._grids: list[tuple[int, ...]] = []
-        self._recording = (
-            False  # within the tower's forward pass; blocks may run again in the backward pass
-        )
+        # Whether this is the tower's forward pass: blocks may run again in the backward pass.
+        self._recording = False
         tower.whole.register_forward_pre_hook(self._start, with_kwargs=True)
         for number in module.sizes.layers:
             tower.blocks[number - 1].register_forward_hook(partial(self._record, number))
@@ -210,55 +246,77 @@ class _Hooks:
 
     def _start(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._recording = True
-        self._seen.clear()  # after a pass that failed
+        self._features.clear()  # after a pass that failed
         grids = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
         self._grids = [] if grids is None else [tuple(grid) for grid in grids.tolist()]
 
     def _record(self, number: int, _block: nn.Module, _args: Any, out: Any) -> None:
         if self._recording:
-            self._seen[number] = out[0] if isinstance(out, tuple) else out
+            self._features[number] = out[0] if isinstance(out, tuple) else out
 
     def _change(self, _after: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        features, scales = args[0], [self._seen[number] for number in self._module.sizes.layers]
-        self._seen.clear()
+        """Return the arguments of the module after the tower, with the differences added."""
+        features = args[0]
+        scales = [self._features[number] for number in self._module.sizes.layers]
+        self._features.clear()
         self._recording = False
-        packed = features.dim() == 2  # (all tokens, width), else (images, tokens, width)
-        grids = self._grids if packed else [(features.shape[1],)] * len(features)
-        if len(grids) % 2:
-            raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
-        for place in range(0, len(grids), 2):
-            first, second = (" x ".join(map(str, grid[1:])) for grid in grids[place : place + 2])
-            if first != second:
-                raise ModelError(
-                    f"{FIELD}: images {place + 1} and {place + 2} have grids {first} and {second}; give both one size"
-                )
+        grids = self._grids
+        if features.dim() != 2:  # (images, tokens, width), else (all tokens, width)
+            grids = [(features.shape[1],)] * len(features)
+        _check_grids(grids)
         if len(set(grids)) > 1:
-            parts = [one.split([prod(grid) for grid in grids]) for one in scales]
-            changed = (
-                self._module([(one[place][None], one[place + 1][None]) for one in parts])
-                for place in range(0, len(grids), 2)
+            return (self._change_pairs(scales, grids), *args[1:])
+        images = [scale.reshape(len(grids), -1, scale.shape[-1]) for scale in scales]
+        changed = self._module([(image[::2], image[1::2]) for image in images])
+        return (torch.stack(changed, 1).reshape(features.shape), *args[1:])
+
+    def _change_pairs(
+        self,
+        scales: "Sequence[Tensor]",
+        grids: Sequence[tuple[int, ...]],
+    ) -> "Tensor":
+        """Return the changed features of pairs of different sizes, a pair at a time."""
+        lengths = [prod(grid) for grid in grids]
+        images_of_scales = [scale.split(lengths) for scale in scales]
+        changed: list[Tensor] = []
+        for number in range(0, len(grids), 2):
+            pairs = [
+                (images[number][None], images[number + 1][None]) for images in images_of_scales
+            ]
+            first, second = self._module(pairs)
+            changed += [first[0], second[0]]
+        return torch.cat(changed)
+
+
+def _check_grids(grids: Sequence[tuple[int, ...]]) -> None:
+    """Refuse images without a partner, and pairs of different grids."""
+    if len(grids) % 2:
+        raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
+    for number in range(0, len(grids), 2):
+        first = " x ".join(map(str, grids[number][1:]))
+        second = " x ".join(map(str, grids[number + 1][1:]))
+        if first != second:
+            raise ModelError(
+                f"{FIELD}: images {number + 1} and {number + 2} have grids "
+                f"{first} and {second}; give both one size"
             )
-            return (torch.cat([one[0] for pair in changed for one in pair]), *args[1:])
-        images = [one.reshape(len(grids), -1, one.shape[-1]) for one in scales]
-        pairs = self._module([(one[::2], one[1::2]) for one in images])
-        return (torch.stack(pairs, 1).reshape(features.shape), *args[1:])
 
 
 def save_differential(
-    model: Any, folder: Path, weights: "Mapping[str, Tensor] | None" = None
+    model: Any,
+    folder: Path,
+    weights: "Mapping[str, Tensor] | None" = None,
 ) -> None:
     """Write the module's weights and sizes; ``weights`` replaces the module's own, if sharded."""
     from safetensors.torch import save_file
 
     module: DifferentialPerception = getattr(model, NAME)
-    weights = weights or module.state_dict()
-    save_file(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()},
-        folder / WEIGHTS,
-    )
-    (folder / SIZES).write_text(
-        module.sizes.model_dump_json(exclude={"enabled"}, indent=1), encoding="utf-8"
-    )
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in (weights or module.state_dict()).items():
+        tensors[name] = tensor.detach().cpu().contiguous()
+    save_file(tensors, folder / WEIGHTS)
+    sizes = module.sizes.model_dump_json(exclude={"enabled"}, indent=1)
+    (folder / SIZES).write_text(sizes, encoding="utf-8")
 
 
 def load_differential(model: Any, folder: Path) -> bool:
@@ -272,9 +330,9 @@ def load_differential(model: Any, folder: Path) -> bool:
     _check(sizes, find_tower(model))
     weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
     with torch.device("meta"):  # allocate nothing before sizes and weights are compared
-        wanted = DifferentialPerception(sizes).state_dict()
+        expected = DifferentialPerception(sizes).state_dict()
     try:
-        compare_shapes(shapes_of(weights), shapes_of(wanted))
+        compare_shapes(shapes_of(weights), shapes_of(expected))
     except ModelError as error:
         raise ModelError(f"{folder / WEIGHTS}: does not fit {SIZES}: {error}") from error
     attach(model, sizes).load_state_dict(weights)

@@ -22,7 +22,8 @@ from pairwright.tasks.models.preprocess import Interpolation, Preprocess
 from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
 
 FIELD = "embedding.dinov2"
-CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
+CONFIG = "config.json"
+PROCESSOR = "preprocessor_config.json"
 KNOWN = {
     "facebook/dinov2-small": "ed25f3a31f01632728cabb09d1542f84ab7b0056",
     "facebook/dinov2-base": "f9e44c814b77203eaa57a6bdbbd535f21ede1415",
@@ -32,16 +33,15 @@ KNOWN = {
 KINDS = {"dinov2": "Dinov2Model", "dinov2_with_registers": "Dinov2WithRegistersModel"}
 """transformers' class of each model type."""
 STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
-RESAMPLE: Mapping[int, Interpolation] = {
-    2: "bilinear",
-    3: "bicubic",
-}  # Pillow's numbers of resampling methods
+RESAMPLE: Mapping[int, Interpolation] = {2: "bilinear", 3: "bicubic"}
+"""Pillow's numbers of resampling methods."""
 
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
     """Return the configuration with the revision of the local weights."""
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    pinned = config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
+    update = MODELS.pin(config.model, config.revision, download=download)
+    pinned = config.model_copy(update=update)
     if is_local(pinned.model):
         _transform(Path(pinned.model))
     return pinned
@@ -53,7 +53,7 @@ MODELS = Pretrained(
     types=tuple(KINDS),
     known=KNOWN,
     weights=("model.safetensors", "pytorch_model.bin"),
-    beside=(CONFIG, PROCESSOR),
+    extra=(CONFIG, PROCESSOR),
 )
 
 
@@ -64,8 +64,9 @@ def load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
 
     device = choose_device()
     folder = MODELS.checked_folder(config.model, config.revision)
-    preprocess, kind = _transform(folder), KINDS[MODELS.find_type(folder)]
-    model = load_pretrained(getattr(transformers, kind), folder, field=FIELD).eval().to(device)
+    preprocess = _transform(folder)
+    kind = getattr(transformers, KINDS[MODELS.find_type(folder)])
+    model = load_pretrained(kind, folder, field=FIELD).eval().to(device)
     encoder = Encoder(
         network=lambda crops: model(preprocess.numbers(crops)).last_hidden_state[:, 0],
         device=device,
@@ -76,17 +77,18 @@ def load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
 
 def _transform(folder: Path) -> Preprocess:
     with loading(FIELD, folder):
-        return transform_of(json.loads((folder / PROCESSOR).read_text(encoding="utf-8")))
+        values = json.loads((folder / PROCESSOR).read_text(encoding="utf-8"))
+        return transform_of(values)
 
 
 def transform_of(values: Mapping[str, Any]) -> Preprocess:
     """Return the transform of ``BitImageProcessor`` with this configuration."""
-    side, crop = values["size"].get("shortest_edge", 0), values["crop_size"]
+    side = values["size"].get("shortest_edge", 0)
+    crop = values["crop_size"]
+    has_all_steps = all(values[step] for step in STEPS)
     scales = math.isclose(values["rescale_factor"], 1 / 255, rel_tol=1e-6)
     fits = side >= max(crop.values()) and set(values["size"]) == {"shortest_edge"}
-    if not (
-        all(values[step] for step in STEPS) and scales and fits and values["resample"] in RESAMPLE
-    ):
+    if not (has_all_steps and scales and fits and values["resample"] in RESAMPLE):
         raise ModelError(f"{FIELD}: {PROCESSOR} unsupported image preparation: {dict(values)}")
     return Preprocess(
         resize="shortest",

@@ -1,4 +1,4 @@
-"""Embedders by name: two descriptors without weights, two encoders, and the perceptual hash of every image.
+"""Embedders by name: two descriptors without weights, two encoders, and the perceptual hash.
 
 ``prepare`` turns one image into the input of ``encode``, possibly in another process: the vector
 itself, for a descriptor; a crop of pixels, for an encoder. ``encode`` turns many of those into
@@ -58,35 +58,38 @@ class EncoderModel:
     version: str
     load: Callable[[Any, int], tuple[Preprocess, Encoder]]
     config: ClipConfig | Dinov2Config
-    batch: int  # images at a time; 0: as many as fit
+    batch: int
+    """Images at a time; 0: as many as fit."""
 
     @property
     def prepare(self) -> Prepare:
         """Return the model's own transform."""
-        return self.load(self.config, self.batch)[0]
+        preprocess, _ = self.load(self.config, self.batch)
+        return preprocess
 
     def encode(self, prepared: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` vectors."""
-        return self.load(self.config, self.batch)[1].encode(prepared)
+        _, encoder = self.load(self.config, self.batch)
+        return encoder.encode(prepared)
 
 
-EMBEDDERS = Registry(
-    "embedders", Embedder, (COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH)
-)  # those without settings
+EMBEDDERS = Registry("embedders", Embedder, (COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH))
+"""Embedders without settings."""
 
 
 def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
     """Return the embedder of that name."""
     if name == "clip":
         return make_clip(config.clip, config.batch_size)
-    return make_dinov2(config.dinov2, config.batch_size) if name == "dinov2" else EMBEDDERS[name]
+    if name == "dinov2":
+        return make_dinov2(config.dinov2, config.batch_size)
+    return EMBEDDERS[name]
 
 
 def make_clip(config: ClipConfig, batch: int = 0) -> EncoderModel:
     """Return the embedder by a CLIP model's image tower."""
-    return EncoderModel(
-        "clip", open_clip_embedder.identify(config), open_clip_embedder.load, config, batch
-    )
+    version = open_clip_embedder.identify(config)
+    return EncoderModel("clip", version, open_clip_embedder.load, config, batch)
 
 
 def make_dinov2(config: Dinov2Config, batch: int = 0) -> EncoderModel:
@@ -95,10 +98,13 @@ def make_dinov2(config: Dinov2Config, batch: int = 0) -> EncoderModel:
     return EncoderModel("dinov2", version, dinov2_embedder.load, config, batch)
 
 
-def to_unit(vector: NDArray[np.float32], whose: str) -> tuple[tuple[float, ...], float]:
-    """Return the unit vector in float16, and its norm in float32; zero vectors stay zero."""
+def to_unit(vector: NDArray[np.float32], label: str) -> tuple[tuple[float, ...], float]:
+    """Return the unit vector in float16, and its norm in float32; zero vectors stay zero.
+
+    ``label`` names the vector in an error.
+    """
     norm = float(np.linalg.norm(vector.astype(np.float64)))
     if not np.isfinite(norm):
-        raise ModelError(f"{whose}: gave a vector that is not finite")
-    unit = (vector / norm if norm > 0 else vector).astype(np.float16)
-    return tuple(unit.tolist()), float(np.float32(norm))
+        raise ModelError(f"{label}: gave a vector that is not finite")
+    unit = vector / norm if norm > 0 else vector
+    return tuple(unit.astype(np.float16).tolist()), float(np.float32(norm))

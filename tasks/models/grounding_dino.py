@@ -1,4 +1,4 @@
-"""Grounding DINO detector (Liu et al., 2023), by transformers' model, processor and post-processing.
+"""Grounding DINO detector (Liu et al., 2023), with transformers' model and processor.
 
 An image's tags are packed into as few prompts as fit the network's 256 tokens, assembled from the
 tags' tokens, so that each tag's position is known. Only images of exactly one size are batched:
@@ -13,7 +13,7 @@ two boxes of one tag that overlap by more than ``max_iou``, the better one.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,22 +45,37 @@ one: four are no faster (31 s each of the tiny model, 6.4 GB in place of 3.0). "
 MAX_ASPECT = 32
 """Thinner images are stretched: the library fails where a side becomes 0 pixels, or where the
 network has fewer cells (of 8 to 64 pixels) than queries (900). """
-FRAMING = re.compile(r"[.?\[\]]")  # ends a tag in a prompt, or names a special token ("[SEP]")
-SCORE_DIGITS, PIXEL_DIGITS = 4, 2  # of a written box: later digits depend on the batch size
+FRAMING = re.compile(r"[.?\[\]]")
+"""Characters that end a tag in a prompt, or name a special token ("[SEP]")."""
+SCORE_DIGITS = 4
+PIXEL_DIGITS = 2
+"""Digits of a written box: later ones depend on the batch size."""
 
 
 class ResizedImage(NamedTuple):
     """Resized image."""
 
-    pixels: NDArray[np.uint8]  # ``(3, h, w)``
-    size: tuple[int, int]  # height and width of the original image
+    pixels: NDArray[np.uint8]
+    """``(3, h, w)``"""
+    size: tuple[int, int]
+    """Height and width of the original image."""
 
 
 class TagPrompt(NamedTuple):
     """Tokens of an image's tags."""
 
     ids: list[int]
-    spans: dict[int, slice]  # tokens of each tag, by its position among the image's
+    spans: dict[int, slice]
+    """Tokens of each tag, by its position among the image's."""
+
+
+class Query(NamedTuple):
+    """Image with one of its prompts."""
+
+    position: int
+    """Position of the image in the input."""
+    image: ResizedImage
+    prompt: TagPrompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +89,27 @@ class GroundingDino:
         """Return the identity of the weights."""
         return MODELS.identify(self.config.model, self.config.revision)
 
-    def prepare(self, seen: DecodedImage) -> ResizedImage:
+    def prepare(self, image: DecodedImage) -> ResizedImage:
         """Return the image as resized by the model's processor; loads no weights."""
-        height, width = seen.pixels.shape[:2]
-        least = -(-max(height, width) // MAX_ASPECT)
-        pixels = seen.pixels.repeat(-(-least // height), axis=0).repeat(-(-least // width), axis=1)
+        height, width = image.pixels.shape[:2]
+        min_side = -(-max(height, width) // MAX_ASPECT)
+        rows = image.pixels.repeat(-(-min_side // height), axis=0)
+        pixels = rows.repeat(-(-min_side // width), axis=1)
         resize = _processor(self.config.model, self.config.revision).image_processor
-        made = resize(
-            images=pixels, do_rescale=False, do_normalize=False, do_pad=False, return_tensors="pt",
+        resized = resize(
+            images=pixels,
+            do_rescale=False,
+            do_normalize=False,
+            do_pad=False,
+            return_tensors="pt",
             input_data_format="channels_last",
-        )  # fmt: skip
-        return ResizedImage(made["pixel_values"][0].numpy(), (height, width))
+        )
+        return ResizedImage(resized["pixel_values"][0].numpy(), (height, width))
 
     def detect(
-        self, prepared: Sequence[ResizedImage], tags: Sequence[Sequence[Tag]]
+        self,
+        prepared: Sequence[ResizedImage],
+        tags: Sequence[Sequence[Tag]],
     ) -> list[tuple[Box, ...]]:
         """Return the boxes of each image, in its pixels, by tag and then by falling score.
 
@@ -98,94 +120,112 @@ class GroundingDino:
             self.config.batch_size,
             AdaptiveBatches(self.config.batch_size, most=MAX_IMAGES, on_cpu=1),
         )
-        asks = [
-            (place, prompt)
-            for place, names in enumerate(tags)
-            for prompt in network.prompts([tag.name for tag in names])
-        ]
-        found: dict[tuple[int, int], list[Box]] = {}
-        # Within a size, sort by prompt length: prompts are padded to the longest.
-        asks.sort(key=lambda ask: (prepared[ask[0]].pixels.shape, len(ask[1].ids)))
-        for _, group in groupby(asks, key=lambda ask: prepared[ask[0]].pixels.shape):
-            some = [(prepared[place], prompt, place) for place, prompt in group]
-            answers = batches.each(
-                lambda ask: network.answer([one[:2] for one in ask], self.config), some
-            )
-            for (_, prompt, place), boxes in zip(some, answers, strict=True):
-                found[place, min(prompt.spans)] = boxes
-        boxes_of: list[list[Box]] = [[] for _ in prepared]
-        for place, first in sorted(found):
-            boxes_of[place] += found[place, first]
-        return [tuple(boxes) for boxes in boxes_of]
+        answers: dict[tuple[int, int], list[Box]] = {}
+        queries = _make_queries(network, prepared, tags)
+        for _, group in groupby(queries, key=_shape):
+            same_size = list(group)
+            boxes_of_queries = batches.each(partial(network.answer, config=self.config), same_size)
+            for query, boxes in zip(same_size, boxes_of_queries, strict=True):
+                answers[query.position, min(query.prompt.spans)] = boxes
+        boxes_of_images: list[list[Box]] = [[] for _ in prepared]
+        for position, first_tag in sorted(answers):
+            boxes_of_images[position] += answers[position, first_tag]
+        return [tuple(boxes) for boxes in boxes_of_images]
+
+
+def _make_queries(
+    network: "GroundingNetwork",
+    prepared: Sequence[ResizedImage],
+    tags: Sequence[Sequence[Tag]],
+) -> list[Query]:
+    """Return all images' prompts, sorted by the image's size.
+
+    Within a size they are sorted by length: prompts are padded to the longest.
+    """
+    queries: list[Query] = []
+    for position, (image, image_tags) in enumerate(zip(prepared, tags, strict=True)):
+        prompts = network.prompts([tag.name for tag in image_tags])
+        queries += [Query(position, image, prompt) for prompt in prompts]
+    return sorted(queries, key=lambda query: (_shape(query), len(query.prompt.ids)))
+
+
+def _shape(query: Query) -> tuple[int, ...]:
+    return query.image.pixels.shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundingNetwork:
     """Network on its device, with its processor."""
 
-    model: Any  # transformers' ``GroundingDinoForObjectDetection``
-    processor: Any  # its ``GroundingDinoProcessor``
+    model: Any
+    """transformers' ``GroundingDinoForObjectDetection``."""
+    processor: Any
+    """Its ``GroundingDinoProcessor``."""
     device: "device"
-    batches: dict[int, AdaptiveBatches]  # sizes found so far, by the configured one
+    batches: dict[int, AdaptiveBatches]
+    """Sizes found so far, by the configured one."""
 
     def prompts(self, names: Sequence[str]) -> list[TagPrompt]:
-        """Return the prompts of an image's tags, in order; tags too long or without known tokens are left out."""
-        tokenizer, limit = self.processor.tokenizer, self.model.config.max_text_len
-        # Lone surrogates cannot be tokenised.
-        clean = [
-            FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower() for name in names
-        ]
-        read = tokenizer(clean, add_special_tokens=False)["input_ids"] if clean else []
-        stop = tokenizer.convert_tokens_to_ids(".")
-        made: list[TagPrompt] = []
-        for tag, ids in enumerate(read):
-            if not set(ids) - {tokenizer.unk_token_id} or len(ids) + 3 > limit:
-                continue
-            if not made or len(made[-1].ids) + len(ids) + 2 > limit:
-                made.append(TagPrompt([tokenizer.cls_token_id], {}))
-            made[-1].spans[tag] = slice(len(made[-1].ids), len(made[-1].ids) + len(ids))
-            made[-1].ids.extend([*ids, stop])
-        return [TagPrompt([*prompt.ids, tokenizer.sep_token_id], prompt.spans) for prompt in made]
+        """Return the prompts of an image's tags, in order.
 
-    def answer(
-        self, asks: Sequence[tuple[ResizedImage, TagPrompt]], config: DetectionConfig
-    ) -> list[list[Box]]:
+        Tags too long or without known tokens are left out.
+        """
+        if not names:
+            return []
+        tokenizer = self.processor.tokenizer
+        limit = self.model.config.max_text_len
+        end = tokenizer.convert_tokens_to_ids(".")
+        tags = tokenizer([_clean(name) for name in names], add_special_tokens=False)["input_ids"]
+        prompts: list[TagPrompt] = []
+        for tag, ids in enumerate(tags):
+            is_unknown = not set(ids) - {tokenizer.unk_token_id}
+            if is_unknown or len(ids) + 3 > limit:
+                continue
+            if not prompts or len(prompts[-1].ids) + len(ids) + 2 > limit:
+                prompts.append(TagPrompt([tokenizer.cls_token_id], {}))
+            prompt = prompts[-1]
+            start = len(prompt.ids)
+            prompt.spans[tag] = slice(start, start + len(ids))
+            prompt.ids.extend([*ids, end])
+        for prompt in prompts:
+            prompt.ids.append(tokenizer.sep_token_id)
+        return prompts
+
+    def answer(self, queries: Sequence[Query], config: DetectionConfig) -> list[list[Box]]:
         """Return the boxes found in images of one size, each by its prompt."""
+        logits, boxes = self._run(queries)
+        if bool(logits.isnan().any()) or not bool(boxes.isfinite().all()):
+            raise ModelError(
+                f"{FIELD}.model: Grounding DINO gave boxes or scores that are not finite"
+            )
+        results: list[list[Box]] = []
+        for query, query_logits, query_boxes in zip(queries, logits, boxes, strict=True):
+            results.append(list(self._select_boxes(query, query_logits, query_boxes, config)))
+        return results
+
+    def _run(self, queries: Sequence[Query]) -> "tuple[Tensor, Tensor]":
+        """Return the network's logits and boxes; padding has logits of minus infinity."""
         import torch
 
-        images = [torch.from_numpy(image.pixels) for image, _ in asks]
-        seen = self.processor.image_processor(
-            images=images,
+        images = self.processor.image_processor(
+            images=[torch.from_numpy(query.image.pixels) for query in queries],
             do_resize=False,
             return_tensors="pt",
             device=self.device,
             input_data_format="channels_first",
         )
-        text = self.processor.tokenizer.pad(
-            {"input_ids": [prompt.ids for _, prompt in asks]}, return_tensors="pt"
-        )
-        text = text.to(self.device)
+        ids = {"input_ids": [query.prompt.ids for query in queries]}
+        text = self.processor.tokenizer.pad(ids, return_tensors="pt").to(self.device)
         on_gpu = self.device.type == "cuda"
-        with (
-            torch.inference_mode(),
-            torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu),
-        ):
-            found = self.model(**seen, **text, token_type_ids=torch.zeros_like(text["input_ids"]))
-            # Padding has logits of minus infinity.
-            logits, boxes = found.logits.float().cpu(), found.pred_boxes.float().cpu()
-        if bool(logits.isnan().any()) or not bool(boxes.isfinite().all()):
-            raise ModelError(
-                f"{FIELD}.model: Grounding DINO gave boxes or scores that are not finite"
-            )
-        return [
-            list(self._kept(image, prompt, logits[n], boxes[n], config))
-            for n, (image, prompt) in enumerate(asks)
-        ]
+        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=on_gpu)
+        with torch.inference_mode(), autocast:
+            types = torch.zeros_like(text["input_ids"])
+            output = self.model(**images, **text, token_type_ids=types)
+            return output.logits.float().cpu(), output.pred_boxes.float().cpu()
 
-    def _kept(
+    def _select_boxes(
         self,
-        image: ResizedImage,
-        prompt: TagPrompt,
+        query: Query,
         logits: "Tensor",
         boxes: "Tensor",
         config: DetectionConfig,
@@ -198,30 +238,50 @@ class GroundingNetwork:
         import torch
         from torchvision.ops import clip_boxes_to_image, nms
 
-        sure = logits[:, : len(prompt.ids)].sigmoid().amax(dim=1) >= config.box_threshold
-        own = torch.full((len(prompt.spans), int(sure.sum()), logits.shape[1]), -torch.inf)
-        for shown, span in zip(own, prompt.spans.values(), strict=True):
-            shown[:, span] = logits[sure, span]
+        _, image, prompt = query
+        is_sure = logits[:, : len(prompt.ids)].sigmoid().amax(dim=1) >= config.box_threshold
         results = self.processor.post_process_grounded_object_detection(
-            SimpleNamespace(logits=own, pred_boxes=boxes[sure].expand(len(own), -1, -1)),
-            input_ids=torch.tensor([prompt.ids]).expand(len(own), -1),
+            _split_by_tag(prompt, logits[is_sure], boxes[is_sure]),
+            input_ids=torch.tensor([prompt.ids]).expand(len(prompt.spans), -1),
             threshold=config.text_threshold,
             text_threshold=1.0,  # no labels
-            target_sizes=[image.size] * len(own),
+            target_sizes=[image.size] * len(prompt.spans),
         )
         for tag, result in zip(prompt.spans, results, strict=True):
-            corners, scores = clip_boxes_to_image(result["boxes"], image.size), result["scores"]
-            (whole,) = (corners[:, 2:] > corners[:, :2]).all(dim=1).nonzero(as_tuple=True)
-            for place in whole[nms(corners[whole], scores[whole], config.max_iou)].tolist():
-                x0, y0, x1, y1 = (round(corner, PIXEL_DIGITS) for corner in corners[place].tolist())
-                yield Box(
-                    tag=tag,
-                    score=round(float(scores[place]), SCORE_DIGITS),
-                    x0=x0,
-                    y0=y0,
-                    x1=x1,
-                    y1=y1,
-                )
+            corners = clip_boxes_to_image(result["boxes"], image.size)
+            scores = result["scores"]
+            is_whole = (corners[:, 2:] > corners[:, :2]).all(dim=1)
+            (whole,) = is_whole.nonzero(as_tuple=True)
+            best = nms(corners[whole], scores[whole], config.max_iou)
+            for position in whole[best].tolist():
+                yield _make_box(tag, float(scores[position]), corners[position].tolist())
+
+
+def _split_by_tag(prompt: TagPrompt, logits: "Tensor", boxes: "Tensor") -> SimpleNamespace:
+    """Return the network's output once per tag, the logits of other tokens hidden."""
+    import torch
+
+    hidden = torch.full((len(prompt.spans), *logits.shape), -torch.inf)
+    for tag_logits, span in zip(hidden, prompt.spans.values(), strict=True):
+        tag_logits[:, span] = logits[:, span]
+    return SimpleNamespace(logits=hidden, pred_boxes=boxes.expand(len(hidden), -1, -1))
+
+
+def _make_box(tag: int, score: float, corners: Sequence[float]) -> Box:
+    x0, y0, x1, y1 = (round(corner, PIXEL_DIGITS) for corner in corners)
+    return Box(
+        tag=tag,
+        score=round(score, SCORE_DIGITS),
+        x0=x0,
+        y0=y0,
+        x1=x1,
+        y1=y1,
+    )
+
+
+def _clean(name: str) -> str:
+    """Return a tag as part of a prompt, without lone surrogates, which cannot be tokenised."""
+    return FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower()
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
@@ -231,7 +291,8 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
     starts.
     """
     require_packages(FIELD, "torch", "torchvision", "transformers")
-    pinned = config.model_copy(update=MODELS.pin(config.model, config.revision, download=download))
+    update = MODELS.pin(config.model, config.revision, download=download)
+    pinned = config.model_copy(update=update)
     if is_local(pinned.model):
         _processor(pinned.model, pinned.revision)
     return pinned
@@ -243,7 +304,7 @@ MODELS = Pretrained(
     types=("grounding-dino",),
     known=KNOWN,
     weights=("model.safetensors",),
-    beside=("config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"),
+    extra=("config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"),
 )
 
 
@@ -254,7 +315,9 @@ def _processor(model: str, revision: str) -> Any:
     folder = MODELS.folder(model, revision)
     with loading(FIELD, folder):
         return GroundingDinoProcessor.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
         )
 
 
@@ -268,18 +331,23 @@ def _load(model: str, revision: str) -> GroundingNetwork:
     folder = MODELS.checked_folder(model, revision)
     MODELS.find_type(folder)
     network = load_pretrained(
-        GroundingDinoForObjectDetection, folder, field=FIELD, use_safetensors=True
+        GroundingDinoForObjectDetection,
+        folder,
+        field=FIELD,
+        use_safetensors=True,
     )
+    heads = (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding)
     for module in network.modules():
-        if isinstance(
-            module,
-            (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding),
-        ):
+        if isinstance(module, heads):
             exact = torch.amp.custom_fwd(
-                type(module).forward, device_type=device.type, cast_inputs=torch.float32
+                type(module).forward,
+                device_type=device.type,
+                cast_inputs=torch.float32,
             )
             module.forward = MethodType(exact, module)
-    processor = _processor(model, revision)
     return GroundingNetwork(
-        model=network.eval().to(device), processor=processor, device=device, batches={}
+        model=network.eval().to(device),
+        processor=_processor(model, revision),
+        device=device,
+        batches={},
     )

@@ -1,4 +1,4 @@
-"""LaMa inpainter (Suvorov et al., 2022), a network with Fourier convolutions that sees its whole crop at once.
+"""LaMa inpainter (Suvorov et al., 2022): Fourier convolutions, which see the whole crop at once.
 
 Runs the published big-lama in PyTorch, as simple-lama-inpainting 0.1.2 does (which requires NumPy
 1), on a crop around the hole: RGB as float32 (cuFFT has no bfloat16), the hole as 0 and 1, both
@@ -26,7 +26,8 @@ from pairwright.tasks.models.devices import choose_device
 
 Pixels = NDArray[np.uint8]
 Hole = NDArray[np.bool_]
-Window = tuple[int, int, int, int]  # pixels x0, y0, x1, y1, the last two exclusive
+Window = tuple[int, int, int, int]
+"""Pixels x0, y0, x1, y1, the last two exclusive."""
 FIELD = "removals.lama"
 PUBLISHED = weights.PublishedFile(
     field=FIELD,
@@ -36,24 +37,28 @@ PUBLISHED = weights.PublishedFile(
 )
 TRUSTED = {PUBLISHED.sha256, "344c77bbcb158f17dd143070d1e789f38a66c04202311ae3a258ef66667a9ea9"}
 """Hashes of the files that run unasked: the published one, and IOPaint's copy of big-lama."""
-STEP, DIVISOR = (
-    64,
-    8,
-)  # crops end at multiples of STEP pixels, for few sizes; the network halves them three times
-MIN_CONTEXT = 64  # minimum pixels around a hole, within the image
-MAX_CROPS = (
-    8  # initial crops at once on a GPU: a pixel takes 0.8 kB, plus the needs of cuDNN and cuFFT
-)
+STEP = 64
+"""Crops end at multiples of so many pixels, for few sizes."""
+DIVISOR = 8
+"""Multiple of a padded crop's sides, which the network halves three times."""
+MIN_CONTEXT = 64
+"""Minimum pixels around a hole, within the image."""
+MAX_CROPS = 8
+"""Initial crops at once on a GPU: a pixel takes 0.8 kB, plus the needs of cuDNN and cuFFT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoleCrop:
     """Hole with its surroundings, as input of the network."""
 
-    pixels: Pixels  # ``(height, width, 4)``: RGB, and 1 in the hole; shrunk, then padded
-    shrunk: tuple[int, int]  # height and width before the padding
-    size: tuple[int, int]  # height and width in the image
-    place: tuple[slice, slice]  # position of the window in the crop, in pixels of the image
+    pixels: Pixels
+    """``(height, width, 4)``: RGB, and 1 in the hole; shrunk, then padded."""
+    shrunk: tuple[int, int]
+    """Height and width before the padding."""
+    size: tuple[int, int]
+    """Height and width in the image."""
+    window: tuple[slice, slice]
+    """Rows and columns of the hole's window in the crop, in pixels of the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,63 +73,65 @@ class LamaInpainter:
         return f"LaMa {self.config.lama.revision or PUBLISHED.name}"
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> HoleCrop:
-        """Return a hole ``(h, w)`` of an image's window with its surroundings, shrunk to ``max_side``, then padded."""
+        """Return the crop of a hole ``(h, w)`` of an image's window, shrunk to ``max_side``."""
         import cv2
 
         x0, y0, x1, y1 = window
-        (left, right), (top, bottom) = (
-            self._extend(x0, x1, image.shape[1]),
-            self._extend(y0, y1, image.shape[0]),
-        )
-        size = (bottom - top, right - left)
-        place = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
-        pixels, inside = image[top:bottom, left:right], np.zeros(size, dtype=np.float32)
-        inside[place] = hole
-        scale = min(1.0, self.config.max_side / max(size))
-        shrunk = (
-            max(ceil(size[0] * scale - 1e-6), 1),
-            max(ceil(size[1] * scale - 1e-6), 1),
-        )  # tolerate float errors
+        left, right = self._extend(x0, x1, image.shape[1])
+        top, bottom = self._extend(y0, y1, image.shape[0])
+        in_crop = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+        pixels = image[top:bottom, left:right]
+        size = pixels.shape[:2]
+        mask = np.zeros(size, dtype=np.float32)
+        mask[in_crop] = hole
+        shrunk = self._shrink(size)
         if shrunk != size:
-            pixels, inside = (
-                cv2.resize(one, shrunk[::-1], interpolation=cv2.INTER_AREA)
-                for one in (pixels, inside)
-            )
-        seen: Pixels = np.dstack([pixels, inside > 0]).astype(
-            np.uint8
-        )  # a pixel partly in the hole is in it
-        padding = (*((0, -side % DIVISOR) for side in shrunk), (0, 0))
-        return HoleCrop(
-            pixels=np.pad(seen, padding, mode="symmetric"), shrunk=shrunk, size=size, place=place
-        )
+            pixels = cv2.resize(pixels, shrunk[::-1], interpolation=cv2.INTER_AREA)
+            mask = cv2.resize(mask, shrunk[::-1], interpolation=cv2.INTER_AREA)
+        # A pixel partly in the hole is in it.
+        crop: Pixels = np.dstack([pixels, mask > 0]).astype(np.uint8)
+        padding = [(0, -side % DIVISOR) for side in shrunk]
+        padded = np.pad(crop, (*padding, (0, 0)), mode="symmetric")
+        return HoleCrop(pixels=padded, shrunk=shrunk, size=size, window=in_crop)
 
     def _extend(self, low: int, high: int, limit: int) -> tuple[int, int]:
-        more = max(ceil(self.config.context * (high - low)), MIN_CONTEXT)
-        return max(low - more, 0) // STEP * STEP, min(ceil((high + more) / STEP) * STEP, limit)
+        """Return the range of pixels of an axis with the context of a window."""
+        context = max(ceil(self.config.context * (high - low)), MIN_CONTEXT)
+        start = max(low - context, 0) // STEP * STEP
+        end = ceil((high + context) / STEP) * STEP
+        return start, min(end, limit)
+
+    def _shrink(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the height and width within ``max_side``; errors of floats are tolerated."""
+        scale = min(1.0, self.config.max_side / max(size))
+        height, width = (max(ceil(side * scale - 1e-6), 1) for side in size)
+        return height, width
 
     def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
         """Yield the filled windows; crops of one size are batched."""
         network, batches = _load(self)
+        work = partial(run_lama, network)
         filled: dict[int, Pixels] = {}
         for shape in {crop.pixels.shape for crop in prepared}:
-            places = [place for place, crop in enumerate(prepared) if crop.pixels.shape == shape]
-            made = batches.each(
-                partial(run_lama, network), [prepared[place].pixels for place in places]
-            )
-            filled.update(zip(places, made, strict=True))
-        yield from (put_back(crop, filled.pop(place)) for place, crop in enumerate(prepared))
+            positions = [
+                position for position, crop in enumerate(prepared) if crop.pixels.shape == shape
+            ]
+            crops = [prepared[position].pixels for position in positions]
+            filled.update(zip(positions, batches.each(work, crops), strict=True))
+        for position, crop in enumerate(prepared):
+            yield put_back(crop, filled.pop(position))
 
 
 def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
-    """Return the ``(h, w, 3)`` pixels of a hole's window from the filled ``(height, width, 3)`` crop."""
+    """Return the ``(h, w, 3)`` pixels of a hole's window from the filled crop."""
     import cv2
 
-    inner = filled[: crop.shrunk[0], : crop.shrunk[1]]
+    height, width = crop.shrunk
+    inner = filled[:height, :width]
     if crop.shrunk != crop.size:
-        inner = cv2.resize(inner, crop.size[::-1], interpolation=cv2.INTER_CUBIC).astype(
-            np.uint8, copy=False
-        )
-    return np.ascontiguousarray(inner[crop.place])
+        resized = cv2.resize(inner, crop.size[::-1], interpolation=cv2.INTER_CUBIC)
+        inner = resized.astype(np.uint8, copy=False)
+    return np.ascontiguousarray(inner[crop.window])
 
 
 def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
@@ -132,21 +139,13 @@ def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
     import torch
 
     # The JIT optimiser takes seconds for each input size.
-    plainly = torch.jit.optimized_execution(should_optimize=False)  # pyright: ignore[reportPrivateImportUsage]  (it is not listed)
-    with torch.inference_mode(), plainly:
-        seen = (
-            torch.from_numpy(np.stack(crops)).to(choose_device()).permute(0, 3, 1, 2).contiguous()
-        )
-        made = network(seen[:, :3].float() / 255, seen[:, 3:].float())
-        return list(
-            (made * 255)
-            .clamp(0, 255)
-            .to(torch.uint8)
-            .permute(0, 2, 3, 1)
-            .contiguous()
-            .cpu()
-            .numpy()
-        )
+    unoptimised = torch.jit.optimized_execution(should_optimize=False)  # pyright: ignore[reportPrivateImportUsage]  (it is not listed)
+    with torch.inference_mode(), unoptimised:
+        batch = torch.from_numpy(np.stack(crops)).to(choose_device())
+        channels = batch.permute(0, 3, 1, 2).contiguous()
+        output = network(channels[:, :3].float() / 255, channels[:, 3:].float())
+        levels = (output * 255).clamp(0, 255).to(torch.uint8)
+        return list(levels.permute(0, 2, 3, 1).contiguous().cpu().numpy())
 
 
 def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
@@ -154,8 +153,9 @@ def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
     weights.require_packages(FIELD, "torch", "cv2")
     path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
     _read_trusted(config, path)
-    found, checkpoint = weights.identify_files([path]), weights.absolute(config.checkpoint)
-    return config.model_copy(update={"revision": found, "checkpoint": checkpoint})
+    revision = weights.identify_files([path])
+    checkpoint = weights.absolute(config.checkpoint)
+    return config.model_copy(update={"revision": revision, "checkpoint": checkpoint})
 
 
 def _read_trusted(config: LamaConfig, path: Path) -> bytes:
@@ -164,8 +164,9 @@ def _read_trusted(config: LamaConfig, path: Path) -> bytes:
     sha256 = hashlib.sha256(data).hexdigest()
     if sha256 not in TRUSTED | {config.sha256.lower()}:
         raise ModelError(
-            f"{FIELD}.checkpoint: {path} is a program other than the published {PUBLISHED.name} (SHA-256 {sha256}). If "
-            f"you trust its origin: --set {FIELD}.sha256={sha256}"
+            f"{FIELD}.checkpoint: {path} is a program other than the published "
+            f"{PUBLISHED.name} (SHA-256 {sha256}). "
+            f"If you trust its origin: --set {FIELD}.sha256={sha256}"
         )
     return data
 

@@ -1,4 +1,4 @@
-"""NAMC, a captioner of image differences trained from scratch (paper 001, Figure 2), and its losses.
+"""NAMC, a captioner of image differences trained from scratch (paper 001, Figure 2).
 
 NIM, ``NoiseIdentifier``: mismatched patches and words, by CLIP's own tokens (3.2.1). MIR,
 ``MaskedImageEncoder``: the contents of masked places, and the change between two images (3.2.2).
@@ -24,34 +24,43 @@ from pairwright.schemas.namc_config import NamcConfig
 from pairwright.tasks.models.cross_attention import KeysValues, Layers, visible
 from pairwright.tasks.models.open_clip_embedder import has_class_token
 
-NO_WORD = -1  # word number of tokens outside words
-SPREAD = 0.02  # standard deviation of initial vectors, as BERT's
+NO_WORD = -1
+"""Word number of tokens outside words."""
+SPREAD = 0.02
+"""Standard deviation of initial vectors, as BERT's."""
 TEMPERATURE = 0.02
-EPSILON = 1e-8  # IRRA's values (Jiang and Ye 2023); NAMC does not print its own
-IGNORED = -100  # label of targets without loss
+EPSILON = 1e-8
+"""IRRA's values (Jiang and Ye 2023); NAMC does not print its own."""
+IGNORED = -100
+"""Label of targets without loss."""
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamcSizes:
-    """Sizes of the masked image encoder and the decoder; the defaults are the paper's (64.2 M weights, CLIP aside)."""
+    """Sizes of the masked image encoder and the decoder.
+
+    The defaults are the paper's: 64.2 M weights without CLIP.
+    """
 
     width: Count = 768
     heads: Count = 12
-    layers: Annotated[int, Field(ge=1, le=100)] = 2  # of the encoder, and of the decoder
-    places: Count = (
-        196  # of an image's grid, 14 x 14, for CLIP's patches, the CNN's features and VQGAN's codes
-    )
-    features: Count = 1024  # channels of the CNN: ResNet-101, third stage
-    codes: Count = 1024  # in VQGAN's codebook
-    vocabulary: Count = 30_522  # of the decoder: BERT's
-    # maximum tokens of a description; the paper's 23 suit its benchmarks, not its own template
+    layers: Annotated[int, Field(ge=1, le=100)] = 2
+    """Layers of the encoder, and of the decoder."""
+    places: Count = 196
+    """Positions of an image's grid, 14 x 14: CLIP's patches, the CNN's features, VQGAN's codes."""
+    features: Count = 1024
+    """Channels of the CNN: ResNet-101, third stage."""
+    codes: Count = 1024
+    """Codes in VQGAN's codebook."""
+    vocabulary: Count = 30_522
+    """Tokens of the decoder: BERT's."""
     length: Count = 80
+    """Maximum tokens of a description; the paper's 23 suit its benchmarks, not its own template."""
     dropout: Annotated[float, Field(ge=0, le=1)] = 0.1
 
 
-# --- NIM: noise identification and masking
-# ---------------------------------------------------------------------------
+# --- NIM: noise identification and masking ---
 
 
 class NoiseIdentifier(nn.Module):
@@ -63,103 +72,130 @@ class NoiseIdentifier(nn.Module):
 
     def __init__(self, clip: Any, *, width: int) -> None:
         super().__init__()
-        own_text = getattr(clip, "text_pool_type", "") == "argmax" and isinstance(
-            clip.text_projection, Tensor
-        )
-        if not (has_class_token(clip.visual) and own_text):
+        pools_end_token = getattr(clip, "text_pool_type", "") == "argmax"
+        is_projected = isinstance(clip.text_projection, Tensor)
+        if not (has_class_token(clip.visual) and pools_end_token and is_projected):
             raise ModelError(
                 "namc.clip: NAMC needs two transformer towers of CLIP's form; choose another model"
             )
         self.clip = clip
-        self.masked_patch = nn.Parameter(torch.randn(clip.visual.conv1.out_channels) * SPREAD)
-        self.masked_word = nn.Parameter(torch.randn(clip.token_embedding.embedding_dim) * SPREAD)
-        self.to_width = nn.Linear(clip.token_embedding.embedding_dim, width)
+        patch_width = clip.visual.conv1.out_channels
+        word_width = clip.token_embedding.embedding_dim
+        self.masked_patch = nn.Parameter(torch.randn(patch_width) * SPREAD)
+        self.masked_word = nn.Parameter(torch.randn(word_width) * SPREAD)
+        self.to_width = nn.Linear(word_width, width)
 
-    def see(self, pixels: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return images ``(B, 3, h, w)`` in CLIP's projected space: ``(B, e)`` as a whole, and ``(B, patches, e)``.
+    def encode_images(self, pixels: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return images ``(B, 3, h, w)`` in CLIP's projected space: ``(B, e)``, ``(B, p, e)``.
 
-        ``masked``, ``(B, patches)`` bool, hides patches.
+        The first is of the whole image, the second of p patches. ``masked``, ``(B, p)`` bool, hides
+        patches.
         """
         visual = self.clip.visual
         patches = visual.conv1(pixels).flatten(2).transpose(1, 2)
         if masked is not None:
             patches = torch.where(masked[..., None], self.masked_patch.to(patches.dtype), patches)
         start = visual.class_embedding.to(patches.dtype).expand(len(patches), 1, -1)
-        tokens = torch.cat([start, patches], dim=1) + visual.positional_embedding.to(patches.dtype)
-        seen = visual.ln_post(visual.transformer(visual.ln_pre(tokens))) @ visual.proj
-        return seen[:, 0], seen[:, 1:]
+        positions = visual.positional_embedding.to(patches.dtype)
+        tokens = torch.cat([start, patches], dim=1) + positions
+        hidden = visual.transformer(visual.ln_pre(tokens))
+        projected = visual.ln_post(hidden) @ visual.proj
+        return projected[:, 0], projected[:, 1:]
 
-    def read(self, tokens: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return texts in CLIP's projected space, ``(B, e)`` and ``(B, L, e)``, and the tower's own ``(B, L, w)``.
+    def encode_texts(
+        self,
+        tokens: Tensor,
+        masked: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return texts in CLIP's projected space, ``(B, e)`` and ``(B, L, e)``, and ``(B, L, w)``.
 
-        ``tokens``, ``(B, L)``, are 0 after the end token; ``masked``, ``(B, L)`` bool, hides
-        tokens.
+        The last is the tower's own. ``tokens``, ``(B, L)``, are 0 after the end token; ``masked``,
+        ``(B, L)`` bool, hides tokens.
         """
-        clip, ends = self.clip, tokens.argmax(1)  # the end token has the highest id
+        clip = self.clip
+        ends = tokens.argmax(1)  # the end token has the highest id
         longest = int(ends.max()) + 1  # causal attention; texts fill a third of L
         embedded = clip.token_embedding(tokens[:, :longest])
         if masked is not None:
-            embedded = torch.where(
-                masked[:, :longest, None], self.masked_word.to(embedded.dtype), embedded
-            )
-        attended = clip.attn_mask[:longest, :longest]
+            masked_word = self.masked_word.to(embedded.dtype)
+            embedded = torch.where(masked[:, :longest, None], masked_word, embedded)
         hidden = clip.transformer(
-            embedded + clip.positional_embedding[:longest], attn_mask=attended
+            embedded + clip.positional_embedding[:longest],
+            attn_mask=clip.attn_mask[:longest, :longest],
         )
-        hidden = functional.pad(clip.ln_final(hidden), (0, 0, 0, tokens.shape[1] - longest))
+        padding = tokens.shape[1] - longest
+        hidden = functional.pad(clip.ln_final(hidden), (0, 0, 0, padding))
         projected = hidden @ clip.text_projection
-        return projected[torch.arange(len(tokens)), ends], projected, hidden
+        rows = torch.arange(len(tokens))
+        return projected[rows, ends], projected, hidden
 
     @torch.no_grad()
     def draw_masks(
-        self, pixels: Tensor, tokens: Tensor, words: Tensor, *, shares: tuple[float, float]
+        self,
+        pixels: Tensor,
+        tokens: Tensor,
+        words: Tensor,
+        *,
+        shares: tuple[float, float],
     ) -> tuple[Tensor, Tensor]:
-        """Return which patches and which words to mask, ``(B, patches)`` and ``(B, L)``, by the current CLIP.
+        """Return which patches and which words to mask, by the current CLIP.
 
-        ``words``, ``(B, L)``, are the tokens' word numbers; ``shares`` are p_I and p_T, the mean
-        shares of masked patches and words.
+        They are ``(B, patches)`` and ``(B, L)`` bool. ``words``, ``(B, L)``, are the tokens' word
+        numbers; ``shares`` are p_I and p_T, the mean shares of masked patches and words.
         """
-        patches, pieces = relevance(self.see(pixels)[1], self.read(tokens)[1], words != NO_WORD)
-        whole, real = relevance_of_words(pieces, words)
-        images = mask_probabilities(patches, shares[0], torch.ones_like(patches, dtype=torch.bool))
-        texts = mask_probabilities(whole, shares[1], real)
+        image_share, text_share = shares
+        _, patches = self.encode_images(pixels)
+        _, text_tokens, _ = self.encode_texts(tokens)
+        of_patches, of_tokens = relevance(patches, text_tokens, words != NO_WORD)
+        of_words, is_word = relevance_of_words(of_tokens, words)
+        is_patch = torch.ones_like(of_patches, dtype=torch.bool)
+        images = mask_probabilities(of_patches, image_share, is_patch)
+        texts = mask_probabilities(of_words, text_share, is_word)
         return torch.rand_like(images) < images, torch.rand_like(texts) < texts
 
 
 def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the relevance of each patch ``(B, patches)`` and token ``(B, L)``: its highest cosine (Eq. 1).
+    """Return the relevance of each patch ``(B, patches)`` and token ``(B, L)`` (Eq. 1).
+
+    It is the highest cosine.
 
     Inputs are ``(B, patches, e)`` and ``(B, L, e)`` in the projected space, since the towers differ
     in width. ``real``, ``(B, L)`` bool: tokens of words, not start, end and padding; without any,
     patches have relevance 0.
     """
-    cosines = (
-        functional.normalize(patches, dim=-1) @ functional.normalize(tokens, dim=-1).mT
-    ).float()
-    seen = cosines.masked_fill(~real[:, None], -torch.inf).amax(2)
-    return seen.where(real.any(1, keepdim=True), 0), cosines.amax(1)
+    units = functional.normalize(patches, dim=-1)
+    token_units = functional.normalize(tokens, dim=-1)
+    cosines = (units @ token_units.mT).float()
+    of_patches = cosines.masked_fill(~real[:, None], -torch.inf).amax(2)
+    return of_patches.where(real.any(1, keepdim=True), 0), cosines.amax(1)
 
 
 def relevance_of_words(tokens: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the relevance of each word ``(B, L)``, the highest of its tokens', and which word numbers exist.
+    """Return the relevance of each word ``(B, L)``, and which word numbers exist.
 
-    ``words``, ``(B, L)``: word numbers below L, or ``NO_WORD``.
+    A word's relevance is the highest of its tokens'. ``words``, ``(B, L)``: word numbers below L,
+    or ``NO_WORD``.
     """
-    none = torch.full(
-        (len(tokens), tokens.shape[1] + 1), -torch.inf, dtype=tokens.dtype, device=tokens.device
+    empty = torch.full(
+        (len(tokens), tokens.shape[1] + 1),
+        -torch.inf,
+        dtype=tokens.dtype,
+        device=tokens.device,
     )
-    found = none.scatter_reduce(1, words + 1, tokens, "amax")[:, 1:]  # NO_WORD goes to column 0
-    real = found > -torch.inf
-    return found.where(real, 0), real
+    highest = empty.scatter_reduce(1, words + 1, tokens, "amax")[:, 1:]  # NO_WORD is column 0
+    exists = highest > -torch.inf
+    return highest.where(exists, 0), exists
 
 
 def mask_probabilities(relevant: Tensor, share: float, real: Tensor) -> Tensor:
-    """Return P = p + IR - mean(IR), IR = 1 - relevance, clamped to [0, 1]; 0 and outside the mean where not ``real``.
+    """Return P = p + IR - mean(IR), IR = 1 - relevance, clamped to [0, 1].
 
-    The paper's P can leave [0, 1]; clamping then changes the mean masked share.
+    Where not ``real``, it is 0 and does not count for the mean. The paper's P can leave [0, 1];
+    clamping then changes the mean masked share.
     """
     irrelevant = (1 - relevant).where(real, 0)
-    mean = irrelevant.sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
+    count = real.sum(1, keepdim=True).clamp(min=1)
+    mean = irrelevant.sum(1, keepdim=True) / count
     return (share + irrelevant - mean).clamp(0, 1).where(real, 0)
 
 
@@ -168,8 +204,7 @@ def mask_tokens(masked: Tensor, words: Tensor) -> Tensor:
     return masked.gather(1, words.clamp(min=0)) & (words != NO_WORD)
 
 
-# --- MIR: masked image reconstruction, and comparison of two images
-# ---------------------------------------------------
+# --- MIR: masked image reconstruction, and comparison of two images ---
 
 
 class MaskedImageEncoder(nn.Module):
@@ -191,15 +226,16 @@ class MaskedImageEncoder(nn.Module):
         self.to_codes = nn.Linear(width, sizes.codes)
         self.join = nn.Linear(2 * width, width)
 
-    def reconstruct(self, features: Tensor, masked: Tensor, text: Tensor, read: Tensor) -> Tensor:
-        """Return ``(B, places, codes)`` logits of each place's code, masked where ``(B, places)``.
+    def reconstruct(self, features: Tensor, masked: Tensor, text: Tensor, real: Tensor) -> Tensor:
+        """Return ``(B, places, codes)`` logits of each place's code.
 
-        ``text`` is the denoised description, ``(B, L, width)``; ``read``, ``(B, L)`` bool, marks
-        its tokens without padding, at least one per row.
+        ``masked`` is ``(B, places)`` bool; ``text`` is the denoised description, ``(B, L, width)``;
+        ``real``, ``(B, L)`` bool, marks its tokens without padding, at least one per row.
         """
         tokens = self._embed(features, masked)
         for layer in self.layers:
-            tokens = layer.finish(layer.look(tokens), layer.other.see(text), allowed=read)
+            tokens = layer.attend_self(tokens)
+            tokens = layer.attend_other(tokens, layer.other.project(text), allowed=real)
         return self.to_codes(self.norm(tokens))
 
     def interact(self, images: Sequence[Tensor], masked: Sequence[Tensor | None]) -> Tensor:
@@ -211,16 +247,18 @@ class MaskedImageEncoder(nn.Module):
         streams = [self._embed(image, mask) for image, mask in zip(images, masked, strict=True)]
         allowed = [None if mask is None else visible(mask) for mask in masked]
         for layer in self.layers:
-            asked = [
-                layer.look(own, allowed=mask) for own, mask in zip(streams, allowed, strict=True)
+            attended = [
+                layer.attend_self(stream, allowed=positions)
+                for stream, positions in zip(streams, allowed, strict=True)
             ]
-            seen = [layer.other.see(one) for one in asked]
-            pairs = ((0, 1), (1, 0))
+            first, second = attended
+            first_context = layer.other.project(first)
+            second_context = layer.other.project(second)
             streams = [
-                layer.finish(asked[own], seen[other], allowed=allowed[other])
-                for own, other in pairs
+                layer.attend_other(first, second_context, allowed=allowed[1]),
+                layer.attend_other(second, first_context, allowed=allowed[0]),
             ]
-        return self.join(torch.cat([self.norm(one) for one in streams], dim=-1))
+        return self.join(torch.cat([self.norm(stream) for stream in streams], dim=-1))
 
     def _embed(self, features: Tensor, masked: Tensor | None) -> Tensor:
         features = features.to(self.masked_place.dtype)  # tables hold float16
@@ -229,8 +267,7 @@ class MaskedImageEncoder(nn.Module):
         return self.to_width(features) + self.positions
 
 
-# --- FDG: descriptions, a token at a time
-# -----------------------------------------------------------------------------
+# --- FDG: descriptions, a token at a time ---
 
 
 class Describer(nn.Module):
@@ -249,69 +286,105 @@ class Describer(nn.Module):
 
         ``compared``: ``(B, places, width)``, of ``MaskedImageEncoder.interact``.
         """
-        found = self.words(tokens) + self.positions[: tokens.shape[1]]
+        hidden = self.words(tokens) + self.positions[: tokens.shape[1]]
         for layer in self.layers:
-            found = layer.finish(layer.look(found, causal=True), layer.other.see(compared))
-        return self._score(found)
+            hidden = layer.attend_self(hidden, causal=True)
+            hidden = layer.attend_other(hidden, layer.other.project(compared))
+        return self._score(hidden)
 
     @torch.no_grad()
     def write(
-        self, compared: Tensor, *, start: int, end: int, banned: Sequence[int], length: int = 23
+        self,
+        compared: Tensor,
+        *,
+        start: int,
+        end: int,
+        banned: Sequence[int],
+        length: int = 23,
     ) -> list[list[int]]:
-        """Return each row's greedy description as tokens, without start and end, with a key-value cache.
+        """Return each row's greedy description as tokens, without start and end.
 
         ``start`` and ``end`` are BERT's ``[CLS]`` and ``[SEP]``; ``banned`` tokens are never
         written: ``[MASK]``, ``[PAD]``, ``[UNK]``; ``length``: maximum tokens, the end included.
         """
-        shown = [layer.other.see(compared) for layer in self.layers]
-        before: list[KeysValues | None] = [None for _ in self.layers]
+        cache = DecoderCache.start(self.layers, compared)
         last = torch.full((len(compared),), start, device=compared.device)
-        said: list[Tensor] = []
         ended = torch.zeros_like(last, dtype=torch.bool)
+        written: list[Tensor] = []
         for position in self.positions[:length]:
-            found = self.words(last)[:, None] + position
-            for number, layer in enumerate(self.layers):
-                found, before[number] = layer.look_back(found, before[number])
-                found = layer.finish(found, shown[number])
-            logits = self._score(found)[:, 0]
+            hidden = cache.decode(self.words(last)[:, None] + position)
+            logits = self._score(hidden)[:, 0]
             logits[:, list(banned)] = -torch.inf
             last = logits.argmax(1).masked_fill(ended, end)
             ended |= last == end
-            said.append(last)
+            written.append(last)
             if ended.all():
                 break
-        return [[token for token in row if token != end] for row in torch.stack(said, 1).tolist()]
+        rows = torch.stack(written, 1).tolist()
+        return [_without(row, end) for row in rows]
 
-    def _score(self, found: Tensor) -> Tensor:
-        return self.norm(found) @ self.words.weight.T
+    def _score(self, hidden: Tensor) -> Tensor:
+        return self.norm(hidden) @ self.words.weight.T
 
 
-# --- The whole
-# --------------------------------------------------------------------------------------------------------
+@dataclass(slots=True)
+class DecoderCache:
+    """Keys and values of a decoder's layers, for descriptions written a token at a time."""
+
+    layers: Layers
+    compared: list[KeysValues]
+    """Those of the comparison, by layer."""
+    written: list[KeysValues | None]
+    """Those of the tokens so far, by layer."""
+
+    @classmethod
+    def start(cls, layers: Layers, compared: Tensor) -> "DecoderCache":
+        """Return the cache before the first token."""
+        keys_values = [layer.other.project(compared) for layer in layers]
+        return cls(layers, keys_values, [None for _ in keys_values])
+
+    def decode(self, hidden: Tensor) -> Tensor:
+        """Return the vectors ``(B, 1, width)`` of the next tokens, and add these to the cache."""
+        for number, layer in enumerate(self.layers):
+            hidden, self.written[number] = layer.attend_cached(hidden, self.written[number])
+            hidden = layer.attend_other(hidden, self.compared[number])
+        return hidden
+
+
+def _without(tokens: Sequence[int], end: int) -> list[int]:
+    return [token for token in tokens if token != end]
+
+
+# --- The whole ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Batch of B pairs of images with descriptions; dimension 1 is the first and the second image."""
+    """Batch of B pairs of images with descriptions; dimension 1: first and second image."""
 
-    features: Tensor  # ``(B, 2, places, features)``
-    pixels: Tensor  # ``(B, 2, 3, h, w)``, CLIP's input; empty where not needed
-    codes: Tensor  # ``(B, 2, places)``: targets of masked places
-    tokens: Tensor  # ``(B, 2, L)``: CLIP's tokens of each half
-    words: Tensor  # ``(B, 2, L)``: the number of each token's word, or ``NO_WORD``
-    texts: Tensor  # ``(B, 2)``: equal numbers for equal halves
-    written: Tensor  # ``(B, T)``: the decoder's tokens, start and end included, padded
-    # ``(B, T)``: the number of each token's word, of the second half from L on, or ``NO_WORD``
+    features: Tensor
+    """``(B, 2, places, features)``"""
+    pixels: Tensor
+    """``(B, 2, 3, h, w)``, CLIP's input; empty where not needed."""
+    codes: Tensor
+    """``(B, 2, places)``: targets of masked places."""
+    tokens: Tensor
+    """``(B, 2, L)``: CLIP's tokens of each half."""
+    words: Tensor
+    """``(B, 2, L)``: the number of each token's word, or ``NO_WORD``."""
+    texts: Tensor
+    """``(B, 2)``: equal numbers for equal halves."""
+    written: Tensor
+    """``(B, T)``: the decoder's tokens, start and end included, padded."""
     numbers: Tensor
+    """``(B, T)``: the number of each token's word, of the second half from L on, or ``NO_WORD``."""
 
     def to(self, device: torch.device) -> "Described":
         """Return it on a device."""
-        return Described(
-            **{
-                one.name: getattr(self, one.name).to(device, non_blocking=True)
-                for one in fields(self)
-            }
-        )
+        tensors: dict[str, Tensor] = {}
+        for field in fields(self):
+            tensors[field.name] = getattr(self, field.name).to(device, non_blocking=True)
+        return Described(**tensors)
 
 
 class Namc(nn.Module):
@@ -325,7 +398,12 @@ class Namc(nn.Module):
         self.describer = Describer(sizes)
 
     def pretrain(
-        self, batch: Described, config: NamcConfig, *, pad: int, mask: int
+        self,
+        batch: Described,
+        config: NamcConfig,
+        *,
+        pad: int,
+        mask: int,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return the three losses of Eq. 2, and the masked shares of places and words.
 
@@ -333,53 +411,96 @@ class Namc(nn.Module):
         """
         noise = self.noise
         assert noise is not None
-        pixels, features = by_side(batch.pixels), by_side(batch.features)
-        tokens, words = by_side(batch.tokens), by_side(batch.words)
-        shares = (config.image_mask_ratio, config.text_mask_ratio)
-        masked, masked_words = noise.draw_masks(pixels, tokens, words, shares=shares)
-        images, _ = noise.see(pixels, masked)
-        texts, _, text = noise.read(tokens, mask_tokens(masked_words, words))
+        tokens = by_side(batch.tokens)
+        words = by_side(batch.words)
+        masks = noise.draw_masks(
+            by_side(batch.pixels),
+            tokens,
+            words,
+            shares=(config.image_mask_ratio, config.text_mask_ratio),
+        )
+        masked, masked_words = masks
+        images, _ = noise.encode_images(by_side(batch.pixels), masked)
+        texts, _, text_tokens = noise.encode_texts(tokens, mask_tokens(masked_words, words))
         # (B, 2 L): words of the first half, then of the second.
         hidden = mask_tokens(torch.cat(masked_words.chunk(2), dim=1), batch.numbers)
-        written = self.describer(
+        description = self._describe(batch, masked, hidden, pad=pad, mask=mask)
+        losses = {
+            "alignment": _align(images, texts, batch.texts),
+            "description": description,
+        }
+        if config.reconstruction_enabled:
+            text = noise.to_width(text_tokens)
+            losses["reconstruction"] = self._reconstruct(batch, masked, text, tokens)
+        return losses, _masked_shares(masked, hidden, batch.numbers)
+
+    def _describe(
+        self,
+        batch: Described,
+        masked: Tensor,
+        hidden: Tensor,
+        *,
+        pad: int,
+        mask: int,
+    ) -> Tensor:
+        """Return the loss of the descriptions, whose ``hidden`` tokens are masked."""
+        features = by_side(batch.features)
+        logits = self.describer(
             batch.written.masked_fill(hidden, mask)[:, :-1],
             self.encoder.interact(features.chunk(2), masked.chunk(2)),
         )
         labels = batch.written.masked_fill((batch.written == pad) | hidden, IGNORED)
+        return prediction_loss(logits, labels[:, 1:])
+
+    def _reconstruct(
+        self,
+        batch: Described,
+        masked: Tensor,
+        text: Tensor,
+        tokens: Tensor,
+    ) -> Tensor:
+        """Return the loss of the masked places' codes.
+
+        The paper's Eq. 18 sums over all places, its text says masked ones; the text is followed.
+        """
         # Not padding: up to the end token, which has the highest id.
         real = torch.arange(tokens.shape[1], device=tokens.device) <= tokens.argmax(1, keepdim=True)
-        sides = zip(images.chunk(2), texts.chunk(2), batch.texts.unbind(1), strict=True)
-        losses = {
-            "alignment": torch.stack([alignment_loss(*side) for side in sides]).sum(),
-            "description": prediction_loss(written, labels[:, 1:]),
-        }
-        if config.reconstruction_enabled:
-            codes = self.encoder.reconstruct(features, masked, noise.to_width(text), real)
-            # The paper's Eq. 18 sums over all places, its text says masked ones; the text is
-            # followed.
-            losses["reconstruction"] = prediction_loss(
-                codes, by_side(batch.codes).masked_fill(~masked, IGNORED)
-            )
-        count = (batch.numbers != NO_WORD).sum()
-        return losses, {"places": masked.float().mean(), "words": hidden.sum() / count.clamp(min=1)}
+        logits = self.encoder.reconstruct(by_side(batch.features), masked, text, real)
+        labels = by_side(batch.codes).masked_fill(~masked, IGNORED)
+        return prediction_loss(logits, labels)
 
     def forward(self, features: Tensor, written: Tensor, *, pad: int) -> Tensor:
-        """Return the loss of describing clean images, ``(B, 2, places, features)``, by ``(B, T)`` tokens."""
+        """Return the loss of describing clean images by ``(B, T)`` tokens.
+
+        ``features``: ``(B, 2, places, features)``.
+        """
         logits = self.describer(written[:, :-1], self.compare(features))
-        return prediction_loss(logits, written[:, 1:].masked_fill(written[:, 1:] == pad, IGNORED))
+        labels = written[:, 1:]
+        return prediction_loss(logits, labels.masked_fill(labels == pad, IGNORED))
 
     def compare(self, features: Tensor) -> Tensor:
         """Return ``(B, places, width)`` of ``(B, 2, places, features)``, unmasked."""
         return self.encoder.interact(features.unbind(1), (None, None))
 
 
-def by_side(both: Tensor) -> Tensor:
+def by_side(pairs: Tensor) -> Tensor:
     """Return ``(2 B, ...)`` of ``(B, 2, ...)``: all first ones, then all second ones."""
-    return both.transpose(0, 1).flatten(0, 1)
+    return pairs.transpose(0, 1).flatten(0, 1)
 
 
-# --- Losses (3.3 and Appendix E)
-# --------------------------------------------------------------------------------------
+def _align(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
+    """Return the alignment loss of both sides; images and texts are ``(2 B, e)``."""
+    sides = zip(images.chunk(2), texts.chunk(2), identity.unbind(1), strict=True)
+    return torch.stack([alignment_loss(*side) for side in sides]).sum()
+
+
+def _masked_shares(masked: Tensor, hidden: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+    """Return the masked shares of places and words."""
+    count = (numbers != NO_WORD).sum()
+    return {"places": masked.float().mean(), "words": hidden.sum() / count.clamp(min=1)}
+
+
+# --- Losses (3.3 and Appendix E) ---
 
 
 def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
@@ -391,18 +512,17 @@ def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
     0.1.
     """
     with torch.autocast(images.device.type, enabled=False):
-        cosines = (
-            functional.normalize(images.float(), dim=-1)
-            @ functional.normalize(texts.float(), dim=-1).T
-        )
+        image_units = functional.normalize(images.float(), dim=-1)
+        text_units = functional.normalize(texts.float(), dim=-1)
+        cosines = image_units @ text_units.T
     same = (identity[:, None] == identity).float()
-    wanted = same / same.sum(1, keepdim=True)  # for both directions, as equality is symmetric
-    directions = [
-        logits.log_softmax(1) for logits in (cosines / TEMPERATURE, cosines.T / TEMPERATURE)
-    ]
-    return torch.stack(
-        [(logs.exp() * (logs - (wanted + EPSILON).log())).sum(1).mean() for logs in directions]
-    ).sum()
+    targets = same / same.sum(1, keepdim=True)  # for both directions, as equality is symmetric
+    losses: list[Tensor] = []
+    for logits in (cosines / TEMPERATURE, cosines.T / TEMPERATURE):
+        logs = logits.log_softmax(1)
+        divergence = logs.exp() * (logs - (targets + EPSILON).log())
+        losses.append(divergence.sum(1).mean())
+    return torch.stack(losses).sum()
 
 
 def prediction_loss(logits: Tensor, labels: Tensor) -> Tensor:

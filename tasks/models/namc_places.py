@@ -1,4 +1,6 @@
-"""Inputs of NAMC per place of an image, from one crop: the image squashed to a square, so that a pair is aligned.
+"""Inputs of NAMC per place of an image's grid, from one crop.
+
+The image is squashed to a square, so that the places of a pair are aligned.
 
 The paper's size has 224 x 224 pixels in 14 x 14 places, seen by frozen models: a CNN's features, a
 VQGAN's codes, and CLIP's pixels. Weights are local files or in the Hub's cache; nothing is fetched,
@@ -45,24 +47,30 @@ from pairwright.tasks.models.weights import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-SIDE, GRID, PIXELS = 224, 14, 16  # pixels of a crop, places per side, pixels of a place
-SMALL_SIDE, PATCH, LEVELS = 64, 8, 4
-AT_ONCE = 64  # images on the device at once
+SIDE = 224
+"""Pixels per side of a crop."""
+GRID = 14
+"""Places per side."""
+PIXELS = 16
+"""Pixels per side of a place."""
+SMALL_SIDE = 64
+PATCH = 8
+LEVELS = 4
+AT_ONCE = 64
+"""Images on the device at once."""
 HALF = (0.5, 0.5, 0.5)
 CROP = Preprocess(resize="exact", size=(SIDE, SIDE), crop=(SIDE, SIDE), mean=HALF, std=HALF)
 """Squashes an image; as numbers in [-1, 1], VQGAN's input."""
-CLIP, CNN, VQGAN = "namc.clip", "namc.cnn", "namc.vqgan"
-FIELDS = {
-    CnnConfig: CNN,
-    VqganConfig: VQGAN,
-    VocabularyConfig: "namc.vocabulary",
-}  # settings, for messages
-BERT = (
-    "google-bert/bert-base-uncased",
-    "86b5e0934494bd15c9632b12f734a8a67f723594",
-)  # with its default commit
-# named in published VQGANs' training states
+CLIP = "namc.clip"
+CNN = "namc.cnn"
+VQGAN = "namc.vqgan"
+FIELDS = {CnnConfig: CNN, VqganConfig: VQGAN, VocabularyConfig: "namc.vocabulary"}
+"""Names of settings, for messages."""
+BERT = "google-bert/bert-base-uncased"
+BERT_REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
+"""Default commit."""
 LIGHTNING = "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint"
+"""Class that is named in published VQGANs' training states."""
 SMALL_CLIP: dict[str, Any] = {
     "embed_dim": 64,
     "vision_cfg": {
@@ -96,9 +104,8 @@ def split_patches(crops: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def join_patches(patches: "Tensor") -> "Tensor":
     """Return ``(B, 2, 3, 64, 64)``, the small CLIP's input, of ``(B, 2, 64, 192)``."""
     across = SMALL_SIDE // PATCH
-    split = patches.unflatten(-1, (PATCH, PATCH, 3)).unflatten(
-        2, (across, across)
-    )  # (B, 2, rows, columns, 8, 8, 3)
+    pixels = patches.unflatten(-1, (PATCH, PATCH, 3))
+    split = pixels.unflatten(2, (across, across))  # (B, 2, rows, columns, 8, 8, 3)
     return split.permute(0, 1, 6, 2, 4, 3, 5).flatten(3, 4).flatten(4, 5)
 
 
@@ -114,76 +121,89 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
     A run that continues another one has a vocabulary.
     """
     require_packages("namc", "torch", "timm", "open_clip", "tokenizers", "transformers")
-    found: dict[str, object] = {"cnn": pin_weights(config.cnn)}
+    update: dict[str, object] = {"cnn": pin_weights(config.cnn)}
     if config.noise_enabled:
-        found["clip"] = pin_clip(config.clip, download=False, field=CLIP)
+        update["clip"] = pin_clip(config.clip, download=False, field=CLIP)
     if config.noise_enabled and config.reconstruction_enabled:
-        found["vqgan"] = pin_weights(config.vqgan)
+        update["vqgan"] = pin_weights(config.vqgan)
     if not starts:
-        found["vocabulary"] = pin_weights(config.vocabulary)
-    return config.model_copy(update=found)
+        update["vocabulary"] = pin_weights(config.vocabulary)
+    return config.model_copy(update=update)
 
 
 def pin_weights(config: Named) -> Named:
     """Return the settings with the local revision: a file's hash, or the Hub's commit."""
-    found = find_weights(config)
+    path = find_weights(config)
     if not config.checkpoint:
-        return config.model_copy(update={"revision": found.parent.name})
-    return config.model_copy(
-        update={"revision": identify_files([found]), "checkpoint": absolute(config.checkpoint)}
-    )
+        return config.model_copy(update={"revision": path.parent.name})
+    revision = identify_files([path])
+    update = {"revision": revision, "checkpoint": absolute(config.checkpoint)}
+    return config.model_copy(update=update)
 
 
 def find_weights(config: CnnConfig | VqganConfig | VocabularyConfig) -> Path:
     """Return the local file of settings; for a vocabulary, BERT's ``vocab.txt``."""
-    field, revision = FIELDS[type(config)], config.revision
+    field = FIELDS[type(config)]
     if config.checkpoint:
         path = Path(config.checkpoint).expanduser()
         if not path.is_file():
             raise ModelError(f"{field}.checkpoint: {path}: no such file")
-        check_revision(field, revision, identify_files([path]), path)
+        check_revision(field, config.revision, identify_files([path]), path)
         return path
     if isinstance(config, VqganConfig):
         raise ModelError(
-            f"{field}.checkpoint: required. Download https://github.com/CompVis/taming-transformers's "
-            f"vqgan_imagenet_f16_1024 (checkpoints/last.ckpt) and name the file: --set {field}.checkpoint=FILE"
+            f"{field}.checkpoint: required. "
+            "Download https://github.com/CompVis/taming-transformers's "
+            "vqgan_imagenet_f16_1024 (checkpoints/last.ckpt) and name the file: "
+            f"--set {field}.checkpoint=FILE"
         )
+    return find_on_hub(_hub_files(config), download=False)
+
+
+def _hub_files(config: CnnConfig | VocabularyConfig) -> HubFiles:
+    """Return the files of timm's CNN, or of a BERT's vocabulary."""
+    field = FIELDS[type(config)]
     if isinstance(config, CnnConfig):
-        repository, weights = f"timm/{config.model}", ("model.safetensors", "pytorch_model.bin")
-    else:
-        repository, weights = config.model, ("vocab.txt",)
-        revision = revision or (BERT[1] if config.model == BERT[0] else "")
-    files = HubFiles(
-        field=field, repository=repository, revision=revision, weights=weights, of_build=False
+        return HubFiles(
+            field=field,
+            repository=f"timm/{config.model}",
+            revision=config.revision,
+            weights=("model.safetensors", "pytorch_model.bin"),
+            of_build=False,
+        )
+    default = BERT_REVISION if config.model == BERT else ""
+    return HubFiles(
+        field=field,
+        repository=config.model,
+        revision=config.revision or default,
+        weights=("vocab.txt",),
+        of_build=False,
     )
-    return find_on_hub(files, download=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceEncoder:
     """Model on its device with an output per place of an image."""
 
-    # from ``(n, 3, 224, 224)`` to ``(n, 196, width)``, or ``(n, 196)`` codes
     network: "Callable[[Tensor], Tensor]"
-    numbers: "Callable[[Tensor], Tensor]"  # from ``(n, 224, 224, 3)`` bytes to the network's input
+    """From ``(n, 3, 224, 224)`` to ``(n, 196, width)``, or ``(n, 196)`` codes."""
+    numbers: "Callable[[Tensor], Tensor]"
+    """From ``(n, 224, 224, 3)`` bytes to the network's input."""
     kind: type[np.float16] | type[np.uint16]
-    width: int  # numbers per place, or the number of codes
+    width: int
+    """Numbers per place, or the number of codes."""
 
     def encode(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Return the values of each place of ``(224, 224, 3)`` crops, in the stored dtype."""
+        results = AdaptiveBatches(most=AT_ONCE).pieces(self._run, crops)
+        return np.concatenate([result.astype(self.kind) for result in results])
+
+    def _run(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
         import torch
 
-        def run(some: Sequence[NDArray[Any]]) -> NDArray[Any]:
-            with torch.inference_mode():
-                return (
-                    self.network(self.numbers(torch.from_numpy(np.stack(some)).to(choose_device())))
-                    .cpu()
-                    .numpy()
-                )
-
-        return np.concatenate(
-            [part.astype(self.kind) for part in AdaptiveBatches(most=AT_ONCE).pieces(run, crops)]
-        )
+        with torch.inference_mode():
+            batch = torch.from_numpy(np.stack(crops)).to(choose_device())
+            return self.network(self.numbers(batch)).cpu().numpy()
 
 
 @lru_cache(maxsize=1)
@@ -195,13 +215,18 @@ def load_grids(settings: str) -> PlaceEncoder:
     import timm
 
     config = CnnConfig.model_validate_json(settings)
-    path, name = find_weights(config), config.model.partition(".")[0]
+    path = find_weights(config)
+    name, _, _ = config.model.partition(".")
     with loading(CNN, path):
         network: Any = timm.create_model(
-            name, pretrained=False, features_only=True, out_indices=(3,)
+            name,
+            pretrained=False,
+            features_only=True,
+            out_indices=(3,),
         )
         cfg = dict(network.pretrained_cfg)
-    (pixels,), (width,) = network.feature_info.reduction(), network.feature_info.channels()
+    (pixels,) = network.feature_info.reduction()
+    (width,) = network.feature_info.channels()
     if pixels != PIXELS:
         raise ModelError(
             f"{CNN}.model: {name}: its third stage has a stride of {pixels} pixels, not {PIXELS}"
@@ -217,9 +242,10 @@ def load_grids(settings: str) -> PlaceEncoder:
 
 @lru_cache(maxsize=1)
 def load_codes(settings: str) -> PlaceEncoder:
-    """Return the VQGAN (Esser et al. 2021; taming-transformers' f16) of settings (``VqganConfig`` as JSON).
+    """Return the VQGAN (Esser et al. 2021; taming-transformers' f16) of settings.
 
-    Its encoder and codebook are those of transformers' Chameleon, with the same names.
+    They are a ``VqganConfig`` as JSON. Its encoder and codebook are those of transformers'
+    Chameleon, with the same names.
     """
     from transformers import ChameleonVQVAE
 
@@ -230,10 +256,13 @@ def load_codes(settings: str) -> PlaceEncoder:
     if 1 << (len(model.config.channel_multiplier) - 1) != PIXELS:
         raise ModelError(f"{VQGAN}: {path}: NAMC needs an f16 (codes of 16 x 16 pixels)")
     _fill(model, weights, field=VQGAN, path=path)
+
+    def encode_pixels(pixels: "Tensor") -> "Tensor":
+        _, _, codes = model.quantize(model.quant_conv(model.encoder(pixels)))
+        return codes.view(len(pixels), -1)
+
     return PlaceEncoder(
-        network=lambda pixels: model.quantize(model.quant_conv(model.encoder(pixels)))[2].view(
-            len(pixels), -1
-        ),
+        network=encode_pixels,
         numbers=CROP.numbers,
         kind=np.uint16,
         width=int(model.config.num_embeddings),
@@ -244,13 +273,10 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
     from transformers import ChameleonVQVAEConfig
 
     base = len(weights["encoder.conv_in.weight"])
-    levels = sorted(
-        {int(name.split(".")[2]) for name in weights if name.startswith("encoder.down.")}
-    )
-    blocks = {
-        int(name.split(".")[4]) for name in weights if name.startswith("encoder.down.0.block.")
-    }
+    levels = sorted(_numbers(weights, "encoder.down."))
+    blocks = _numbers(weights, "encoder.down.0.block.")
     attended = [level for level in levels if f"encoder.down.{level}.attn.0.q.weight" in weights]
+    widths = [len(weights[f"encoder.down.{level}.block.0.conv2.weight"]) for level in levels]
     codes, embedded = weights["quantize.embedding.weight"].shape
     return ChameleonVQVAEConfig(
         embed_dim=embedded,
@@ -258,27 +284,30 @@ def _vqgan_sizes(weights: "Mapping[str, Tensor]") -> Any:
         latent_channels=weights["quant_conv.weight"].shape[1],
         resolution=256,
         base_channels=base,
-        channel_multiplier=[
-            len(weights[f"encoder.down.{level}.block.0.conv2.weight"]) // base for level in levels
-        ],
+        channel_multiplier=[width // base for width in widths],
         num_res_blocks=len(blocks),
         attn_resolutions=[256 >> level for level in attended],
     )
 
 
+def _numbers(weights: "Mapping[str, Tensor]", prefix: str) -> set[int]:
+    """Return the numbers that follow a prefix in the names of weights."""
+    names = [name.removeprefix(prefix) for name in weights if name.startswith(prefix)]
+    return {int(name.split(".")[0]) for name in names}
+
+
 def _fill(network: Any, weights: "Mapping[str, Tensor]", *, field: str, path: Path) -> None:
     """Load weights into a frozen network; unknown ones are ignored."""
-    own = {
-        n: shape
-        for n, shape in shapes_of(network.state_dict()).items()
-        if not n.endswith("num_batches_tracked")
+    shapes = shapes_of(network.state_dict())
+    expected = {
+        name: shape for name, shape in shapes.items() if not name.endswith("num_batches_tracked")
     }
-    found = {name: weights[name].float() for name in own if name in weights}
+    tensors = {name: weights[name].float() for name in expected if name in weights}
     try:
-        compare_shapes(shapes_of(found), own)
+        compare_shapes(shapes_of(tensors), expected)
     except ModelError as error:
         raise ModelError(f"{field}: {path}: does not fit the model: {error}") from error
-    network.load_state_dict(found, strict=False)
+    network.load_state_dict(tensors, strict=False)
     network.eval().requires_grad_(requires_grad=False).to(choose_device())
 
 
@@ -290,8 +319,9 @@ def release_models() -> None:
 def make_clip(config: DualEncoderConfig) -> Any:
     """Return a CLIP, both towers, whose patches are the places of the crop."""
     clip = create_model(config, field=CLIP)
-    grid, size = getattr(clip.visual, "grid_size", None), getattr(clip.visual, "image_size", None)
-    if (grid, size) != ((GRID, GRID), (SIDE, SIDE)):
+    grid = getattr(clip.visual, "grid_size", None)
+    size = getattr(clip.visual, "image_size", None)
+    if grid != (GRID, GRID) or size != (SIDE, SIDE):
         raise ModelError(
             f"{CLIP}.model: {config.model}: has {size} pixels in {grid} patches, not 224 in 14 x 14"
         )
@@ -300,5 +330,5 @@ def make_clip(config: DualEncoderConfig) -> Any:
 
 def clip_numbers(clip: Any) -> "Callable[[Tensor], Tensor]":
     """Return the function from crops ``(n, 224, 224, 3)`` to CLIP's input pixels."""
-    own = transform_of(clip.visual.preprocess_cfg)
-    return replace(CROP, mean=own.mean, std=own.std).numbers
+    transform = transform_of(clip.visual.preprocess_cfg)
+    return replace(CROP, mean=transform.mean, std=transform.std).numbers

@@ -17,23 +17,24 @@ from numpy.typing import NDArray
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.namc import NO_WORD
 
-LAST = "</w>"  # ends the last piece of a word
-START, BETWEEN, END = (
-    "the difference between the two images is that the first image",
-    ", while the second image",
-    ".",
-)
+LAST = "</w>"
+"""End of the last piece of a word."""
+START = "the difference between the two images is that the first image"
+BETWEEN = ", while the second image"
+END = "."
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenisedText:
-    """Tokenised text: tokens, the number of each one's word or ``NO_WORD``, and the words themselves."""
+    """Text as tokens."""
 
     tokens: Ids
     numbers: Ids
+    """Number of each token's word, or ``NO_WORD``."""
     spelled: tuple[str, ...] = ()
+    """The words."""
 
 
 class ClipWords:
@@ -44,7 +45,8 @@ class ClipWords:
         if not isinstance(pieces, dict):
             kind = type(tokenizer).__name__
             raise ModelError(
-                f"namc.clip: NAMC needs CLIP's own tokenizer; {kind} does not mark the ends of words"
+                "namc.clip: NAMC needs CLIP's own tokenizer; "
+                f"{kind} does not mark the ends of words"
             )
         self._tokenizer = tokenizer
         self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
@@ -52,26 +54,39 @@ class ClipWords:
 
     def split(self, text: str) -> TokenisedText:
         """Return a text's ``(L,)`` tokens and words; a long text is cut after a whole word."""
-        words: list[list[int]] = [[]]
-        for token in self._tokenizer.encode(text):
-            words[-1].append(token)
-            if token in self._ends:
-                words.append([])
-        words.pop()
-        while sum(map(len, words)) > self._length - 2:
-            words.pop()
+        pieces, numbers, spelled = self._fit(self._split_words(text))
+        end = len(pieces) + 1
         tokens = np.zeros(self._length, dtype=np.int64)
-        numbers = np.full(self._length, NO_WORD, dtype=np.int64)
-        flat = [token for word in words for token in word]
-        tokens[: len(flat) + 2] = [
-            self._tokenizer.sot_token_id,
-            *flat,
-            self._tokenizer.eot_token_id,
-        ]
-        numbers[1 : len(flat) + 1] = [number for number, word in enumerate(words) for _ in word]
-        return TokenisedText(
-            tokens, numbers, tuple(self._tokenizer.decode(word).strip() for word in words)
-        )
+        tokens[0] = self._tokenizer.sot_token_id
+        tokens[1:end] = pieces
+        tokens[end] = self._tokenizer.eot_token_id
+        word_numbers = np.full(self._length, NO_WORD, dtype=np.int64)
+        word_numbers[1:end] = numbers
+        return TokenisedText(tokens, word_numbers, tuple(spelled))
+
+    def _split_words(self, text: str) -> list[list[int]]:
+        """Return the pieces of each whole word."""
+        words: list[list[int]] = []
+        word: list[int] = []
+        for piece in self._tokenizer.encode(text):
+            word.append(piece)
+            if piece in self._ends:
+                words.append(word)
+                word = []
+        return words
+
+    def _fit(self, words: Sequence[list[int]]) -> tuple[list[int], list[int], list[str]]:
+        """Return the pieces that fit between start and end, their words' numbers, and the words."""
+        pieces: list[int] = []
+        numbers: list[int] = []
+        spelled: list[str] = []
+        for number, word in enumerate(words):
+            if len(pieces) + len(word) > self._length - 2:
+                break
+            pieces += word
+            numbers += [number] * len(word)
+            spelled.append(self._tokenizer.decode(word).strip())
+        return pieces, numbers, spelled
 
 
 class DecoderWords:
@@ -79,12 +94,13 @@ class DecoderWords:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        found = {name: tokenizer.token_to_id(name) for name in SPECIAL}
-        if missing := [name for name, number in found.items() if number is None]:
+        numbers = {name: tokenizer.token_to_id(name) for name in SPECIAL}
+        missing = [name for name, number in numbers.items() if number is None]
+        if missing:
             raise ModelError(
                 f"NAMC's vocabulary lacks {', '.join(missing)}: use one of BERT's form"
             )
-        self.pad, self.unknown, self.start, self.end, self.mask = found.values()
+        self.pad, self.unknown, self.start, self.end, self.mask = numbers.values()
 
     @property
     def size(self) -> int:
@@ -96,7 +112,11 @@ class DecoderWords:
         return self._tokenizer.to_str()
 
     def write(
-        self, halves: Sequence[TokenisedText], verbs: Sequence[str], *, length: int
+        self,
+        halves: Sequence[TokenisedText],
+        verbs: Sequence[str],
+        *,
+        length: int,
     ) -> TokenisedText:
         """Return an implicit-change description (paper 001, 3.2.1) of two halves and their verbs.
 
@@ -104,38 +124,39 @@ class DecoderWords:
         start at the length of CLIP's texts.
         """
         spelled: list[tuple[str, int]] = []
-        for number, (fixed, half, verb) in enumerate(
-            zip((START, BETWEEN), halves, verbs, strict=True)
-        ):
-            spelled += [(word, NO_WORD) for word in f"{fixed} {verb}".split()]
-            spelled += [
-                (word, number * len(half.numbers) + place)
-                for place, word in enumerate(half.spelled)
-            ]
-        return self._encode([*spelled, (END, NO_WORD)], length)
+        offset = 0
+        for opening, half, verb in zip((START, BETWEEN), halves, verbs, strict=True):
+            spelled += [(word, NO_WORD) for word in f"{opening} {verb}".split()]
+            spelled += [(word, offset + number) for number, word in enumerate(half.spelled)]
+            offset = len(half.numbers)
+        spelled.append((END, NO_WORD))
+        return self._encode(spelled, length)
 
     def write_text(self, text: str, *, length: int) -> TokenisedText:
         """Return any text, without maskable words."""
         return self._encode([(word, NO_WORD) for word in text.split()], length)
 
     def read(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, without start, end and padding, with no space before punctuation.
+        """Return the text of tokens, without start, end, padding and space before punctuation.
 
         BERT's tokens lose the spacing of hyphens and apostrophes: both join words, since "a man ' s
         medium - sized hat" would share no such word with the references.
         """
-        said = [token for token in tokens if token not in (self.start, self.end, self.pad)]
-        text = re.sub(r"\s+([.,;:!?])", r"\1", self._tokenizer.decode(said))
+        special = (self.start, self.end, self.pad)
+        pieces = [token for token in tokens if token not in special]
+        text = re.sub(r"\s+([.,;:!?])", r"\1", self._tokenizer.decode(pieces))
         text = re.sub(r"(?<=\w) - (?=\w)", "-", text)
         return re.sub(r"(?<=\w) ' (s|t|re|ve|m|d|ll)\b", r"'\1", text)
 
     def _encode(self, spelled: list[tuple[str, int]], length: int) -> TokenisedText:
-        found = self._tokenizer.encode(
-            [word for word, _ in spelled], is_pretokenized=True, add_special_tokens=False
+        encoding = self._tokenizer.encode(
+            [word for word, _ in spelled],
+            is_pretokenized=True,
+            add_special_tokens=False,
         )
-        tokens = [self.start, *found.ids[: length - 2], self.end]
-        numbers = [NO_WORD, *(spelled[place][1] for place in found.word_ids[: length - 2]), NO_WORD]
-        return TokenisedText(np.array(tokens), np.array(numbers))
+        tokens = [self.start, *encoding.ids[: length - 2], self.end]
+        numbers = [spelled[position][1] for position in encoding.word_ids[: length - 2]]
+        return TokenisedText(np.array(tokens), np.array([NO_WORD, *numbers, NO_WORD]))
 
 
 def bert_words(vocabulary: Path) -> DecoderWords:
@@ -152,15 +173,15 @@ def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
     """Return a vocabulary of at most ``size`` tokens, learnt from texts."""
     from tokenizers import BertWordPieceTokenizer
 
-    made = BertWordPieceTokenizer(lowercase=True)
-    made.train_from_iterator(
+    tokenizer = BertWordPieceTokenizer(lowercase=True)
+    tokenizer.train_from_iterator(
         iter(texts),
         vocab_size=size,
         min_frequency=0,
         special_tokens=list(SPECIAL),
         show_progress=False,
     )
-    return DecoderWords(made)
+    return DecoderWords(tokenizer)
 
 
 def saved_words(path: Path) -> DecoderWords:

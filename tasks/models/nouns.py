@@ -27,39 +27,45 @@ UNUSED = (
     "textcat_multilabel",
 )
 """Slow pipeline parts that affect neither parts of speech nor lemmas."""
-MOST_WORDS = 1 << 20  # word pairs in the similarity cache
+MAX_PAIRS = 1 << 20
+"""Word pairs in the similarity cache."""
 PROBE = "There are two dogs on the table."
 
 
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
     """Yield the lemmas of each text's nouns, in order."""
-    wanted = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
+    tags = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
     pipeline = _load_pipeline(pin_model(config).model)
     with pipeline.memory_zone():  # else the vocabulary grows without end
         for document in pipeline.pipe(texts, batch_size=1):
-            nouns = (token.lemma_ or token.lower_ for token in document if token.pos_ in wanted)
-            lemmas = (noun.strip().casefold() for noun in nouns)
-            # No nouns are "2x", and the "t" of "t-shirt".
-            yield tuple(
-                one for one in lemmas if one.isalpha() and not (len(one) == 1 and one.isascii())
-            )
+            tokens = [token for token in document if token.pos_ in tags]
+            nouns = [token.lemma_ or token.lower_ for token in tokens]
+            lemmas = [noun.strip().casefold() for noun in nouns]
+            yield tuple(lemma for lemma in lemmas if _is_word(lemma))
+
+
+def _is_word(lemma: str) -> bool:
+    """Return whether a lemma is a word, not "2x" or the "t" of "t-shirt"."""
+    return lemma.isalpha() and not (len(lemma) == 1 and lemma.isascii())
 
 
 def pin_model(config: NounsConfig) -> NounsConfig:
-    """Return the configuration with the pipeline's version, or the hash of its folder; loads nothing."""
+    """Return the configuration with the pipeline's version or hash; loads nothing."""
     if importlib.util.find_spec("spacy") is None:
         raise ModelError(
             "nouns: needs spaCy, not installed here: python -m pip install -e '.[cpu,nouns]'"
         )
-    place, found = _find(config.model)
-    if config.revision and config.revision != found:
+    model, revision = _find(config.model)
+    if config.revision and config.revision != revision:
         raise ModelError(
-            f"nouns.revision: {config.model} is {found} here, not {config.revision}: restore it, or set the new one"
+            f"nouns.revision: {config.model} is {revision} here, not {config.revision}: "
+            "restore it, or set the new one"
         )
-    return config.model_copy(update={"model": place, "revision": found})
+    return config.model_copy(update={"model": model, "revision": revision})
 
 
 def _find(model: str) -> tuple[str, str]:
+    """Return a pipeline's package or folder, and its identity."""
     if re.fullmatch(r"[A-Za-z]\w*", model) and importlib.util.find_spec(model):
         try:
             return model, f"{model} {importlib.metadata.version(model)}"
@@ -67,12 +73,11 @@ def _find(model: str) -> tuple[str, str]:
             pass  # a folder that Python could import from, not an installed package
     folder = Path(model).absolute()
     if (folder / "meta.json").is_file():
-        return str(folder), identify_files(
-            sorted(file for file in folder.rglob("*") if file.is_file())
-        )
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        return str(folder), identify_files(files)
     raise ModelError(
-        f"nouns.model: {model} is neither an installed spaCy pipeline nor a folder of one (with meta.json). Fetch it "
-        f"with: python -m spacy download {model}"
+        f"nouns.model: {model} is neither an installed spaCy pipeline nor a folder of one "
+        f"(with meta.json). Fetch it with: python -m spacy download {model}"
     )
 
 
@@ -88,15 +93,14 @@ def _load_pipeline(model: str, field: str = "nouns.model") -> Any:
     try:
         pipeline = spacy.load(model, exclude=UNUSED)
         probe = pipeline(PROBE)
-    except (
-        Exception
-    ) as error:  # spaCy raises what its parts raise: of the system, of its configuration, of Thinc
+    except Exception as error:  # spaCy has no error of its own: its parts raise theirs
         raise ModelError(
             f"{field}: {model} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
-    if lacking := [what for what in ("POS", "LEMMA") if not probe.has_annotation(what)]:
+    missing = [name for name in ("POS", "LEMMA") if not probe.has_annotation(name)]
+    if missing:
         raise ModelError(
-            f"{field}: {model} gives words no {' and no '.join(lacking)}: name one with both"
+            f"{field}: {model} gives words no {' and no '.join(missing)}: name one with both"
         )
     return pipeline
 
@@ -106,29 +110,33 @@ class WordPipeline:
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
-        self.likeness = lru_cache(MOST_WORDS)(
-            self._likeness
-        )  # cosine of two words' vectors; 0 for unknown words
+        # Cosine of two words' vectors; 0 for unknown words.
+        self.likeness = lru_cache(MAX_PAIRS)(self._likeness)
 
     def nouns(self, text: str) -> list[str]:
         """Return the lemmas of a text's nouns in lower case, in order."""
-        found = [token for token in self._pipeline(text) if token.pos_ in ("NOUN", "PROPN")]
-        return [(token.lemma_ or token.text).lower() for token in found]
+        tokens = [token for token in self._pipeline(text) if token.pos_ in ("NOUN", "PROPN")]
+        return [(token.lemma_ or token.text).lower() for token in tokens]
 
-    def _likeness(self, one: str, other: str) -> float:
-        first, second = self._pipeline.make_doc(one), self._pipeline.make_doc(other)
-        # spaCy warns about unknown words.
-        return float(first.similarity(second)) if first.has_vector and second.has_vector else 0.0
+    def _likeness(self, word: str, other: str) -> float:
+        first = self._pipeline.make_doc(word)
+        second = self._pipeline.make_doc(other)
+        if not first.has_vector or not second.has_vector:  # spaCy warns about unknown words
+            return 0.0
+        return float(first.similarity(second))
 
 
 def find_word_pipeline(model: str, folder: Path, field: str) -> WordPipeline | None:
     """Return a pipeline by its package's name, or from ``folder``; ``None``: not installed."""
-    local = folder / model
-    if importlib.util.find_spec("spacy") is None or not (
-        local.is_dir() or importlib.util.find_spec(model)
-    ):
+    if importlib.util.find_spec("spacy") is None:
         return None
-    pipeline = _load_pipeline(str(local) if local.is_dir() else model, field)
+    local = folder / model
+    if local.is_dir():
+        pipeline = _load_pipeline(str(local), field)
+    elif importlib.util.find_spec(model):
+        pipeline = _load_pipeline(model, field)
+    else:
+        return None
     if not pipeline.vocab.vectors_length:
         raise ModelError(f"{field}: {model} has no vectors of words")
     return WordPipeline(pipeline)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 Clip = TypeVar("Clip", bound=ClipConfig)
 FIELD = "embedding.clip"
-SAFE, PICKLE = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
+SAFE = "open_clip_model.safetensors"
+PICKLE = "open_clip_pytorch_model.bin"
 FOLDER_CONFIG = "open_clip_config.json"
 KNOWN = {
     "ViT-L-14-quickgelu openai": (
@@ -50,63 +51,70 @@ KNOWN = {
 
 
 def has_class_token(visual: Any) -> bool:
-    """Return whether an image tower is a plain vision transformer of CLIP's form with a projected class token."""
+    """Return whether an image tower is a vision transformer with CLIP's projected class token."""
     from open_clip.transformer import VisionTransformer
 
-    plain = (
-        isinstance(visual, VisionTransformer)
-        and visual.attn_pool is None
-        and visual.pool_type == "tok"
-    )
-    return plain and visual.proj is not None and not visual.final_ln_after_pool
+    if not isinstance(visual, VisionTransformer):
+        return False
+    if visual.attn_pool is not None or visual.pool_type != "tok":
+        return False
+    return visual.proj is not None and not visual.final_ln_after_pool
 
 
 def identify(config: ClipConfig) -> str:
     """Return the model's name with its revision, from the configuration alone."""
     if config.checkpoint:
         return f"{config.model} {config.revision or config.checkpoint}"
-    revision = config.revision or KNOWN.get(f"{config.model} {config.pretrained}", ("", ""))[1]
-    return f"{config.model} {config.pretrained} {revision or 'main'}"
+    _, known = _find_known(config)
+    revision = config.revision or known or "main"
+    return f"{config.model} {config.pretrained} {revision}"
+
+
+def _find_known(config: ClipConfig) -> tuple[str, str]:
+    """Return the repository and default commit of a known model; empty: an unknown one."""
+    return KNOWN.get(f"{config.model} {config.pretrained}", ("", ""))
 
 
 def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
     """Return the configuration with the revision of the local weights; ``field`` names it."""
     require_packages(field, "torch", "open_clip")
     if config.checkpoint:
-        found = identify_files(_local_files(config, field))
-        check_revision(field, config.revision, found, Path(config.checkpoint))
-        return config.model_copy(
-            update={"revision": found, "checkpoint": absolute(config.checkpoint)}
-        )
+        revision = identify_files(_local_files(config, field))
+        check_revision(field, config.revision, revision, Path(config.checkpoint))
+        update = {"revision": revision, "checkpoint": absolute(config.checkpoint)}
+        return config.model_copy(update=update)
     weights = find_on_hub(_hub_files(config, field), download=download)
     return config.model_copy(update={"revision": weights.parent.name})
 
 
 def _local_files(config: ClipConfig, field: str) -> list[Path]:
-    path, described = Path(config.checkpoint).expanduser(), Path(config.model)
+    path = Path(config.checkpoint).expanduser()
     files = find_local(f"{field}.checkpoint", path)
     if path.is_dir() and not (path / FOLDER_CONFIG).is_file():
         raise ModelError(f"{field}.checkpoint: {path} holds no {FOLDER_CONFIG}")
-    return [*files, described] if described.suffix == ".json" and described.is_file() else files
+    description = Path(config.model)
+    if description.suffix == ".json" and description.is_file():
+        files = [*files, description]
+    return files
 
 
 def _hub_files(config: ClipConfig, field: str) -> HubFiles:
-    """Return a tag's weights by open_clip's table, which takes seconds to load: the usual ones are known."""
-    repository, revision = KNOWN.get(f"{config.model} {config.pretrained}", ("", ""))
+    """Return a tag's weights by open_clip's table.
+
+    The table takes seconds to load: the usual weights are in ``KNOWN``.
+    """
+    repository, revision = _find_known(config)
     weights = (SAFE, PICKLE)
     if not repository:
         repository, _, name = _tag(config, field)["hf_hub"].rpartition("/")
-        if name:
-            weights = (
-                (f"{Path(name).stem}.safetensors", name)
-                if name.endswith((".bin", ".pth"))
-                else (name,)
-            )
-    revision = config.revision or revision
+        if name.endswith((".bin", ".pth")):
+            weights = (f"{Path(name).stem}.safetensors", name)
+        elif name:
+            weights = (name,)
     return HubFiles(
         field=field,
         repository=repository,
-        revision=revision,
+        revision=config.revision or revision,
         weights=weights,
         of_build=field == FIELD,
     )
@@ -116,14 +124,14 @@ def _tag(config: ClipConfig, field: str) -> dict[str, Any]:
     import open_clip
 
     _add_described(config, field)
-    found = open_clip.get_pretrained_cfg(config.model, config.pretrained)
-    if not found.get("hf_hub"):
+    tag = open_clip.get_pretrained_cfg(config.model, config.pretrained)
+    if not tag.get("hf_hub"):
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(config.model)) or "another model"
         raise ModelError(
-            f"{field}.pretrained: open_clip knows no weights {config.pretrained!r} of {config.model}; choose from "
-            f"{tags}, or set {field}.checkpoint to a local file"
+            f"{field}.pretrained: open_clip knows no weights {config.pretrained!r} of "
+            f"{config.model}; choose from {tags}, or set {field}.checkpoint to a local file"
         )
-    return found
+    return tag
 
 
 def _add_described(config: ClipConfig, field: str) -> str:
@@ -145,11 +153,12 @@ def load(config: ClipConfig, batch: int) -> tuple[Preprocess, Encoder]:
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)
     preprocess = transform_of(tower.preprocess_cfg)
 
-    def embed(crops: "Tensor") -> "Tensor":
-        made = tower(preprocess.numbers(crops))
-        return made[0] if isinstance(made, tuple) else made  # some towers also return tokens
+    def embed_crops(crops: "Tensor") -> "Tensor":
+        output = tower(preprocess.numbers(crops))
+        return output[0] if isinstance(output, tuple) else output  # some towers return tokens, too
 
-    return preprocess, Encoder(network=embed, device=device, batches=AdaptiveBatches(batch))
+    encoder = Encoder(network=embed_crops, device=device, batches=AdaptiveBatches(batch))
+    return preprocess, encoder
 
 
 def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
@@ -157,35 +166,45 @@ def create_model(config: ClipConfig, *, field: str = FIELD) -> Any:
     import open_clip
 
     if not config.checkpoint:
-        weights, tag = find_on_hub(_hub_files(config, field), download=False), _tag(config, field)
-        quick, described = (
-            bool(tag.get("quick_gelu")),
-            open_clip.get_model_config(config.model) or {},
-        )
-        if (
-            described.get("quick_gelu") and not quick
-        ):  # open_clip does not check this for local paths
-            raise ModelError(
-                f"{field}.model: {config.model}: the weights {config.pretrained} were trained with GELU, this model "
-                f"computes QuickGELU: set it to {config.model.removesuffix('-quickgelu')}"
-            )
-        options: dict[str, Any] = {
-            "force_preprocess_cfg": tag,
-            "force_quick_gelu": quick,
-            "weights_only": True,
-        }
-        with loading(field, weights):
-            return open_clip.create_model(config.model, pretrained=str(weights), **options)
+        return _create_from_hub(config, field)
     path = Path(config.checkpoint).expanduser()
     check_revision(field, config.revision, identify_files(_local_files(config, field)), path)
     with loading(f"{field}.checkpoint", path):
         if path.is_dir():
             return open_clip.create_model(
-                f"local-dir:{path}", require_pretrained=True, weights_only=True
+                f"local-dir:{path}",
+                require_pretrained=True,
+                weights_only=True,
             )
         return open_clip.create_model(
-            _add_described(config, field), pretrained=str(path), weights_only=True
+            _add_described(config, field),
+            pretrained=str(path),
+            weights_only=True,
         )
+
+
+def _create_from_hub(config: ClipConfig, field: str) -> Any:
+    """Return the model with the weights of its tag, from the Hub's local cache."""
+    import open_clip
+
+    weights = find_on_hub(_hub_files(config, field), download=False)
+    tag = _tag(config, field)
+    has_quick_gelu = bool(tag.get("quick_gelu"))
+    description = open_clip.get_model_config(config.model) or {}
+    # open_clip does not check this for local paths.
+    if description.get("quick_gelu") and not has_quick_gelu:
+        raise ModelError(
+            f"{field}.model: {config.model}: the weights {config.pretrained} were trained with "
+            f"GELU, this model computes QuickGELU: "
+            f"set it to {config.model.removesuffix('-quickgelu')}"
+        )
+    options: dict[str, Any] = {
+        "force_preprocess_cfg": tag,
+        "force_quick_gelu": has_quick_gelu,
+        "weights_only": True,
+    }
+    with loading(field, weights):
+        return open_clip.create_model(config.model, pretrained=str(weights), **options)
 
 
 def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
@@ -194,16 +213,17 @@ def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
 
     folder = Path(config.checkpoint).expanduser()
     is_folder = bool(config.checkpoint) and folder.is_dir()
-    with loading(f"{field}, tokenizer", folder if is_folder else Path(config.model)):
-        return open_clip.get_tokenizer(
-            f"local-dir:{folder}" if is_folder else _add_described(config, field)
-        )
+    path = folder if is_folder else Path(config.model)
+    with loading(f"{field}, tokenizer", path):
+        name = f"local-dir:{folder}" if is_folder else _add_described(config, field)
+        return open_clip.get_tokenizer(name)
 
 
 def transform_of(cfg: dict[str, Any]) -> Preprocess:
-    """Return the validation transform of open_clip's ``image_transform_v2`` with this configuration."""
-    side, mode = cfg["size"], cfg.get("resize_mode") or "shortest"
+    """Return the validation transform of open_clip's ``image_transform_v2``."""
+    side = cfg["size"]
     size = (side, side) if isinstance(side, int) else tuple(side)
+    mode = cfg.get("resize_mode") or "shortest"
     if mode not in ("shortest", "squash") or (mode == "shortest" and size[0] != size[1]):
         raise ModelError(f"{FIELD}: unsupported image preparation: {mode} to {size}")
     return Preprocess(

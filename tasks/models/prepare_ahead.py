@@ -22,11 +22,13 @@ from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.decode import RefusedImageError, decode_rgb
 from pairwright.tasks.store.pool import HELPERS
 
-BATCH = 32  # rows prepared at a time
-AHEAD = 1024  # maximum rows in preparation or waiting for the device
+BATCH = 32
+"""Rows prepared at a time."""
+AHEAD = 1024
+"""Maximum rows in preparation or waiting for the device."""
 R = TypeVar("R", bound=Row)
 P = TypeVar("P")
-Made = TypeVar("Made")
+Output = TypeVar("Output")
 Chunk = TypeVar("Chunk")
 
 
@@ -34,8 +36,10 @@ Chunk = TypeVar("Chunk")
 class DecodedImage:
     """Decoded image, as models' input."""
 
-    pixels: NDArray[np.uint8]  # ``(h, w, 3)``, RGB
-    graph: SceneGraph | None = None  # of a rendered image
+    pixels: NDArray[np.uint8]
+    """``(h, w, 3)``, RGB."""
+    graph: SceneGraph | None = None
+    """Graph of a rendered image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +70,32 @@ def prepare_ahead(
     """
     chunks = [items[start : start + batch] for start in range(0, len(items), batch)]
     work = partial(_prepare, prepare=prepare)
-    parts = run_ahead(work, chunks, most=max(ahead // batch, 1)) if on_gpu else map(work, chunks)
-    for part in parts:
-        yield from part
+    if on_gpu:
+        results = run_ahead(work, chunks, most=max(ahead // batch, 1))
+    else:
+        results = map(work, chunks)
+    for chunk_results in results:
+        yield from chunk_results
 
 
 def by_image(prepare: Callable[[DecodedImage], P]) -> Prepare[Any, P]:
     """Return a ``prepare`` that depends on the image alone."""
-    return lambda _, seen: prepare(seen)
+    return lambda _, image: prepare(image)
 
 
 def in_groups(
     items: Sequence[Item[R]],
     prepare: Prepare[R, P],
-    work: Callable[[list[Ready[R, P]]], Iterator[Made]],
+    work: Callable[[list[Ready[R, P]]], Iterator[Output]],
     *,
     on_gpu: bool,
     size: int,
     batch: int = BATCH,
     ahead: int = AHEAD,
-) -> Iterator[Made | Dropped]:
-    """Yield the results of ``work`` on ``size`` prepared rows at a time, and dropped rows as they come.
+) -> Iterator[Output | Dropped]:
+    """Yield the results of ``work`` on ``size`` prepared rows at a time, and dropped rows.
 
-    Without a GPU ``work`` gets at most ``BATCH`` rows.
+    Dropped rows are yielded as they come. Without a GPU ``work`` gets at most ``BATCH`` rows.
     """
     size = size if on_gpu else min(size, BATCH)
     waiting: list[Ready[R, P]] = []
@@ -107,29 +114,41 @@ def in_groups(
 def _prepare(items: Sequence[Item[R]], *, prepare: Prepare[R, P]) -> list[Result[R, P]]:
     results: list[Result[R, P]] = []
     for _, group in groupby(items, key=lambda item: item[1].key):
-        rows = list(group)
-        image = rows[0][1]
-        try:
-            seen = DecodedImage(decode_rgb(image.image), image.graph)
-        except RefusedImageError as refused:
-            detail = f"{image.name}: {refused.detail}"
-            results += [
-                Dropped(source_key=row.key, reason=refused.reason, detail=detail) for row, _ in rows
-            ]
-        else:
-            parts = ((row, prepare(row, seen)) for row, _ in rows)
-            results += [
-                part if isinstance(part, Dropped) else Ready(row, part) for row, part in parts
-            ]
+        image_items = list(group)
+        rows = [row for row, _ in image_items]
+        _, image = image_items[0]
+        results += _prepare_image(rows, image, prepare)
     return results
 
 
+def _prepare_image(
+    rows: Sequence[R],
+    image: ImageRow,
+    prepare: Prepare[R, P],
+) -> Iterator[Result[R, P]]:
+    """Yield the results of an image's rows."""
+    try:
+        decoded = DecodedImage(decode_rgb(image.image), image.graph)
+    except RefusedImageError as refused:
+        detail = f"{image.name}: {refused.detail}"
+        for row in rows:
+            yield Dropped(source_key=row.key, reason=refused.reason, detail=detail)
+        return
+    for row in rows:
+        part = prepare(row, decoded)
+        yield part if isinstance(part, Dropped) else Ready(row, part)
+
+
 def run_ahead(
-    work: Callable[[Chunk], Made], chunks: Iterable[Chunk], *, most: int
-) -> Iterator[Made]:
-    """Yield the results of ``work`` on chunks, computed by threads while the caller works; ``most`` may wait."""
-    futures: deque[Future[Made]] = deque()
-    with ThreadPoolExecutor(int(os.environ.get(HELPERS, "0")) or 1) as executor:
+    work: Callable[[Chunk], Output],
+    chunks: Iterable[Chunk],
+    *,
+    most: int,
+) -> Iterator[Output]:
+    """Yield the results of ``work`` on chunks, computed by threads; ``most`` may wait."""
+    futures: deque[Future[Output]] = deque()
+    threads = int(os.environ.get(HELPERS, "0")) or 1
+    with ThreadPoolExecutor(threads) as executor:
         try:
             for chunk in chunks:
                 futures.append(executor.submit(work, chunk))

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Pixels = NDArray[np.uint8]
-Size = tuple[int, int]  # height and width
+Size = tuple[int, int]
+"""Height and width."""
 Resize = Literal["shortest", "exact"]
 Interpolation = Literal["bilinear", "bicubic"]
-WASTE = 4  # limit of resized pixels, in crops, above which Pillow resizes the crop alone
+WASTE = 4
+"""Limit of resized pixels, in crops, above which Pillow resizes the crop alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,8 @@ class Preprocess:
     """``shortest``: the shorter side becomes ``size[0]``, the other is rounded down, as in
     torchvision; ``exact``: ``size``. """
     size: Size
-    crop: Size  # centre crop within ``size``
+    crop: Size
+    """Centre crop within ``size``."""
     interpolation: Interpolation = "bicubic"
     offset: Literal["round", "floor"] = "round"
     """Rounding of half an odd margin: to even in torchvision, down in transformers."""
@@ -42,32 +45,45 @@ class Preprocess:
     def __call__(self, pixels: Pixels) -> Pixels:
         """Return the crop, ``(*crop, 3)``, of an ``(h, w, 3)`` image."""
         height, width = pixels.shape[:2]
-        size = self.size
-        if self.resize == "shortest":
-            short, long = sorted((height, width))
-            other = int(self.size[0] * long / short)
-            size = (self.size[0], other) if height <= width else (other, self.size[0])
-        top, left = self._start(size[0] - self.crop[0]), self._start(size[1] - self.crop[1])
-        if size[0] * size[1] > WASTE * self.crop[0] * self.crop[1]:
-            # Pillow resizes the crop alone, to the same pixels as from the whole image.
-            down, across = height / size[0], width / size[1]
-            right, bottom = (left + self.crop[1]) * across, (top + self.crop[0]) * down
-            box = (left * across, top * down, min(right, width), min(bottom, height))
-            method = Image.Resampling[self.interpolation.upper()]
-            return np.asarray(
-                Image.fromarray(pixels).resize((self.crop[1], self.crop[0]), method, box=box)
-            )
-        whole = pixels if size == (height, width) else _resize(pixels, size, self.interpolation)
-        return np.ascontiguousarray(whole[top : top + self.crop[0], left : left + self.crop[1]])
+        size = self._resized_size(height, width)
+        rows, columns = self.crop
+        top = self._start(size[0] - rows)
+        left = self._start(size[1] - columns)
+        if size[0] * size[1] > WASTE * rows * columns:
+            return self._resize_crop(pixels, size, (top, left))
+        resized = pixels
+        if size != (height, width):
+            resized = _resize(pixels, size, self.interpolation)
+        return np.ascontiguousarray(resized[top : top + rows, left : left + columns])
+
+    def _resized_size(self, height: int, width: int) -> Size:
+        """Return the size of an image after resizing."""
+        if self.resize == "exact":
+            return self.size
+        side = self.size[0]
+        short, long = sorted((height, width))
+        other = int(side * long / short)
+        return (side, other) if height <= width else (other, side)
+
+    def _resize_crop(self, pixels: Pixels, size: Size, start: tuple[int, int]) -> Pixels:
+        """Return the crop, resized alone by Pillow to the same pixels as from the whole image."""
+        height, width = pixels.shape[:2]
+        rows, columns = self.crop
+        top, left = start
+        down = height / size[0]
+        across = width / size[1]
+        right = (left + columns) * across
+        bottom = (top + rows) * down
+        box = (left * across, top * down, min(right, width), min(bottom, height))
+        method = Image.Resampling[self.interpolation.upper()]
+        return np.asarray(Image.fromarray(pixels).resize((columns, rows), method, box=box))
 
     def numbers(self, crops: "Tensor") -> "Tensor":
         """Convert ``(n, h, w, 3)`` crops, on any device, to normalised ``(n, 3, h, w)`` floats."""
         import torch
 
-        mean, std = (
-            torch.tensor(three, device=crops.device).view(3, 1, 1)
-            for three in (self.mean, self.std)
-        )
+        mean = torch.tensor(self.mean, device=crops.device).view(3, 1, 1)
+        std = torch.tensor(self.std, device=crops.device).view(3, 1, 1)
         return crops.permute(0, 3, 1, 2).float().mul_(1 / 255 / std).sub_(mean / std)
 
     def _start(self, margin: int) -> int:
@@ -79,10 +95,8 @@ def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:
     import torch
     from torch.nn.functional import interpolate
 
-    source = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))[None].permute(0, 3, 1, 2)
+    writable = np.require(pixels, requirements=["C", "W"])
+    source = torch.from_numpy(writable)[None].permute(0, 3, 1, 2)
     with torch.inference_mode():
-        return (
-            interpolate(source, size, mode=interpolation, antialias=True)[0]
-            .permute(1, 2, 0)
-            .numpy()
-        )
+        resized = interpolate(source, size, mode=interpolation, antialias=True)[0]
+        return resized.permute(1, 2, 0).numpy()

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 FIELD = "tagging.ram"
 SPACE = "https://huggingface.co/spaces/xinyu1205/Recognize_Anything-Tag2Text/resolve/main/"
-LISTS = "https://raw.githubusercontent.com/xinyu1205/recognize-anything/7cb804a8609e9f4b1a50b7f31436d2df40bb9481/ram/data/"
+COMMIT = "7cb804a8609e9f4b1a50b7f31436d2df40bb9481"
+LISTS = f"https://raw.githubusercontent.com/xinyu1205/recognize-anything/{COMMIT}/ram/data/"
 SHA256 = "15c729c793af28b9d107c69f85836a1356d76ea830d4714699fb62e55fcc08ed"
 FILES = {
     setting: PublishedFile(field=FIELD, name=name, url=address + name, sha256=sha256)
@@ -62,11 +63,18 @@ FILES = {
 }
 """Published files by setting. No SHA-256 is published of the lists, but their address names a
 commit."""
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as in the authors' transform
-MAX_IMAGES, IMAGES_ON_CPU = 64, 4  # images at once: more makes no GPU faster
-DIGITS = 4  # of a written score: later digits depend on the batch size
-SWIN, LAYER = "visual_encoder.", "tagging_head.encoder.layer."
-OLD_HEAD = re.compile(r"^vision_multi\.")  # name of the head in some files
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+"""ImageNet's mean and deviation, as in the authors' transform."""
+MAX_IMAGES = 64
+"""Images at once: more makes no GPU faster."""
+IMAGES_ON_CPU = 4
+DIGITS = 4
+"""Digits of a written score: later ones depend on the batch size."""
+SWIN = "visual_encoder."
+LAYER = "tagging_head.encoder.layer."
+OLD_HEAD = re.compile(r"^vision_multi\.")
+"""Name of the head in some files."""
 USED = re.compile(
     rf"{SWIN}(?!.*(relative_position_index|attn_mask)$)|{re.escape(LAYER)}\d+\.(crossattention|intermediate|output)\."
     r"|label_embed$|image_proj\.|wordvec_proj\.|fc\."
@@ -74,8 +82,10 @@ USED = re.compile(
 """Weights of the tagger; the others write captions, are deleted by the authors, or follow from the
 sizes."""
 MERGING = re.compile(r"^layers\.(\d+)\.downsample\.")
-HEADS = 4  # attention heads of each decoder layer, which no shape reveals
-EPSILON = 1e-12  # BERT's, in its normalisations
+HEADS = 4
+"""Attention heads of each decoder layer, which no shape reveals."""
+EPSILON = 1e-12
+"""BERT's, in its normalisations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,30 +104,39 @@ class RamTagger:
     def prepare(self) -> Callable[[DecodedImage], NDArray[np.uint8]]:
         """Return the transform to the model's square."""
         preprocess = _load(self).preprocess
-        return lambda seen: preprocess(seen.pixels)
+        return lambda image: preprocess(image.pixels)
 
     def tag(self, prepared: Sequence[NDArray[np.uint8]]) -> list[tuple[Tag, ...]]:
         """Return the tags of each image, by falling probability."""
-        model, found = _load(self), list[tuple[Tag, ...]]()
-        for row in model.encoder.encode(prepared) if prepared else ():
-            if not np.isfinite(row).all():
-                raise ModelError(
-                    f"{FIELD}: the model gave probabilities that are not finite: its weights are damaged"
-                )
-            order = np.argsort(-row, kind="stable")
-            above = order[row[order] > model.thresholds[order]].tolist()
-            scores = [(model.names[place], round(float(row[place]), DIGITS)) for place in above]
-            found.append(tuple(Tag(name=name, score=score, tagger="ram") for name, score in scores))
-        return found
+        model = _load(self)
+        if not prepared:
+            return []
+        return [model.select_tags(scores) for scores in model.encoder.encode(prepared)]
 
 
 class RamModel(NamedTuple):
     """Model on its device."""
 
-    encoder: Encoder  # from squares to ``(n, tags)`` probabilities
+    encoder: Encoder
+    """From squares to ``(n, tags)`` probabilities."""
     names: tuple[str, ...]
     thresholds: NDArray[np.float32]
     preprocess: Preprocess
+
+    def select_tags(self, scores: NDArray[np.float32]) -> tuple[Tag, ...]:
+        """Return the tags above their thresholds, by falling probability."""
+        if not np.isfinite(scores).all():
+            raise ModelError(
+                f"{FIELD}: the model gave probabilities that are not finite: "
+                "its weights are damaged"
+            )
+        order = np.argsort(-scores, kind="stable")
+        above = order[scores[order] > self.thresholds[order]]
+        tags: list[Tag] = []
+        for number in above.tolist():
+            score = round(float(scores[number]), DIGITS)
+            tags.append(Tag(name=self.names[number], score=score, tagger="ram"))
+        return tuple(tags)
 
 
 @lru_cache(maxsize=1)
@@ -126,13 +145,15 @@ def _load(tagger: RamTagger) -> RamModel:
 
     weights, names, thresholds = _read(tagger.config)
     device = choose_device()
-    swin, preprocess = weights.swin.to(device), transform_of(weights.swin.patch_embed.img_size[0])
+    swin = weights.swin.to(device)
+    preprocess = transform_of(weights.swin.patch_embed.img_size[0])
     decoder = {name: tensor.to(device) for name, tensor in weights.decoder.items()}
 
     def probabilities(squares: "Tensor") -> "Tensor":
         patches = swin.forward_features(preprocess.numbers(squares)).flatten(1, 2)
         whole = patches.mean(dim=1, keepdim=True)
-        return tag_logits(decoder, torch.cat([whole, patches], dim=1)).float().sigmoid()
+        logits = tag_logits(decoder, torch.cat([whole, patches], dim=1))
+        return logits.float().sigmoid()
 
     batches = AdaptiveBatches(tagger.batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU)
     return RamModel(
@@ -147,7 +168,12 @@ def transform_of(side: int) -> Preprocess:
     """Return the authors' transform: the whole image squeezed into a square."""
     size = (side, side)
     return Preprocess(
-        resize="exact", size=size, crop=size, interpolation="bilinear", mean=MEAN, std=STD
+        resize="exact",
+        size=size,
+        crop=size,
+        interpolation="bilinear",
+        mean=MEAN,
+        std=STD,
     )
 
 
@@ -155,7 +181,8 @@ def pin_ram(config: RamConfig, *, download: bool) -> RamConfig:
     """Return the configuration with the hash of the local files; those named in it are checked."""
     require_packages(FIELD, "torch", "timm")
     revision = identify_files(list(find_ram(config, download=download).values()))
-    named = {name: absolute(path) for name in FILES if (path := getattr(config, name))}
+    local = {name: getattr(config, name) for name in FILES}
+    named = {name: absolute(path) for name, path in local.items() if path}
     if named:
         _read(config)
     return config.model_copy(update={"revision": revision, **named})
@@ -166,28 +193,30 @@ def find_ram(config: RamConfig, *, download: bool) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for name, file in FILES.items():
         local = getattr(config, name)
-        files[name] = Path(local).expanduser() if local else find_published(file, download=download)
-        if not files[name].is_file():
-            raise ModelError(f"{FIELD}.{name}: {files[name]}: no such file")
-    check_revision(
-        FIELD, config.revision, identify_files(list(files.values())), files["checkpoint"]
-    )
+        path = Path(local).expanduser() if local else find_published(file, download=download)
+        if not path.is_file():
+            raise ModelError(f"{FIELD}.{name}: {path}: no such file")
+        files[name] = path
+    revision = identify_files(list(files.values()))
+    check_revision(FIELD, config.revision, revision, files["checkpoint"])
     return files
 
 
 class RamWeights(NamedTuple):
     """Weights of a model, in float32 on the CPU."""
 
-    # timm's ``SwinTransformer``, from ``(n, 3, side, side)`` to ``(n, rows, columns, width)``
     swin: Any
-    decoder: "dict[str, Tensor]"  # all other weights by their published keys
+    """timm's ``SwinTransformer``, from ``(n, 3, side, side)`` to ``(n, rows, columns, width)``."""
+    decoder: "dict[str, Tensor]"
+    """All other weights by their published keys."""
 
 
 def _read(config: RamConfig) -> tuple[RamWeights, tuple[str, ...], NDArray[np.float32]]:
     files = find_ram(config, download=False)
     names, thresholds = read_tags(files["tags"], files["thresholds"])
     field = f"{FIELD}.checkpoint" if config.checkpoint else FIELD
-    return load_ram(files["checkpoint"], field=field, tags=len(names)), names, thresholds
+    weights = load_ram(files["checkpoint"], field=field, tags=len(names))
+    return weights, names, thresholds
 
 
 def read_tags(tags: Path, thresholds: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
@@ -195,35 +224,29 @@ def read_tags(tags: Path, thresholds: Path) -> tuple[tuple[str, ...], NDArray[np
     with loading(f"{FIELD}.tags", tags):
         names = tuple(line.strip() for line in tags.read_text(encoding="utf-8").splitlines())
     with loading(f"{FIELD}.thresholds", thresholds):
-        least = np.array(thresholds.read_text(encoding="utf-8").split(), dtype=np.float32)
-        if len(least) != len(names):
-            raise ValueError(f"{len(least):,} thresholds, and {tags} names {len(names):,} tags")
-        if not ((least >= 0) & (least <= 1)).all():
+        values = np.array(thresholds.read_text(encoding="utf-8").split(), dtype=np.float32)
+        if len(values) != len(names):
+            raise ValueError(f"{len(values):,} thresholds, and {tags} names {len(names):,} tags")
+        if not ((values >= 0) & (values <= 1)).all():
             raise ValueError("not all are numbers from 0 to 1")
-    return names, least
+    return names, values
 
 
 def load_ram(path: Path, *, field: str, tags: int) -> RamWeights:
     """Return the weights of a checkpoint of RAM with so many tags; ``field`` names it."""
     import torch
 
-    read = read_checkpoint(path, field=field, under="model")
-    tensors = {OLD_HEAD.sub("tagging_head.", name): tensor for name, tensor in read.items()}
+    checkpoint = read_checkpoint(path, field=field, under="model")
+    tensors = {OLD_HEAD.sub("tagging_head.", name): tensor for name, tensor in checkpoint.items()}
     with loading(field, path):
         if "reweight_scale" in tensors:
             raise ValueError("it is a checkpoint of RAM++, of which the other keys are the same")
         weights = {name: tensor.float() for name, tensor in tensors.items() if USED.match(name)}
         swin = build_swin(shapes_of(weights))
-        # timm merges patches at the start of a stage, the checkpoint at the end of the previous
-        # one.
-        parts = {
-            MERGING.sub(
-                lambda found: f"layers.{int(found[1]) + 1}.downsample.", name.removeprefix(SWIN)
-            ): tensor
-            for name, tensor in weights.items()
-            if name.startswith(SWIN)
+        encoder = {
+            _rename_swin(name): tensor for name, tensor in weights.items() if name.startswith(SWIN)
         }
-        fill_model(swin, parts)
+        fill_model(swin, encoder)
         decoder = {name: tensor for name, tensor in weights.items() if not name.startswith(SWIN)}
         with torch.inference_mode():  # checks that every tensor is there and fits
             logits = tag_logits(decoder, torch.zeros(1, 1, swin.num_features))
@@ -234,6 +257,18 @@ def load_ram(path: Path, *, field: str, tags: int) -> RamWeights:
     return RamWeights(swin.requires_grad_(requires_grad=False).eval(), decoder)
 
 
+def _rename_swin(name: str) -> str:
+    """Return timm's name of a weight.
+
+    timm merges patches at the start of a stage, the checkpoint at the end of the previous one.
+    """
+
+    def next_stage(match: re.Match[str]) -> str:
+        return f"layers.{int(match[1]) + 1}.downsample."
+
+    return MERGING.sub(next_stage, name.removeprefix(SWIN))
+
+
 def build_swin(shapes: Shapes) -> Any:
     """Return timm's ``SwinTransformer`` of a checkpoint's shapes, with random weights.
 
@@ -242,9 +277,8 @@ def build_swin(shapes: Shapes) -> Any:
     from timm.models.swin_transformer import SwinTransformer
 
     embed_dim, _, patch, _ = shapes[f"{SWIN}patch_embed.proj.weight"]
-    stages = [
-        f"{SWIN}layers.{stage}.blocks." for stage in range(count_parts(shapes, f"{SWIN}layers."))
-    ]
+    count = count_parts(shapes, f"{SWIN}layers.")
+    stages = [f"{SWIN}layers.{stage}.blocks." for stage in range(count)]
     tables = [shapes[f"{stage}0.attn.relative_position_bias_table"] for stage in stages]
     window = (math.isqrt(tables[0][0]) + 1) // 2
     return SwinTransformer(
@@ -269,47 +303,59 @@ def tag_logits(weights: "Mapping[str, Tensor]", image: "Tensor") -> "Tensor":
     """
     from torch.nn.functional import linear, relu
 
-    seen = linear(image, weights["image_proj.weight"], weights["image_proj.bias"])
-    asked = relu(
-        linear(
-            weights["label_embed"][None],
-            weights["wordvec_proj.weight"],
-            weights["wordvec_proj.bias"],
-        )
+    patches = linear(image, weights["image_proj.weight"], weights["image_proj.bias"])
+    labels = linear(
+        weights["label_embed"][None],
+        weights["wordvec_proj.weight"],
+        weights["wordvec_proj.bias"],
     )
-    for layer in range(
-        len({name[len(LAYER) :].partition(".")[0] for name in weights if name.startswith(LAYER)})
-    ):
-        asked = _attend(weights, f"{LAYER}{layer}.", asked, seen)
-    return linear(asked, weights["fc.weight"], weights["fc.bias"])[..., 0]
+    tags = relu(labels)
+    names = [name.removeprefix(LAYER) for name in weights if name.startswith(LAYER)]
+    layers = {name.partition(".")[0] for name in names}
+    for layer in range(len(layers)):
+        tags = DecoderLayer(weights, f"{LAYER}{layer}.").attend(tags, patches)
+    return linear(tags, weights["fc.weight"], weights["fc.bias"])[..., 0]
 
 
-def _attend(
-    weights: "Mapping[str, Tensor]", layer: str, tags: "Tensor", image: "Tensor"
-) -> "Tensor":
-    """Return the tags' vectors after one layer of cross-attention; queries equal for all images are computed once."""
-    from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_attention
+@dataclass(frozen=True, slots=True)
+class DecoderLayer:
+    """Layer of cross-attention from tags to an image."""
 
-    def project(name: str, values: "Tensor") -> "Tensor":
-        return linear(values, weights[f"{layer}{name}.weight"], weights[f"{layer}{name}.bias"])
+    weights: "Mapping[str, Tensor]"
+    prefix: str
+    """Start of the names of its weights."""
 
-    def heads(name: str, values: "Tensor") -> "Tensor":
-        return (
-            project(f"crossattention.self.{name}", values)
-            .unflatten(-1, (HEADS, -1))
-            .transpose(1, 2)
-        )
+    def attend(self, tags: "Tensor", image: "Tensor") -> "Tensor":
+        """Return the tags' vectors after the layer; queries of all images are computed once."""
+        from torch.nn.functional import gelu, scaled_dot_product_attention
 
-    def normalised(name: str, values: "Tensor") -> "Tensor":
-        name = f"{layer}{name}.LayerNorm"
+        query = self._heads("query", tags).expand(len(image), -1, -1, -1)
+        keys = self._heads("key", image)
+        values = self._heads("value", image)
+        attended = scaled_dot_product_attention(query, keys, values).transpose(1, 2).flatten(2)
+        gathered = self._project("crossattention.output.dense", attended)
+        tags = self._normalise("crossattention.output", gathered + tags)
+        hidden = gelu(self._project("intermediate.dense", tags))
+        return self._normalise("output", self._project("output.dense", hidden) + tags)
+
+    def _project(self, name: str, values: "Tensor") -> "Tensor":
+        from torch.nn.functional import linear
+
+        name = f"{self.prefix}{name}"
+        return linear(values, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
+    def _heads(self, name: str, values: "Tensor") -> "Tensor":
+        projected = self._project(f"crossattention.self.{name}", values)
+        return projected.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+    def _normalise(self, name: str, values: "Tensor") -> "Tensor":
+        from torch.nn.functional import layer_norm
+
+        name = f"{self.prefix}{name}.LayerNorm"
         return layer_norm(
-            values, values.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON
+            values,
+            values.shape[-1:],
+            self.weights[f"{name}.weight"],
+            self.weights[f"{name}.bias"],
+            EPSILON,
         )
-
-    query = heads("query", tags).expand(len(image), -1, -1, -1)
-    found = scaled_dot_product_attention(query, heads("key", image), heads("value", image))
-    gathered = project("crossattention.output.dense", found.transpose(1, 2).flatten(2))
-    tags = normalised("crossattention.output", gathered + tags)
-    return normalised(
-        "output", project("output.dense", gelu(project("intermediate.dense", tags))) + tags
-    )

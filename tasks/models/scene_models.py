@@ -20,28 +20,32 @@ from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
 from pairwright.tasks.images.masks import decode_mask
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 
-GROUPINGS = (("colour", "shape"), ("shape",))  # objects that agree in all of these form a group
+GROUPINGS = (("colour", "shape"), ("shape",))
+"""Attributes: objects that agree in all of them form a group."""
 VERSION = "scene graphs 1"
 
 
 class TagMask(NamedTuple):
     """Union of the masks of one tag's boxes."""
 
-    mask: NDArray[np.bool_]  # ``(h, w)``, of the image's own size
-    score: (
-        float  # the segmenter's own quality estimate, the lowest of its boxes; 1 without estimates
-    )
+    mask: NDArray[np.bool_]
+    """``(h, w)``, of the image's own size."""
+    score: float
+    """The segmenter's own quality estimate, the lowest of its boxes; 1 without estimates."""
 
 
 @dataclass(frozen=True, slots=True)
 class SceneTagger:
-    """Tagger of each visible object of a rendered scene, and each group of similar objects ("three yellow balls")."""
+    """Tagger of the visible objects of a rendered scene.
+
+    It also tags each group of similar objects ("three yellow balls").
+    """
 
     version: str = VERSION
 
-    def prepare(self, seen: DecodedImage) -> SceneGraph | None:
+    def prepare(self, image: DecodedImage) -> SceneGraph | None:
         """Return the graph."""
-        return seen.graph
+        return image.graph
 
     def tag(self, prepared: Sequence[SceneGraph | None]) -> list[tuple[Tag, ...]]:
         """Return single objects first; an image without a graph has no tags."""
@@ -49,34 +53,37 @@ class SceneTagger:
 
 
 def tags_of(graph: SceneGraph) -> list[Tag]:
-    """Return a scene's objects and groups of similar objects, each with the objects resting on it."""
+    """Return a scene's objects and groups of similar ones, each with the objects resting on it."""
     riders: dict[str | None, list[SceneObject]] = defaultdict(list)
-    for thing in graph.objects:
-        riders[thing.support].append(thing)
-    found = [
-        _tag(
-            noun(Selector(colour=thing.colour, material=thing.material, shape=thing.shape)),
-            [thing],
-            riders,
-        )
-        for thing in graph.objects
-    ]
-    for names in GROUPINGS:
+    for item in graph.objects:
+        riders[item.support].append(item)
+    tags = [_tag(_describe(item), [item], riders) for item in graph.objects]
+    for attributes in GROUPINGS:
         members: dict[Selector, list[SceneObject]] = defaultdict(list)
-        for thing in graph.objects:
-            members[Selector(**{name: getattr(thing, name) for name in names})].append(thing)
-        found += [
-            _tag(f"{number(len(things))} {noun(selector, len(things))}", things, riders)
-            for selector, things in members.items()
-            if len(things) > 1
-        ]
-    return found
+        for item in graph.objects:
+            values = {name: getattr(item, name) for name in attributes}
+            members[Selector(**values)].append(item)
+        for selector, items in members.items():
+            count = len(items)
+            if count > 1:
+                tags.append(_tag(f"{number(count)} {noun(selector, count)}", items, riders))
+    return tags
+
+
+def _describe(item: SceneObject) -> str:
+    return noun(Selector(colour=item.colour, material=item.material, shape=item.shape))
 
 
 def _tag(
-    name: str, things: Sequence[SceneObject], riders: Mapping[str | None, Sequence[SceneObject]]
+    name: str,
+    items: Sequence[SceneObject],
+    riders: Mapping[str | None, Sequence[SceneObject]],
 ) -> Tag:
-    ids = [one.id for thing in things for one in (thing, *riders.get(thing.id, ()))]
+    """Return the tag of objects and of those that rest on them."""
+    ids: list[str] = []
+    for item in items:
+        ids.append(item.id)
+        ids += [rider.id for rider in riders.get(item.id, ())]
     return Tag(name=name, score=1.0, tagger="scene-graph", objects=tuple(dict.fromkeys(ids)))
 
 
@@ -86,28 +93,28 @@ class SceneDetector:
 
     version: str = VERSION
 
-    def prepare(self, seen: DecodedImage) -> dict[str, dict[str, float]]:
+    def prepare(self, image: DecodedImage) -> dict[str, dict[str, float]]:
         """Return the corners of each object."""
-        things = seen.graph.objects if seen.graph else ()
-        return {
-            thing.id: dict(zip(("x0", "y0", "x1", "y1"), map(float, thing.box), strict=True))
-            for thing in things
-        }
+        corners: dict[str, dict[str, float]] = {}
+        for item in _objects(image):
+            x0, y0, x1, y1 = map(float, item.box)
+            corners[item.id] = {"x0": x0, "y0": y0, "x1": x1, "y1": y1}
+        return corners
 
     def detect(
-        self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]]
+        self,
+        prepared: Sequence[Any],
+        tags: Sequence[Sequence[Tag]],
     ) -> list[tuple[Box, ...]]:
         """Return one box per object of a tag."""
-        found: list[tuple[Box, ...]] = []
-        for corners, names in zip(prepared, tags, strict=True):
-            boxed = (
-                (n, corners[name])
-                for n, tag in enumerate(names)
-                for name in tag.objects
-                if name in corners
-            )
-            found.append(tuple(Box(tag=place, score=1.0, **own) for place, own in boxed))
-        return found
+        boxes_of_images: list[tuple[Box, ...]] = []
+        for corners, image_tags in zip(prepared, tags, strict=True):
+            boxes: list[Box] = []
+            for tag_index, tag in enumerate(image_tags):
+                visible = [name for name in tag.objects if name in corners]
+                boxes += [Box(tag=tag_index, score=1.0, **corners[name]) for name in visible]
+            boxes_of_images.append(tuple(boxes))
+        return boxes_of_images
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +123,44 @@ class SceneSegmenter:
 
     version: str = VERSION
 
-    def prepare(self, seen: DecodedImage) -> tuple[tuple[int, int], dict[str, Mask]]:
-        """Return the image's height and width, and the mask of each object; masks of another size are ignored."""
-        size, things = seen.pixels.shape[:2], seen.graph.objects if seen.graph else ()
-        return size, {
-            thing.id: thing.mask
-            for thing in things
-            if (thing.mask.height, thing.mask.width) == size
-        }
+    def prepare(self, image: DecodedImage) -> tuple[tuple[int, int], dict[str, Mask]]:
+        """Return the image's height and width, and the mask of each object.
+
+        Masks of another size are ignored.
+        """
+        size = image.pixels.shape[:2]
+        masks: dict[str, Mask] = {}
+        for item in _objects(image):
+            if (item.mask.height, item.mask.width) == size:
+                masks[item.id] = item.mask
+        return size, masks
 
     def segment(
-        self, prepared: Sequence[Any], tags: Sequence[Sequence[Tag]], boxes: Sequence[Sequence[Box]]
+        self,
+        prepared: Sequence[Any],
+        tags: Sequence[Sequence[Tag]],
+        boxes: Sequence[Sequence[Box]],
     ) -> Iterator[list[TagMask]]:
-        """Yield for each image one mask per tag: the union of its objects' masks, all False without a box."""
-        for (size, masks), names, found in zip(prepared, tags, boxes, strict=True):
-            boxed, made = {box.tag for box in found}, list[TagMask]()
-            for place, tag in enumerate(names):
-                things = [
-                    decode_mask(masks[name])
-                    for name in tag.objects
-                    if place in boxed and name in masks
-                ]
-                made.append(TagMask(np.logical_or.reduce([np.zeros(size, bool), *things]), 1.0))
-            yield made
+        """Yield for each image one mask per tag: the union of its objects' masks.
+
+        It is all False without a box.
+        """
+        for (size, masks), image_tags, image_boxes in zip(prepared, tags, boxes, strict=True):
+            boxed = {box.tag for box in image_boxes}
+            tag_masks: list[TagMask] = []
+            for tag_index, tag in enumerate(image_tags):
+                mask = np.zeros(size, bool)
+                if tag_index in boxed:
+                    mask = _unite(mask, [masks[name] for name in tag.objects if name in masks])
+                tag_masks.append(TagMask(mask, 1.0))
+            yield tag_masks
+
+
+def _unite(empty: NDArray[np.bool_], masks: Sequence[Mask]) -> NDArray[np.bool_]:
+    """Return the union of masks."""
+    return np.logical_or.reduce([empty, *(decode_mask(mask) for mask in masks)])
+
+
+def _objects(image: DecodedImage) -> Sequence[SceneObject]:
+    """Return the objects of a rendered image; none of a photograph."""
+    return image.graph.objects if image.graph else ()

@@ -35,18 +35,28 @@ from pairwright.tasks.store.files import naming
 from pairwright.tasks.store.pool import PLACE
 
 log = logging.getLogger(__name__)
-BLOCK_BYTES = 128 << 20  # bytes of the rows, in float32, compared at a time
-GPU_LIMIT = 2048  # maximum results and probes on a GPU; larger searches use the CPU
-GPU_BYTES = 256 << 20  # faiss's work space on a GPU; its default is 1.5 GiB
-GPU_ERROR = 2.02 * 2.0**-11  # a GPU may round a factor to TF32, whose step is 2^-10
+BLOCK_BYTES = 128 << 20
+"""Bytes of the rows, in float32, compared at a time."""
+GPU_LIMIT = 2048
+"""Maximum results and probes on a GPU; larger searches use the CPU."""
+GPU_BYTES = 256 << 20
+"""Faiss's work space on a GPU; its default is 1.5 GiB."""
+GPU_ERROR = 2.02 * 2.0**-11
+"""Error of a GPU, which may round a factor to TF32, whose step is 2^-10."""
 ROWS_AT_ONCE = 8192
-SPARE = 8  # extra rows per query, so that few queries need a second search
-CHUNK_BYTES = 4 << 20  # bytes of candidates' vectors, in float64, scored again at a time
-SAMPLE = 256  # images with an exact search, to measure recall
+SPARE = 8
+"""Extra rows per query, so that few queries need a second search."""
+CHUNK_BYTES = 4 << 20
+"""Bytes of candidates' vectors, in float64, scored again at a time."""
+SAMPLE = 256
+"""Images with an exact search, to measure recall."""
 
 Halves = NDArray[np.float16]
+Singles = NDArray[np.float32]
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Found = tuple[Integers, NDArray[np.float32]]
+Neighbours = tuple[Integers, Singles]
+"""Rows, nearest first, and their scores, per query."""
 
 
 def count_devices(_config: Any = None) -> int | None:
@@ -54,7 +64,9 @@ def count_devices(_config: Any = None) -> int | None:
     require_faiss()
     import faiss
 
-    return faiss.get_num_gpus() or None if hasattr(faiss, "StandardGpuResources") else None
+    if not hasattr(faiss, "StandardGpuResources"):
+        return None
+    return faiss.get_num_gpus() or None
 
 
 @cache
@@ -74,13 +86,19 @@ def _gpu_number() -> int:
 
 
 def rounding(width: int) -> float:
-    """Return the error bound of a float32 inner product of unit vectors, in any order of summation."""
-    return 1.01 * width * float(np.finfo(np.float32).eps) + (GPU_ERROR if _gpu() else 0)
+    """Return the error bound of a float32 inner product of unit vectors, summed in any order."""
+    error = 1.01 * width * float(np.finfo(np.float32).eps)
+    return error + GPU_ERROR if _gpu() else error
 
 
 def top_k(
-    matrix: Halves, rows: Integers, *, k: int, centres: int = 0, block_bytes: int = BLOCK_BYTES
-) -> Found:
+    matrix: Halves,
+    rows: Integers,
+    *,
+    k: int,
+    centres: int = 0,
+    block_bytes: int = BLOCK_BYTES,
+) -> Neighbours:
     """Return each row's nearest other rows, nearest first, and their inner products.
 
     Both are ``(len(rows), min(k, N - 1))``. A row is never its own neighbour; its exact duplicates
@@ -88,116 +106,156 @@ def top_k(
     centre.
     """
     count = centres or len(matrix)
-    wanted = min(k, count if centres else count - 1)
+    others = count if centres else count - 1
     step = max(1, block_bytes // (4 * matrix.shape[1]))
 
-    def look(owed: Integers, reach: int) -> Found:
-        return _compare(
-            matrix[rows[owed]].astype(np.float32), matrix[:count], reach=reach, step=step
-        )
+    def search(pending: Integers, reach: int) -> Neighbours:
+        queries = matrix[rows[pending]].astype(np.float32)
+        return _compare(queries, matrix[:count], reach=reach, step=step)
 
-    return settle(matrix, rows, k=wanted, count=count, itself=bool(centres), look=look)
+    return resolve(
+        matrix,
+        rows,
+        k=min(k, others),
+        count=count,
+        itself=bool(centres),
+        search=search,
+    )
 
 
-def _compare(queries: NDArray[np.float32], matrix: Halves, *, reach: int, step: int) -> Found:
+def _compare(queries: Singles, matrix: Halves, *, reach: int, step: int) -> Neighbours:
     """Return the ``reach`` rows of highest product in float32, ``step`` rows at a time."""
     import faiss
 
     best = faiss.ResultHeap(len(queries), reach, keep_max=True)
     for start in range(0, len(matrix), step):
         block = matrix[start : start + step].astype(np.float32)
-        wanted, kind = min(reach, len(block)), faiss.METRIC_INNER_PRODUCT
-        if _gpu() and wanted <= GPU_LIMIT:
-            scores, near = cast("Any", faiss).knn_gpu(
-                _gpu(), queries, block, wanted, metric=kind, device=_gpu_number()
-            )
-        else:
-            scores, near = faiss.knn(queries, block, wanted, metric=kind)
+        scores, near = _search_block(queries, block, min(reach, len(block)))
         best.add_result(scores, near + start)
     best.finalize()
     return best.I, best.D
 
 
-def settle(
+def _search_block(queries: Singles, block: Singles, count: int) -> tuple[Singles, Integers]:
+    """Return the scores and the rows of the ``count`` nearest of a block."""
+    import faiss
+
+    metric = faiss.METRIC_INNER_PRODUCT
+    gpu = _gpu()
+    if not gpu or count > GPU_LIMIT:
+        return faiss.knn(queries, block, count, metric=metric)
+    device = _gpu_number()
+    return cast("Any", faiss).knn_gpu(gpu, queries, block, count, metric=metric, device=device)
+
+
+def resolve(
     matrix: Halves,
     rows: Integers,
     *,
     k: int,
     count: int,
     itself: bool,
-    look: Callable[[Integers, int], Found],
-) -> Found:
-    """Return each row's exact ``k`` nearest and products, from the approximate ``look``; padded with -1 and -inf.
+    search: Callable[[Integers, int], Neighbours],
+) -> Neighbours:
+    """Return each row's exact ``k`` nearest and products, from an approximate ``search``.
 
-    ``matrix`` is ``(N, d)`` of unit length up to rounding; ``rows`` are the queries, ``count`` the
-    rows searched; ``itself``: a row may be its own neighbour. ``look``, given positions in ``rows``
-    and a number, returns that many rows of highest score and the falling scores, accurate to
-    ``rounding``.
+    Both are padded, with -1 and -inf. ``matrix`` is ``(N, d)`` of unit length up to rounding;
+    ``rows`` are the queries, ``count`` the rows searched; ``itself``: a row may be its own
+    neighbour. ``search``, given positions in ``rows`` and a number, returns that many rows of
+    highest score and the falling scores, accurate to ``rounding``.
     """
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
-    owed, reach = np.arange(len(rows)), min(count, k + 1 + SPARE)
-    while len(owed) and k:
-        found, scores = look(owed, reach)
-        others = (found >= 0) if itself else (found >= 0) & (found != rows[owed, None])
-        near[owed], products[owed] = rank(matrix, rows[owed], np.where(others, found, -1), k=k)
+    pending = np.arange(len(rows))
+    reach = min(count, k + 1 + SPARE)
+    while len(pending) and k:
+        candidates, scores = search(pending, reach)
+        is_other = candidates >= 0
+        if not itself:
+            is_other &= candidates != rows[pending, None]
+        others = np.where(is_other, candidates, -1)
+        near[pending], products[pending] = rank(matrix, rows[pending], others, k=k)
         # Rows not found score at most the lowest one's plus the error.
-        unseen = (found[:, -1] >= 0) & (reach < count)
-        owed = owed[unseen & (products[owed, -1] <= scores[:, -1] + rounding(matrix.shape[1]))]
+        has_unseen = (candidates[:, -1] >= 0) & (reach < count)
+        bound = scores[:, -1] + rounding(matrix.shape[1])
+        pending = pending[has_unseen & (products[pending, -1] <= bound)]
         reach = min(count, 4 * reach)
     return near, products.astype(np.float32)
 
 
 def rank(
-    matrix: Halves, rows: Integers, candidates: Integers, *, k: int
-) -> tuple[Integers, NDArray[np.float64]]:
+    matrix: Halves,
+    rows: Integers,
+    candidates: Integers,
+    *,
+    k: int,
+) -> tuple[Integers, Floats]:
     """Return each row's ``k`` nearest of its candidates (-1: none) and their exact products."""
     near = np.full((len(rows), k), -1, dtype=np.int64)
     products = np.full((len(rows), k), -np.inf, dtype=np.float64)
-    width = min(k, candidates.shape[1])
-    step = max(1, CHUNK_BYTES // (8 * matrix.shape[1] * max(1, candidates.shape[1])))
-    for start in range(0, len(rows) if width else 0, step):
+    count = candidates.shape[1]
+    width = min(k, count)
+    if not width:
+        return near, products
+    step = max(1, CHUNK_BYTES // (8 * matrix.shape[1] * count))
+    for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        some = candidates[part]
-        exact = (matrix[some].astype(np.float64) @ matrix[rows[part], :, None].astype(np.float64))[
-            :, :, 0
-        ]
-        exact[some < 0] = -np.inf
-        order = np.lexsort((some, -exact), axis=1)[:, :width]
-        near[part, :width] = np.take_along_axis(some, order, axis=1)
+        exact = _find_products(matrix, rows[part], candidates[part])
+        order = np.lexsort((candidates[part], -exact), axis=1)[:, :width]
+        near[part, :width] = np.take_along_axis(candidates[part], order, axis=1)
         products[part, :width] = np.take_along_axis(exact, order, axis=1)
     return near, products
 
 
+def _find_products(matrix: Halves, rows: Integers, candidates: Integers) -> Floats:
+    """Return the exact products of rows with their candidates (-1: none, of product -inf)."""
+    queries = matrix[rows, :, None].astype(np.float64)
+    products = (matrix[candidates].astype(np.float64) @ queries)[:, :, 0]
+    products[candidates < 0] = -np.inf
+    return products
+
+
 def cells_of(count: int) -> int:
-    """Return the number of cells for so many images: the power of two nearest to four times their root."""
+    """Return the cells for so many images: the power of two nearest to four times the root."""
     return min(count, 1 << round(math.log2(4 * math.sqrt(count))))
 
 
-def probes_of(cells: int, asked: int) -> int:
-    """Return the number of cells per query: ``asked``; 0: one in 16, at least 16."""
-    return min(cells, asked or max(16, cells // 16))
+def probes_of(cells: int, configured: int) -> int:
+    """Return the number of cells per query: ``configured``; 0: one in 16, at least 16."""
+    return min(cells, configured or max(16, cells // 16))
 
 
-def search_cells(matrix: Halves, rows: Integers, *, index: Any, k: int, probes: int) -> Found:
-    """Return each row's ``k`` nearest in the cells of its nearest centres, and products; padded with -1 and -inf."""
+def search_cells(
+    matrix: Halves,
+    rows: Integers,
+    *,
+    index: Any,
+    k: int,
+    probes: int,
+) -> Neighbours:
+    """Return each row's ``k`` nearest in the cells of its nearest centres, and products.
+
+    They are padded with -1 and -inf.
+    """
     cells, _ = top_k(matrix, rows, k=probes, centres=index.nlist)
 
-    def look(owed: Integers, reach: int) -> Found:
-        chosen = _to_gpu(index) if _gpu() and max(reach, probes) <= GPU_LIMIT else index
+    def search(pending: Integers, reach: int) -> Neighbours:
+        on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
+        chosen = _to_gpu(index) if on_gpu else index
         chosen.nprobe = probes
         # On a GPU, Faiss copies the centre of each probed cell.
         step = max(1, GPU_BYTES // (8 * probes * matrix.shape[1]))
-        parts = (owed[start : start + step] for start in range(0, len(owed), step))
-        queries = ((part, matrix[rows[part]].astype(np.float32)) for part in parts)
-        found = [
-            chosen.search_preassigned(vectors, reach, cells[part], None)
-            for part, vectors in queries
-        ]
-        scores, near = (np.concatenate(column) for column in zip(*found, strict=True))
-        return near, scores
+        scores: list[Singles] = []
+        near: list[Integers] = []
+        for start in range(0, len(pending), step):
+            part = pending[start : start + step]
+            queries = matrix[rows[part]].astype(np.float32)
+            results = chosen.search_preassigned(queries, reach, cells[part], None)
+            scores.append(results[0])
+            near.append(results[1])
+        return np.concatenate(near), np.concatenate(scores)
 
-    return settle(matrix, rows, k=k, count=len(matrix), itself=False, look=look)
+    return resolve(matrix, rows, k=k, count=len(matrix), itself=False, search=search)
 
 
 def open_index(matrix: Halves, folder: Path) -> Any:
@@ -207,18 +265,22 @@ def open_index(matrix: Halves, folder: Path) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "cells.faiss"
 
-    def write(new: Path) -> None:
+    def write_index(new: Path) -> None:
         try:
-            faiss.write_index(_make_index(matrix, cells_of(len(matrix))), str(new))
+            index = _make_index(matrix, cells_of(len(matrix)))
+            faiss.write_index(index, str(new))
         except RuntimeError as error:  # Faiss's error of an incomplete file
             raise StoreError(f"{path}: could not be written: {error}") from error
 
-    _write_once(path, write)
+    _write_once(path, write_index)
     return _read_index(path)
 
 
 def _write_once(path: Path, write: Callable[[Path], object]) -> bool:
-    """Write a file that does not exist yet, renamed into place; return whether this process did. Others wait."""
+    """Write a file that does not exist yet, renamed into place; other processes wait.
+
+    Return whether this process wrote it.
+    """
     with FileLock(path.parent / "lock"):
         if path.exists():
             return False
@@ -243,12 +305,11 @@ def _to_gpu(index: Any) -> Any:
 
     try:
         return cast("Any", faiss).index_cpu_to_gpu(_gpu(), _gpu_number(), index)
-    except RuntimeError as error:  # what Faiss makes of cudaMalloc's
+    except RuntimeError as error:  # Faiss's error for cudaMalloc's
         if not is_out_of_memory(error):
             raise
-        log.warning(
-            "out of GPU memory: an index of cells of %d images is searched on the CPU", index.ntotal
-        )
+        message = "out of GPU memory: an index of cells of %d images is searched on the CPU"
+        log.warning(message, index.ntotal)
         return index
 
 
@@ -258,35 +319,57 @@ def _make_index(matrix: Halves, cells: int) -> Any:
     width = matrix.shape[1]
     centres = faiss.IndexFlatIP(width)
     centres.add(matrix[:cells].astype(np.float32))
-    kind = (faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
-    index = faiss.IndexIVFScalarQuantizer(centres, width, cells, *kind)
+    index = faiss.IndexIVFScalarQuantizer(
+        centres,
+        width,
+        cells,
+        faiss.ScalarQuantizer.QT_fp16,
+        faiss.METRIC_INNER_PRODUCT,
+    )
     index.by_residual = False
     index.is_trained = True  # nothing to train: vectors are stored uncompressed
     for start in range(0, len(matrix), ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(matrix)))
-        home = top_k(matrix, rows, k=1, centres=cells)[0].ravel()
+        nearest, _ = top_k(matrix, rows, k=1, centres=cells)
+        cell_of_rows = nearest.ravel()
         vectors = matrix[rows].astype(np.float32)
-        index.add_core(len(rows), *(faiss.swig_ptr(array) for array in (vectors, rows, home)))
+        index.add_core(
+            len(rows),
+            faiss.swig_ptr(vectors),
+            faiss.swig_ptr(rows),
+            faiss.swig_ptr(cell_of_rows),
+        )
     return index
 
 
 def find_recall(
-    folder: Path, matrix: Halves, index: Any, *, k: int, probes: int, band: float
+    folder: Path,
+    matrix: Halves,
+    index: Any,
+    *,
+    k: int,
+    probes: int,
+    band: float,
 ) -> tuple[int, int, bool]:
-    """Return the result of ``measure_recall`` for the index in a folder, and whether this process measured it."""
-    file = folder / f"recall-{probes}-{k}-{band}.json"
-    measured = _write_once(
-        file,
-        lambda new: new.write_text(
-            json.dumps(measure_recall(matrix, index, k=k, probes=probes, band=band))
-        ),
-    )
-    hits, total = json.loads(file.read_text())
+    """Return ``measure_recall`` for the index in a folder, and whether this process measured it."""
+    path = folder / f"recall-{probes}-{k}-{band}.json"
+
+    def write_recall(new: Path) -> None:
+        recall = measure_recall(matrix, index, k=k, probes=probes, band=band)
+        new.write_text(json.dumps(recall))
+
+    measured = _write_once(path, write_recall)
+    hits, total = json.loads(path.read_text())
     return hits, total, measured
 
 
 def measure_recall(
-    matrix: Halves, index: Any, *, k: int, probes: int, band: float
+    matrix: Halves,
+    index: Any,
+    *,
+    k: int,
+    probes: int,
+    band: float,
 ) -> tuple[int, int]:
     """Return how many of a sample's exact neighbours the index finds, and how many there are.
 
@@ -294,10 +377,13 @@ def measure_recall(
     the highest keys.
     """
     rows = np.arange(max(index.nlist, len(matrix) - SAMPLE), len(matrix))
-    near, products = top_k(
-        np.asarray(matrix), rows, k=k
-    )  # in blocks: leave the GPU's memory to the index
-    found, _ = search_cells(matrix, rows, index=index, k=k, probes=probes)
-    wanted = [set(one[scores >= band].tolist()) for one, scores in zip(near, products, strict=True)]
-    hits = sum(len(some & set(one)) for some, one in zip(wanted, found.tolist(), strict=True))
-    return hits, sum(map(len, wanted))
+    # In blocks: leave the GPU's memory to the index.
+    exact, products = top_k(np.asarray(matrix), rows, k=k)
+    near, _ = search_cells(matrix, rows, index=index, k=k, probes=probes)
+    hits = 0
+    total = 0
+    for neighbours, scores, results in zip(exact, products, near.tolist(), strict=True):
+        expected = set(neighbours[scores >= band].tolist())
+        hits += len(expected & set(results))
+        total += len(expected)
+    return hits, total

@@ -27,16 +27,18 @@ from pairwright.tasks.models.open_clip_embedder import (
 )
 
 CLIP_LENGTH = 77
-BATCH = 64  # fixed batch size, so that last digits depend neither on timing nor on other texts
+BATCH = 64
+"""Fixed batch size, so that last digits depend neither on timing nor on other texts."""
 
 CLAUSE_END = re.compile(r"[,;:.!?…)\]–—][\"'”’]*$|^[–—-]$")
 OPENERS = (
-    "and but or while whereas which who whose where when with as because although though that so then behind next "
-    "beside near under above"
+    "and but or while whereas which who whose where when with as because although though that so "
+    "then behind next beside near under above"
 )
 """Words that usually begin a clause."""
 LONGEST_WORD = 100
-BYTES_PER_CHARACTER = 4  # maximum tokens per character of a byte-level tokenizer
+BYTES_PER_CHARACTER = 4
+"""Maximum tokens per character of a byte-level tokenizer."""
 
 
 def name_texts(config: GroundingConfig | RejectionsConfig) -> tuple[str, ...]:
@@ -60,30 +62,29 @@ class OpenClipTexts:
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
         encoder, tokenize = _load(self)
-        tokens = tokenize([*texts, *[texts[-1]] * (-len(texts) % BATCH)]).numpy()
+        padding = [texts[-1]] * (-len(texts) % BATCH)
+        tokens = tokenize([*texts, *padding]).numpy()
         vectors = encoder.encode(list(tokens))[: len(texts)]
         if not np.isfinite(vectors).all():
             raise ModelError(f"{FIELD}: its text tower gave a vector that is not finite")
-        return vectors / np.maximum(
-            np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny
-        )
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
 
     def pieces(self, text: str) -> tuple[str, ...]:
         """Return the text in pieces that ``embed`` reads in full, cut at the ends of clauses."""
         _, tokenize = _load(self)
-        return cut_text(
-            text, partial(count_tokens, tokenize), int(tokenize.context_length or CLIP_LENGTH)
-        )
+        length = int(tokenize.context_length or CLIP_LENGTH)
+        return cut_text(text, partial(count_tokens, tokenize), length)
 
 
 def count_tokens(tokenizer: Any, text: str) -> int:
-    """Return the number of tokens of a text under an open_clip tokenizer, untruncated, marks included."""
+    """Return a text's tokens under an open_clip tokenizer, untruncated, marks included."""
     inner = getattr(tokenizer, "tokenizer", None)
     if inner is None:  # CLIP's own
         return len(tokenizer.encode(text)) + 2
-    return len(
-        inner(tokenizer.clean_fn(text) if hasattr(tokenizer, "clean_fn") else text)["input_ids"]
-    )
+    if hasattr(tokenizer, "clean_fn"):
+        text = tokenizer.clean_fn(text)
+    return len(inner(text)["input_ids"])
 
 
 @lru_cache(maxsize=1)
@@ -93,9 +94,8 @@ def _load(scorer: OpenClipTexts) -> tuple[Encoder, Any]:
     device = choose_device()
     model = create_model(scorer.config).eval().requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
-    encoder = Encoder(
-        network=model.to(device).encode_text, device=device, batches=AdaptiveBatches(BATCH)
-    )
+    network = model.to(device).encode_text
+    encoder = Encoder(network=network, device=device, batches=AdaptiveBatches(BATCH))
     return encoder, create_tokenizer(scorer.config)
 
 
@@ -106,23 +106,33 @@ def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ..
     second half; else where it is full. Words longer than a piece (base64) are split. ``count``
     returns a text's tokens, start and end included.
     """
-    words = [part for word in text.split() for part in _parts(word, count, most)]
+    words: list[str] = []
+    for word in text.split():
+        words.extend(_parts(word, count, most))
     pieces: list[str] = []
     while words:
-        # Each word has at least one token, which bounds the search.
-        ends = range(1, min(len(words), most) + 1)
-        fitting = max(bisect_right(ends, most, key=lambda end: count(" ".join(words[:end]))), 1)
-        clauses = (
-            end
-            for end in range(fitting, fitting // 2, -1)
-            if end == len(words)
-            or CLAUSE_END.search(words[end - 1])
-            or words[end].lower() in OPENERS.split()
-        )
-        end = next(clauses, fitting)
+        end = _find_end(words, _count_fitting(words, count, most))
         pieces.append(" ".join(words[:end]))
         words = words[end:]
     return tuple(pieces)
+
+
+def _count_fitting(words: Sequence[str], count: Callable[[str], int], most: int) -> int:
+    """Return how many of the words have at most ``most`` tokens; at least one."""
+    # Each word has at least one token, which bounds the search.
+    ends = range(1, min(len(words), most) + 1)
+    fitting = bisect_right(ends, most, key=lambda end: count(" ".join(words[:end])))
+    return max(fitting, 1)
+
+
+def _find_end(words: Sequence[str], fitting: int) -> int:
+    """Return the number of words before the last end of a clause in a piece's second half."""
+    for end in range(fitting, fitting // 2, -1):
+        if end == len(words):
+            return end
+        if CLAUSE_END.search(words[end - 1]) or words[end].lower() in OPENERS.split():
+            return end
+    return fitting
 
 
 def _parts(word: str, count: Callable[[str], int], most: int) -> Iterator[str]:
@@ -131,4 +141,5 @@ def _parts(word: str, count: Callable[[str], int], most: int) -> Iterator[str]:
     if len(word) <= size or (len(word) <= LONGEST_WORD and count(word) <= most):
         yield word
     else:
-        yield from (word[start : start + size] for start in range(0, len(word), size))
+        for start in range(0, len(word), size):
+            yield word[start : start + size]

@@ -1,5 +1,6 @@
-"""Score vectors by a small network of linear layers, such as an aesthetic head on CLIP's; NumPy,
-from safetensors.
+"""Score vectors by a small network of linear layers, such as an aesthetic head on CLIP's.
+
+NumPy, from safetensors.
 """
 
 import re
@@ -20,30 +21,35 @@ from pairwright.tasks.models.weights import (
     require_packages,
 )
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class VectorHead:
     """Network of linear layers."""
 
     field: str
-    layers: tuple[
-        tuple[NDArray[np.float64], NDArray[np.float64]], ...
-    ]  # weights ``(out, in)`` and biases ``(out)``
-    has_relu: bool  # whether ReLU follows each layer but the last
+    layers: tuple[tuple[Floats, Floats], ...]
+    """Weights ``(out, in)`` and biases ``(out)``."""
+    has_relu: bool
+    """Whether ReLU follows each layer but the last."""
 
-    def score(self, vectors: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    def score(self, vectors: Sequence[Sequence[float]]) -> Floats:
         """Return the output for each of ``(n, d)`` vectors, normalised first."""
-        found = np.array(vectors, dtype=np.float64).reshape(len(vectors), -1)
+        values = np.array(vectors, dtype=np.float64).reshape(len(vectors), -1)
         width = self.layers[0][0].shape[1]
-        if len(found) and found.shape[1] != width:
+        if len(values) and values.shape[1] != width:
             raise ModelError(
-                f"{self.field}: takes vectors of {width} numbers, embedding.clip makes {found.shape[1]}"
+                f"{self.field}: takes vectors of {width} numbers, "
+                f"embedding.clip makes {values.shape[1]}"
             )
-        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        values /= np.maximum(norms, np.finfo(np.float32).tiny)
         for number, (weight, bias) in enumerate(self.layers):
-            found = np.maximum(found, 0) if number and self.has_relu else found
-            found = found @ weight.T + bias
-        return found[:, 0]
+            if number and self.has_relu:
+                values = np.maximum(values, 0)
+            values = values @ weight.T + bias
+        return values[:, 0]
 
 
 def identify_head(field: str, path: str) -> str:
@@ -55,29 +61,43 @@ def identify_head(field: str, path: str) -> str:
 def load_head(field: str, path: str, revision: str) -> VectorHead:
     """Return the head in a file."""
     require_packages(field, "safetensors")
+    file = Path(path).expanduser()
+    check_revision(field, revision, identify_head(field, path), file)
+    with loading(field, file):
+        arrays, metadata = _read_arrays(file)
+    names = [name.removesuffix("weight") for name in arrays if name.endswith("weight")]
+    names.sort(key=_numbers)
+    weights = [arrays[f"{name}weight"] for name in names]
+    shapes = [weight.shape for weight in weights]
+    if not _is_chain(shapes):
+        raise ModelError(
+            f"{field}: {file}: not a chain of linear layers with one output: {shapes or 'none'}"
+        )
+    biases = [arrays.get(f"{name}bias", np.zeros(1)) for name in names]
+    layers = tuple(zip(weights, biases, strict=True))
+    return VectorHead(field, layers, metadata.get("activation") == "relu")
+
+
+def _read_arrays(path: Path) -> tuple[dict[str, Floats], dict[str, str]]:
+    """Return the arrays and the metadata of a file of safetensors."""
     from safetensors import safe_open
 
-    place = Path(path).expanduser()
-    check_revision(field, revision, identify_head(field, path), place)
-    with loading(field, place), safe_open(str(place), framework="numpy") as file:
-        arrays = {name: file.get_tensor(name).astype(np.float64) for name in file.keys()}  # noqa: SIM118 - no mapping
-        has_relu = (file.metadata() or {}).get("activation") == "relu"
-    weights = {
-        name.removesuffix("weight"): array
-        for name, array in arrays.items()
-        if name.endswith("weight")
-    }
-    names = sorted(weights, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
-    shapes = [weights[name].shape for name in names]
-    ends = [*(shape[-1] for shape in shapes[1:]), 1]
-    if not shapes or any(
-        len(shape) != 2 or shape[0] != end for shape, end in zip(shapes, ends, strict=True)
-    ):
-        raise ModelError(
-            f"{field}: {place}: not a chain of linear layers with one output: {shapes or 'none'}"
-        )
-    return VectorHead(
-        field,
-        tuple((weights[name], arrays.get(f"{name}bias", np.zeros(1))) for name in names),
-        has_relu,
-    )
+    arrays: dict[str, Floats] = {}
+    with safe_open(str(path), framework="numpy") as file:
+        for name in file.keys():  # noqa: SIM118 - no mapping
+            arrays[name] = file.get_tensor(name).astype(np.float64)
+        return arrays, file.metadata() or {}
+
+
+def _numbers(name: str) -> list[int]:
+    """Return the numbers in a layer's name, which order the layers."""
+    return [int(number) for number in re.findall(r"\d+", name)]
+
+
+def _is_chain(shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Return whether layers' shapes ``(out, in)`` follow each other and end in one output."""
+    widths = [*(shape[-1] for shape in shapes[1:]), 1]
+    for shape, width in zip(shapes, widths, strict=False):
+        if len(shape) != 2 or shape[0] != width:
+            return False
+    return bool(shapes)

@@ -17,16 +17,14 @@ from pairwright.schemas.errors import ModelError
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.models.weights import FoundFile, lookups
 
-SHA256, GIT = "SHA-256", "git SHA-1"
-SERVED = (
-    "*.safetensors",
-    "*.json",
-    "*.txt",
-    "*.model",
-    "*.jinja",
-    "*.tiktoken",
-)  # files that vLLM reads
-NOT_SERVED = ("*/*", "consolidated*")  # the same weights in other formats
+SHA256 = "SHA-256"
+GIT = "git SHA-1"
+DIGITS = {64: SHA256, 40: GIT}
+"""Hash of a blob in the Hub's cache, by the length of its name."""
+SERVED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+"""Files that vLLM reads."""
+NOT_SERVED = ("*/*", "consolidated*")
+"""The same weights in other formats."""
 INDEX = "model.safetensors.index.json"
 
 
@@ -34,35 +32,44 @@ INDEX = "model.safetensors.index.json"
 class Verified:
     """Verification of a file of weights."""
 
-    field: str  # section of the profile that needs it
-    model: str  # repository with commit, or host of the address
+    field: str
+    """Section of the profile that needs it."""
+    model: str
+    """Repository with commit, or host of the address."""
     file: str
     size: int = 0
-    how: str = ""  # hash by which it was verified, in words
-    folder: str = ""  # its cache; empty: none
-    fault: str = ""  # why it cannot be used; empty: it can
+    how: str = ""
+    """Hash by which it was verified, in words."""
+    folder: str = ""
+    """Its cache; empty: none."""
+    fault: str = ""
+    """Why it cannot be used; empty: it can."""
 
 
 def verify_lookups(find: Callable[[], object], *, fetch: bool) -> tuple[list[Verified], str]:
-    """Return the verification of each file that a function looks for, and the error that ended it, if any.
+    """Return the verification of each file that a function looks for, and its error, if any.
 
     With ``fetch`` damaged files are deleted and looked for again, so that they are fetched.
     """
-    found: list[FoundFile] = []
-    token, problem = lookups.set(found), ""
+    files: list[FoundFile] = []
+    problem = ""
+    token = lookups.set(files)
     try:
         find()
     except ModelError as error:
         problem = str(error)
     finally:
         lookups.reset(token)
-    if fetch and _delete_damaged(file.path for file in found if not file.how):
+    if fetch and _delete_damaged(file.path for file in files if not file.how):
         return verify_lookups(find, fetch=False)
-    return list(dict.fromkeys(map(_verify, found))), problem
+    return list(dict.fromkeys(map(_verify, files))), problem
 
 
 def verify_served(chat: ChatConfig, name: str, *, fetch: bool) -> list[Verified]:
-    """Return the verification of each file that vLLM loads of a model of the Hub; ``name``: the model's field."""
+    """Return the verification of each file that vLLM loads of a model of the Hub.
+
+    ``name`` is the model's field.
+    """
     from huggingface_hub import snapshot_download
 
     options: dict[str, Any] = {
@@ -75,25 +82,21 @@ def verify_served(chat: ChatConfig, name: str, *, fetch: bool) -> list[Verified]
         folder = Path(find())
         if fetch and _delete_damaged(folder.iterdir()):
             find()
-        index = (
-            json.loads((folder / INDEX).read_bytes())
-            if (folder / INDEX).is_file()
-            else {"weight_map": {}}
-        )
-        paths = sorted(
-            {*folder.iterdir(), *(folder / part for part in index["weight_map"].values())}
-        )
-        return [_verify(FoundFile(name, chat.model, path)) for path in paths]
+        return [_verify(FoundFile(name, chat.model, path)) for path in _list_files(folder)]
     except Exception as error:  # noqa: BLE001 - of the Hub's client, the network, an index of another form
-        said = "could not be fetched" if fetch else "is not on this machine"
-        return [
-            Verified(
-                field=name,
-                model=chat.model,
-                file="",
-                fault=f"{name}.model: {chat.model} {said}: {error}",
-            )
-        ]
+        problem = "could not be fetched" if fetch else "is not on this machine"
+        fault = f"{name}.model: {chat.model} {problem}: {error}"
+        return [Verified(field=name, model=chat.model, file="", fault=fault)]
+
+
+def _list_files(folder: Path) -> list[Path]:
+    """Return the files of a snapshot, and those that its index names."""
+    paths = set(folder.iterdir())
+    index = folder / INDEX
+    if index.is_file():
+        parts = json.loads(index.read_bytes())["weight_map"].values()
+        paths.update(folder / part for part in parts)
+    return sorted(paths)
 
 
 def _delete_damaged(paths: Iterable[Path]) -> bool:
@@ -106,32 +109,41 @@ def _delete_damaged(paths: Iterable[Path]) -> bool:
 
 
 def _verify(file: FoundFile) -> Verified:
-    path, commit = file.path, "" if file.how else f" {file.path.parent.name[:12]}"
-    kind, fault = (file.how, "") if file.how else verify_blob(path)
+    """Return the verification of a file, which is done already for a published one."""
+    if file.how:
+        return _describe(file, file.origin, folder=file.path.parent, how=file.how, fault="")
+    how, fault = verify_blob(file.path)
+    model = f"{file.origin} {file.path.parent.name[:12]}"
+    return _describe(file, model, folder=file.path.parents[3], how=how, fault=fault)
+
+
+def _describe(file: FoundFile, model: str, *, folder: Path, how: str, fault: str) -> Verified:
+    path = file.path
+    exists = path.is_file()
     return Verified(
         field=file.field,
-        model=file.origin + commit,
+        model=model,
         file=path.name,
-        size=path.stat().st_size if path.is_file() else 0,
-        how=kind or "not verified: no hash of it is kept here",
-        folder=str(path.parent if file.how else path.parents[3]) if path.is_file() else "",
+        size=path.stat().st_size if exists else 0,
+        how=how or "not verified: no hash of it is kept here",
+        folder=str(folder) if exists else "",
         fault=f"{file.field}: {path} {fault}" if fault else "",
     )
 
 
 def verify_blob(path: Path) -> tuple[str, str]:
-    """Return by which hash a file of the Hub's cache could be verified (empty: by none), and what is wrong with it."""
+    """Return the hash that verifies a file of the Hub's cache (empty: none), and its fault."""
     blob = path.resolve()
     if not blob.is_file():
         return "", "is not on this machine"
-    kind = (
-        {64: SHA256, 40: GIT}.get(len(blob.name), "")
-        if re.fullmatch("[0-9a-f]+", blob.name)
-        else ""
-    )
-    if not kind:
+    kind = DIGITS.get(len(blob.name), "")
+    if not kind or not re.fullmatch("[0-9a-f]+", blob.name):
         return "", ""
-    made = hashlib.sha256() if kind == SHA256 else hashlib.sha1(b"blob %d\0" % blob.stat().st_size)  # noqa: S324
+    digest = hashlib.sha256()
+    if kind == GIT:
+        digest = hashlib.sha1(b"blob %d\0" % blob.stat().st_size)  # noqa: S324
     with blob.open("rb") as stream:
-        found = hashlib.file_digest(stream, lambda: made).hexdigest()
-    return kind, "" if found == blob.name else f"is damaged: its {kind} is {found}, not {blob.name}"
+        actual = hashlib.file_digest(stream, lambda: digest).hexdigest()
+    if actual == blob.name:
+        return kind, ""
+    return kind, f"is damaged: its {kind} is {actual}, not {blob.name}"

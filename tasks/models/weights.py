@@ -1,8 +1,9 @@
-"""Find the weights of models on this machine, or fetch them; errors name what is missing and the command to fetch it.
+"""Find the weights of models on this machine, or fetch them.
 
 Reads local files, the Hub's cache (``HF_HOME``), and for files published elsewhere
 ``$PAIRWRIGHT_CACHE/weights`` (default ``~/.cache/pairwright/weights``). Uses the network only where
-the profile says ``download: true``. Missing, damaged or wrong files raise ``ModelError``.
+the profile says ``download: true``. Missing, damaged or wrong files raise ``ModelError``, which
+names what is missing and the command to fetch it.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +27,13 @@ from pairwright.schemas.errors import ModelError
 from pairwright.tasks.store.manifest import digest
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
-LOCAL = "xxh3:"  # prefix of the identity of local files; a Hub revision is a commit
-CACHE = "PAIRWRIGHT_CACHE"  # environment variable of the folder of downloads
+LOCAL = "xxh3:"
+"""Prefix of the identity of local files; a Hub revision is a commit."""
+CACHE = "PAIRWRIGHT_CACHE"
+"""Environment variable of the folder of downloads."""
 RETRIES = 4
+NOT_TENSORS = re.compile(r"unsupported (global: )?(global|operand) \S+|TorchScript", re.IGNORECASE)
+"""Cause in PyTorch's message of a file that holds more than tensors."""
 CHUNK_BYTES = 1 << 22
 
 
@@ -36,89 +41,121 @@ CHUNK_BYTES = 1 << 22
 class HubFiles:
     """Files of a Hub repository that a model needs."""
 
-    field: str  # section of the profile, for messages
+    field: str
+    """Section of the profile, for messages."""
     repository: str
-    revision: str  # a commit, branch or tag; empty: the cache's ``main``
-    weights: tuple[str, ...]  # alternatives, the best first
-    beside: tuple[str, ...] = ()  # other required files
-    of_build: bool = True  # whether a build needs them, which can fetch them; a training cannot
+    revision: str
+    """Commit, branch or tag; empty: the cache's ``main``."""
+    weights: tuple[str, ...]
+    """Alternatives, the best first."""
+    extra: tuple[str, ...] = ()
+    """Other required files."""
+    of_build: bool = True
+    """Whether a build needs them, which can fetch them; a training cannot."""
 
     @property
     def command(self) -> str:
         """Return the command that fetches them; of alternatives, the best."""
+        files = " ".join((*self.extra, self.weights[0]))
         revision = f" --revision {self.revision}" if self.revision else ""
-        return (
-            f"hf download {self.repository} {' '.join((*self.beside, self.weights[0]))}{revision}"
-        )
+        return f"hf download {self.repository} {files}{revision}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFile:
     """File of a model that is not on the Hub."""
 
-    field: str  # section of the profile, for messages
-    name: str  # name in the cache
+    field: str
+    """Section of the profile, for messages."""
+    name: str
+    """Name in the cache."""
     url: str
-    sha256: str = ""  # empty: none is published
+    sha256: str = ""
+    """Empty: none is published."""
 
 
 class FoundFile(NamedTuple):
     """File of weights that was looked for and found."""
 
-    field: str  # section of the profile
-    origin: str  # repository of the Hub, or host
+    field: str
+    """Section of the profile."""
+    origin: str
+    """Repository of the Hub, or host."""
     path: Path
-    how: str = ""  # how a published file was verified; empty: a file of the Hub, not verified yet
+    how: str = ""
+    """How a published file was verified; empty: a file of the Hub, not verified yet."""
 
 
 lookups: ContextVar[list[FoundFile] | None] = ContextVar("lookups", default=None)
 """Takes all files that are found; set by `pairwright fetch`."""
 
 
-def _note(*found: FoundFile) -> None:
-    if (noted := lookups.get()) is not None:
-        noted.extend(found)
+def _record(files: Iterable[FoundFile]) -> None:
+    """Add files to the lookups, if these are recorded."""
+    recorded = lookups.get()
+    if recorded is not None:
+        recorded.extend(files)
 
 
 def require_packages(field: str, *names: str) -> None:
-    """Refuse to go on where Python packages are missing."""
-    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
+    """Raise ``ModelError`` if a Python package is missing."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
         raise ModelError(
-            f"{field}: needs {', '.join(missing)}, not installed here: python -m pip install -e '.[cpu,models]'"
+            f"{field}: needs {', '.join(missing)}, not installed here: "
+            "python -m pip install -e '.[cpu,models]'"
         )
 
 
 def find_on_hub(files: HubFiles, *, download: bool) -> Path:
-    """Return the path of the weights in the local cache, other files beside them; fetch them first if allowed."""
-    from huggingface_hub import constants, try_to_load_from_cache
+    """Return the path of the weights in the local cache, the extra files next to them.
 
-    def cached(names: Sequence[str]) -> list[Path]:
-        found = (
-            try_to_load_from_cache(files.repository, name, revision=files.revision or None)
-            for name in names
-        )
-        return [Path(path) for path in found if isinstance(path, str)]
+    What is missing is fetched first, if allowed.
+    """
+    cached = _find_cached(files, files.weights)
+    extra = _find_cached(files, files.extra)
+    if cached and len(extra) == len(files.extra):
+        weights = cached[0]
+    elif download:
+        weights = _fetch_from_hub(files)
+    else:
+        raise ModelError(_describe_missing(files))
+    paths = (*(weights.parent / name for name in files.extra), weights)
+    _record(FoundFile(files.field, files.repository, path) for path in paths)
+    return weights
 
-    weights = cached(files.weights)
-    if len(cached(files.beside)) < len(files.beside) or not weights:
-        weights = [_fetch_from_hub(files)] if download else []
-    if weights:
-        paths = (*(weights[0].parent / name for name in files.beside), weights[0])
-        _note(*(FoundFile(files.field, files.repository, path) for path in paths))
-        return weights[0]
-    names = " and ".join((*files.beside, " or ".join(files.weights)))
-    others = f"\nor {_say_fetch(files.field)}" if files.of_build else ""
-    raise ModelError(
-        f"{files.field}: {files.repository} is not on this machine: looked in {constants.HF_HUB_CACHE} for {names}"
-        f"{f' at revision {files.revision}' if files.revision else ''}. Fetch it with: {files.command}{others}"
+
+def _find_cached(files: HubFiles, names: Sequence[str]) -> list[Path]:
+    """Return the paths of those files that are in the Hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    paths: list[Path] = []
+    for name in names:
+        path = try_to_load_from_cache(files.repository, name, revision=files.revision or None)
+        if isinstance(path, str):
+            paths.append(Path(path))
+    return paths
+
+
+def _describe_missing(files: HubFiles) -> str:
+    """Return the message of files that are not in the Hub's cache."""
+    from huggingface_hub import constants
+
+    names = " and ".join((*files.extra, " or ".join(files.weights)))
+    revision = f" at revision {files.revision}" if files.revision else ""
+    alternative = f"\nor {_describe_fetch(files.field)}" if files.of_build else ""
+    return (
+        f"{files.field}: {files.repository} is not on this machine: "
+        f"looked in {constants.HF_HUB_CACHE} for {names}{revision}. "
+        f"Fetch it with: {files.command}{alternative}"
     )
 
 
-def _say_fetch(field: str) -> str:
-    setting = f"--set {field.partition('.')[0]}.download=true"
+def _describe_fetch(field: str) -> str:
+    section, _, _ = field.partition(".")
     return (
-        "all that a build needs with `pairwright fetch` and the same --profile and --set, or let the build fetch it: "
-        f"{setting}"
+        "all that a build needs with `pairwright fetch` and the same --profile and --set, "
+        f"or let the build fetch it: --set {section}.download=true"
     )
 
 
@@ -129,7 +166,7 @@ def _fetch_from_hub(files: HubFiles) -> Path:
 
     revision = files.revision or None
     try:
-        for name in files.beside:
+        for name in files.extra:
             hf_hub_download(files.repository, name, revision=revision)
         for name in files.weights:
             with contextlib.suppress(RemoteEntryNotFoundError):
@@ -148,20 +185,30 @@ def weights_folder() -> Path:
 
 def find_published(file: PublishedFile, *, download: bool) -> Path:
     """Return the path of a verified file; fetch a missing or wrong one if allowed."""
-    path, fault = weights_folder() / file.name, ""
-    if not path.is_file():
-        fault = f"{file.name} is not on this machine: looked for {path}"
-    elif file.sha256 and (found := digest(path, hashlib.sha256)) != file.sha256:
-        fault = f"{path} has SHA-256 {found}, not the published {file.sha256}"
+    path = weights_folder() / file.name
+    fault = _find_fault(file, path)
     if fault and not download:
         raise ModelError(
-            f"{file.field}: {fault}. Put {file.url} there, or fetch {_say_fetch(file.field)}"
+            f"{file.field}: {fault}. Put {file.url} there, or fetch {_describe_fetch(file.field)}"
         )
     if fault:
         _fetch_published(file)
     how = "SHA-256, published" if file.sha256 else "not verified: no hash of it is published"
-    _note(FoundFile(file.field, file.url.split("/")[2], path, how))
+    host = file.url.split("/")[2]
+    _record([FoundFile(file.field, host, path, how)])
     return path
+
+
+def _find_fault(file: PublishedFile, path: Path) -> str:
+    """Return why a local file is not the published one; empty: it is."""
+    if not path.is_file():
+        return f"{file.name} is not on this machine: looked for {path}"
+    if not file.sha256:
+        return ""
+    sha256 = digest(path, hashlib.sha256)
+    if sha256 == file.sha256:
+        return ""
+    return f"{path} has SHA-256 {sha256}, not the published {file.sha256}"
 
 
 def _fetch_published(file: PublishedFile) -> None:
@@ -193,15 +240,18 @@ def absolute(path: str) -> str:
 
 
 def find_checkpoint(
-    checkpoint: str, published: PublishedFile, revision: str, *, download: bool
+    checkpoint: str,
+    published: PublishedFile,
+    revision: str,
+    *,
+    download: bool,
 ) -> Path:
     """Return the path of a local checkpoint, or of the published file where none is named."""
     field = published.field
-    path = (
-        Path(checkpoint).expanduser()
-        if checkpoint
-        else find_published(published, download=download)
-    )
+    if checkpoint:
+        path = Path(checkpoint).expanduser()
+    else:
+        path = find_published(published, download=download)
     if not path.is_file():
         raise ModelError(f"{field}.checkpoint: {path}: no such file")
     check_revision(field, revision, identify_files([path]), path)
@@ -209,18 +259,19 @@ def find_checkpoint(
 
 
 def find_local(field: str, path: Path, endings: Sequence[str] = WEIGHTS) -> list[Path]:
-    """Return the files of a local model: the file itself, or all files of a folder with weights of such endings."""
+    """Return the files of a local model: the file itself, or all files of a folder.
+
+    The folder must hold weights, which have one of the endings.
+    """
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise ModelError(f"{field}: {path}: no such file or folder")
-    files = sorted(
-        file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")
-    )
+    visible = [file for file in path.iterdir() if not file.name.startswith(".")]
+    files = sorted(file for file in visible if file.is_file())
     if not any(file.suffix in endings for file in files):
-        raise ModelError(
-            f"{field}: {path} holds no weights (a file ending in {', '.join(sorted(endings))})"
-        )
+        names = ", ".join(sorted(endings))
+        raise ModelError(f"{field}: {path} holds no weights (a file ending in {names})")
     return files
 
 
@@ -230,12 +281,13 @@ def identify_files(files: Sequence[Path]) -> str:
     return LOCAL + xxhash.xxh3_128_hexdigest("\n".join(hashes).encode())
 
 
-def check_revision(field: str, wanted: str, found: str, path: Path) -> None:
+def check_revision(field: str, expected: str, actual: str, path: Path) -> None:
     """Refuse weights other than those of the profile, or of the dataset's record."""
-    if wanted and wanted != found:
+    if expected and expected != actual:
         raise ModelError(
-            f"{field}.revision: {path} is {found}, not {wanted}: it has changed. Restore the old file, or set the "
-            "revision to the new one (its vectors get a table of their own)"
+            f"{field}.revision: {path} is {actual}, not {expected}: it has changed. "
+            "Restore the old file, or set the revision to the new one "
+            "(its vectors get a table of their own)"
         )
 
 
@@ -246,14 +298,20 @@ def is_local(model: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """Models of transformers' ``save_pretrained`` (folders, names on the Hub), and their required files."""
+    """Models of transformers' ``save_pretrained``: folders, or names on the Hub."""
 
-    field: str  # section of the profile, for messages
-    kind: str  # display name ("DINOv2")
-    types: tuple[str, ...]  # accepted ``model_type`` values of ``config.json``
-    known: Mapping[str, str]  # default commits, by name on the Hub
-    weights: tuple[str, ...]  # alternatives on the Hub, the best first
-    beside: tuple[str, ...]  # other required files on the Hub
+    field: str
+    """Section of the profile, for messages."""
+    kind: str
+    """Display name ("DINOv2")."""
+    types: tuple[str, ...]
+    """Accepted ``model_type`` values of ``config.json``."""
+    known: Mapping[str, str]
+    """Default commits, by name on the Hub."""
+    weights: tuple[str, ...]
+    """Alternatives on the Hub, the best first."""
+    extra: tuple[str, ...]
+    """Other required files on the Hub."""
 
     def identify(self, model: str, revision: str) -> str:
         """Return a model's name with its revision, without looking for it."""
@@ -265,52 +323,50 @@ class Pretrained:
         folder = self.checked_folder(model, revision, download=download)
         if not is_local(model):
             return {"revision": folder.name}
-        return {
-            "revision": identify_files(find_local(f"{self.field}.model", folder)),
-            "model": absolute(model),
-        }
+        files = find_local(f"{self.field}.model", folder)
+        return {"revision": identify_files(files), "model": absolute(model)}
 
     def folder(self, model: str, revision: str, *, download: bool = False) -> Path:
         """Return a model's folder, without checking local files."""
         if is_local(model):
             return Path(model).expanduser()
-        revision = revision or self.known.get(model, "")
         files = HubFiles(
             field=self.field,
             repository=model,
-            revision=revision,
+            revision=revision or self.known.get(model, ""),
             weights=self.weights,
-            beside=self.beside,
+            extra=self.extra,
         )
         return find_on_hub(files, download=download).parent
 
     def checked_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
-        """Return a model's folder; local files must be of the type, complete and of the revision."""
-        from safetensors import safe_open
-
+        """Return a model's folder; local files must be complete, of the type and the revision."""
         folder = self.folder(model, revision, download=download)
         if is_local(model):
-            files = find_local(
-                f"{self.field}.model", folder, tuple({Path(name).suffix for name in self.weights})
-            )
-            check_revision(self.field, revision, identify_files(files), folder)
-            self.find_type(folder)
-            for file in files:
-                if file.suffix == ".safetensors":
-                    with loading(self.field, file), safe_open(file, framework="np"):
-                        pass  # checks the length of the file
+            self._check_files(folder, revision)
         return folder
+
+    def _check_files(self, folder: Path, revision: str) -> None:
+        from safetensors import safe_open
+
+        endings = {Path(name).suffix for name in self.weights}
+        files = find_local(f"{self.field}.model", folder, tuple(endings))
+        check_revision(self.field, revision, identify_files(files), folder)
+        self.find_type(folder)
+        for file in files:
+            if file.suffix == ".safetensors":
+                with loading(self.field, file), safe_open(file, framework="np"):
+                    pass  # checks the length of the file
 
     def find_type(self, folder: Path) -> str:
         """Return a model's type in ``config.json``; refuse unsupported ones."""
         path = folder / "config.json"
         with loading(self.field, folder):
-            found = json.loads(path.read_text(encoding="utf-8")).get("model_type")
-        if found not in self.types:
-            raise ModelError(
-                f"{self.field}.model: {path} describes a {found}, not a {' or a '.join(self.types)}"
-            )
-        return found
+            kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
+        if kind not in self.types:
+            expected = " or a ".join(self.types)
+            raise ModelError(f"{self.field}.model: {path} describes a {kind}, not a {expected}")
+        return kind
 
 
 @contextlib.contextmanager
@@ -318,9 +374,11 @@ def loading(field: str, path: Path) -> Generator[None]:
     """Turn all errors of loading a file into ``ModelError``; offline and quiet meanwhile."""
     from huggingface_hub import constants
 
-    if transformers := sys.modules.get("transformers"):
+    transformers = sys.modules.get("transformers")
+    if transformers:
         transformers.logging.disable_progress_bar()
-    was_offline, was_disabled = constants.HF_HUB_OFFLINE, logging.root.manager.disable
+    was_offline = constants.HF_HUB_OFFLINE
+    was_disabled = logging.root.manager.disable
     constants.HF_HUB_OFFLINE = True
     logging.disable(logging.INFO)
     try:
@@ -337,11 +395,9 @@ def loading(field: str, path: Path) -> Generator[None]:
 
 
 def summarise(error: Exception) -> str:
-    """Return a message; PyTorch's of a file that is no mere tensors goes on to recommend unsafe loading."""
+    """Return the message of an error, without PyTorch's advice to load unsafely."""
     text = str(error).strip()
     if "weights_only" not in text:
         return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
-    wanted = re.search(
-        r"unsupported (global: )?(global|operand) \S+|TorchScript", text, re.IGNORECASE
-    )
-    return f"not only tensors ({wanted[0]})" if wanted else "not only tensors, or damaged"
+    cause = NOT_TENSORS.search(text)
+    return f"not only tensors ({cause[0]})" if cause else "not only tensors, or damaged"

@@ -211,7 +211,7 @@ def test_a_crop_is_a_part_of_the_image_with_the_hole_in_its_place(size):
         x0, y0, x1, y1 = window
         height, width = made.shrunk
         assert made.shrunk == made.size  # nothing is shrunk
-        top, left = y0 - made.place[0].start, x0 - made.place[1].start
+        top, left = y0 - made.window[0].start, x0 - made.window[1].start
         assert min(top, left) >= 0
         hole = np.zeros((*size, 1), dtype=np.uint8)
         hole[y0:y1, x0:x1] = 1
@@ -228,7 +228,7 @@ def test_context_is_counted_in_sides_and_ends_at_few_places():
     # 640 and 256 to 576.
     made = crop(picture(1000, 1000), (400, 380, 500, 460))
     assert made.size == (320, 384)
-    assert (made.place[1].start, made.place[0].start) == (144, 124)
+    assert (made.window[1].start, made.window[0].start) == (144, 124)
     # None is asked for: there are 64 pixels on each side all the same.
     assert crop(picture(1000, 1000), (400, 380, 500, 460), context=0.0).size == (320, 256)
     # At the border, what there is.

@@ -11,7 +11,7 @@ from tests.fixtures.file_server import serving_files, use_as_hub
 
 DATA = random.Random(1).randbytes(200_000)
 CONFIG = b'{"model_type": "dinov2"}'
-NAMES = {"weights": ("model.safetensors", "pytorch_model.bin"), "beside": ("config.json",)}
+NAMES = {"weights": ("model.safetensors", "pytorch_model.bin"), "extra": ("config.json",)}
 FILES = HubFiles(field="detection", repository="owner/model", revision="", **NAMES)
 
 

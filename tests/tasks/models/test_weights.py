@@ -33,7 +33,7 @@ def files(**options):
         "revision": "",
         "weights": (SAFE, PICKLE),
     }
-    return weights.HubFiles(**{**values, "beside": ("config.json",), **options})
+    return weights.HubFiles(**{**values, "extra": ("config.json",), **options})
 
 
 @pytest.fixture
