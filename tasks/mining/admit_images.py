@@ -293,7 +293,7 @@ def _read_references(path: str) -> References:
 
 
 def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:
-    """Return the stage for a configuration: without excluded sets it only checks which images have vectors."""
+    """Return the stage of a configuration: without excluded sets it reads no vectors."""
     vectors = VECTORS if config.sources else replace(VECTORS, without=("vector", "norm"))
     on = config.filters.is_on
     spaces = (SPACES,) if config.filters.max_similarity < 1 else ()

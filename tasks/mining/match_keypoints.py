@@ -169,9 +169,7 @@ STAGE = Stage(
     reads={"neighbours": NeighbourRow},
     writes=PairRow,
     function=match_keypoints,
-    config=lambda profile: profile.matching.fill(
-        max_similarity=profile.mining.max_similarity
-    ),
+    config=lambda profile: profile.matching.fill(max_similarity=profile.mining.max_similarity),
     enabled=attrgetter("enabled"),
     tie="anchor",
     uses=(Uses(table="keypoints", row=KeypointsRow, on="nearest"),),

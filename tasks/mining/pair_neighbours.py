@@ -356,9 +356,7 @@ STAGE = Stage(
     reads={"neighbours": NeighbourRow},
     writes=PairRow,
     function=pair_neighbours,
-    config=lambda profile: profile.complete(
-        profile.mining.fill(group=profile.scenes.photographs)
-    ),
+    config=lambda profile: profile.complete(profile.mining.fill(group=profile.scenes.photographs)),
     tie="anchor",
     uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),),
     rows_per_shard=1000,

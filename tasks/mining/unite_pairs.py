@@ -128,7 +128,7 @@ def _is_full(names: set[str], counts: Counter[str], limit: int) -> bool:
 
 
 def fit_stage(stage: Stage, config: UnitingConfig) -> Stage:
-    """Return the stage for a configuration: only limits need all pairs, only exclusion needs the images."""
+    """Return the stage of a configuration: limits need all pairs, exclusion needs the images."""
     needed = {
         "admitted": config.excludes,
         "all_admitted": config.limits and config.excludes,

@@ -60,16 +60,22 @@ def test_what_is_masked_leaves_no_trace(noise):
     one, other = pixels(1), pixels(1)
     other[:, :, :16, 16:32] += 5  # the second of 4 x 4 patches
     masked = torch.zeros(1, 16, dtype=torch.bool)
-    assert not torch.allclose(noise.encode_images(one, masked)[0], noise.encode_images(other, masked)[0])
+    assert not torch.allclose(
+        noise.encode_images(one, masked)[0], noise.encode_images(other, masked)[0]
+    )
     masked[0, 1] = True
-    torch.testing.assert_close(noise.encode_images(one, masked)[0], noise.encode_images(other, masked)[0])
+    torch.testing.assert_close(
+        noise.encode_images(one, masked)[0], noise.encode_images(other, masked)[0]
+    )
     tokens, words = text(2)
     changed = tokens.clone()
     changed[0, 2:4] = torch.tensor([77, 78])
     hidden = namc_file.mask_tokens(torch.tensor([[False, True, False], [True, True, True]]), words)
     assert hidden.nonzero().tolist() == [[0, 2], [0, 3]]
     assert not torch.allclose(noise.encode_texts(tokens)[0], noise.encode_texts(changed)[0])
-    torch.testing.assert_close(noise.encode_texts(tokens, hidden)[0], noise.encode_texts(changed, hidden)[0])
+    torch.testing.assert_close(
+        noise.encode_texts(tokens, hidden)[0], noise.encode_texts(changed, hidden)[0]
+    )
 
 
 def test_relevance_is_the_highest_cosine():
@@ -109,7 +115,9 @@ def test_so_much_is_masked_as_was_asked_for(noise):
     torch.manual_seed(0)
     many = pixels(1).expand(rows, -1, -1, -1), tokens.expand(rows, -1), words.expand(rows, -1)
     found, hidden = noise.draw_masks(*many, shares=(0.2, 0.15))
-    seen, _ = namc_file.relevance(noise.encode_images(pixels(1))[1], noise.encode_texts(tokens)[1], words != NO_WORD)
+    seen, _ = namc_file.relevance(
+        noise.encode_images(pixels(1))[1], noise.encode_texts(tokens)[1], words != NO_WORD
+    )
     wanted = mask_probabilities(seen, 0.2, torch.ones_like(seen, dtype=torch.bool))[0]
     spread = (wanted * (1 - wanted) / rows).sqrt()
     assert ((found.float().mean(0) - wanted).abs() <= 4 * spread + 1e-6).all()
