@@ -1,3 +1,1 @@
-"""Describe images and pairs in words: captions, implicit-change descriptions, commonalities and
-differences.
-"""
+"""Describe images and pairs: captions, implicit-change descriptions, comparisons, questions."""

@@ -1,4 +1,4 @@
-"""Ask a language model for questions and answers about each pair (CaD-QA), after paper 003, section 4.
+"""Ask a language model for questions and answers about each pair (CaD-QA; paper 003, section 4).
 
 Reads ``ComparisonRow``, the pairs and both captions, writes ``QuestionRow``: one of several rounds,
 drawn by the comparison's key. Needs a served model; it sees no image. The checks of a round are
@@ -16,7 +16,15 @@ from typing import Any
 from pairwright.prompts import load
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Captions, ComparisonRow, Dropped, Pairs, QuestionRow, make_key
+from pairwright.schemas.rows import (
+    Captions,
+    ComparisonRow,
+    Dropped,
+    PairRow,
+    Pairs,
+    QuestionRow,
+    make_key,
+)
 from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, pair_captions
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
@@ -27,18 +35,21 @@ from pairwright.tasks.texts.split_sentences import find_json
 from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
 
 PROMPT = "ask_questions"
-NAMES = (("question", "q"), ("answer", "a"), ("about",))
+QUESTION_NAMES = ("question", "q")
+ANSWER_NAMES = ("answer", "a")
+ABOUT_NAMES = ("about",)
+"""Names of the fields of a round in a model's JSON."""
 ORDERS = re.compile(
     r"(?:please )?(?:describe|compare|name|list|explain|tell|identify|count|summari[sz]e)\b",
     re.IGNORECASE,
 )
 LEANING = re.compile(
-    r"(?:(?:and|but|also)|(?:what|how) about|(?:what|who|where) else(?! (?:is|are|can|do|does) "
-    r".*\bimage)|anything else"
-    r"|is there anything else|(?:apart from|besides|other than) (?:that|this|it|them)|(?:as "
-    r")?you (?:said|mentioned)"
-    r"|(?:what|where|who|why|how|is|are|do|does|did|was|were|has|have|can)(?: \w+){0,2} (?:he"
-    r"|she|they))\b",
+    r"(?:(?:and|but|also)|(?:what|how) about"
+    r"|(?:what|who|where) else(?! (?:is|are|can|do|does) .*\bimage)|anything else"
+    r"|is there anything else|(?:apart from|besides|other than) (?:that|this|it|them)"
+    r"|(?:as )?you (?:said|mentioned)"
+    r"|(?:what|where|who|why|how|is|are|do|does|did|was|were|has|have|can)(?: \w+){0,2} "
+    r"(?:he|she|they))\b",
     re.IGNORECASE,
 )
 """Beginnings of questions that refer to an earlier round: each question must stand alone."""
@@ -48,29 +59,26 @@ SPOILT: dict[str, Callable[[str], bool]] = {
     "control tokens": has_tokens,
     "repeats itself": repeats_itself,
 }
-IMAGE, IMAGES = (
-    r"(?:image|picture|photo(?:graph)?|scene)",
-    r"(?:images|pictures|photo(?:graph)?s|scenes)",
-)
+IMAGE = r"(?:image|picture|photo(?:graph)?|scene)"
+IMAGES = r"(?:images|pictures|photo(?:graph)?s|scenes)"
 FIRST = re.compile(
-    rf"\b{IMAGE} (?:number |no\. ?|# ?)?1\b|(?<!\bthe )\b{IMAGE} one\b|\b(?:first|1st) {IMAGE}\b"
-    rf"|\bthe former\b",
+    rf"\b{IMAGE} (?:number |no\. ?|# ?)?1\b|(?<!\bthe )\b{IMAGE} one\b"
+    rf"|\b(?:first|1st) {IMAGE}\b|\bthe former\b",
     re.IGNORECASE,
 )
 SECOND = re.compile(
-    rf"\b{IMAGE} (?:number |no\. ?|# ?)?2\b|(?<!\bthe )\b{IMAGE} two\b|\b(?:second|2nd) "
-    rf"{IMAGE}\b|\bthe latter\b",
+    rf"\b{IMAGE} (?:number |no\. ?|# ?)?2\b|(?<!\bthe )\b{IMAGE} two\b"
+    rf"|\b(?:second|2nd) {IMAGE}\b|\bthe latter\b",
     re.IGNORECASE,
 )
 TOGETHER = re.compile(
-    rf"\b(?:(?:both|the|these|those|two)(?: of the| two| given)? {IMAGES}|(?:images|pictures) 1 "
-    rf"and 2"
+    rf"\b(?:(?:both|the|these|those|two)(?: of the| two| given)? {IMAGES}"
+    r"|(?:images|pictures) 1 and 2"
     rf"|(?:in|do|does|of) both|both (?:show|have|contain|feature|depict|include)s?|between the two"
-    rf"|(?:either|each|neither|other|another|every|which)(?: of the)?(?: two)? {IMAGE}s?(?! (?:1"
-    rf"|2)\b)"
+    rf"|(?:either|each|neither|other|another|every|which)(?: of the)?(?: two)? {IMAGE}s?"
+    r"(?! (?:1|2)\b)"
     r"|differs?|differences?|different(?: from| than| to|\?)|compar\w*|in common|commonalit\w*"
-    r"|similarit\w*|in contrast"
-    r"|unlike|whereas)(?!\w)",
+    r"|similarit\w*|in contrast|unlike|whereas)(?!\w)",
     re.IGNORECASE,
 )
 
@@ -81,145 +89,212 @@ class QuestionAnswer:
 
     question: str
     answer: str
-    about: str = (
-        ""  # image that it claims to be about: "both", "first" or "second"; empty: not stated
-    )
+    about: str = ""
+    """Image that it claims to be about: "both", "first" or "second"; empty: not stated."""
 
 
 def read_rounds(
     text: str, *, finish_reason: str = "stop"
 ) -> tuple[QuestionAnswer, ...] | RefusedText:
-    """Return the different rounds of a JSON list, which may be a field of an object, or why there are none."""
+    """Return the different rounds of a JSON list, or why there are none.
+
+    The list may be a field of an object; an object without a list is a single round.
+    """
     if finish_reason == "length":
         return RefusedText("cut off", finish_reason)
-    found = find_json(text)
-    if isinstance(found, dict):
-        found = next((value for value in found.values() if isinstance(value, list)), [found])
     rounds: dict[str, QuestionAnswer] = {}
-    for one in found if isinstance(found, list) else ():
-        if isinstance(one, dict):
-            fields = {str(name).lower(): value for name, value in one.items()}
-            question, answer, about = (_field(fields, *names) for names in NAMES)
-            if question or answer:
-                about = about.lower() if about.lower() in ("both", "first", "second") else ""
-                rounds.setdefault(question.lower(), QuestionAnswer(question, answer, about))
-    why = "declined" if declines(text) else "no rounds"
-    return tuple(rounds.values()) or RefusedText(why, text.strip()[:60])
+    for item in _find_items(find_json(text)):
+        if not isinstance(item, dict):
+            continue
+        parsed = _read_round(item)
+        if parsed.question or parsed.answer:
+            rounds.setdefault(parsed.question.lower(), parsed)
+    if rounds:
+        return tuple(rounds.values())
+    reason = "declined" if declines(text) else "no rounds"
+    return RefusedText(reason, text.strip()[:60])
 
 
-def _field(fields: dict[str, Any], *names: str) -> str:
-    value = next((fields[name] for name in names if name in fields), "")
-    return " ".join(value.split()) if isinstance(value, str) else ""
+def _find_items(content: Any) -> list[Any]:
+    """Return a list, the first list of an object, or the object in a list; else nothing."""
+    if isinstance(content, dict):
+        for value in content.values():
+            if isinstance(value, list):
+                return value
+        return [content]
+    return content if isinstance(content, list) else []
+
+
+def _read_round(item: dict[Any, Any]) -> QuestionAnswer:
+    fields = {str(name).lower(): value for name, value in item.items()}
+    question = _field(fields, QUESTION_NAMES)
+    answer = _field(fields, ANSWER_NAMES)
+    image = _field(fields, ABOUT_NAMES).lower()
+    if image not in ("both", "first", "second"):
+        image = ""
+    return QuestionAnswer(question, answer, image)
+
+
+def _field(fields: dict[str, Any], names: tuple[str, ...]) -> str:
+    """Return the text of the first field of these names on one line; empty: it is no text."""
+    for name in names:
+        if name in fields:
+            value = fields[name]
+            return " ".join(value.split()) if isinstance(value, str) else ""
+    return ""
 
 
 @cache
 def _examples() -> frozenset[str]:
     """Return the example questions and answers of the prompt, in its last line."""
-    shown = read_rounds(load(PROMPT).text.strip().splitlines()[-1])
-    assert not isinstance(shown, RefusedText)
-    return frozenset(text for one in shown for text in (one.question, one.answer))
+    last_line = load(PROMPT).text.strip().splitlines()[-1]
+    rounds = read_rounds(last_line)
+    assert not isinstance(rounds, RefusedText)
+    texts: set[str] = set()
+    for example in rounds:
+        texts |= {example.question, example.answer}
+    return frozenset(texts)
 
 
-def check_round(one: QuestionAnswer) -> QuestionAnswer | RefusedText:
-    """Return the round with the image that its words name, or the first reason to refuse it."""
-    both = f"{one.question}\n{one.answer}"
-    if not _examples().isdisjoint((one.question, one.answer)):
-        return RefusedText("copied from the prompt", one.question)
-    if not (re.search(r"\w", one.question) and re.search(r"\w", one.answer)):
-        return RefusedText("empty question or answer", one.question)
-    if not END.search(one.answer):
-        return RefusedText("cut off", one.answer[-40:])
-    if not one.question.endswith("?") and not ORDERS.match(one.question):
-        return RefusedText("not a question", one.question)
-    if LEANING.match(one.question):
-        return RefusedText("leans on another round", one.question)
-    spoilt = next((reason for reason, is_so in SPOILT.items() if is_so(both)), "")
-    if spoilt:
-        return RefusedText(spoilt, one.question)
-    # A question about one image names it, and its answer keeps to that.
-    asked, answered = _find_images(one.question), _find_images(one.answer)
-    if not asked and (one.about in ("first", "second") or len(answered) == 1):
-        return RefusedText("does not say which image", one.question)
-    if len(asked) != 1 or not answered <= asked:
-        return replace(one, about="both")
-    [about] = asked
-    if one.about not in ("both", "", about):
-        return RefusedText("says the wrong image", one.question)
-    return replace(one, about=about)
+def check_round(read: QuestionAnswer) -> QuestionAnswer | RefusedText:
+    """Return the round with the image that it names, or the first reason to refuse it."""
+    question, answer = read.question, read.answer
+    if not _examples().isdisjoint((question, answer)):
+        return RefusedText("copied from the prompt", question)
+    if not re.search(r"\w", question) or not re.search(r"\w", answer):
+        return RefusedText("empty question or answer", question)
+    if not END.search(answer):
+        return RefusedText("cut off", answer[-40:])
+    if not question.endswith("?") and not ORDERS.match(question):
+        return RefusedText("not a question", question)
+    if LEANING.match(question):
+        return RefusedText("leans on another round", question)
+    for reason, is_spoilt in SPOILT.items():
+        if is_spoilt(f"{question}\n{answer}"):
+            return RefusedText(reason, question)
+    return _check_image(read)
+
+
+def _check_image(read: QuestionAnswer) -> QuestionAnswer | RefusedText:
+    """Check that a question about one image names it, and that its answer keeps to that."""
+    question_images = _find_images(read.question)
+    answer_images = _find_images(read.answer)
+    claims_one = read.about in ("first", "second")
+    if not question_images and (claims_one or len(answer_images) == 1):
+        return RefusedText("does not say which image", read.question)
+    if len(question_images) != 1 or not answer_images <= question_images:
+        return replace(read, about="both")
+    [image] = question_images
+    if read.about not in ("both", "", image):
+        return RefusedText("says the wrong image", read.question)
+    return replace(read, about=image)
 
 
 def _find_images(text: str) -> set[str]:
     if TOGETHER.search(text):
         return {"first", "second"}
-    return {
-        name for name, pattern in (("first", FIRST), ("second", SECOND)) if pattern.search(text)
-    }
+    images: set[str] = set()
+    if FIRST.search(text):
+        images.add("first")
+    if SECOND.search(text):
+        images.add("second")
+    return images
 
 
 @asking
 async def ask_questions(
-    row: ComparisonRow, chat: Chat, *, config: QuestionsConfig, pairs: Pairs, captions: Captions
+    row: ComparisonRow,
+    chat: Chat,
+    *,
+    config: QuestionsConfig,
+    pairs: Pairs,
+    captions: Captions,
 ) -> QuestionRow | Dropped:
-    """Return one question per comparison, or ``Dropped`` with the reason of the last of ``max_attempts`` refusals."""
+    """Return one question per comparison, or the reason of the last refusal."""
     if row.subject not in pairs:
-        return Dropped(source_key=row.key, reason="pair is missing", detail=row.subject)
-    pair = pairs[row.subject]
-    first, second = map(as_data, pair_captions(pair, captions))
-    if not (first and second):
         return Dropped(
             source_key=row.key,
-            reason="caption is missing",
-            detail=pair.second if first else pair.first,
+            reason="pair is missing",
+            detail=row.subject,
         )
-    summary = "\n".join(filter(None, map(as_data, row.text.splitlines())))
-    text = load(PROMPT).render(
-        first_caption=first, second_caption=second, summary=summary, rounds=config.rounds
-    )
-    question = Question(
-        prompt=PROMPT,
-        text=text,
-        max_tokens=config.max_tokens,
-        grammar=rounds_grammar(config.rounds),
-    )
-    found = await ask_again(chat, row, question, _read_answer, config, "questions")
-    if isinstance(found, Dropped):
-        return found
-    rounds, tries = found
-    good = [(number, one) for number, one in enumerate(rounds) if isinstance(one, QuestionAnswer)]
-    drawn, one = Random(make_key("question", config.seed, row.key)).choice(good)
+    question = _make_question(row, pairs[row.subject], config, captions)
+    if isinstance(question, Dropped):
+        return question
+    written = await ask_again(chat, row, question, _read_answer, config, "questions")
+    if isinstance(written, Dropped):
+        return written
+    rounds, tries = written
+    accepted: list[tuple[int, QuestionAnswer]] = []
+    for index, checked in enumerate(rounds):
+        if isinstance(checked, QuestionAnswer):
+            accepted.append((index, checked))
+    rng = Random(make_key("question", config.seed, row.key))
+    round_index, chosen = rng.choice(accepted)
     return QuestionRow(
-        key=make_key("question", row.key, one.question, one.answer),
+        key=make_key("question", row.key, chosen.question, chosen.answer),
         source_key=row.key,
         subject=row.subject,
-        question=one.question,
-        answer=one.answer,
-        about=one.about,
-        round=drawn,
+        question=chosen.question,
+        answer=chosen.answer,
+        about=chosen.about,
+        round=round_index,
         rounds=len(rounds),
         model=tries[-1].model,
         served=tries,
     )
 
 
+def _make_question(
+    row: ComparisonRow,
+    pair: PairRow,
+    config: QuestionsConfig,
+    captions: Captions,
+) -> Question | Dropped:
+    """Return the request for the rounds of a pair, or which caption is missing."""
+    first, second = map(as_data, pair_captions(pair, captions))
+    if not first or not second:
+        image_key = pair.second if first else pair.first
+        return Dropped(
+            source_key=row.key,
+            reason="caption is missing",
+            detail=image_key,
+        )
+    lines = map(as_data, row.text.splitlines())
+    text = load(PROMPT).render(
+        first_caption=first,
+        second_caption=second,
+        summary="\n".join(line for line in lines if line),
+        rounds=config.rounds,
+    )
+    return Question(
+        prompt=PROMPT,
+        text=text,
+        max_tokens=config.max_tokens,
+        grammar=rounds_grammar(config.rounds),
+    )
+
+
 @cache
 def rounds_grammar(rounds: int) -> Grammar:
     """Return the grammar of a conversation with this number of rounds."""
-
-    def make_object(**fields: Any) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "properties": fields,
-            "required": list(fields),
-            "additionalProperties": False,
-        }
-
-    about = {"type": "string", "enum": ["both", "first", "second"]}
-    each = make_object(question={"type": "string"}, about=about, answer={"type": "string"})
-    return Grammar(
-        schema=make_object(
-            rounds={"type": "array", "items": each, "minItems": rounds, "maxItems": rounds}
-        )
+    image = {"type": "string", "enum": ["both", "first", "second"]}
+    text = {"type": "string"}
+    item = _object_schema(
+        question=text,
+        about=image,
+        answer=text,
     )
+    items = {"type": "array", "items": item, "minItems": rounds, "maxItems": rounds}
+    return Grammar(schema=_object_schema(rounds=items))
+
+
+def _object_schema(**fields: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
 
 
 def _read_answer(answer: Answer) -> tuple[QuestionAnswer | RefusedText, ...] | RefusedText:
@@ -228,7 +303,7 @@ def _read_answer(answer: Answer) -> tuple[QuestionAnswer | RefusedText, ...] | R
     if isinstance(rounds, RefusedText):
         return rounds
     checked = tuple(map(check_round, rounds))
-    refused = [one for one in checked if isinstance(one, RefusedText)]
+    refused = [result for result in checked if isinstance(result, RefusedText)]
     return refused[0] if len(refused) == len(checked) else checked
 
 

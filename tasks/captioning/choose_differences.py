@@ -1,4 +1,4 @@
-"""Choose each pair's descriptions: people's own, and the best one that passed every enabled check (ours).
+"""Choose each pair's descriptions: people's own, and the best one that passed all checks (ours).
 
 Reads ``PairRow``, the pair's descriptions and the outcomes of their checks; writes
 ``DifferenceRow``: one per sentence of people, and the best description with its scores, under its
@@ -8,7 +8,7 @@ candidate. A check without an outcome counts as failed.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.plain_text import plain_text
@@ -25,13 +25,25 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
 TABLES = ("controlled", "grounded", "judged")
-RANKS = (
-    "judged",
-    "grounded",
-    "swapped",
-)  # checks that rank descriptions by their scores, the most important first
+RANKS = ("judged", "grounded", "swapped")
+"""Checks that rank descriptions by their scores, the most important first."""
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Description with the outcomes of its checks."""
+
+    row: DifferenceRow
+    scores: Mapping[str, float]
+    failures: Sequence[str]
+
+    @property
+    def rank(self) -> tuple[float | int | str, ...]:
+        """Return the sort key: the best candidate has the smallest."""
+        scores = [-self.scores.get(name, 0.0) for name in RANKS]
+        return (len(self.failures), *scores, self.row.attempts, self.row.key)
 
 
 def choose_differences(
@@ -41,21 +53,30 @@ def choose_differences(
     described: Descriptions = NO_ROWS,
     **checks: Outcomes,
 ) -> Iterator[DifferenceRow | Dropped]:
-    """Yield the descriptions of each pair, or why it has none; ``checks``: outcomes by table, of those that are on."""
+    """Yield the descriptions of each pair, or why it has none.
+
+    ``checks``: outcomes by table, of those that are on.
+    """
     for pair in rows:
-        given = _given(pair) if "given" in config.writer else []
-        yield from given
+        human_rows: list[DifferenceRow] = []
+        if "given" in config.writer:
+            human_rows = _given_differences(pair)
+        yield from human_rows
         if not config.is_written:
             best = Dropped(source_key=pair.key, reason="nobody wrote about its difference")
         else:
             best = _choose(pair, described.get(pair.key, ()), checks)
-        if isinstance(best, DifferenceRow) or not given:
+        if isinstance(best, DifferenceRow) or not human_rows:
             yield best
 
 
-def _given(pair: PairRow) -> list[DifferenceRow]:
+def _given_differences(pair: PairRow) -> list[DifferenceRow]:
     """Return the different texts that people wrote, and the instruction of an edit."""
-    texts = (" ".join(text.split()) for text in (*pair.human_differences, pair.instruction))
+    texts: dict[str, str] = {}
+    for human_text in (*pair.human_differences, pair.instruction):
+        text = " ".join(human_text.split())
+        if text:
+            texts[plain_text(text)] = text
     return [
         DifferenceRow(
             key=make_key("given difference", pair.key, text),
@@ -71,44 +92,54 @@ def _given(pair: PairRow) -> list[DifferenceRow]:
             claims="[]",
             no_change=says_no_change(text),
         )
-        for text in {plain_text(text): text for text in texts if text}.values()
+        for text in texts.values()
     ]
 
 
 def _choose(
-    pair: PairRow, described: Sequence[DifferenceRow], checks: Mapping[str, Outcomes]
+    pair: PairRow,
+    described: Sequence[DifferenceRow],
+    checks: Mapping[str, Outcomes],
 ) -> DifferenceRow | Dropped:
-    """Return the best description that failed no check, with its scores, or the best one's first failure."""
-    ranked: list[
-        tuple[tuple[float | int | str, ...], DifferenceRow, dict[str, float], list[str]]
-    ] = []
-    for row in described:
-        scores: dict[str, float] = {}
-        reasons: list[str] = []
-        for table in [name for name in TABLES if name in checks]:
-            own = [
-                check for check in checks[table].get(pair.key, ()) if check.description == row.key
-            ]
-            scores |= {check.check: check.score for check in own}
-            own.sort(key=lambda check: check.check)
-            reasons += (
-                [check.why for check in own if not check.passed]
-                if own
-                else [f"no outcome: {table}"]
-            )
-        rank = (len(reasons), *(-scores.get(name, 0.0) for name in RANKS), row.attempts, row.key)
-        ranked.append((rank, row, scores, reasons))
-    if not ranked:
+    """Return the best description with its scores; if it failed a check, its first failure."""
+    candidates = [_read_outcomes(pair, row, checks) for row in described]
+    if not candidates:
         return Dropped(source_key=pair.key, reason="no description")
-    _, best, scores, reasons = min(ranked, key=lambda one: one[0])
-    if reasons:
+    best = min(candidates, key=lambda candidate: candidate.rank)
+    if best.failures:
+        detail = f"best of {len(candidates)}: {best.row.text}"
         return Dropped(
-            source_key=pair.key, reason=reasons[0], detail=f"best of {len(ranked)}: {best.text}"
+            source_key=pair.key,
+            reason=best.failures[0],
+            detail=detail,
         )
-    rounded = {name: round(score, 6) for name, score in scores.items()}  # as before float32
-    return replace(
-        best, source_key=pair.key, checks=json.dumps(rounded, sort_keys=True) if rounded else ""
-    )
+    # Scores are read from float32 columns: rounding restores their decimals.
+    scores = {name: round(score, 6) for name, score in best.scores.items()}
+    checks_json = json.dumps(scores, sort_keys=True) if scores else ""
+    return replace(best.row, source_key=pair.key, checks=checks_json)
+
+
+def _read_outcomes(
+    pair: PairRow,
+    row: DifferenceRow,
+    checks: Mapping[str, Outcomes],
+) -> Candidate:
+    """Return a description with its scores by check, and the reasons of its failures."""
+    scores: dict[str, float] = {}
+    failures: list[str] = []
+    for table in TABLES:
+        if table not in checks:
+            continue
+        outcomes = [
+            check for check in checks[table].get(pair.key, ()) if check.description == row.key
+        ]
+        if not outcomes:
+            failures.append(f"no outcome: {table}")
+        for check in sorted(outcomes, key=lambda check: check.check):
+            scores[check.check] = check.score
+            if not check.passed:
+                failures.append(check.why)
+    return Candidate(row, scores, failures)
 
 
 STAGE = Stage(

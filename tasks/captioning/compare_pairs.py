@@ -1,4 +1,4 @@
-"""Compare each pair: commonalities and differences (CaD) in a conversation of two turns, after paper 003.
+"""Compare each pair: commonalities and differences (CaD), a conversation of two turns (paper 003).
 
 Reads ``PairRow`` and captions, writes ``ComparisonRow``: composed from scene graphs and checked
 against them, or by a served model that reads both captions, or sees both images, alone, with
@@ -28,7 +28,7 @@ from pairwright.schemas.rows import (
     Turn,
     make_key,
 )
-from pairwright.schemas.scene import SceneGraph
+from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
 from pairwright.tasks.captioning.statements import SIDES, Side, describe
@@ -45,25 +45,24 @@ ASKED = {
     "images and captions": "compare_images_captions",
     "images and differences": "refine_differences",
 }
-SUMMARISE, RETRIEVE = "compare_images", "retrieve_image"
+"""Prompts by the input of the writer."""
+SUMMARISE = "compare_images"
+RETRIEVE = "retrieve_image"
 WORD = re.compile(r"\w+")
 Given = Mapping[str, ComparisonRow]  # the source's own comparisons, by pair
 LABELS = (
-    *(
-        "Object types",
-        "Object attributes",
-        "Counting the objects",
-        "Object actions",
-        "Object locations",
-    ),
+    "Object types",
+    "Object attributes",
+    "Counting the objects",
+    "Object actions",
+    "Object locations",
     "Relative positions between objects",
 )
 """The paper's axes by the words of its published summaries."""
-MOST_COMMONALITIES = 6
-IN_PARAGRAPH, IN_ITEM = (
-    8,
-    5,
-)  # most full stops of a line, those of abbreviations and decimals included
+MAX_COMMONALITIES = 6
+MAX_STOPS_IN_PARAGRAPH = 8
+"""Maximum full stops of a line, those of abbreviations and decimals included."""
+MAX_STOPS_IN_ITEM = 5
 STOP = r"[.!?][\"')]?"
 
 
@@ -77,52 +76,59 @@ def _compose(
 ) -> ComparisonRow | Dropped:
     if row.key in given:
         return replace(given[row.key], source_key=row.key)
-    found = validators.compose_true(
+    composed = validators.compose_true(
         row, images, config, "comparison", compose_comparison, read_comparison
     )
-    if isinstance(found, Dropped):
-        return found
-    graphs, written, parts, _ = found
+    if isinstance(composed, Dropped):
+        return composed
+    graphs, statement, parts, _ = composed
+    parts = replace(parts, text=statement.text)
     texts = validators.pair_captions(row, captions)
     sides: list[Side] = [
         side for side in SIDES if false_of_other(texts[side], graphs[side], graphs[1 - side])
     ]
-    made = _row(row, config, replace(parts, text=written.text), texts=texts, sides=sides)
-    return replace(made, key=row.key, model=config.writer)
+    comparison = _make_row(
+        row,
+        config,
+        parts,
+        texts=texts,
+        sides=sides,
+    )
+    return replace(comparison, key=row.key, model=config.writer)
 
 
-def _row(
+def _make_row(
     row: PairRow,
     config: ComparisonsConfig,
-    read: Comparison,
+    parts: Comparison,
     *,
     texts: Sequence[str],
     sides: Sequence[Side],
 ) -> ComparisonRow:
-    """Return the row with its conversation; ``sides``: images whose caption is false of the other image."""
+    """Return the row with its conversation.
+
+    ``sides``: images whose caption is false of the other image.
+    """
     turns = [
         Turn(role="user", text=load(SUMMARISE).render()),
-        Turn(role="assistant", text=read.text),
+        Turn(role="assistant", text=parts.text),
     ]
     if sides and not nearly_match(texts, config.max_caption_overlap):
         side = Random(make_key("retrieval", config.seed, row.key)).choice(sides)
-        turns.append(
-            Turn(role="user", text=load(RETRIEVE).render(caption=within_quotes(texts[side])))
-        )
+        question = load(RETRIEVE).render(caption=within_quotes(texts[side]))
+        turns.append(Turn(role="user", text=question))
         turns.append(Turn(role="assistant", text="AB"[side]))
+    key_parts: list[str] = []
+    for turn in turns:
+        key_parts += [turn.role, turn.text]
     return ComparisonRow(
-        key=make_key(
-            "comparison",
-            row.key,
-            config.input,
-            *(part for turn in turns for part in (turn.role, turn.text)),
-        ),
+        key=make_key("comparison", row.key, config.input, *key_parts),
         source_key=row.key,
         subject=row.key,
-        text=read.text,
-        commonalities=read.commonalities,
-        differences=tuple(item.text for item in read.differences),
-        axes=tuple(", ".join(item.axes) for item in read.differences),
+        text=parts.text,
+        commonalities=parts.commonalities,
+        differences=tuple(item.text for item in parts.differences),
+        axes=tuple(", ".join(item.axes) for item in parts.differences),
         conversation=tuple(turns),
         model="",
     )
@@ -138,122 +144,168 @@ async def compare_pairs(
     images: Images = NO_ROWS,
     given: Given = NO_ROWS,
 ) -> ComparisonRow | Dropped:
-    """Return a comparison, the source's own where there is one, or ``Dropped`` with the reason of the last refusal."""
+    """Return the source's comparison, or a new one, or the reason of the last refusal."""
     if row.key in given:
         return replace(given[row.key], source_key=row.key)
+    question = _make_question(row, config, captions, images)
+    if isinstance(question, Dropped):
+        return question
+
+    def parse_summary(answer: Answer) -> Comparison | RefusedText:
+        return validators.validated(read_summary(answer), config)
+
+    written = await validators.ask_again(chat, row, question, parse_summary, config, "comparisons")
+    if isinstance(written, Dropped):
+        return written
+    parts, tries = written
     texts = validators.pair_captions(row, captions)
-    first, second = map(as_data, texts)
-    human = " ".join(filter(None, map(as_data, row.human_differences)))
+    sides = sides_of_own_words(texts)
+    comparison = _make_row(
+        row,
+        config,
+        parts,
+        texts=texts,
+        sides=sides,
+    )
+    return replace(
+        comparison,
+        model=tries[-1].model,
+        shown=config.input,
+        served=tries,
+    )
+
+
+def _make_question(
+    row: PairRow,
+    config: ComparisonsConfig,
+    captions: Captions,
+    images: Images,
+) -> Question | Dropped:
+    """Return the question about a pair, or which of its inputs is missing."""
+    first, second = map(as_data, validators.pair_captions(row, captions))
+    human_texts = map(as_data, row.human_differences)
+    human = " ".join(text for text in human_texts if text)
     if "captions" in config.input and not (first and second):
+        image_key = row.second if first else row.first
         return Dropped(
             source_key=row.key,
             reason="caption is missing",
-            detail=row.second if first else row.first,
+            detail=image_key,
         )
     if "differences" in config.input and not human:
         return Dropped(source_key=row.key, reason="no human difference to refine")
-    shown = validators.pair_images(row.key, row, images) if "images" in config.input else ()
-    if isinstance(shown, Dropped):
-        return shown
+    pair_images: tuple[bytes, ...] | Dropped = ()
+    if "images" in config.input:
+        pair_images = validators.pair_images(row.key, row, images)
+    if isinstance(pair_images, Dropped):
+        return pair_images
     prompt = ASKED[config.input]
-    text = load(prompt).render(first_caption=first, second_caption=second, differences=human)
-    question = Question(
+    return Question(
         prompt=prompt,
-        text=text,
-        images=shown,
+        text=load(prompt).render(
+            first_caption=first,
+            second_caption=second,
+            differences=human,
+        ),
+        images=pair_images,
         max_tokens=config.max_tokens,
         grammar=comparison_grammar(),
     )
-    found = await validators.ask_again(
-        chat,
-        row,
-        question,
-        lambda answer: validators.validated(read_answer(answer), config),
-        config,
-        "comparisons",
-    )
-    if isinstance(found, Dropped):
-        return found
-    read, tries = found
-    written = _row(row, config, read, texts=texts, sides=sides_of_own_words(texts))
-    return replace(written, model=tries[-1].model, shown=config.input, served=tries)
 
 
-def read_answer(answer: Answer) -> Comparison | RefusedText:
+def read_summary(answer: Answer) -> Comparison | RefusedText:
     """Return the parts of a model's summary, or why it is refused."""
-    read = read_comparison(answer.text, finish_reason=answer.finish_reason)
-    if isinstance(read, RefusedText):
-        return read
-    if ends_short(read.text):
-        return RefusedText("cut off", read.text[-40:])
-    why = (
-        "control tokens"
-        if has_tokens(read.text)
-        else "speaks of captions"
-        if names_captions(read.text)
-        else ""
-    )
-    return RefusedText(why, read.text[:60]) if why else read
+    parts = read_comparison(answer.text, finish_reason=answer.finish_reason)
+    if isinstance(parts, RefusedText):
+        return parts
+    if ends_short(parts.text):
+        return RefusedText("cut off", parts.text[-40:])
+    if has_tokens(parts.text):
+        return RefusedText("control tokens", parts.text[:60])
+    if names_captions(parts.text):
+        return RefusedText("speaks of captions", parts.text[:60])
+    return parts
 
 
-def nearly_match(captions: Sequence[str], most: float) -> bool:
-    """Return whether a caption is missing, or both share more than ``most`` of the longer one's words."""
+def nearly_match(captions: Sequence[str], max_overlap: float) -> bool:
+    """Return whether a caption is missing, or the captions share too many words.
+
+    ``max_overlap``: maximum share of the longer one's different words.
+    """
     words = [WORD.findall(text.lower()) for text in captions]
+    if not all(words) or words[0] == words[1]:
+        return True
     first, second = map(set, words)
-    return (
-        not all(words)
-        or words[0] == words[1]
-        or len(first & second) / max(len(first), len(second), 1) > most
-    )
+    overlap = len(first & second) / max(len(first), len(second), 1)
+    return overlap > max_overlap
 
 
 def sides_of_own_words(captions: Sequence[str]) -> list[Side]:
-    """Return the sides whose caption has a content word that the other lacks: the best guess without graphs."""
+    """Return the sides whose caption has a content word that the other lacks.
+
+    This is the best guess without graphs.
+    """
     words = [set(content_words(text)) for text in captions]
     return [side for side in SIDES if words[side] - words[1 - side]]
 
 
-def false_of_other(caption: str, own: SceneGraph, other: SceneGraph) -> bool:
+def false_of_other(
+    caption: str,
+    own: SceneGraph,
+    other: SceneGraph,
+) -> bool:
     """Return whether the caption mentions something that only its own photograph shows."""
-    names = ("place", "light", "viewpoint")
-    found = [getattr(own, name) for name in names if getattr(own, name) != getattr(other, name)]
+    phrases: list[str] = []
+    for name in ("place", "light", "viewpoint"):
+        if getattr(own, name) != getattr(other, name):
+            phrases.append(getattr(own, name))
     if len(own.objects) != len(other.objects):
-        found.append(some(Selector(), len(own.objects)))
-    for thing in own.objects:
-        for selector in (describe(thing), describe(thing, "size")):
-            if not selector.select(other):
-                found += [noun(selector), noun(selector, 2)]
-        for name in ("facing", "pose", "text"):
-            value = getattr(thing, name)
-            if value is not None and not describe(thing, name).select(other):
-                found.append(f"{noun(describe(thing))} {surface(name, value)}")
+        phrases.append(some(Selector(), len(own.objects)))
+    for obj in own.objects:
+        phrases += _distinctive_phrases(obj, other)
     return any(
-        re.search(rf"(?<!\w){re.escape(words)}(?!\w)", caption, re.IGNORECASE) for words in found
+        re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", caption, re.IGNORECASE)
+        for phrase in phrases
     )
+
+
+def _distinctive_phrases(obj: SceneObject, other: SceneGraph) -> list[str]:
+    """Return phrases for an object that describe no object of the other photograph."""
+    phrases: list[str] = []
+    for selector in (describe(obj), describe(obj, "size")):
+        if not selector.select(other):
+            phrases += [noun(selector), noun(selector, 2)]
+    for name in ("facing", "pose", "text"):
+        value = getattr(obj, name)
+        if value is not None and not describe(obj, name).select(other):
+            phrases.append(f"{noun(describe(obj))} {surface(name, value)}")
+    return phrases
 
 
 @cache
 def comparison_grammar() -> Grammar:
-    """Return the grammar of a summary: the paper's published layout, for servers that constrain answers.
+    """Return the grammar of a summary in the paper's published layout, for structured output.
 
     Commonalities as a paragraph or a numbered list, an empty line, one to six numbered differences,
     each with the label of an axis (section 3.1). Full stops of a line are bounded, so that a model
-    that runs away comes to its end; its characters are not, since counted repeats make automata
+    that does not stop comes to its end; its characters are not, since counted repeats make automata
     large. No look-around, no reference: all engines of vLLM take it. The first word may follow a
     space, as with a SentencePiece vocabulary (Mixtral).
     """
 
-    def line(most: int) -> str:
-        return rf"[A-Z0-9\"'][^\n.!?]*{STOP}([^\n.!?]+{STOP}){{0,{most - 1}}}"
+    def line(max_stops: int) -> str:
+        return rf"[A-Z0-9\"'][^\n.!?]*{STOP}([^\n.!?]+{STOP}){{0,{max_stops - 1}}}"
 
-    def numbered(item: str, most: int) -> str:
+    def numbered(item: str, max_items: int) -> str:
         later = ""
-        for number in range(most, 1, -1):
+        for number in range(max_items, 1, -1):
             later = rf"(\n{number}\. {item}{later})?"
         return rf"1\. {item}{later}"
 
-    commonalities = rf"( {line(IN_PARAGRAPH)}|\n{numbered(line(IN_ITEM), MOST_COMMONALITIES)})"
-    differences = numbered(f"({'|'.join(LABELS)}): {line(IN_ITEM)}", len(LABELS))
+    paragraph = line(MAX_STOPS_IN_PARAGRAPH)
+    item = line(MAX_STOPS_IN_ITEM)
+    commonalities = rf"( {paragraph}|\n{numbered(item, MAX_COMMONALITIES)})"
+    differences = numbered(f"({'|'.join(LABELS)}): {item}", len(LABELS))
     return Grammar(regex=rf" ?Commonalities:{commonalities}\n\nDifferences:\n{differences}")
 
 

@@ -1,13 +1,13 @@
-"""Compose a detailed caption of one photograph from its scene graph, as sentences with their claims.
+"""Compose a detailed caption of one photograph from its scene graph: sentences and their claims.
 
-Every object is mentioned, by region; like things in several regions share a sentence. Needs
+Every object is mentioned, by region; like objects in several regions share a sentence. Needs
 ``caption_sentences.j2``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from pairwright.prompts import load_wordings
+from pairwright.prompts import Prompt, load_wordings
 from pairwright.schemas.claims import Selector
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, capital, joined, number, some, surface
 from pairwright.schemas.scene import SceneGraph, SceneObject
@@ -15,182 +15,262 @@ from pairwright.tasks.captioning import statements
 from pairwright.tasks.captioning.statements import Mention, Statement
 
 THIRDS: Mapping[str, Sequence[str]] = {"column": tuple(COLUMNS), "depth": tuple(DEPTHS)}
-Region = Mapping[
-    str, str
-]  # third of the photograph, across or in depth, or the intersection of two
-MOST_IN_REGION = (
-    4  # most kinds of things of a third; a third with more is divided along the other axis
-)
+Region = Mapping[str, str]
+"""Third of the photograph, across or in depth, or the intersection of two."""
+MAX_IN_REGION = 4
+"""Maximum kinds of objects of a third; a third with more is divided along the other axis."""
 DETAILS: Mapping[str, float] = {"size": 0.7, "pose": 0.9, "text": 1.0, "facing": 0.6}
-"""Attributes of a single thing, and how often a detailed mention has them."""
-MOST_WORDS = 120
+"""Attributes of a single object, and how often a detailed mention has them."""
+MAX_WORDS = 120
 TARGETS = (60, 90)  # range of the target length in words, up to which sentences are added
-TOLD_WHOLE = 8  # most objects of a photograph of which a caption omits none
-MOST_RELATIONS = 3
-TALLIED, MOST_TALLIED = ("colour", "material", "shape", "size"), 3
+MAX_COMPLETE = 8
+"""Maximum objects of a photograph of which a caption omits none."""
+MAX_RELATIONS = 3
+TALLIED = ("colour", "material", "shape", "size")
+MAX_TALLIED = 3
+"""Maximum values of an attribute by which all objects are counted."""
 
 
 def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
-    """Return the sentences of a caption of 40 to 120 words (fewer only where there is less to say)."""
-    total = statements.everything(0, graph)
-    opening = Statement(
-        _say("opening", rng, place=graph.place, things=total.text),
-        (statements.scene_claim(0, "place", graph), total.claim),
-    )
-    light, view = (
-        statements.scene_claim(0, "light", graph),
-        statements.scene_claim(0, "viewpoint", graph),
-    )
-    if rng.random() < 0.6:
-        closing = [
-            Statement(
-                _say("closing", rng, light=graph.light, viewpoint=graph.viewpoint), (light, view)
-            )
-        ]
-    else:
-        lit = Statement(_say("light", rng, light=graph.light), (light,))
-        taken = Statement(_say("viewpoint", rng, viewpoint=graph.viewpoint), (view,))
-        closing = rng.choice([[lit], [taken], [lit, taken]])
-    ends = _count_words(opening, *closing)
-    middle = _mention_all(graph, rng, room=MOST_WORDS - ends)
-    target, used = rng.randint(*TARGETS), ends + _count_words(*middle)
-    fillers = [
-        *_say_relations(graph, rng),
-        *_say_tallies(graph, rng),
-    ]  # sentences that lengthen a caption
+    """Return the sentences of a caption of 40 to 120 words; fewer only with less to say."""
+    opening = _say_opening(graph, rng)
+    closing = _say_closing(graph, rng)
+    word_count = _count_words(opening, *closing)
+    middle = _mention_all(graph, rng, max_words=MAX_WORDS - word_count)
+    target = rng.randint(*TARGETS)
+    word_count += _count_words(*middle)
+    fillers = [*_say_relations(graph, rng), *_say_tallies(graph, rng)]
     rng.shuffle(fillers)
-    for part in fillers:
-        if used < target and used + _count_words(part) <= MOST_WORDS:
-            middle.append(part)
-            used += _count_words(part)
+    for sentence in fillers:
+        longer_count = word_count + _count_words(sentence)
+        if word_count < target and longer_count <= MAX_WORDS:
+            middle.append(sentence)
+            word_count = longer_count
     return (opening, *middle, *closing)
 
 
-def _mention_all(graph: SceneGraph, rng: Random, *, room: int) -> list[Statement]:
-    """Mention every object; where that takes too many words, in less detail or, of many, without the smallest."""
-    sizes: dict[Selector, int] = {}
-    for thing in graph.objects:
-        x0, y0, x1, y1 = thing.box
-        look = statements.describe(thing)
-        sizes[look] = max(sizes.get(look, 0), (x1 - x0) * (y1 - y0))
-    kinds = sorted(
-        sizes, key=lambda look: -sizes[look]
-    )  # the largest first, as viewers notice it first
-    least = len(kinds) if len(graph.objects) <= TOLD_WHOLE else 1
-    attempts = [
-        (len(kinds), True),
-        (len(kinds), True),
-        *((n, False) for n in range(len(kinds), least - 1, -1)),
-    ]
-    parts: list[Statement] = []
-    for count, detailed in attempts:
-        parts = _describe_regions(
-            [kind.select(graph) for kind in kinds[:count]], rng, detailed=detailed
+def _say_opening(graph: SceneGraph, rng: Random) -> Statement:
+    """Name the place and the number of all objects."""
+    total = statements.everything(0, graph)
+    text = _say(
+        "opening",
+        rng,
+        place=graph.place,
+        things=total.text,
+    )
+    return Statement(text, (statements.scene_claim(0, "place", graph), total.claim))
+
+
+def _say_closing(graph: SceneGraph, rng: Random) -> list[Statement]:
+    """Name the light, the viewpoint or both, in one sentence or two."""
+    light_claim = statements.scene_claim(0, "light", graph)
+    view_claim = statements.scene_claim(0, "viewpoint", graph)
+    if rng.random() < 0.6:
+        text = _say(
+            "closing",
+            rng,
+            light=graph.light,
+            viewpoint=graph.viewpoint,
         )
-        if _count_words(*parts) <= room:
+        return [Statement(text, (light_claim, view_claim))]
+    light = Statement(_say("light", rng, light=graph.light), (light_claim,))
+    view = Statement(_say("viewpoint", rng, viewpoint=graph.viewpoint), (view_claim,))
+    return rng.choice([[light], [view], [light, view]])
+
+
+def _mention_all(
+    graph: SceneGraph,
+    rng: Random,
+    *,
+    max_words: int,
+) -> list[Statement]:
+    """Mention every object.
+
+    Where that takes too many words, mention them in less detail or, of many, omit the smallest.
+    """
+    looks = _looks_by_size(graph)
+    groups = [look.select(graph) for look in looks]
+    min_count = len(looks) if len(graph.objects) <= MAX_COMPLETE else 1
+    attempts = [(len(looks), True), (len(looks), True)]
+    attempts += [(count, False) for count in range(len(looks), min_count - 1, -1)]
+    sentences: list[Statement] = []
+    for count, is_detailed in attempts:
+        sentences = _describe_regions(groups[:count], rng, detailed=is_detailed)
+        if _count_words(*sentences) <= max_words:
             break
-    return parts
+    return sentences
+
+
+def _looks_by_size(graph: SceneGraph) -> list[Selector]:
+    """Return the looks of all objects; the one of the largest, noticed first, is first."""
+    areas: dict[Selector, int] = {}
+    for obj in graph.objects:
+        x0, y0, x1, y1 = obj.box
+        look = statements.describe(obj)
+        areas[look] = max(areas.get(look, 0), (x1 - x0) * (y1 - y0))
+    return sorted(areas, key=lambda look: -areas[look])
 
 
 def _describe_regions(
-    groups: Sequence[list[SceneObject]], rng: Random, *, detailed: bool
+    groups: Sequence[list[SceneObject]],
+    rng: Random,
+    *,
+    detailed: bool,
 ) -> list[Statement]:
-    """Mention groups of like things with their numbers; no region has two sentences."""
-    axis, other = rng.choice((("column", "depth"), ("depth", "column")))
-    regions: list[Region] = []
-    for third in THIRDS[axis]:
-        crowd = sum(any(getattr(thing, axis) == third for thing in group) for group in groups)
-        parts = [{other: part} for part in THIRDS[other]] if crowd > MOST_IN_REGION else [{}]
-        regions += [{axis: third, **part} for part in parts]
+    """Mention groups of like objects with their numbers; no region has two sentences."""
+    axis, other_axis = rng.choice((("column", "depth"), ("depth", "column")))
+    regions = _divide(groups, axis, other_axis)
     if rng.random() < 0.5:
         regions.reverse()
-    homes = [
-        next((region for region in regions if _holds(region, group)), None) for group in groups
-    ]
-    spread = [group for group, home in zip(groups, homes, strict=True) if home is None]
-    found = [_say_spread(group, axis, rng) for group in spread]
+    by_region: list[list[list[SceneObject]]] = [[] for _ in regions]
+    sentences: list[Statement] = []
+    for group in groups:
+        region_index = _find_region(regions, group)
+        if region_index is None:
+            sentences.append(_say_spread(group, axis, rng))
+        else:
+            by_region[region_index].append(group)
     wordings = load_wordings("caption_sentences").dealt("region", rng)
-    for region in regions:
-        own = [group for group, home in zip(groups, homes, strict=True) if home is region]
-        mentions = [_mention_group(group, region, rng, detailed=detailed) for group in own]
-        if mentions:
-            rng.shuffle(mentions)
-            # The sentence names the region once for all things.
-            bare = [
-                mention.selector.model_copy(update=dict.fromkeys(region)) for mention in mentions
-            ]
-            things = joined(
-                [some(look, mention.count) for look, mention in zip(bare, mentions, strict=True)]
-            )
-            where = " ".join(surface(name, region[name]) for name in THIRDS if name in region)
-            text = next(wordings).render(where=where, things=things)
-            found.append(Statement(capital(text), statements.claims_of(mentions)))
-    return found
+    for region, region_groups in zip(regions, by_region, strict=True):
+        if region_groups:
+            sentence = _describe_region(region, region_groups, wordings, rng, detailed=detailed)
+            sentences.append(sentence)
+    return sentences
+
+
+def _divide(
+    groups: Sequence[list[SceneObject]],
+    axis: str,
+    other_axis: str,
+) -> list[Region]:
+    """Return the thirds along an axis; crowded ones are divided along the other axis."""
+    regions: list[Region] = []
+    for third in THIRDS[axis]:
+        crowd = [group for group in groups if any(getattr(obj, axis) == third for obj in group)]
+        if len(crowd) <= MAX_IN_REGION:
+            regions.append({axis: third})
+            continue
+        for part in THIRDS[other_axis]:
+            regions.append({axis: third, other_axis: part})
+    return regions
+
+
+def _find_region(regions: Sequence[Region], group: list[SceneObject]) -> int | None:
+    """Return the index of the first region that holds the whole group; ``None``: none does."""
+    for index, region in enumerate(regions):
+        if _holds(region, group):
+            return index
+    return None
+
+
+def _describe_region(
+    region: Region,
+    groups: Sequence[list[SceneObject]],
+    wordings: Iterator[Prompt],
+    rng: Random,
+    *,
+    detailed: bool,
+) -> Statement:
+    """Mention the objects of a region in one sentence, which names the region once."""
+    mentions = [_mention_group(group, region, rng, detailed=detailed) for group in groups]
+    rng.shuffle(mentions)
+    without_region = dict.fromkeys(region)
+    phrases: list[str] = []
+    for mention in mentions:
+        look = mention.selector.model_copy(update=without_region)
+        phrases.append(some(look, mention.count))
+    positions = [surface(name, region[name]) for name in THIRDS if name in region]
+    text = next(wordings).render(where=" ".join(positions), things=joined(phrases))
+    return Statement(capital(text), statements.claims_of(mentions))
 
 
 def _holds(region: Region, group: list[SceneObject]) -> bool:
-    return all(getattr(thing, name) == value for thing in group for name, value in region.items())
+    for name, value in region.items():
+        if any(getattr(obj, name) != value for obj in group):
+            return False
+    return True
 
 
 def _mention_group(
-    group: list[SceneObject], region: Region, rng: Random, *, detailed: bool
+    group: list[SceneObject],
+    region: Region,
+    rng: Random,
+    *,
+    detailed: bool,
 ) -> Mention:
-    """Mention like things with their number, and a single one in detail; the claim names the region."""
+    """Mention like objects with their number, and a single one in detail.
+
+    The claim names the region.
+    """
+    first = group[0]
     if len(group) > 1:
-        return Mention(0, statements.describe(group[0], *region), len(group))
-    [thing] = group
-    chances = DETAILS.items() if detailed else ()
-    details = [
-        name
-        for name, chance in chances
-        if getattr(thing, name) is not None and rng.random() < chance
-    ]
-    return Mention(0, statements.describe(thing, *region, *details))
+        return Mention(0, statements.describe(first, *region), len(group))
+    details: list[str] = []
+    if detailed:
+        for name, chance in DETAILS.items():
+            if getattr(first, name) is not None and rng.random() < chance:
+                details.append(name)
+    return Mention(0, statements.describe(first, *region, *details))
 
 
-def _say_spread(group: list[SceneObject], axis: str, rng: Random) -> Statement:
-    """Count like things, in all and by column or depth."""
+def _say_spread(
+    group: list[SceneObject],
+    axis: str,
+    rng: Random,
+) -> Statement:
+    """Count like objects, in all and by column or depth."""
     everywhere = Mention(0, statements.describe(group[0]), len(group))
-    thirds = {
-        third: [thing for thing in group if getattr(thing, axis) == third] for third in THIRDS[axis]
-    }
-    parts = [
-        Mention(0, statements.describe(things[0], axis), len(things))
-        for things in thirds.values()
-        if things
-    ]
-    placed = [third for third, things in thirds.items() if things]
-    counts = [number(len(thirds[third])) for third in placed] if len(placed) > 1 else ["all"]
-    where = joined(
-        [f"{count} {surface(axis, third)}" for count, third in zip(counts, placed, strict=True)]
+    mentions: list[Mention] = []
+    thirds: list[str] = []
+    for third in THIRDS[axis]:
+        objects = [obj for obj in group if getattr(obj, axis) == third]
+        if objects:
+            selector = statements.describe(objects[0], axis)
+            mentions.append(Mention(0, selector, len(objects)))
+            thirds.append(third)
+    counts = [number(mention.count or 0) for mention in mentions]
+    if len(mentions) == 1:
+        counts = ["all"]
+    parts = [f"{count} {surface(axis, third)}" for count, third in zip(counts, thirds, strict=True)]
+    text = _say(
+        "group",
+        rng,
+        things=everywhere.text,
+        parts=joined(parts),
     )
-    text = _say("group", rng, things=everywhere.text, parts=where)
-    return Statement(text, statements.claims_of([everywhere, *parts]))
+    return Statement(text, statements.claims_of([everywhere, *mentions]))
 
 
 def _say_relations(graph: SceneGraph, rng: Random) -> list[Statement]:
-    """Relate things to each other; no two sentences mention the same thing."""
-    used: list[Selector] = []
-    found: list[Statement] = []
-    for thing in rng.sample(graph.objects, len(graph.objects)):
-        related = (
-            statements.find_relation(thing, graph, rng) if len(found) < MOST_RELATIONS else None
-        )
-        if related and related.thing not in used and related.other not in used:
-            used += [related.thing, related.other]
-            found.append(Statement(_say("relation", rng, **related.words), related.claims(0)))
-    return found
+    """Relate objects to each other; no two sentences mention the same object."""
+    mentioned: list[Selector] = []
+    sentences: list[Statement] = []
+    for obj in rng.sample(graph.objects, len(graph.objects)):
+        if len(sentences) == MAX_RELATIONS:
+            break
+        related = statements.find_relation(obj, graph, rng)
+        if related is None or related.subject in mentioned or related.other in mentioned:
+            continue
+        mentioned += [related.subject, related.other]
+        text = _say("relation", rng, **related.values)
+        sentences.append(Statement(text, related.claims(0)))
+    return sentences
 
 
 def _say_tallies(graph: SceneGraph, rng: Random) -> list[Statement]:
     """Count all objects by one attribute that has few values here."""
-    ways = {name: sorted({getattr(thing, name) for thing in graph.objects}) for name in TALLIED}
-    told = [(name, values) for name, values in ways.items() if 0 < len(values) <= MOST_TALLIED]
-    if not told:
+    choices: list[tuple[str, list[str]]] = []
+    for name in TALLIED:
+        values = sorted({getattr(obj, name) for obj in graph.objects})
+        if 0 < len(values) <= MAX_TALLIED:
+            choices.append((name, values))
+    if not choices:
         return []
-    name, values = rng.choice(told)
-    selectors = [Selector(**{name: value}) for value in rng.sample(values, len(values))]
-    mentions = [Mention(0, selector, len(selector.select(graph))) for selector in selectors]
+    name, values = rng.choice(choices)
+    mentions: list[Mention] = []
+    for value in rng.sample(values, len(values)):
+        selector = Selector(**{name: value})
+        mentions.append(Mention(0, selector, len(selector.select(graph))))
     text = _say("tally", rng, things=joined([mention.text for mention in mentions]))
     return [Statement(text, statements.claims_of(mentions))]
 

@@ -1,11 +1,11 @@
-"""Compose a summary of commonalities and differences (CaD) of two photographs from their scene graphs.
+"""Compose a summary of commonalities and differences (CaD) of two photographs from scene graphs.
 
 Needs ``prompts/comparison_sentences.j2`` and the two layouts. An axis (paper 003 has six) without a
 difference is left out. Where nothing in the scene has changed, the last difference is that of light
 and viewpoint, on no axis.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -42,198 +42,276 @@ class Scope:
         """Choose a wording."""
         return capital(load_wordings("comparison_sentences").say(kind, self.rng, **values))
 
-    def lost(self) -> list[tuple[Side, SceneObject]]:
+    def lost_objects(self) -> list[tuple[Side, SceneObject]]:
         """Return the objects that one photograph lacks, with the side that has them."""
-        return [lost for contrast in self.contrasts for lost in contrast.lost]
+        objects: list[tuple[Side, SceneObject]] = []
+        for contrast in self.contrasts:
+            objects.extend(contrast.lost)
+        return objects
 
-    def limited(self, found: list[Statement]) -> list[Statement]:
+    def lost_by_side(self, side: Side) -> list[SceneObject]:
+        """Return the objects that only this photograph has."""
+        return [obj for owner, obj in self.lost_objects() if owner == side]
+
+    def limited(self, sentences: list[Statement]) -> list[Statement]:
         """Return the first statements of an axis; of one world, every difference is stated."""
-        return found if self.one_world else found[:MOST_PER_AXIS]
+        return sentences if self.one_world else sentences[:MAX_PER_AXIS]
 
-    def say_all(self, kind: str, names: Sequence[statements.Setting], **values: str) -> Statement:
+    def say_all(
+        self,
+        kind: str,
+        names: Sequence[statements.Setting],
+        **values: str,
+    ) -> Statement:
         """Word the places, lights or viewpoints of both photographs."""
-        claims = (
-            statements.scene_claim(side, name, self.graphs[side])
-            for name in names
-            for side in SIDES
-        )
+        claims: list[Claim] = []
+        for name in names:
+            for side in SIDES:
+                claims.append(statements.scene_claim(side, name, self.graphs[side]))
         return Statement(self.say(kind, **values), tuple(claims))
 
 
-MOST_PER_AXIS = 2
+Differences = list[tuple[str, list[Statement]]]
+"""Sentences by axis; "view": light and viewpoint."""
+
+
+MAX_PER_AXIS = 2
+MAX_ABSENT = 3
+"""Maximum shapes that are said to be absent from one of two unrelated photographs."""
 LIST_SHARE = 0.25  # share of comparisons with the commonalities as a numbered list instead of prose
 VIEWS: tuple[statements.Setting, ...] = ("viewpoint", "light")
 
 
 def compose_comparison(graphs: Graphs, rng: Random) -> Statement | None:
-    """Return a summary and its claims, or ``None`` where the graphs give no words for a difference."""
+    """Return a summary and its claims; ``None`` where a difference has no words."""
     contrasts = statements.find_contrasts(graphs)
     rng.shuffle(contrasts)
-    if (
-        graphs[0].world == graphs[1].world
-        and contrasts
-        and not statements.picked(contrasts, graphs, rng)
-    ):
-        return None  # a difference without words
     scope = Scope(graphs, contrasts, rng)
-    if is_no_change(graphs):
-        same = (Claim(side=0, kind="no_change"),)
-        found = [(axis, [Statement(scope.say(f"unchanged_{axis}"), same)]) for axis in AXES[:-1]]
-        found.append(("view", _compare_views(scope)))
-    else:
-        found = [(axis, AXIS_WRITERS[axis](scope)) for axis in AXES]
-    differences = [(axis, said) for axis, said in found if said]
+    if scope.one_world and contrasts and not statements.word_contrasts(contrasts, graphs, rng):
+        return None
+    differences = _write_differences(scope)
     if not differences:
         return None
     commonalities = _write_commonalities(scope)
-    spoken = [*commonalities, *(part for _, said in differences for part in said)]
-    items = [
-        (scope.say(f"label_{axis}"), " ".join(part.text for part in said))
-        for axis, said in differences
-    ]
-    texts = [part.text for part in commonalities]
-    if rng.random() < LIST_SHARE:
-        text = load("comparison_layout_list").render(commonalities=texts, differences=items)
+    claims: list[Claim] = []
+    for sentence in commonalities:
+        claims.extend(sentence.claims)
+    items: list[tuple[str, str]] = []
+    for axis, sentences in differences:
+        for sentence in sentences:
+            claims.extend(sentence.claims)
+        item = " ".join(sentence.text for sentence in sentences)
+        items.append((scope.say(f"label_{axis}"), item))
+    text = _lay_out([sentence.text for sentence in commonalities], items, rng)
+    return Statement(text.strip(), tuple(claims))
+
+
+def _write_differences(scope: Scope) -> Differences:
+    """Return the sentences of each axis that has any."""
+    differences: Differences = []
+    if is_no_change(scope.graphs):
+        same = (Claim(side=0, kind="no_change"),)
+        for axis in AXES[:-1]:
+            differences.append((axis, [Statement(scope.say(f"unchanged_{axis}"), same)]))
+        differences.append(("view", _compare_views(scope)))
     else:
-        text = load("comparison_layout").render(commonalities=" ".join(texts), differences=items)
-    return Statement(text.strip(), tuple(claim for part in spoken for claim in part.claims))
+        for axis in AXES:
+            differences.append((axis, AXIS_WRITERS[axis](scope)))
+    return [(axis, sentences) for axis, sentences in differences if sentences]
+
+
+def _lay_out(
+    commonalities: list[str],
+    items: list[tuple[str, str]],
+    rng: Random,
+) -> str:
+    if rng.random() < LIST_SHARE:
+        layout = load("comparison_layout_list")
+        return layout.render(commonalities=commonalities, differences=items)
+    layout = load("comparison_layout")
+    return layout.render(commonalities=" ".join(commonalities), differences=items)
 
 
 def _contrast(pair: MentionPair, scope: Scope) -> Statement:
-    return Statement(
-        scope.say("versus", first=pair[0].text, second=pair[1].text), statements.claims_of(pair)
-    )
+    first, second = pair
+    text = scope.say("versus", first=first.text, second=second.text)
+    return Statement(text, statements.claims_of(pair))
 
 
 def _compare_objects(scope: Scope) -> list[Statement]:
-    """State which things (in unrelated photographs: which kinds of things) only one photograph has."""
-    found: list[Statement] = []
+    """State which objects only one photograph has; of unrelated photographs, which shapes."""
+    sentences: list[Statement] = []
     for side in SIDES:
-        things = [thing for a, thing in scope.lost() if a == side]
-        look = statements.describe if scope.one_world else lambda thing: Selector(shape=thing.shape)
-        looks = {look(thing): thing for thing in things}
-        absent = [a for a in looks if not a.select(scope.graphs[1 - side])][
-            : None if scope.one_world else 3
-        ]
-        if not absent:
-            continue
-        # Of one world, also what a thing rests on is said.
-        whole = [
-            statements.describe(looks[a], "rests_on") if scope.one_world else a for a in absent
-        ]
-        here = [statements.shown(side, selector, scope.graphs[side]) for selector in whole]
-        there = [Mention(SIDES[1 - side], selector, 0) for selector in absent]
-        text = scope.say(
-            "gone",
-            here=side + 1,
-            there=2 - side,
-            things=joined([mention.text for mention in here]),
-            no_things=joined([mention.text for mention in there]),
-        )
-        found.append(Statement(text, statements.claims_of([*here, *there])))
+        sentence = _state_absent(scope, side)
+        if sentence:
+            sentences.append(sentence)
     for contrast in scope.contrasts:
-        pair = (
-            statements.word_contrast(contrast, scope.graphs, scope.rng)
-            if "shape" in contrast.changed
-            else None
-        )
+        if "shape" not in contrast.changed:
+            continue
+        pair = statements.word_contrast(contrast, scope.graphs, scope.rng)
         if pair and pair[0].count is None:
-            found.append(_contrast(pair, scope))
-    return scope.limited(found)
+            sentences.append(_contrast(pair, scope))
+    return scope.limited(sentences)
+
+
+def _state_absent(scope: Scope, side: Side) -> Statement | None:
+    """State which objects of one photograph the other lacks."""
+    by_look: dict[Selector, SceneObject] = {}
+    for obj in scope.lost_by_side(side):
+        by_look[_look_at(obj, scope)] = obj
+    other_side = SIDES[1 - side]
+    absent = [look for look in by_look if not look.select(scope.graphs[other_side])]
+    if scope.one_world:
+        # Also what an object rests on is said.
+        present = [statements.describe(by_look[look], "rests_on") for look in absent]
+    else:
+        absent = absent[:MAX_ABSENT]
+        present = absent
+    if not absent:
+        return None
+    graph = scope.graphs[side]
+    mentions = [statements.mention_selected(side, look, graph) for look in present]
+    denials = [Mention(other_side, look, 0) for look in absent]
+    text = scope.say(
+        "gone",
+        here=side + 1,
+        there=2 - side,
+        things=joined([mention.text for mention in mentions]),
+        no_things=joined([mention.text for mention in denials]),
+    )
+    return Statement(text, statements.claims_of([*mentions, *denials]))
+
+
+def _look_at(obj: SceneObject, scope: Scope) -> Selector:
+    """Return the look of an object; of unrelated photographs, its shape alone."""
+    return statements.describe(obj) if scope.one_world else Selector(shape=obj.shape)
 
 
 def _compare_actions(scope: Scope) -> list[Statement]:
-    """State how facings and poses differ; of unrelated photographs, those of a thing that only one has."""
+    """State how facings and poses differ.
+
+    Of unrelated photographs, state those of an object that only one has.
+    """
     if scope.one_world:
         return _contrast_by(scope, {"facing", "pose"})
-    found: list[Statement] = []
-    for side, thing in scope.lost():
-        marks = [name for name in ("facing", "pose") if getattr(thing, name) is not None]
-        if marks and all(part.claims[0].side != side for part in found):
-            mention = statements.shown(side, statements.describe(thing, *marks), scope.graphs[side])
-            found.append(
-                Statement(scope.say("doing", here=side + 1, thing=mention.text), (mention.claim,))
-            )
-    return sorted(found, key=lambda part: part.claims[0].side)
+    by_side: dict[Side, Statement] = {}
+    for side, obj in scope.lost_objects():
+        names = [name for name in ("facing", "pose") if getattr(obj, name) is not None]
+        if not names or side in by_side:
+            continue
+        selector = statements.describe(obj, *names)
+        mention = statements.mention_selected(side, selector, scope.graphs[side])
+        text = scope.say("doing", here=side + 1, thing=mention.text)
+        by_side[side] = Statement(text, (mention.claim,))
+    return _in_order(by_side)
+
+
+def _in_order(by_side: Mapping[Side, Statement]) -> list[Statement]:
+    return [by_side[side] for side in SIDES if side in by_side]
 
 
 def _contrast_by(scope: Scope, names: set[str]) -> list[Statement]:
-    contrasts = scope.contrasts
-    if not scope.one_world:  # things of one shape that the photographs show in different looks
-        mine, theirs = (
-            {thing.shape: thing for a, thing in scope.lost() if a == side} for side in SIDES
-        )
-        contrasts = [Contrast(mine[shape], theirs[shape]) for shape in mine if shape in theirs]
-    differ = (a for a in contrasts if "shape" not in a.changed and not names.isdisjoint(a.changed))
-    pairs = (statements.word_contrast(a, scope.graphs, scope.rng) for a in differ)
-    return scope.limited([_contrast(pair, scope) for pair in pairs if pair])
+    """Contrast the objects that differ by one of the attributes, but not by their shape."""
+    contrasts = scope.contrasts if scope.one_world else _match_shapes(scope)
+    sentences: list[Statement] = []
+    for contrast in contrasts:
+        if "shape" in contrast.changed or names.isdisjoint(contrast.changed):
+            continue
+        pair = statements.word_contrast(contrast, scope.graphs, scope.rng)
+        if pair:
+            sentences.append(_contrast(pair, scope))
+    return scope.limited(sentences)
+
+
+def _match_shapes(scope: Scope) -> list[Contrast]:
+    """Return the objects of one shape that unrelated photographs show in different looks."""
+    first = {obj.shape: obj for obj in scope.lost_by_side(0)}
+    second = {obj.shape: obj for obj in scope.lost_by_side(1)}
+    return [Contrast(first[shape], second[shape]) for shape in first if shape in second]
 
 
 def _compare_counts(scope: Scope) -> list[Statement]:
+    """State different totals, and the first different number of like objects."""
     totals = (statements.everything(0, scope.graphs[0]), statements.everything(1, scope.graphs[1]))
-    found: list[Statement] = []
+    sentences: list[Statement] = []
     if totals[0].count != totals[1].count:
         text = scope.say("total", first=totals[0].text, second=totals[1].text)
-        found.append(Statement(text, statements.claims_of(totals)))
-    things = [thing for a in scope.contrasts for thing in (a.first, a.second) if thing is not None]
-    for thing in things:
-        selector = statements.describe(thing) if scope.one_world else Selector(shape=thing.shape)
-        first, second = (len(selector.select(graph)) for graph in scope.graphs)
-        if first and second and first != second:
-            return [
-                *found,
-                _contrast((Mention(0, selector, first), Mention(1, selector, second)), scope),
-            ]
-    return found
+        sentences.append(Statement(text, statements.claims_of(totals)))
+    for contrast in scope.contrasts:
+        for obj in (contrast.first, contrast.second):
+            pair = _count_alike(obj, scope) if obj else None
+            if pair:
+                sentences.append(_contrast(pair, scope))
+                return sentences
+    return sentences
+
+
+def _count_alike(obj: SceneObject, scope: Scope) -> MentionPair | None:
+    """Return the numbers of objects like this one, if both photographs show different numbers."""
+    look = _look_at(obj, scope)
+    first, second = (len(look.select(graph)) for graph in scope.graphs)
+    if not first or not second or first == second:
+        return None
+    return Mention(0, look, first), Mention(1, look, second)
 
 
 def _compare_locations(scope: Scope) -> list[Statement]:
-    """State what moved; else the place of a thing, and of like things, that only one photograph has."""
-    if moved := _contrast_by(scope, set(statements.POSITION)):
+    """State what moved, or else the position of objects that only one photograph has."""
+    moved = _contrast_by(scope, set(statements.POSITION))
+    if moved:
         return moved
-    found: dict[Side, Statement] = {}
-    for side, thing in scope.lost():
-        alike = statements.describe(thing).select(scope.graphs[side])
-        if side in found or len({(one.column, one.depth) for one in alike}) > 1:
+    by_side: dict[Side, Statement] = {}
+    for side, obj in scope.lost_objects():
+        if side in by_side:
+            continue
+        look = statements.describe(obj)
+        alike = look.select(scope.graphs[side])
+        positions = {(other.column, other.depth) for other in alike}
+        if len(positions) > 1:
             continue
         count = len(alike) if len(alike) > 1 else None
-        where = f"{COLUMNS[thing.column]} {DEPTHS[thing.depth]}"
+        where = f"{COLUMNS[obj.column]} {DEPTHS[obj.depth]}"
         text = scope.say(
-            "located", here=side + 1, things=some(statements.describe(thing), count), where=where
+            "located",
+            here=side + 1,
+            things=some(look, count),
+            where=where,
         )
-        found[side] = Statement(
-            text, (Mention(side, statements.describe(thing, "column", "depth"), count).claim,)
-        )
-    return [found[side] for side in SIDES if side in found]
+        mention = Mention(side, statements.describe(obj, "column", "depth"), count)
+        by_side[side] = Statement(text, (mention.claim,))
+    return _in_order(by_side)
 
 
 def _compare_relations(scope: Scope) -> list[Statement]:
-    """Relate a new, missing, moved or replaced thing to another; else state which relation was reversed."""
-    found: dict[Side, Statement] = {}
-    # Things that only one photograph has at their place; one with merely other looks stands where
-    # it stood.
-    exchanged: list[tuple[Side, SceneObject]] = [
-        (side, thing)
-        for contrast in scope.contrasts
-        for side, thing in zip(SIDES, (contrast.first, contrast.second), strict=True)
-        if thing is not None and (contrast.lost or contrast.moved or "shape" in contrast.changed)
-    ]
-    for side, thing in exchanged:
-        related = (
-            statements.find_relation(thing, scope.graphs[side], scope.rng)
-            if side not in found
-            else None
-        )
+    """Relate new, missing, moved or replaced objects, or else state a reversed relation."""
+    by_side: dict[Side, Statement] = {}
+    for side, obj in _exchanged_objects(scope):
+        if side in by_side:
+            continue
+        related = statements.find_relation(obj, scope.graphs[side], scope.rng)
         if related and statements.tells_apart(related.claims(side), scope.graphs):
-            text = scope.say("related", here=side + 1, **related.words)
-            found[side] = Statement(text, related.claims(side))
-    reversal = (
-        statements.find_reversal(scope.graphs, scope.rng) if scope.one_world and not found else None
-    )
-    if reversal:
-        text = scope.say("reversed", **reversal[0].words, opposite=SPOKEN[reversal[1].relation])
-        return [Statement(text, (*reversal[0].claims(0), *reversal[1].claims(1)))]
-    return [found[side] for side in SIDES if side in found]
+            text = scope.say("related", here=side + 1, **related.values)
+            by_side[side] = Statement(text, related.claims(side))
+    if by_side or not scope.one_world:
+        return _in_order(by_side)
+    reversal = statements.find_reversal(scope.graphs, scope.rng)
+    if reversal is None:
+        return []
+    before, after = reversal
+    text = scope.say("reversed", **before.values, opposite=SPOKEN[after.relation])
+    return [Statement(text, (*before.claims(0), *after.claims(1)))]
+
+
+def _exchanged_objects(scope: Scope) -> Iterator[tuple[Side, SceneObject]]:
+    """Yield the objects that only one photograph has at their position.
+
+    An object that merely looks different stands where it stood.
+    """
+    for contrast in scope.contrasts:
+        if contrast.lost or contrast.moved or "shape" in contrast.changed:
+            for side, obj in zip(SIDES, (contrast.first, contrast.second), strict=True):
+                if obj is not None:
+                    yield side, obj
 
 
 AXIS_WRITERS: Mapping[Axis, Callable[[Scope], list[Statement]]] = {
@@ -249,63 +327,73 @@ AXIS_WRITERS: Mapping[Axis, Callable[[Scope], list[Statement]]] = {
 def _write_commonalities(scope: Scope) -> list[Statement]:
     """State what both photographs show, in one to four sentences."""
     first, second = scope.graphs
-    found: list[Statement] = []
+    sentences: list[Statement] = []
     if is_no_change(scope.graphs):
-        found = [Statement(scope.say("same_scene"), (Claim(side=0, kind="no_change"),))]
-    found += _share_things(scope)
+        no_change = Claim(side=0, kind="no_change")
+        sentences.append(Statement(scope.say("same_scene"), (no_change,)))
+    sentences += _share_objects(scope)
     if first.place == second.place:
-        place = scope.say_all(
-            "same_place", ("place",), place=first.place, within_place=within(first.place)
-        )
-        found.insert(0, place)
+        values = {"place": first.place, "within_place": within(first.place)}
+        sentences.insert(0, scope.say_all("same_place", ("place",), **values))
     totals = [statements.everything(side, scope.graphs[side]) for side in SIDES]
     if totals[0].count == totals[1].count:
-        found.append(
-            Statement(scope.say("same_count", things=totals[0].text), statements.claims_of(totals))
-        )
+        text = scope.say("same_count", things=totals[0].text)
+        sentences.append(Statement(text, statements.claims_of(totals)))
     for name in reversed(VIEWS):
         value = getattr(first, name)
         if value == getattr(second, name) and scope.rng.random() >= 0.5:
-            found.append(scope.say_all(f"same_{name}", (name,), **{name: value}))
-    return found[: scope.rng.choice((3, 4))] or [Statement(scope.say("same_nothing"))]
+            sentences.append(scope.say_all(f"same_{name}", (name,), **{name: value}))
+    limit = scope.rng.choice((3, 4))
+    return sentences[:limit] or [Statement(scope.say("same_nothing"))]
 
 
 def _compare_views(scope: Scope) -> list[Statement]:
+    """State how light and viewpoint differ."""
     first, second = scope.graphs
-    names: list[statements.Setting] = [
-        name for name in VIEWS if getattr(first, name) != getattr(second, name)
-    ]
-    values = {f"first_{name}": getattr(first, name) for name in names}
-    values |= {f"second_{name}": getattr(second, name) for name in names}
-    return [scope.say_all(f"other_{'_'.join(names)}", names, **values)] if names else []
+    names: list[statements.Setting] = []
+    values: dict[str, str] = {}
+    for name in VIEWS:
+        first_value, second_value = getattr(first, name), getattr(second, name)
+        if first_value != second_value:
+            names.append(name)
+            values[f"first_{name}"] = first_value
+            values[f"second_{name}"] = second_value
+    if not names:
+        return []
+    return [scope.say_all(f"other_{'_'.join(names)}", names, **values)]
 
 
-def _share_things(scope: Scope) -> list[Statement]:
-    """Name what both show: whole objects, else shapes, materials or colours; like things with their equal number."""
-    looks = statements.shared(scope.graphs)
-    for name in ("shape", "material", "colour"):
-        if not looks:
-            values = sorted({getattr(thing, name) for thing in scope.graphs[0].objects})
-            looks = [
-                a
-                for a in (Selector(**{name: value}) for value in values)
-                if a.select(scope.graphs[1])
-            ]
-    chosen = scope.rng.sample(looks, min(len(looks), scope.rng.choice((2, 3, 4))))
-    words: list[str] = []
+def _share_objects(scope: Scope) -> list[Statement]:
+    """Name what both show: whole objects, else shapes, materials or colours.
+
+    Like objects are named with their number, if it is equal.
+    """
+    looks = _shared_looks(scope.graphs)
+    max_count = scope.rng.choice((2, 3, 4))
+    chosen = scope.rng.sample(looks, min(len(looks), max_count))
+    if not chosen:
+        return []
+    names: list[str] = []
     claims: list[Claim] = []
     for look in chosen:
-        mentions = [statements.shown(side, look, scope.graphs[side]) for side in SIDES]
-        word = mentions[0].text
+        mentions = [statements.mention_selected(side, look, scope.graphs[side]) for side in SIDES]
+        name = mentions[0].text
         if mentions[0].count != mentions[1].count:
-            word = (
-                noun(look, 2)
-                if all(mention.count for mention in mentions)
-                else f"one or more {noun(look, 2)}"
-            )
+            are_several = all(mention.count for mention in mentions)
+            name = noun(look, 2) if are_several else f"one or more {noun(look, 2)}"
             mentions = [Mention(side, look) for side in SIDES]
-        words.append(word)
+        names.append(name)
         claims += statements.claims_of(mentions)
-    return (
-        [Statement(scope.say("same_things", things=joined(words)), tuple(claims))] if chosen else []
-    )
+    return [Statement(scope.say("same_things", things=joined(names)), tuple(claims))]
+
+
+def _shared_looks(graphs: Graphs) -> list[Selector]:
+    """Return the looks that both photographs show, or else shapes, materials or colours."""
+    looks = statements.shared(graphs)
+    for name in ("shape", "material", "colour"):
+        if looks:
+            break
+        values = sorted({getattr(obj, name) for obj in graphs[0].objects})
+        selectors = [Selector(**{name: value}) for value in values]
+        looks = [selector for selector in selectors if selector.select(graphs[1])]
+    return looks

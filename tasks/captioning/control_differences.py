@@ -44,12 +44,14 @@ from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import Difference
 from pairwright.tasks.texts.words import content_words, says_no_change
 
-SAME, REVERSED = "control_same", "control_reversed"
+SAME = "control_same"
+REVERSED = "control_reversed"
 NONE = "There is no difference between the two images."
 NONE_FORM = NONE.replace(".", r"\.")
-MOST_WORDS = 1000  # ``max_tokens`` ends answers long before
+MAX_WORDS = 1000  # ``max_tokens`` ends answers long before
 UNREADABLE = -1.0  # the score of a swapped pair where there is nothing to compare
-Outcome = tuple[float, str]  # score of a control, and why it failed; empty: it passed
+Outcome = tuple[float, str]
+"""Score of a control, and why it failed; empty: it passed."""
 
 
 @asking
@@ -64,70 +66,89 @@ async def control_differences(
 ) -> Sequence[CheckRow] | Dropped:
     """Return the outcome of each control that is on, of every description."""
     pair = pairs[row.subject]
-    shown = pair_images(row.key, pair, images)
-    if isinstance(shown, Dropped):
-        return shown
+    files = pair_images(row.key, pair, images)
+    if isinstance(files, Dropped):
+        return files
+    texts = describe_differences.quoted_captions(pair, captions)
     questions = {
-        "swapped": ask_swapped(
-            row, pair, shown, describe_differences.told_captions(pair, captions), config
-        ),
-        "same": ask_same(row, pair, shown, config),
+        "swapped": ask_swapped(row, pair, files, texts, config),
+        "same": ask_same(row, pair, files, config),
     }
-    found: list[CheckRow] = []
+    outcomes: list[CheckRow] = []
     for kind, question in questions.items():
         if kind in config.kinds:
             answer = await chat.ask(question)
-            score, why = _judge(kind, row, answer)
-            if answer.finish_reason == "length":
-                why = f"{why} (controls.max_tokens={config.max_tokens})"
-            found.append(check_row(row, kind, score=score, why=why, answers=[answer]))
-    return found
+            outcomes.append(_check(kind, row, answer, config))
+    return outcomes
+
+
+def _check(
+    kind: str,
+    row: DifferenceRow,
+    answer: Answer,
+    config: ControlsConfig,
+) -> CheckRow:
+    score, why = _judge(kind, row, answer)
+    if answer.finish_reason == "length":
+        why = f"{why} (controls.max_tokens={config.max_tokens})"
+    return check_row(row, kind, score=score, why=why, answers=[answer])
 
 
 def ask_swapped(
     row: DifferenceRow,
     pair: PairRow,
-    shown: Two[bytes],
+    images: Two[bytes],
     captions: Two[str] | None,
     config: ControlsConfig,
 ) -> Question:
     """Return the question about the pair in the other order."""
-    told = load_wordings(REVERSED).kinds
-    # The human difference that the writer was told is not stored: take the one most like the
+    wordings = load_wordings(REVERSED).kinds
+    # The human difference that the writer's prompt had is not stored: take the one most like the
     # description.
     halves = f"{row.first_half} {row.second_half}"
     nearest = sorted(pair.human_differences, key=lambda text: -dice_coefficient(halves, text))[:1]
+    instruction_text = ""
+    if pair.instruction:
+        instruction_text = wordings["edit"][0].render(text=pair.instruction)
     turned = replace(
         pair,
         first=pair.second,
         second=pair.first,
-        instruction=told["edit"][0].render(text=pair.instruction) if pair.instruction else "",
-        human_differences=tuple(told["human"][0].render(text=text) for text in nearest),
+        instruction=instruction_text,
+        human_differences=tuple(wordings["human"][0].render(text=text) for text in nearest),
     )
     swapped = (captions[1], captions[0]) if captions else None
-    instruction = describe_differences.instruct_pair(turned, swapped, seed=config.seed, attempt=1)
+    instruction = describe_differences.instruct_pair(
+        turned,
+        swapped,
+        seed=config.seed,
+        attempt=1,
+    )
     seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
     return describe_differences.difference_question(
-        instruction, (shown[1], shown[0]), seed, config.max_tokens
+        instruction, (images[1], images[0]), seed, config.max_tokens
     )
 
 
 def ask_same(
-    row: DifferenceRow, pair: PairRow, shown: Two[bytes], config: ControlsConfig
+    row: DifferenceRow,
+    pair: PairRow,
+    images: Two[bytes],
+    config: ControlsConfig,
 ) -> Question:
     """Return the question about one of the images, shown twice."""
-    image = Random(make_key("same image", config.seed, row.key)).choice(shown)
+    image = Random(make_key("same image", config.seed, row.key)).choice(images)
     bare = replace(pair, instruction="", human_differences=())
-    prompt = load(SAME)
-    text = prompt.render(
-        instruction=describe_differences.instruct_pair(
-            bare, None, seed=config.seed, attempt=1
-        ).text,
-        way_out=NONE,
+    instruction = describe_differences.instruct_pair(
+        bare,
+        None,
+        seed=config.seed,
+        attempt=1,
     )
+    prompt = load(SAME)
     return Question(
         prompt=SAME,
-        text=text,
+        text=prompt.render(instruction=instruction.text, way_out=NONE),
         images=(image, image),
         seed=seed_of(row.key, prompt, seed=config.seed),
         max_tokens=config.max_tokens,
@@ -135,51 +156,78 @@ def ask_same(
     )
 
 
-def _judge(kind: str, row: DifferenceRow, answer: Answer) -> Outcome:
-    """Score an answer: is it the description the other way round, or does it find no difference in one image."""
-    read = describe_differences.read_answer(answer, MOST_WORDS)
-    is_none = says_none(answer, read)
-    if kind == "same" and is_none:
-        return 1.0, ""
+def _judge(
+    kind: str,
+    row: DifferenceRow,
+    answer: Answer,
+) -> Outcome:
+    """Score the answer to a control question."""
+    parsed = describe_differences.read_description(answer, MAX_WORDS)
+    is_none = says_none(answer, parsed)
     if kind == "same":
-        return 0.0, checks.UNREADABLE_SAME + read.reason if isinstance(
-            read, RefusedText
-        ) else checks.SEEN_IN_SAME
+        return _judge_same(parsed, is_none=is_none)
     if is_none:
         return (1.0, "") if row.no_change else (UNREADABLE, checks.NONE_IN_SWAPPED)
-    if isinstance(read, RefusedText):
-        return UNREADABLE, checks.UNREADABLE_SWAPPED + read.reason
+    if isinstance(parsed, RefusedText):
+        return UNREADABLE, checks.UNREADABLE_SWAPPED + parsed.reason
     if row.no_change:
         return UNREADABLE, checks.NOT_TURNED_ROUND
+    return _judge_swapped(row, parsed)
+
+
+def _judge_same(parsed: Difference | RefusedText, *, is_none: bool) -> Outcome:
+    """Pass an answer that finds no difference in one image."""
+    if is_none:
+        return 1.0, ""
+    if isinstance(parsed, RefusedText):
+        return 0.0, checks.UNREADABLE_SAME + parsed.reason
+    return 0.0, checks.SEEN_IN_SAME
+
+
+def _judge_swapped(row: DifferenceRow, parsed: Difference) -> Outcome:
+    """Score how much more alike the halves are crosswise than straight."""
     first, second = row.halves
-    crosswise = dice_coefficient(first, read.second_half) + dice_coefficient(
-        second, read.first_half
-    )
-    straight = dice_coefficient(first, read.first_half) + dice_coefficient(second, read.second_half)
+    crosswise = dice_coefficient(first, parsed.second_half)
+    crosswise += dice_coefficient(second, parsed.first_half)
+    straight = dice_coefficient(first, parsed.first_half)
+    straight += dice_coefficient(second, parsed.second_half)
     score = round((crosswise - straight) / 2, 6)
     return score, "" if score > 0 else checks.NOT_TURNED_ROUND
 
 
-def dice_coefficient(one: str, other: str) -> float:
+def dice_coefficient(first: str, second: str) -> float:
     """Return how alike two texts are, from 0 (no content word in common, or none at all) to 1.
 
     Dice's coefficient of the multisets of their content words and of the pairs of neighbours among
     these: "a cat left of a dog" and "a dog left of a cat" are not quite alike.
     """
-    words = [content_words(text) for text in (one, other)]
-    first, second = (Counter([*((word,) for word in found), *pairwise(found)]) for found in words)
-    total = first.total() + second.total()
-    return 2 * (first & second).total() / total if total else 0.0
+    first_counts = _count_ngrams(first)
+    second_counts = _count_ngrams(second)
+    total = first_counts.total() + second_counts.total()
+    if not total:
+        return 0.0
+    return 2 * (first_counts & second_counts).total() / total
 
 
-def says_none(answer: Answer, read: Difference | RefusedText) -> bool:
-    """Return whether a whole answer says that the images do not differ, in the template or in a sentence of its own."""
-    if isinstance(read, Difference):
-        is_equal = content_words(read.first_half) == content_words(read.second_half)
-        return is_equal or says_no_change(read.second_half)
-    return read.reason == "halves are equal" or (
-        read.reason == "off the template" and says_no_change(answer.text)
-    )
+def _count_ngrams(text: str) -> "Counter[tuple[str, ...]]":
+    """Count the content words of a text, and the pairs of neighbours among them."""
+    content = content_words(text)
+    ngrams: Counter[tuple[str, ...]] = Counter((word,) for word in content)
+    ngrams.update(pairwise(content))
+    return ngrams
+
+
+def says_none(answer: Answer, parsed: Difference | RefusedText) -> bool:
+    """Return whether a whole answer says that the images do not differ.
+
+    It may say so in the template, or in a sentence of its own.
+    """
+    if isinstance(parsed, Difference):
+        is_equal = content_words(parsed.first_half) == content_words(parsed.second_half)
+        return is_equal or says_no_change(parsed.second_half)
+    if parsed.reason == "halves are equal":
+        return True
+    return parsed.reason == "off the template" and says_no_change(answer.text)
 
 
 STAGE = Stage(

@@ -1,4 +1,4 @@
-"""Describe the difference of each pair by an implicit-change description (paper 001, 3.1.2 and D.2).
+"""Describe the difference of each pair by an implicit-change description (paper 001, 3.1.2, D.2).
 
 Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs and checked
 against them, by ``prompts/difference_template.j2`` (the paper's) and the phrases of
@@ -28,6 +28,7 @@ from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.phrases import joined, noun, some, within
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Captions, DifferenceRow, Dropped, Images, PairRow, make_key
+from pairwright.schemas.scene import SceneObject
 from pairwright.tasks.captioning import statements, validators
 from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPair, Statement
 from pairwright.tasks.captioning.validators import Two
@@ -45,133 +46,182 @@ from pairwright.tasks.texts.say_claims import VIEWS, Phrased, say_claims
 from pairwright.tasks.texts.words import ends_short, says_no_change
 
 LONGER = 2  # token limit of later attempts, as a multiple of the first attempt's
-MOST_THINGS = 3
+MAX_OBJECTS = 3
+CONTENT_EXTRAS = (
+    ("text",),
+    ("size", "text"),
+    ("column", "text"),
+    ("size", "pose"),
+    ("facing", "text"),
+)
+"""Attributes that a mention of a single object in an unrelated photograph adds, one of these."""
 ANCHOR_SHARE = 0.3  # share of changes that name a neighbouring object
-SPARED, SPARED_SHARE = ("material", "size"), 0.95
-"""Attributes that a mention omits where it is unambiguous without them, and the share of mentions
-that do."""
+SPARED = ("material", "size")
+"""Attributes that a mention omits where it is unambiguous without them."""
+SPARED_SHARE = 0.95  # share of mentions that omit them
 PLACE_SHARE = 0.25  # share of halves that name the place
 
 
 def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
-    """Return a description and its claims, or ``None`` where the graphs give no words for a difference."""
+    """Return a description and its claims; ``None`` where a difference has no words."""
     if is_no_change(graphs):
         return _compose_unchanged(graphs, rng)
     if graphs[0].world == graphs[1].world:
-        pairs = statements.picked(statements.find_contrasts(graphs), graphs, rng)
-        rng.shuffle(pairs)
-        mentions = _by_side(
-            [_add_relation(_omit_attributes(pair, graphs, rng), graphs, rng) for pair in pairs]
-        )
+        mentions = _mention_changes(graphs, rng)
     else:
         mentions = _mention_contents(graphs, rng)
     if not mentions[0] or not mentions[1]:
         return None
-    named = rng.random() < PLACE_SHARE
-    halves = [_word_half(mentions[side], graphs, rng, named=named) for side in statements.SIDES]
+    names_place = rng.random() < PLACE_SHARE
+    first, second = (_word_half(part, graphs, rng, names_place=names_place) for part in mentions)
     verbs: list[str] = []
-    for half in halves:
+    for half in (first, second):
         kind = "plain_verb" if re.search(r"\bno\b", half.text) else "verb"
         choices = [prompt.text for prompt in load_wordings("difference_phrases").kinds[kind]]
         verbs.append(rng.choice([verb for verb in choices if verb not in verbs]))
-    text = fill_template(verbs, halves[0].text, halves[1].text)
-    return Statement(text, (*halves[0].claims, *halves[1].claims))
+    text = fill_template(verbs, first.text, second.text)
+    return Statement(text, (*first.claims, *second.claims))
 
 
-def _omit_attributes(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
+def _mention_changes(graphs: Graphs, rng: Random) -> list[list[Mention]]:
+    """Describe the changes between two photographs of one world."""
+    contrasts = statements.find_contrasts(graphs)
+    pairs = statements.word_contrasts(contrasts, graphs, rng)
+    rng.shuffle(pairs)
+    briefer: list[MentionPair] = []
+    for pair in pairs:
+        short = _omit_attributes(pair, graphs, rng)
+        briefer.append(_add_relation(short, graphs, rng))
+    return _by_side(briefer)
+
+
+def _omit_attributes(
+    pair: MentionPair,
+    graphs: Graphs,
+    rng: Random,
+) -> MentionPair:
     """Omit attributes that both mentions share where the rest is unambiguous: "the red mug"."""
     for name in SPARED:
-        same = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
-        if not same or rng.random() > SPARED_SHARE:
+        is_shared = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
+        if not is_shared or rng.random() > SPARED_SHARE:
             continue
-        first, second = (
-            replace(one, selector=one.selector.model_copy(update={name: None})) for one in pair
-        )
-        both = ((first.selector, pair[0].selector), (second.selector, pair[1].selector))
-        if all(
-            len(short.select(graph)) == len(full.select(graph))
-            for short, full in both
-            for graph in graphs
-        ):
-            pair = first, second
+        shorter = (_omit(pair[0], name), _omit(pair[1], name))
+        if _is_unambiguous(shorter, pair, graphs):
+            pair = shorter
     return pair
 
 
-def _add_relation(pair: MentionPair, graphs: Graphs, rng: Random) -> MentionPair:
-    """Relate the thing to a neighbour in a share of the pairs, where a photograph shows only one such thing."""
+def _omit(mention: Mention, name: str) -> Mention:
+    return replace(mention, selector=mention.selector.model_copy(update={name: None}))
+
+
+def _is_unambiguous(
+    shorter: MentionPair,
+    pair: MentionPair,
+    graphs: Graphs,
+) -> bool:
+    """Return whether the shorter mentions select as many objects as the full ones."""
+    for short, full in zip(shorter, pair, strict=True):
+        for graph in graphs:
+            if len(short.selector.select(graph)) != len(full.selector.select(graph)):
+                return False
+    return True
+
+
+def _add_relation(
+    pair: MentionPair,
+    graphs: Graphs,
+    rng: Random,
+) -> MentionPair:
+    """Relate the object to a neighbour in a share of the pairs.
+
+    Only in a photograph that shows a single such object.
+    """
     single = [mention for mention in pair if mention.count is None]
     if not single or rng.random() > ANCHOR_SHARE:
         return pair
-    told = rng.choice(single)
-    graph = graphs[told.side]
-    [thing] = told.selector.select(graph)
-    related = statements.find_relation(thing, graph, rng)
+    mention = rng.choice(single)
+    graph = graphs[mention.side]
+    [obj] = mention.selector.select(graph)
+    related = statements.find_relation(obj, graph, rng)
     if related is None:
         return pair
     other = related.other
     briefer = (Selector(shape=other.shape), Selector(shape=other.shape, colour=other.colour))
     brief = next((selector for selector in briefer if len(selector.select(graph)) == 1), other)
-    anchored = replace(told, beside=(related.relation, brief))
-    return (anchored, pair[1]) if told.side == 0 else (pair[0], anchored)
+    anchored = replace(mention, beside=(related.relation, brief))
+    return (anchored, pair[1]) if mention.side == 0 else (pair[0], anchored)
 
 
 def _mention_contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
     """Describe two unrelated photographs by what each has and the other lacks."""
     contrasts = statements.find_contrasts(graphs)
     rng.shuffle(contrasts)
-    own: list[list[Mention]] = []
-    for side in statements.SIDES:  # single things in some detail, and like things by their number
-        found: dict[str, Mention] = {}
-        for thing in [(contrast.first, contrast.second)[side] for contrast in contrasts]:
-            if thing is None or len(found) == MOST_THINGS:
-                continue
-            look = statements.describe(thing)
-            extras = rng.choice(
-                (
-                    ("text",),
-                    ("size", "text"),
-                    ("column", "text"),
-                    ("size", "pose"),
-                    ("facing", "text"),
-                )
-            )
-            single = len(look.select(graphs[side])) == 1
-            named = [name for name in extras if single and getattr(thing, name) is not None]
-            mention = statements.shown(side, statements.describe(thing, *named), graphs[side])
-            found.setdefault(noun(look), mention)
-        own.append(list(found.values())[: rng.choice((2, MOST_THINGS))])
-    if all(own):
-        return own
+    first = [contrast.first for contrast in contrasts if contrast.first is not None]
+    second = [contrast.second for contrast in contrasts if contrast.second is not None]
+    mentions = [_mention_some(0, first, graphs, rng), _mention_some(1, second, graphs, rng)]
+    if all(mentions):
+        return mentions
     # One holds all that the other does: name what is missing; with equal contents, compare sizes,
-    # places and numbers.
-    whole = contrasts or [Contrast(thing, None) for thing in graphs[0].objects]
-    return _by_side(statements.picked(whole, graphs, rng, limit=MOST_THINGS))
+    # positions and numbers.
+    if not contrasts:
+        contrasts = [Contrast(obj, None) for obj in graphs[0].objects]
+    return _by_side(statements.word_contrasts(contrasts, graphs, rng, limit=MAX_OBJECTS))
+
+
+def _mention_some(
+    side: statements.Side,
+    objects: Sequence[SceneObject],
+    graphs: Graphs,
+    rng: Random,
+) -> list[Mention]:
+    """Mention up to three looks: a single object in some detail, like objects by their number."""
+    graph = graphs[side]
+    by_look: dict[str, Mention] = {}
+    for obj in objects:
+        if len(by_look) == MAX_OBJECTS:
+            break
+        look = statements.describe(obj)
+        extras = rng.choice(CONTENT_EXTRAS)
+        names: list[str] = []
+        if len(look.select(graph)) == 1:
+            names = [name for name in extras if getattr(obj, name) is not None]
+        mention = statements.mention_selected(side, statements.describe(obj, *names), graph)
+        by_look.setdefault(noun(look), mention)
+    limit = rng.choice((2, MAX_OBJECTS))
+    return list(by_look.values())[:limit]
 
 
 def _by_side(pairs: list[MentionPair]) -> list[list[Mention]]:
     return [[pair[side] for pair in pairs] for side in statements.SIDES]
 
 
-def _word_half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: bool) -> Statement:
+def _word_half(
+    mentions: list[Mention],
+    graphs: Graphs,
+    rng: Random,
+    *,
+    names_place: bool,
+) -> Statement:
     """Word one half: what is there, what is missing, and the place."""
     side = mentions[0].side
+    graph = graphs[side]
     present = [mention for mention in mentions if mention.count != 0]
     missing = [mention for mention in mentions if mention.count == 0]
-    kind = "both" if present and missing else "things" if present else "missing"
+    total = statements.everything(side, graph)
+    kind = _half_kind(present, missing)
     claims = statements.claims_of(mentions)
-    total = statements.everything(side, graphs[side])
-    if named:
-        kind, claims = (
-            f"{kind}_place",
-            (*claims, statements.scene_claim(side, "place", graphs[side])),
-        )
+    if names_place:
+        kind = f"{kind}_place"
+        claims = (*claims, statements.scene_claim(side, "place", graph))
     elif kind == "missing" and total.count and rng.random() < 0.4:
-        kind, claims = "missing_count", (*claims, total.claim)
+        kind = "missing_count"
+        claims = (*claims, total.claim)
     text = load_wordings("difference_phrases").say(
         kind,
         rng,
-        place=graphs[side].place,
-        within_place=within(graphs[side].place),
+        place=graph.place,
+        within_place=within(graph.place),
         everything=total.text,
         things=joined([mention.text for mention in present]),
         no_things=joined([mention.text for mention in missing]),
@@ -180,32 +230,48 @@ def _word_half(mentions: list[Mention], graphs: Graphs, rng: Random, *, named: b
     return Statement(text, claims)
 
 
+def _half_kind(present: list[Mention], missing: list[Mention]) -> str:
+    if not missing:
+        return "things"
+    return "both" if present else "missing"
+
+
 def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
-    """State that nothing has changed, how light and viewpoint differ, and what both photographs show."""
-    # Another viewpoint may hide some of several like things: another number of them would read as a
-    # change.
+    """State that nothing has changed, how the views differ, and what both photographs show."""
+    first, second = graphs
+    # Another viewpoint may hide some of several like objects: another number of them would read as
+    # a change.
     common = [
-        a for a in statements.shared(graphs) if len(a.select(graphs[0])) == len(a.select(graphs[1]))
+        look
+        for look in statements.shared(graphs)
+        if len(look.select(first)) == len(look.select(second))
     ]
-    looks = rng.sample(common, min(len(common), rng.choice((1, 2, MOST_THINGS))))
-    told: list[Phrased] = [
-        name for name in VIEWS if getattr(graphs[0], name) != getattr(graphs[1], name)
+    max_count = rng.choice((1, 2, MAX_OBJECTS))
+    looks = rng.sample(common, min(len(common), max_count))
+    settings: list[Phrased] = [
+        name for name in VIEWS if getattr(first, name) != getattr(second, name)
     ]
     if not looks or rng.random() < PLACE_SHARE:
-        told.append("place")
+        settings.append("place")
     claims = [Claim(side=0, kind="no_change")]
     for side in statements.SIDES:
-        claims += statements.claims_of(statements.shown(side, look, graphs[side]) for look in looks)
-        claims += [statements.scene_claim(side, kind, graphs[side]) for kind in told]
+        graph = graphs[side]
+        mentions = [statements.mention_selected(side, look, graph) for look in looks]
+        claims += statements.claims_of(mentions)
+        claims += [statements.scene_claim(side, kind, graph) for kind in settings]
     return Statement(say_claims(claims, "template", rng), tuple(claims))
 
 
 def _compose(
-    row: PairRow, *, config: DifferencesConfig, images: Images, captions: Captions
+    row: PairRow,
+    *,
+    config: DifferencesConfig,
+    images: Images,
+    captions: Captions,
 ) -> DifferenceRow | Dropped:
     del captions  # the graphs say more
     verbs = difference_verbs()
-    found = validators.compose_true(
+    composed = validators.compose_true(
         row,
         images,
         config,
@@ -213,20 +279,31 @@ def _compose(
         compose_difference,
         lambda text: read_composed(text, verbs),
     )
-    if isinstance(found, Dropped):
-        return found
-    _, written, parts, attempts = found
-    made = _make_row(
-        row, replace(parts, text=written.text), key=row.key, attempts=attempts, model="scene-graph"
+    if isinstance(composed, Dropped):
+        return composed
+    _, statement, parts, attempts = composed
+    parts = replace(parts, text=statement.text)
+    difference = _make_row(
+        row,
+        parts,
+        key=row.key,
+        attempts=attempts,
+        model="scene-graph",
     )
-    claims = dump_claims(written.claims)
     return replace(
-        made, claims=claims, no_change=any(claim.kind == "no_change" for claim in written.claims)
+        difference,
+        claims=dump_claims(statement.claims),
+        no_change=any(claim.kind == "no_change" for claim in statement.claims),
     )
 
 
 def _make_row(
-    row: PairRow, read: Difference, *, key: str, attempts: int, model: str
+    row: PairRow,
+    read: Difference,
+    *,
+    key: str,
+    attempts: int,
+    model: str,
 ) -> DifferenceRow:
     return DifferenceRow(
         key=key,
@@ -246,75 +323,136 @@ def _make_row(
 
 @partial(asking, compose=_compose)
 async def describe_differences(
-    row: PairRow, chat: Chat, *, config: DifferencesConfig, images: Images, captions: Captions
+    row: PairRow,
+    chat: Chat,
+    *,
+    config: DifferencesConfig,
+    images: Images,
+    captions: Captions,
 ) -> Sequence[DifferenceRow] | Dropped:
-    """Return up to ``candidates`` different descriptions, or ``Dropped`` with the reason of the last refusal."""
-    shown, told = validators.pair_images(row.key, row, images), told_captions(row, captions)
-    if isinstance(shown, Dropped):
-        return shown
-    kept: dict[str, DifferenceRow] = {}
+    """Return up to ``candidates`` different descriptions, or the reason of the last refusal."""
+    pair_images = validators.pair_images(row.key, row, images)
+    if isinstance(pair_images, Dropped):
+        return pair_images
+    captions_given = quoted_captions(row, captions)
+    by_text: dict[str, DifferenceRow] = {}
     refused = RefusedText("")
     for candidate in range(config.candidates):
-        made = await _describe(
-            row, shown, told, chat, config, first=candidate * config.max_attempts + 1
+        first_attempt = candidate * config.max_attempts + 1
+        description = await _describe(
+            row, pair_images, captions_given, chat, config, first=first_attempt
         )
-        if isinstance(made, RefusedText):
-            refused = made
+        if isinstance(description, RefusedText):
+            refused = description
         else:
-            kept.setdefault(made.text, made)
-    return tuple(kept.values()) or Dropped(
-        source_key=row.key, reason=refused.reason, detail=refused.detail
-    )
+            by_text.setdefault(description.text, description)
+    if not by_text:
+        return Dropped(
+            source_key=row.key,
+            reason=refused.reason,
+            detail=refused.detail,
+        )
+    return tuple(by_text.values())
 
 
 async def _describe(
     row: PairRow,
-    shown: Two[bytes],
-    told: Two[str] | None,
+    images: Two[bytes],
+    captions: Two[str] | None,
     chat: Chat,
     config: DifferencesConfig,
     *,
     first: int,
 ) -> DifferenceRow | RefusedText:
-    """Ask until a description is accepted; attempts are numbered from ``first``, as each draws its own seed."""
+    """Ask until a description is accepted; attempts are numbered from ``first``.
 
-    def ask(attempt: int) -> Question:
+    Each attempt draws its own seed.
+    """
+    is_paper = config.verbs == "paper"
+
+    def make_question(attempt: int) -> Question:
         instruction = instruct_pair(
-            row, told, seed=config.seed, attempt=attempt, paper=config.verbs == "paper"
+            row,
+            captions,
+            seed=config.seed,
+            attempt=attempt,
+            paper=is_paper,
         )
-        seed = seed_of(row.key, load(instruction.prompt), seed=config.seed, attempt=attempt)
-        longer = 1 if attempt == first else LONGER  # it may have been cut off
-        return difference_question(instruction, shown, seed, longer * config.max_tokens)
+        seed = seed_of(
+            row.key,
+            load(instruction.prompt),
+            seed=config.seed,
+            attempt=attempt,
+        )
+        max_tokens = config.max_tokens
+        if attempt != first:  # the first answer may have been cut off
+            max_tokens *= LONGER
+        return difference_question(instruction, images, seed, max_tokens)
 
-    def read(answer: Answer) -> Difference | RefusedText:
-        return validators.validated(
-            read_answer(answer, config.max_words, "differences.max_words"), config
-        )
+    def parse_description(answer: Answer) -> Difference | RefusedText:
+        parsed = read_description(answer, config.max_words, "differences.max_words")
+        return validators.validated(parsed, config)
 
-    found, tries = await ask_until(chat, ask, read, tries=config.max_attempts, first=first)
-    if isinstance(found, RefusedText):
-        return found.by_tokens(
-            tries[-1].finish_reason, f"differences.max_tokens={config.max_tokens}"
-        )
-    key = make_key("difference", row.key, found.text)
-    known = instruct_pair(row, told, seed=config.seed, attempt=first).known
-    made = _make_row(row, found, key=key, attempts=len(tries), model=tries[-1].model)
-    return replace(made, finish_reason=tries[-1].finish_reason, known=known, served=tries)
+    parsed, tries = await ask_until(
+        chat,
+        make_question,
+        parse_description,
+        tries=config.max_attempts,
+        first=first,
+    )
+    served = tries[-1]
+    if isinstance(parsed, RefusedText):
+        bound = f"differences.max_tokens={config.max_tokens}"
+        return parsed.by_tokens(served.finish_reason, bound)
+    key = make_key("difference", row.key, parsed.text)
+    instruction = instruct_pair(
+        row,
+        captions,
+        seed=config.seed,
+        attempt=first,
+    )
+    difference = _make_row(
+        row,
+        parsed,
+        key=key,
+        attempts=len(tries),
+        model=served.model,
+    )
+    return replace(
+        difference,
+        finish_reason=served.finish_reason,
+        known=instruction.known,
+        served=tries,
+    )
 
 
 def instruct_pair(
-    pair: PairRow, captions: Two[str] | None, *, seed: int, attempt: int, paper: bool = False
+    pair: PairRow,
+    captions: Two[str] | None,
+    *,
+    seed: int,
+    attempt: int,
+    paper: bool = False,
 ) -> Instruction:
-    """Return the instruction of an attempt, which draws the verbs and one of the human differences."""
+    """Return the instruction of an attempt, which draws verbs and one human difference."""
     rng = Random(make_key("difference asked", seed, pair.key, attempt))
     verbs = draw_verbs(rng, paper=paper)
-    differences = [data for text in pair.human_differences if (data := _clean(text))]
+    differences = [_clean(text) for text in pair.human_differences]
+    differences = [text for text in differences if text]
     human = rng.choice(differences) if differences else ""
-    return instruct(verbs, captions=captions, human=human, edit=_clean(pair.instruction))
+    return instruct(
+        verbs,
+        captions=captions,
+        human=human,
+        edit=_clean(pair.instruction),
+    )
 
 
 def difference_question(
-    instruction: Instruction, images: Two[bytes], seed: int, max_tokens: int
+    instruction: Instruction,
+    images: Two[bytes],
+    seed: int,
+    max_tokens: int,
 ) -> Question:
     """Return the question that asks an instruction; its grammar is the template."""
     return Question(
@@ -327,7 +465,7 @@ def difference_question(
     )
 
 
-def told_captions(row: PairRow, captions: Captions) -> Two[str] | None:
+def quoted_captions(row: PairRow, captions: Captions) -> Two[str] | None:
     """Return both captions quoted as data; ``None`` where one is missing."""
     first, second = map(_clean, validators.pair_captions(row, captions))
     return (first, second) if first and second else None
@@ -338,16 +476,21 @@ def _clean(text: str) -> str:
     return as_data(text).rstrip(" .")
 
 
-def read_answer(
-    answer: Answer, most_words: int, setting: str = "words"
+def read_description(
+    answer: Answer,
+    max_words: int,
+    setting: str = "words",
 ) -> Difference | RefusedText:
-    """Return a model's description in its parts, or why it is refused; ``setting`` names the bound ``most_words``."""
-    read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
-    if isinstance(read, Difference) and ends_short(read.text):
-        return RefusedText("cut off", read.text[-40:])
-    return (
-        read if isinstance(read, RefusedText) else refuse_length(read, most_words, setting) or read
-    )
+    """Return a model's description in its parts, or why it is refused.
+
+    ``setting`` names the bound ``max_words``.
+    """
+    parsed = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    if isinstance(parsed, RefusedText):
+        return parsed
+    if ends_short(parsed.text):
+        return RefusedText("cut off", parsed.text[-40:])
+    return refuse_length(parsed, max_words, setting) or parsed
 
 
 def _fit(stage: Stage, config: DifferencesConfig) -> Stage:

@@ -28,40 +28,52 @@ from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rule
 
 DESCRIBE = "describe_image"
 COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
-MARKED = re.compile(
-    r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])"
-)  # markup that opens a list, heading, table or code block
+MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")
+"""Markup that opens a list, heading, table or code block."""
 PREFACE = re.compile(
     r"(?:sure|certainly|of course|absolutely|okay|ok|here(?:['’]s| is| are))\b[^.]{0,80}[:!]"
     r"|(?:description|caption):",
     re.IGNORECASE,
 )
-LEAST_WORDS, MOST_WORDS = 12, 600
-MOST_REPEATS, LONG = (
-    2,
-    4,
-)  # most repeats of one sentence, and the words that a sentence needs to be counted
+LEAST_WORDS = 12
+MOST_WORDS = 600
+MAX_REPEATS = 2
+"""Maximum repeats of one sentence."""
+MIN_REPEATED_WORDS = 4
+"""Minimum words of a sentence whose repeats are counted."""
 
 
 def _compose(row: ImageRow, *, config: CaptionsConfig) -> CaptionRow | Dropped:
     """Return a caption from the scene graph or the source; without either, the image is dropped."""
     if row.graph is not None:
         parts = compose_caption(row.graph, Random(make_key("caption", config.seed, row.key)))
-        text = " ".join(part.text for part in parts)
-        if why := refuse_text(text, config):
-            return Dropped(source_key=row.key, reason=why, detail=text)
-        return _row(row, text, tuple(part.text for part in parts), model=config.writer)
-    if given := _given(row):
-        return _row(row, given, split_by_rules(given), model="given")
-    return Dropped(source_key=row.key, reason="no scene graph", detail=row.name)
+        sentences = tuple(part.text for part in parts)
+        text = " ".join(sentences)
+        reason = refuse_text(text, config)
+        if reason:
+            return Dropped(
+                source_key=row.key,
+                reason=reason,
+                detail=text,
+            )
+        return _make_row(row, text, sentences, model=config.writer)
+    caption = _given_caption(row)
+    if caption:
+        return _make_row(row, caption, split_by_rules(caption), model="given")
+    return Dropped(
+        source_key=row.key,
+        reason="no scene graph",
+        detail=row.name,
+    )
 
 
-def _given(row: ImageRow) -> str:
+def _given_caption(row: ImageRow) -> str:
     """Return the source's longest caption on one line; empty: none."""
-    return max((" ".join(text.split()) for text in row.captions), key=len, default="")
+    captions = [" ".join(text.split()) for text in row.captions]
+    return max(captions, key=len, default="")
 
 
-def _row(
+def _make_row(
     row: ImageRow,
     text: str,
     sentences: tuple[str, ...],
@@ -83,69 +95,118 @@ def _row(
 
 @partial(asking, compose=_compose)
 async def describe_images(
-    row: ImageRow, chat: Chat, *, config: CaptionsConfig
+    row: ImageRow,
+    chat: Chat,
+    *,
+    config: CaptionsConfig,
 ) -> CaptionRow | Dropped:
     """Return a caption, or ``Dropped`` with the reason of the last refusal."""
-
-    def read(answer: Answer) -> str | RefusedText:
-        if refused := refuse_caption(answer.text, finish_reason=answer.finish_reason):
-            return refused
-        why = refuse_text(answer.text, config)
-        return RefusedText(why, answer.text) if why else " ".join(answer.text.split())
-
-    text, model, served = _given(row), "given", ()
+    text = _given_caption(row)
+    model = "given"
+    served: tuple[Served, ...] = ()
     if not text:
-        prompt = load(DESCRIBE).render()
-        question = Question(
-            prompt=DESCRIBE, text=prompt, images=(row.image,), max_tokens=config.max_tokens
-        )
-        found = await ask_again(chat, row, question, read, config, "captions")
-        if isinstance(found, Dropped):
-            return found
-        text, served = found
+        written = await _ask_caption(row, chat, config)
+        if isinstance(written, Dropped):
+            return written
+        text, served = written
         model = served[-1].model
     sentences = split_by_rules(text)
     if config.split == "served":
+        max_tokens = 2 * config.max_tokens
         answer = await ask_split(
-            chat, text, key=row.key, seed=config.seed, max_tokens=2 * config.max_tokens
+            chat,
+            text,
+            key=row.key,
+            seed=config.seed,
+            max_tokens=max_tokens,
         )
-        if (
-            answer
-            and answer.finish_reason != "length"
-            and (own := read_sentences(answer.text, text))
-        ):
-            sentences, served = own, (*served, answer.served)
-    return _row(row, text, sentences, model=model, served=served)
+        split = _read_split(answer, text)
+        if answer and split:
+            sentences = split
+            served = (*served, answer.served)
+    return _make_row(
+        row,
+        text,
+        sentences,
+        model=model,
+        served=served,
+    )
+
+
+async def _ask_caption(
+    row: ImageRow,
+    chat: Chat,
+    config: CaptionsConfig,
+) -> tuple[str, tuple[Served, ...]] | Dropped:
+    """Return a served model's caption on one line, and all attempts."""
+
+    def parse_caption(answer: Answer) -> str | RefusedText:
+        refused = refuse_caption(answer.text, finish_reason=answer.finish_reason)
+        if refused:
+            return refused
+        reason = refuse_text(answer.text, config)
+        if reason:
+            return RefusedText(reason, answer.text)
+        return " ".join(answer.text.split())
+
+    question = Question(
+        prompt=DESCRIBE,
+        text=load(DESCRIBE).render(),
+        images=(row.image,),
+        max_tokens=config.max_tokens,
+    )
+    return await ask_again(chat, row, question, parse_caption, config, "captions")
+
+
+def _read_split(answer: Answer | None, text: str) -> tuple[str, ...]:
+    """Return the splitter's sentences; none if it was refused or cut off."""
+    if answer is None or answer.finish_reason == "length":
+        return ()
+    return read_sentences(answer.text, text)
 
 
 def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | None:
-    """Return the first reason to refuse a text as a detailed description; its truth is not checked."""
+    """Return the first reason to refuse a detailed description; its truth is not checked."""
     text = text.strip()
     if not text:
         return RefusedText("empty")
-    if finish_reason == "length" or not COMPLETE.search(text):
-        return RefusedText("cut off", finish_reason if finish_reason == "length" else text[-40:])
+    if finish_reason == "length":
+        return RefusedText("cut off", finish_reason)
+    if not COMPLETE.search(text):
+        return RefusedText("cut off", text[-40:])
+    return _refuse_form(text) or _refuse_repeats(text) or _refuse_count(text)
+
+
+def _refuse_form(text: str) -> RefusedText | None:
     if declines(text):
         return RefusedText("the model declines", text[:80])
     if "\n" in text or "\r" in text:
         return RefusedText("more than one paragraph", f"{len(text.splitlines())} lines")
     if MARKED.match(text) or PREFACE.match(text):
         return RefusedText("not a description", text[:80])
+    return None
+
+
+def _refuse_repeats(text: str) -> RefusedText | None:
     if repeats_itself(text):
         return RefusedText("repeats itself", text[-80:])
-    sentences = Counter(
-        sentence.lower() for sentence in split_by_rules(text) if len(sentence.split()) >= LONG
+    sentences = [sentence.lower() for sentence in split_by_rules(text)]
+    counts = Counter(
+        sentence for sentence in sentences if len(sentence.split()) >= MIN_REPEATED_WORDS
     )
-    if sentences and (most := sentences.most_common(1)[0])[1] > MOST_REPEATS:
-        return RefusedText("repeats itself", most[0])
+    for sentence, count in counts.most_common(1):
+        if count > MAX_REPEATS:
+            return RefusedText("repeats itself", sentence)
+    return None
+
+
+def _refuse_count(text: str) -> RefusedText | None:
     count = len(text.split())
     if count < LEAST_WORDS:
         return RefusedText(f"too short (words={LEAST_WORDS})", text)
-    return (
-        RefusedText(f"too long (words={MOST_WORDS})", f"{count} words")
-        if count > MOST_WORDS
-        else None
-    )
+    if count > MOST_WORDS:
+        return RefusedText(f"too long (words={MOST_WORDS})", f"{count} words")
+    return None
 
 
 def _fit(stage: Stage, config: CaptionsConfig) -> Stage:

@@ -6,11 +6,13 @@ affirmed part of a half is judged; one that denies a thing is skipped where the 
 the rest: the lawn of "a lawn without a dog" is in both images.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairwright.schemas.checks import (
     BOTH_UNGROUNDED,
@@ -30,6 +32,7 @@ from pairwright.tasks.texts.words import affirmed, content_words, denies
 
 SPACE = "clip"
 Halves = tuple[str, str]
+Floats = NDArray[np.floating[Any]]
 
 
 def ground_differences(
@@ -42,61 +45,85 @@ def ground_differences(
     """Yield the outcome of the check for each description."""
     if SPACE not in vectors:
         raise ConfigError(
-            f"grounding: needs {SPACE} vectors: add {SPACE} to embedding.embedders, or disable "
-            f"grounding"
+            f"grounding: needs {SPACE} vectors: "
+            f"add {SPACE} to embedding.embedders, or disable grounding"
         )
-    judged = {row.key: judged_halves(row) for row in rows}
-    said = sorted({half for halves in judged.values() for half in halves if half})
-    scorer = OpenClipTexts(config=config.encoder)
-    texts = dict(zip(said, scorer.embed(said), strict=True)) if said else {}
+    halves_by_row = {row.key: judged_halves(row) for row in rows}
+    texts = _embed_halves(halves_by_row.values(), config)
     for row in rows:
         pair = pairs[row.subject]
         images = vectors[SPACE].units_of([pair.first, pair.second])
         if images is None:
             yield Dropped(source_key=row.key, reason="an image has no CLIP vector")
-        else:
-            halves = enumerate(judged[row.key])
-            # Rounded, since the last digits depend on the batch size.
-            gaps = [
-                round(float(texts[half].astype(np.float64) @ (images[side] - images[1 - side])), 6)
-                if half
-                else None
-                for side, half in halves
-            ]
-            score, why = judge_gaps(row, gaps, config)
-            yield check_row(row, "grounded", score=score, why=why)
+            continue
+        gaps: list[float | None] = []
+        for side, half in enumerate(halves_by_row[row.key]):
+            contrast = images[side] - images[1 - side]
+            gaps.append(_measure_gap(texts[half], contrast) if half else None)
+        score, why = judge_gaps(row, gaps, config)
+        yield check_row(
+            row,
+            "grounded",
+            score=score,
+            why=why,
+        )
+
+
+def _embed_halves(all_halves: Iterable[Halves], config: GroundingConfig) -> Mapping[str, Floats]:
+    """Return the vectors of all texts to judge, each embedded once."""
+    texts: set[str] = set()
+    for halves in all_halves:
+        texts.update(half for half in halves if half)
+    scorer = OpenClipTexts(config=config.encoder)
+    if not texts:
+        return {}
+    ordered = sorted(texts)
+    return dict(zip(ordered, scorer.embed(ordered), strict=True))
+
+
+def _measure_gap(text: Floats, contrast: Floats) -> float:
+    """Return how much more similar a text is to its own image, rounded.
+
+    The last digits depend on the batch size.
+    """
+    return round(float(text.astype(np.float64) @ contrast), 6)
 
 
 def judged_halves(row: DifferenceRow) -> Halves:
     """Return the texts to compare with the images; empty for a half that is not judged."""
     if row.no_change:
         return "", ""
-    texts = [affirmed(half) for half in row.halves]
-    words = [set(content_words(text)) for text in texts]
-    first, second = (
-        "" if denies(row.halves[n]) and words[n] <= words[1 - n] else texts[n] for n in (0, 1)
-    )
-    return first, second
+    first_half, second_half = row.halves
+    first, second = affirmed(first_half), affirmed(second_half)
+    first_words, second_words = set(content_words(first)), set(content_words(second))
+    is_first_shared = denies(first_half) and first_words <= second_words
+    is_second_shared = denies(second_half) and second_words <= first_words
+    return "" if is_first_shared else first, "" if is_second_shared else second
 
 
 def judge_gaps(
-    row: DifferenceRow, gaps: Sequence[float | None], config: GroundingConfig
+    row: DifferenceRow,
+    gaps: Sequence[float | None],
+    config: GroundingConfig,
 ) -> tuple[float, str]:
-    """Return the score, and the reason of a failure; ``gaps`` of both halves, ``None`` for one that is not judged."""
-    known = [gap for gap in gaps if gap is not None]
-    if not known:
+    """Return the score, and the reason of a failure.
+
+    ``gaps`` of both halves, ``None`` for one that is not judged.
+    """
+    judged = [gap for gap in gaps if gap is not None]
+    if not judged:
         return 0.0, "" if row.no_change else NOTHING_AFFIRMED
-    first, second = (gap is not None and gap <= config.min_margin for gap in gaps)
-    why = (
-        BOTH_UNGROUNDED
-        if first and second
-        else FIRST_UNGROUNDED
-        if first
-        else SECOND_UNGROUNDED
-        if second
-        else ""
-    )
-    return min(known), f"{why} (grounding.min_margin={config.min_margin:g})" if why else ""
+    is_first_low, is_second_low = (gap is not None and gap <= config.min_margin for gap in gaps)
+    score = min(judged)
+    if is_first_low and is_second_low:
+        reason = BOTH_UNGROUNDED
+    elif is_first_low:
+        reason = FIRST_UNGROUNDED
+    elif is_second_low:
+        reason = SECOND_UNGROUNDED
+    else:
+        return score, ""
+    return score, f"{reason} (grounding.min_margin={config.min_margin:g})"
 
 
 STAGE = Stage(

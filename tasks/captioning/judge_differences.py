@@ -24,12 +24,11 @@ from pairwright.tasks.serving.untrusted import quoted
 from pairwright.tasks.store.stage import Stage
 
 PROMPT = "judge_difference"
-MOST_TOKENS = 32  # enough for "Rating: 4/5"; paper 003's judge has 20
+MAX_TOKENS = 32  # enough for "Rating: 4/5"; paper 003's judge has 20
 RATING = Grammar(regex="[0-5]")
 UNRATED = -1.0  # score without a rating: below all others
-SCALE = re.compile(
-    r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE
-)  # the scale, which answers often repeat
+SCALE = re.compile(r"\b(?:from |of )?0\s*(?:-|–|to)\s*5\b", re.IGNORECASE)
+"""The scale, which answers often repeat."""
 NUMBER = r"(?<![\w.,-])(-?\d+(?:[.,]\d+)*)(?![\w-])"
 RATINGS = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -41,7 +40,7 @@ RATINGS = tuple(
         rf"\A\D*{NUMBER}(?=[\s*_`\"')\].]*\Z)",  # after prose without a number
     )
 )
-"""Places of the rating in an answer; the first that matches counts."""
+"""Positions of the rating in an answer; the first pattern that matches counts."""
 
 
 @asking
@@ -56,25 +55,52 @@ async def judge_differences(
     """Return the rating of a text against the images."""
     if isinstance(row, RejectedTextRow) and not row.is_unchecked:
         return Dropped(source_key=row.key, reason="known to be false")
-    shown = pair_images(row.key, pairs[row.subject], images)
-    if isinstance(shown, Dropped):
-        return shown
-    text = load(PROMPT).render(first=IMAGE, second=IMAGE, description=quoted(row.text))
+    files = pair_images(row.key, pairs[row.subject], images)
+    if isinstance(files, Dropped):
+        return files
+    prompt = load(PROMPT)
     question = Question(
-        prompt=PROMPT, text=text, images=shown, max_tokens=MOST_TOKENS, grammar=RATING
+        prompt=PROMPT,
+        text=prompt.render(
+            first=IMAGE,
+            second=IMAGE,
+            description=quoted(row.text),
+        ),
+        images=files,
+        max_tokens=MAX_TOKENS,
+        grammar=RATING,
     )
-    given: list[Answer] = []
-    rating, why = UNRATED, NO_RATING
-    while why == NO_RATING and len(given) < config.max_attempts:
-        seed = seed_of(row.key, load(PROMPT), seed=config.seed, attempt=len(given) + 1)
-        given.append(
-            await chat.ask(replace(question, seed=seed, temperature=None if given else 0.0))
+    answers: list[Answer] = []
+    for attempt in range(1, config.max_attempts + 1):
+        seed = seed_of(
+            row.key,
+            prompt,
+            seed=config.seed,
+            attempt=attempt,
         )
-        found = read_rating(given[-1].text, finish_reason=given[-1].finish_reason)
-        if found is not None:
-            low = f"{LOW_RATING} (judging.min_rating={config.min_rating})"
-            rating, why = float(found), "" if found >= config.min_rating else low
-    return check_row(row, "judged", score=rating, why=why, answers=given)
+        temperature = 0.0 if attempt == 1 else None
+        answer = await chat.ask(replace(question, seed=seed, temperature=temperature))
+        answers.append(answer)
+        rating = read_rating(answer.text, finish_reason=answer.finish_reason)
+        if rating is None:
+            continue
+        why = ""
+        if rating < config.min_rating:
+            why = f"{LOW_RATING} (judging.min_rating={config.min_rating})"
+        return check_row(
+            row,
+            "judged",
+            score=float(rating),
+            why=why,
+            answers=answers,
+        )
+    return check_row(
+        row,
+        "judged",
+        score=UNRATED,
+        why=NO_RATING,
+        answers=answers,
+    )
 
 
 def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
@@ -82,10 +108,13 @@ def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
     if finish_reason == "length":
         return None
     text = SCALE.sub(" ", text.strip())
-    for place in RATINGS:
-        if found := {"".join(match.groups("")) for match in place.finditer(text)}:
-            rating = found.pop()
-            return int(rating) if not found and re.fullmatch("[0-5]", rating) else None
+    for pattern in RATINGS:
+        ratings = {"".join(match.groups("")) for match in pattern.finditer(text)}
+        if len(ratings) == 1:
+            rating = ratings.pop()
+            return int(rating) if re.fullmatch("[0-5]", rating) else None
+        if ratings:
+            return None
     return None
 
 

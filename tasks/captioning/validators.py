@@ -1,5 +1,6 @@
-"""Helpers of the writing stages: validators of plugins, true texts from graphs, missing inputs,
-repeated questions.
+"""Helpers of the writing stages.
+
+Validators of plugins, true texts from graphs, missing inputs, repeated questions.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,25 +20,48 @@ from pairwright.tasks.texts.comparisons import Comparison
 from pairwright.tasks.texts.differences import Difference
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Validator:
     """Rule that refuses texts."""
 
     # its name in ``captions.validators``, ``differences.validators`` and ``comparisons.validators``
     name: str
     version: int  # raise it when the rule changes: texts are then written anew
-    refuse: Callable[
-        [str], str
-    ]  # from a text to a short constant reason, which is counted; empty: it is accepted
+    refuse: Callable[[str], str]
+    """From a text to a short constant reason, which is counted; empty: it is accepted."""
 
 
 VALIDATORS = Registry("validators", Validator, ())
 PAIRS = Uses(table="pairs", row=rows.PairRow)
-IMAGES = Uses(table="images", row=rows.ImageRow, on="images", of="pairs")
-CAPTIONS = Uses(table="captions", row=rows.CaptionRow, on="images", of="pairs")
+IMAGES = Uses(
+    table="images",
+    row=rows.ImageRow,
+    on="images",
+    of="pairs",
+)
+CAPTIONS = Uses(
+    table="captions",
+    row=rows.CaptionRow,
+    on="images",
+    of="pairs",
+)
 OF_PAIRS = (
-    Uses(table="images", row=rows.ImageRow, on="images", without=("image",)),
-    Uses(table="captions", row=rows.CaptionRow, on="images", counts=True),
+    Uses(
+        table="images",
+        row=rows.ImageRow,
+        on="images",
+        without=("image",),
+    ),
+    Uses(
+        table="captions",
+        row=rows.CaptionRow,
+        on="images",
+        counts=True,
+    ),
 )
 T = TypeVar("T")
 Two = tuple[T, T]  # the first image's, and the second one's
@@ -47,7 +71,11 @@ W = TypeVar("W", Difference, Comparison)
 
 def refuse_text(text: str, config: writing.ValidatedSection) -> str:
     """Return the reason of the first validator that refuses a text; empty: none."""
-    return next(filter(None, (VALIDATORS[name].refuse(text) for name in config.validators)), "")
+    for name in config.validators:
+        reason = VALIDATORS[name].refuse(text)
+        if reason:
+            return reason
+    return ""
 
 
 def name_validators(config: writing.ValidatedSection) -> tuple[str, ...]:
@@ -55,12 +83,12 @@ def name_validators(config: writing.ValidatedSection) -> tuple[str, ...]:
     return tuple(f"validator {name} {VALIDATORS[name].version}" for name in config.validators)
 
 
-def validated(found: W | RefusedText, config: writing.ValidatedSection) -> W | RefusedText:
+def validated(parsed: W | RefusedText, config: writing.ValidatedSection) -> W | RefusedText:
     """Return a parsed text, or why its parser or a validator refused it."""
-    if isinstance(found, RefusedText):
-        return found
-    why = refuse_text(found.text, config)
-    return RefusedText(why, found.text) if why else found
+    if isinstance(parsed, RefusedText):
+        return parsed
+    reason = refuse_text(parsed.text, config)
+    return RefusedText(reason, parsed.text) if reason else parsed
 
 
 def compose_true(
@@ -71,49 +99,74 @@ def compose_true(
     compose: Callable[[Graphs, Random], Statement | None],
     read: Callable[[str], W | RefusedText],
 ) -> tuple[Graphs, Statement, W, int] | rows.Dropped:
-    """Return both scene graphs, a text about them, its parts and the attempts; it is validated like a model's text.
+    """Return both scene graphs, a true text about them, its parts and the attempts.
 
-    ``name`` seeds the attempts.
+    The text is validated like a model's text. ``name`` seeds the attempts.
     """
-    shown = pair_images(row.key, row, images)
-    if isinstance(shown, rows.Dropped):
-        return shown
-    first, second = images[row.first], images[row.second]
-    if first.graph is None or second.graph is None:
-        return rows.Dropped(
-            source_key=row.key,
-            reason="no scene graph",
-            detail=first.name if second.graph else second.name,
-        )
-    graphs, refused = (first.graph, second.graph), RefusedText("no words for the difference")
+    graphs = _pair_graphs(row, images)
+    if isinstance(graphs, rows.Dropped):
+        return graphs
+    refused = RefusedText("no words for the difference")
     for attempt in range(1, config.max_attempts + 1):
-        written = compose(graphs, Random(rows.make_key(name, config.seed, row.key, attempt)))
-        if written is None:
+        rng = Random(rows.make_key(name, config.seed, row.key, attempt))
+        statement = compose(graphs, rng)
+        if statement is None:
             continue
-        found = read(written.text)
-        if not isinstance(found, RefusedText) and not all_hold(written.claims, graphs):
-            found = RefusedText("not true of the scene graphs", written.text)
-        found = validated(found, config)
-        if not isinstance(found, RefusedText):
-            return graphs, written, found, attempt
-        refused = found
-    return rows.Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
+        parsed = read(statement.text)
+        if not isinstance(parsed, RefusedText) and not all_hold(statement.claims, graphs):
+            parsed = RefusedText("not true of the scene graphs", statement.text)
+        parsed = validated(parsed, config)
+        if not isinstance(parsed, RefusedText):
+            return graphs, statement, parsed, attempt
+        refused = parsed
+    return rows.Dropped(
+        source_key=row.key,
+        reason=refused.reason,
+        detail=refused.detail,
+    )
+
+
+def _pair_graphs(row: rows.PairRow, images: rows.Images) -> Graphs | rows.Dropped:
+    missing = pair_images(row.key, row, images)
+    if isinstance(missing, rows.Dropped):
+        return missing
+    first, second = images[row.first], images[row.second]
+    if first.graph is not None and second.graph is not None:
+        return first.graph, second.graph
+    name = first.name if second.graph else second.name
+    return rows.Dropped(
+        source_key=row.key,
+        reason="no scene graph",
+        detail=name,
+    )
 
 
 def check_row(
-    row: rows.Row, check: str, *, score: float, why: str, answers: Sequence[Answer] = ()
+    row: rows.Row,
+    check: str,
+    *,
+    score: float,
+    why: str,
+    answers: Sequence[Answer] = (),
 ) -> rows.CheckRow:
-    """Return the outcome of a check; ``why``: empty if passed; ``answers``: the last one decided."""
-    decided = [part for answer in answers[-1:] for part in (answer.served.prompt, answer.text)]
+    """Return the outcome of a check.
+
+    ``why``: empty if passed; ``answers``: the last one decided.
+    """
+    key_parts: list[str] = []
+    text = ""
+    if answers:
+        text = answers[-1].text
+        key_parts = [answers[-1].served.prompt, text]
     return rows.CheckRow(
-        key=rows.make_key("check", check, row.key, *decided),
+        key=rows.make_key("check", check, row.key, *key_parts),
         source_key=row.key,
         subject=row.subject,
         description=row.key,
         check=check,
         passed=not why,
         score=score,
-        text=answers[-1].text if answers else "",
+        text=text,
         why=why,
         served=tuple(answer.served for answer in answers),
     )
@@ -127,36 +180,54 @@ async def ask_again(
     config: WrittenConfig | writing.QuestionsConfig,
     section: str,
 ) -> tuple[T, tuple[rows.Served, ...]] | rows.Dropped:
-    """Ask, each time with another seed, until an answer is accepted; return it parsed, and the record of all attempts.
+    """Ask with new seeds until an answer is accepted; return it parsed, and all attempts.
 
     ``Dropped`` has the reason of the last refusal; ``section`` is the configuration's name in a
     profile.
     """
     prompt = load(question.prompt)
 
-    def ask(attempt: int) -> Question:
-        return replace(question, seed=seed_of(row.key, prompt, seed=config.seed, attempt=attempt))
-
-    found, tries = await ask_until(chat, ask, read, tries=config.max_attempts)
-    if isinstance(found, RefusedText):
-        found = found.by_tokens(
-            tries[-1].finish_reason, f"{section}.max_tokens={config.max_tokens}"
+    def repeat_question(attempt: int) -> Question:
+        seed = seed_of(
+            row.key,
+            prompt,
+            seed=config.seed,
+            attempt=attempt,
         )
-        return rows.Dropped(source_key=row.key, reason=found.reason, detail=found.detail)
-    return found, tries
+        return replace(question, seed=seed)
+
+    parsed, tries = await ask_until(chat, repeat_question, read, tries=config.max_attempts)
+    if isinstance(parsed, RefusedText):
+        bound = f"{section}.max_tokens={config.max_tokens}"
+        refused = parsed.by_tokens(tries[-1].finish_reason, bound)
+        return rows.Dropped(
+            source_key=row.key,
+            reason=refused.reason,
+            detail=refused.detail,
+        )
+    return parsed, tries
 
 
 def pair_captions(pair: rows.PairRow, captions: rows.Captions) -> Two[str]:
     """Return both captions; a missing one is empty."""
-    first, second = (
-        captions[key].text if key in captions else "" for key in (pair.first, pair.second)
-    )
-    return first, second
+    return _caption_text(pair.first, captions), _caption_text(pair.second, captions)
 
 
-def pair_images(source: str, pair: rows.PairRow, images: rows.Images) -> Two[bytes] | rows.Dropped:
+def _caption_text(key: str, captions: rows.Captions) -> str:
+    return captions[key].text if key in captions else ""
+
+
+def pair_images(
+    source: str,
+    pair: rows.PairRow,
+    images: rows.Images,
+) -> Two[bytes] | rows.Dropped:
     """Return both files of a pair, or a ``Dropped`` where one is missing."""
     for key in (pair.first, pair.second):
         if key not in images:
-            return rows.Dropped(source_key=source, reason="image is missing", detail=key)
+            return rows.Dropped(
+                source_key=source,
+                reason="image is missing",
+                detail=key,
+            )
     return images[pair.first].image, images[pair.second].image
