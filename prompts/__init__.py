@@ -28,7 +28,7 @@ class Prompt:
     sha256: str
 
     def render(self, **values: object) -> str:
-        """Fill the template in; a name that it needs and does not get raises ``jinja2.UndefinedError``."""
+        """Fill the template in; ``jinja2.UndefinedError`` for a missing name."""
         return _template(self.text).render(values)
 
 
@@ -39,11 +39,20 @@ class Wordings:
     kinds: Mapping[str, tuple[Prompt, ...]]
     sha256: str
 
-    def say(self, kind: str, rng: Random, **values: object) -> str:
+    def say(
+        self,
+        kind: str,
+        rng: Random,
+        **values: object,
+    ) -> str:
         """Choose one wording of the kind and fill it in."""
         return rng.choice(self.kinds[kind]).render(**values)
 
-    def dealt(self, kind: str, rng: Random) -> Iterator[Prompt]:
+    def dealt(
+        self,
+        kind: str,
+        rng: Random,
+    ) -> Iterator[Prompt]:
         """Deal the wordings of the kind without end, each once before any comes again."""
         return cycle(rng.sample(self.kinds[kind], len(self.kinds[kind])))
 
@@ -58,8 +67,9 @@ def load(name: str) -> Prompt:
 def load_wordings(name: str) -> Wordings:
     """Read the alternative wordings of ``NAME.j2``."""
     text = _read(f"{name}.j2")
+    without_comments = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
     kinds: dict[str, tuple[Prompt, ...]] = {}
-    for line in re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL).splitlines():
+    for line in without_comments.splitlines():
         if line.strip():
             kind, wording = (part.strip() for part in line.split("|", 1))
             kinds[kind] = (*kinds.get(kind, ()), _prompt(wording))
@@ -68,14 +78,17 @@ def load_wordings(name: str) -> Wordings:
 
 @cache
 def difference_verbs() -> tuple[str, ...]:
-    """Return the 49 descriptive verbs of paper 001, Appendix D.2; its list has 50 entries, one of them empty."""
+    """Return the 49 descriptive verbs of paper 001, Appendix D.2.
+
+    Its list has 50 entries, one of them empty.
+    """
     lines = _read("difference_verbs.txt").splitlines()
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 @cache
 def natural_verbs() -> tuple[str, ...]:
-    """Return those of them that a noun phrase can follow (ours): scenes are described by the same."""
+    """Return those verbs that a noun phrase can follow (ours); scenes are described by them."""
     return tuple(verb.text for verb in load_wordings("difference_phrases").kinds["verb"])
 
 
@@ -94,7 +107,10 @@ def _environment() -> "ImmutableSandboxedEnvironment":
 
     # Models read prompts, browsers do not: nothing is escaped.
     return ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 

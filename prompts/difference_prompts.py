@@ -21,11 +21,8 @@ WITHOUT_CAPTIONS = {
     "difference_from_human": "difference_from_human_only",
     "difference_from_edit": "difference_from_edit_only",
 }
-PROMPTS = (
-    TEMPLATE,
-    *WITHOUT_CAPTIONS,
-    *WITHOUT_CAPTIONS.values(),
-)  # all prompt files of the instructions
+PROMPTS = (TEMPLATE, *WITHOUT_CAPTIONS, *WITHOUT_CAPTIONS.values())
+"""All prompt files of the instructions."""
 FORBIDDEN = r".!?\[\]{}"
 """Characters of no half: ends of sentences (a full stop before a letter or digit is none), template
 brackets."""
@@ -48,40 +45,58 @@ class Instruction:
 
 
 def draw_verbs(rng: Random, *, paper: bool = False) -> tuple[str, str]:
-    """Draw two different verbs: of those that make natural English, or of the paper's whole list."""
-    first, second = rng.sample(difference_verbs() if paper else natural_verbs(), 2)
+    """Draw two different verbs: of those that make natural English, or of the paper's list."""
+    verbs = difference_verbs() if paper else natural_verbs()
+    first, second = rng.sample(verbs, 2)
     return first, second
 
 
 def instruct(
-    verbs: Sequence[str], *, captions: tuple[str, str] | None, human: str = "", edit: str = ""
+    verbs: Sequence[str],
+    *,
+    captions: tuple[str, str] | None,
+    human: str = "",
+    edit: str = "",
 ) -> Instruction:
-    """Return the instruction for what is known; an edit instruction says more than a human difference.
+    """Return the instruction for the available texts.
 
-    ``edit`` made the second image of the first; ``human`` is a person's difference. All of them are
-    data.
+    ``edit`` made the second image of the first; ``human`` is a person's difference, which says less
+    than an edit. All of them are data.
     """
+    values: dict[str, str] = {}
     if edit:
-        name, known, values = "difference_from_edit", "edit", {"instruction": edit}
+        name = "difference_from_edit"
+        basis = "edit"
+        values["instruction"] = edit
     elif human:
-        name, known, values = "difference_from_human", "human difference", {"difference": human}
+        name = "difference_from_human"
+        basis = "human difference"
+        values["difference"] = human
     else:
-        name, known, values = "difference_from_captions", "captions" if captions else "", {}
+        name = "difference_from_captions"
+        basis = "captions" if captions else ""
     if captions:
-        values |= {"first_caption": captions[0], "second_caption": captions[1]}
+        values["first_caption"], values["second_caption"] = captions
     else:
         name = WITHOUT_CAPTIONS[name]
-    return Instruction(
-        name, load(name).render(**values, template=fill_template(verbs, SLOT, SLOT)), known
-    )
+    template = fill_template(verbs, SLOT, SLOT)
+    return Instruction(name, load(name).render(**values, template=template), basis)
 
 
-def fill_template(verbs: Sequence[str], first: str, second: str) -> str:
-    """Return the template with two verbs and two halves; without verbs, that nothing has changed."""
+def fill_template(
+    verbs: Sequence[str],
+    first: str,
+    second: str,
+) -> str:
+    """Return the template with two verbs and two halves; without verbs, state no change."""
     if not verbs:
         return UNCHANGED.format(first=first, second=second)
+    first_verb, second_verb = verbs
     return load(TEMPLATE).render(
-        first_verb=verbs[0], first=first, second_verb=verbs[1], second=second
+        first_verb=first_verb,
+        first=first,
+        second_verb=second_verb,
+        second=second,
     )
 
 

@@ -30,7 +30,7 @@ from pairwright.tasks.models.check_packages import (
 )
 from pairwright.tasks.models.weights import weights_folder
 from pairwright.tasks.rejected import find_mentions
-from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.serving.probe import probe_model
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.store.stage import Stage
@@ -144,7 +144,7 @@ def _check_served(profile: Profile, until: str) -> Iterator[MachineCheck]:
     }
     for field, chat in served_models(profile, until).items():
         try:
-            found = find_model(chat.model_copy(update=waits), field=field)
+            found = probe_model(chat.model_copy(update=waits), field=field)
         except (PairwrightError, OSError) as error:
             yield missing("served", field, str(error))
             continue

@@ -25,7 +25,7 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.verify_weights import Verified, verify_lookups, verify_served
 from pairwright.tasks.models.weights import is_local
 from pairwright.tasks.serving.launch import Servers
-from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.serving.probe import probe_model
 from pairwright.tasks.store.executor import count_own_processes
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
@@ -54,7 +54,7 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
     findings: dict[str, Any] = {}
     for model, chat in served_models(profile, until).items():
         try:
-            found = find_model(chat, field=model, images=images_of[model])
+            found = probe_model(chat, field=model, images=images_of[model])
         except ServerError as error:  # nothing has begun: the address is wrong, or no server runs
             raise ConfigError(str(error)) from error
         findings.update(changed_fields(chat, found, model))

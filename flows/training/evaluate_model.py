@@ -32,12 +32,12 @@ from pairwright.tasks.evaluation.measured import CONFIDENCE
 from pairwright.tasks.evaluation.results import ANSWERS, ROWS, Results, write_results
 from pairwright.tasks.report.measure_health import JUDGED
 from pairwright.tasks.serving.chat import Question
-from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.serving.probe import probe_model
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.evaluations import EvaluationRow, write_evaluation
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.find_model import find_model as find_checkpoint
+from pairwright.tasks.training.find_model import probe_model as find_checkpoint
 from pairwright.tasks.training.runs import RUNS
 
 PIXELS = 448 * 448  # as `model.max_pixels` of a training
@@ -245,14 +245,14 @@ def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | 
         )
     if config.judge_model:
         judge = judge.model_copy(update={"model": config.judge_model})
-    return find_model(judge, field="--judge")
+    return probe_model(judge, field="--judge")
 
 
 def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]:
     if server := config.server:
         if isinstance(server, str):  # greedily, in the words of the benchmark alone
             server = ChatConfig(endpoint=(server,), model=config.model, temperature=0.0, top_p=1.0)
-        server = find_model(server, field="--server", images=images)
+        server = probe_model(server, field="--server", images=images)
         return partial(ask_served, model=server), make_key("served", server.model)
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -44,24 +44,23 @@ def ask_rows(
     client = client_of(model, pace)
     chat = Chat(partial(client.ask, answers=answers))
     running = set[Future[Sequence[Result]]]()
-    ended = SimpleQueue[Future[Sequence[Result]]]()
+    finished = SimpleQueue[Future[Sequence[Result]]]()
     try:
         source = iter(rows)
         row: Any = next(source, _END)
         while running or row is not _END:
             while row is not _END and len(running) < 2 * client.endpoints.room + AHEAD:
-                begun = asyncio.run_coroutine_threadsafe(
-                    _process_row(work, row, chat), background()
-                )
-                running.add(begun)
-                begun.add_done_callback(ended.put)
+                coroutine = _process_row(work, row, chat)
+                future = asyncio.run_coroutine_threadsafe(coroutine, background())
+                running.add(future)
+                future.add_done_callback(finished.put)
                 row = next(source, _END)
-            done = ended.get()
-            running.remove(done)
-            yield from done.result()
+            future = finished.get()
+            running.remove(future)
+            yield from future.result()
     finally:
-        for left in running:
-            left.cancel()
+        for future in running:
+            future.cancel()
 
 
 def asking(
@@ -75,23 +74,42 @@ def asking(
     """
 
     @wraps(work)
-    def ask(
-        rows: Iterable[Row], config: Any, *, answers: Answers | None = None, **tables: Any
+    def run_stage(
+        rows: Iterable[Row],
+        config: Any,
+        *,
+        answers: Answers | None = None,
+        **tables: Any,
     ) -> Iterator[Result]:
         if compose and not config.is_served:
             return (compose(row, config=config, **tables) for row in rows)
-        return ask_rows(
-            rows, partial(work, config=config, **tables), config.served, answers=answers
-        )
+        process = partial(work, config=config, **tables)
+        return ask_rows(rows, process, config.served, answers=answers)
 
-    return ask
+    return run_stage
 
 
-async def _process_row(work: Work[R], row: R, chat: Chat) -> Sequence[Result]:
+async def _process_row(
+    work: Work[R],
+    row: R,
+    chat: Chat,
+) -> Sequence[Result]:
     try:
         results = await work(row, chat)
     except RefusedQuestionError as refused:
-        return (Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail),)
+        return (
+            Dropped(
+                source_key=row.key,
+                reason=refused.reason,
+                detail=refused.detail,
+            ),
+        )
     except UnansweredError as unanswered:
-        return (Failed(source_key=row.key, reason=unanswered.reason, detail=unanswered.detail),)
+        return (
+            Failed(
+                source_key=row.key,
+                reason=unanswered.reason,
+                detail=unanswered.detail,
+            ),
+        )
     return results if isinstance(results, Sequence) else (results,)

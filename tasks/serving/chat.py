@@ -18,17 +18,28 @@ REFUSED = "the server refused the request"
 IMAGE = "<image>"  # image placeholder in a question; without any, images come first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Grammar:
-    """Required form of an answer, for servers with structured output. Validators run in any case."""
+    """Required form of an answer, for servers with structured output.
 
-    regex: str = ""  # for vLLM's `structured_outputs`; empty: the schema is used
-    schema: dict[str, Any] | None = (
-        None  # JSON schema; works on every server with structured output
-    )
+    Validators run in any case.
+    """
+
+    regex: str = ""
+    """For vLLM's `structured_outputs`; empty: the schema is used."""
+    schema: dict[str, Any] | None = None
+    """JSON schema; works on every server with structured output."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Question:
     """Request to a model: text, images and sampling."""
 
@@ -42,7 +53,11 @@ class Question:
     grammar: Grammar | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Answer:
     """Answer of a model."""
 
@@ -68,7 +83,11 @@ class Chat:
 class RowError(Exception):
     """Failure to answer a question of a row; the reason is a short constant phrase."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(
+        self,
+        reason: str,
+        detail: str = "",
+    ) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
@@ -79,7 +98,7 @@ class RefusedQuestionError(RowError):
 
 
 class UnansweredError(RowError):
-    """No good answer ("server busy", "broken answer", ...); the row fails, and is owed again."""
+    """No good answer ("server busy", "broken answer", ...); the row fails, and is pending again."""
 
 
 async def ask_until(
@@ -90,20 +109,28 @@ async def ask_until(
     tries: int,
     first: int = 1,
 ) -> tuple[T | RefusedText, tuple[Served, ...]]:
-    """Ask until ``read`` accepts an answer; return it as read, or the last refusal, and the record of all tries.
+    """Ask until ``read`` accepts an answer; return it as read, and the record of all tries.
 
-    ``ask`` returns the question of an attempt, numbered from ``first``.
+    After the last try, return its refusal. ``ask`` returns the question of an attempt, numbered
+    from ``first``.
     """
     served: list[Served] = []
     while True:
-        answer = await chat.ask(ask(first + len(served)))
+        question = ask(first + len(served))
+        answer = await chat.ask(question)
         served.append(answer.served)
-        found = read(answer)
-        if not isinstance(found, RefusedText) or len(served) == tries:
-            return found, tuple(served)
+        parsed = read(answer)
+        if not isinstance(parsed, RefusedText) or len(served) == tries:
+            return parsed, tuple(served)
 
 
-def seed_of(key: str, prompt: Prompt | str, *, seed: int, attempt: int = 1) -> int:
+def seed_of(
+    key: str,
+    prompt: Prompt | str,
+    *,
+    seed: int,
+    attempt: int = 1,
+) -> int:
     """Return a request's seed (31 bits), from row, prompt, the section's seed and the attempt."""
     name = prompt if isinstance(prompt, str) else prompt.sha256
     return int(make_key("request", key, name, seed, attempt)[:8], 16) >> 1

@@ -32,31 +32,48 @@ _MAKING = threading.Lock()
 class Client:
     """Client of the servers of one configuration."""
 
-    def __init__(self, config: ChatConfig, pace: Pace = PACE) -> None:
-        """Open the connections; ``ConfigError`` for a missing or invalid address, or an invalid key."""
+    def __init__(
+        self,
+        config: ChatConfig,
+        pace: Pace = PACE,
+    ) -> None:
+        """Open the connections; ``ConfigError`` for a bad or missing address, or a bad key."""
         if not config.endpoint:
             raise ConfigError(
                 "models.*.endpoint: not set; use an address like http://127.0.0.1:8000/v1"
             )
         self._config = config
         self._pace = pace
-        most, timeout_s = config.max_concurrency, config.timeout_seconds
-        opened = [
-            Connection(url, config.key, timeout_s=timeout_s, pace=pace) for url in config.endpoint
-        ]
-        endpoints = [Endpoint(connection, Limiter(most, pace.start)) for connection in opened]
+        max_requests = config.max_concurrency
+        endpoints: list[Endpoint] = []
+        for url in config.endpoint:
+            connection = Connection(
+                url,
+                config.key,
+                timeout_s=config.timeout_seconds,
+                pace=pace,
+            )
+            endpoints.append(Endpoint(connection, Limiter(max_requests, pace.start)))
         self.endpoints = Endpoints(
-            endpoints, most=most, patience_s=config.patience_seconds, pace=pace
+            endpoints,
+            most=max_requests,
+            patience_s=config.patience_seconds,
+            pace=pace,
         )
         self._numbers = count()
         self._refused: int | None = 0  # questions refused before the first answer; None: after it
 
-    async def ask(self, question: Question, answers: Answers | None = None) -> Answer:
+    async def ask(
+        self,
+        question: Question,
+        answers: Answers | None = None,
+    ) -> Answer:
         """Return the answer, from memory or new; new answers are stored."""
         key = key_of(question, self._config)
-        if answers is not None and (kept := answers.get(key)) is not None:
-            said = json.loads(kept)
-            return Answer(text=said["text"], served=Served(**said["served"]))
+        stored = answers.get(key) if answers is not None else None
+        if stored is not None:
+            content = json.loads(stored)
+            return Answer(text=content["text"], served=Served(**content["served"]))
         try:
             body = await asyncio.to_thread(body_of, question, self._config)  # decodes images
         except RefusedImageError as refused:
@@ -66,43 +83,80 @@ class Client:
             answers.put(key, json.dumps(asdict(answer)).encode())
         return answer
 
-    async def _request(self, question: Question, body: dict[str, Any]) -> Answer:
-        tries, request = 0, next(self._numbers)
+    async def _request(
+        self,
+        question: Question,
+        body: dict[str, Any],
+    ) -> Answer:
+        tries = 0
+        request = next(self._numbers)
         while True:
-            endpoint, sent = await self.endpoints.take(), time.monotonic()
+            endpoint = await self.endpoints.take()
+            sent = time.monotonic()
             try:
-                said = await self.endpoints.post(endpoint, body, request)
+                answer = await self.endpoints.post(endpoint, body, request)
             except FaultError as fault:
-                # These two are the servers' fault, unless they answered other requests meanwhile.
-                busy, gone = fault.reason == "server busy", fault.reason == "no connection"
-                tries += self.endpoints.answered_at >= sent if busy else not gone
+                tries += self._is_counted(fault, sent)
                 if tries >= self._config.max_attempts:
-                    where = f"({tries} tries, last at {endpoint.connection.url})"
-                    raise UnansweredError(fault.reason, f"{fault.detail} {where}") from None
+                    tried = f"({tries} tries, last at {endpoint.connection.url})"
+                    raise UnansweredError(fault.reason, f"{fault.detail} {tried}") from None
             except RefusedQuestionError as refused:
-                if self._refused is not None:
-                    self._refused += 1
-                    if self._refused >= self._pace.refusals:
-                        raise ServerError(
-                            f"{endpoint.connection.url}: refused each of the first "
-                            f"{self._refused} questions "
-                            f"({refused.detail or refused.reason}). Start it with other limits, "
-                            f"or correct the profile"
-                        ) from None
+                self._count_refused(refused, endpoint)
                 raise
             else:
                 self._refused = None
-                served = replace(
-                    said.served,
-                    prompt=question.prompt,
-                    model=said.served.model or self._config.model,
-                    revision=said.served.revision or self._config.revision,
-                    seed=question.seed,
-                    latency=time.monotonic() - sent,
-                )
-                return Answer(text=said.text, served=served)
-            longest = min(self._pace.backoff_most_s, self._pace.backoff_s * 2 ** max(0, tries - 1))
-            await asyncio.sleep(random.uniform(0, longest))
+                return self._complete(answer, question, latency=time.monotonic() - sent)
+            backoff_s = self._pace.backoff_s * 2 ** max(0, tries - 1)
+            max_wait_s = min(self._pace.backoff_most_s, backoff_s)
+            await asyncio.sleep(random.uniform(0, max_wait_s))
+
+    def _is_counted(
+        self,
+        fault: FaultError,
+        sent: float,
+    ) -> bool:
+        """Return whether a fault counts as a try of the request sent at this time.
+
+        An overload or lost connection is the servers' fault; but an overload counts if they
+        answered other requests meanwhile.
+        """
+        if fault.reason == "server busy":
+            return self.endpoints.answered_at >= sent
+        return fault.reason != "no connection"
+
+    def _count_refused(
+        self,
+        refused: RefusedQuestionError,
+        endpoint: Endpoint,
+    ) -> None:
+        """Raise ``ServerError`` if the first questions are all refused: the setup is wrong."""
+        if self._refused is None:
+            return
+        self._refused += 1
+        if self._refused >= self._pace.refusals:
+            raise ServerError(
+                f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
+                f"({refused.detail or refused.reason}). Start it with other limits, or correct "
+                "the profile"
+            ) from None
+
+    def _complete(
+        self,
+        answer: Answer,
+        question: Question,
+        *,
+        latency: float,
+    ) -> Answer:
+        """Return the answer with the data of its question; the server's own names come first."""
+        served = replace(
+            answer.served,
+            prompt=question.prompt,
+            model=answer.served.model or self._config.model,
+            revision=answer.served.revision or self._config.revision,
+            seed=question.seed,
+            latency=latency,
+        )
+        return Answer(text=answer.text, served=served)
 
 
 def client_of(config: ChatConfig, pace: Pace = PACE) -> Client:

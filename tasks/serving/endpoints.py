@@ -29,7 +29,11 @@ class Limiter:
     limit do not count.
     """
 
-    def __init__(self, most: int, start: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        start: int,
+    ) -> None:
         self.limit = min(start, most)
         self.under_way = 0  # counted by the caller
         self.wave = 0  # number of halvings, noted by new requests
@@ -41,15 +45,18 @@ class Limiter:
         if self.under_way < self.limit:
             return
         self._count += 1
-        if self._count >= (self.limit if self.wave else 1):
-            self.limit, self._count = min(self.limit + 1, self._most), 0
+        needed = self.limit if self.wave else 1
+        if self._count >= needed:
+            self.limit = min(self.limit + 1, self._most)
+            self._count = 0
 
     def overloaded(self, wave: int) -> None:
         """Halve the limit, once for all requests of one wave."""
         together = min(self.limit, self.under_way)
         if wave == self.wave and together > 1:  # a single request cannot be reduced
             self.wave += 1
-            self.limit, self._count = together // 2, 0
+            self.limit = together // 2
+            self._count = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +74,12 @@ class Endpoints:
     """Endpoints of one client."""
 
     def __init__(
-        self, endpoints: Sequence[Endpoint], *, most: int, patience_s: float, pace: Pace
+        self,
+        endpoints: Sequence[Endpoint],
+        *,
+        most: int,
+        patience_s: float,
+        pace: Pace,
     ) -> None:
         """Keep the endpoints; ``most``: maximum concurrent requests in all."""
         self.all = tuple(endpoints)
@@ -99,79 +111,101 @@ class Endpoints:
                 self._assign()
             raise
 
-    async def post(self, endpoint: Endpoint, body: dict[str, object], request: int) -> Answer:
-        """Send a request to a taken endpoint and update its state; ``request``: the request's number.
+    async def post(
+        self,
+        endpoint: Endpoint,
+        body: dict[str, object],
+        request: int,
+    ) -> Answer:
+        """Send a request to a taken endpoint and update its state; ``request``: its number.
 
         Raises as ``Connection.post``, and ``ServerError`` also where no endpoint has answered for
         too long.
         """
-        limiter, wave, since = endpoint.limiter, endpoint.limiter.wave, time.monotonic()
-        was_answered = False
+        limiter = endpoint.limiter
+        wave = limiter.wave
+        since = time.monotonic()
         try:
-            said = await endpoint.connection.post(body)
-            was_answered = True
-            return said
+            answer = await endpoint.connection.post(body)
         except RefusedQuestionError:
-            was_answered = True
+            self._note_answer(endpoint)
             raise
         except FaultError as fault:
             if fault.reason in ("server busy", "no answer in time"):
                 limiter.overloaded(wave)
-            self._rest(endpoint, fault, since, self._check_patience(fault, request))
+            patience = self._check_patience(fault, request)
+            self._rest(endpoint, fault, since, patience)
             raise
         except ServerError as error:  # spare the waiting requests
             self._fail_waiting(error)
             raise
+        else:
+            self._note_answer(endpoint)
+            return answer
         finally:
-            if was_answered:
-                limiter.answered()
-                endpoint.streak, endpoint.rests_until = 0, 0.0
-                self._given_up, self.answered_at = 0, time.monotonic()
-                self._failing.clear()
             limiter.under_way -= 1
             self._assign()
 
-    def _check_patience(self, fault: FaultError, request: int) -> float:
+    def _note_answer(self, endpoint: Endpoint) -> None:
+        """Count an answer or a refusal: the endpoint and the client are in order."""
+        endpoint.limiter.answered()
+        endpoint.streak = 0
+        endpoint.rests_until = 0.0
+        self._given_up = 0
+        self.answered_at = time.monotonic()
+        self._failing.clear()
+
+    def _check_patience(
+        self,
+        fault: FaultError,
+        request: int,
+    ) -> float:
         """Return the remaining patience; ``ServerError`` when it is over."""
         now = time.monotonic()
         if not self._failing:
             self._silent_since = now
         self._failing.add(request)
         patience = self._patience_s / 2**self._given_up
-        left = self._silent_since + patience - now
+        remaining = self._silent_since + patience - now
         is_servers = fault.reason in ("server busy", "no connection")  # not the request's fault
-        if left > 0 or not (is_servers or len(self._failing) > 1):
-            return max(0.0, left)
+        if remaining > 0 or not (is_servers or len(self._failing) > 1):
+            return max(0.0, remaining)
         self._given_up += 1  # the next shard waits half as long
         self._failing.clear()
         urls = ", ".join(endpoint.connection.url for endpoint in self.all)
-        raise self._fail_waiting(
-            ServerError(
-                f"{urls}: no server answered for {patience:.3g} s (models.*.patience_seconds); "
-                f"last error: {fault}: "
-                f"{fault.advice}. Then repeat the command"
-            )
+        error = ServerError(
+            f"{urls}: no server answered for {patience:.3g} s (models.*.patience_seconds); "
+            f"last error: {fault}: {fault.advice}. Then repeat the command"
         )
+        raise self._fail_waiting(error)
 
-    def _rest(self, endpoint: Endpoint, fault: FaultError, since: float, most: float) -> None:
+    def _rest(
+        self,
+        endpoint: Endpoint,
+        fault: FaultError,
+        since: float,
+        most: float,
+    ) -> None:
         """Let an endpoint rest, but try it once more before patience ends."""
-        now, before = time.monotonic(), endpoint.streak
+        now = time.monotonic()
+        before = endpoint.streak
         if since >= endpoint.failed_at:
-            endpoint.streak, endpoint.failed_at = endpoint.streak + 1, now
+            endpoint.streak += 1
+            endpoint.failed_at = now
         if fault.reason == "no connection":
             endpoint.streak = max(DOUBTFUL, endpoint.streak)
         if before < DOUBTFUL <= endpoint.streak:
             log.warning(
                 "%s rests after failures, with occasional tries: %s", endpoint.connection.url, fault
             )
-        rest = 0.0
+        rest_s = 0.0
         if endpoint.streak >= DOUBTFUL:  # random, so that clients do not return together
-            rest = min(
-                self._pace.rest_most_s, self._pace.rest_s * 2 ** min(endpoint.streak - DOUBTFUL, 30)
-            )
-            rest *= random.uniform(0.5, 1)
-        rest = rest if fault.retry_after is None else fault.retry_after
-        endpoint.rests_until = max(endpoint.rests_until, now + min(rest, most))
+            doublings = min(endpoint.streak - DOUBTFUL, 30)
+            rest_s = min(self._pace.rest_most_s, self._pace.rest_s * 2**doublings)
+            rest_s *= random.uniform(0.5, 1)
+        if fault.retry_after is not None:
+            rest_s = fault.retry_after
+        endpoint.rests_until = max(endpoint.rests_until, now + min(rest_s, most))
 
     def _fail_waiting(self, error: ServerError) -> ServerError:
         while self._waiting:
@@ -186,31 +220,33 @@ class Endpoints:
         while self._waiting:
             if self._waiting[0].done():
                 self._waiting.popleft()  # cancelled
-            elif endpoint := self._least_loaded(now):
-                endpoint.limiter.under_way += 1
-                self._waiting.popleft().set_result(endpoint)
-            else:
+                continue
+            endpoint = self._least_loaded(now)
+            if endpoint is None:
                 break
+            endpoint.limiter.under_way += 1
+            self._waiting.popleft().set_result(endpoint)
         if self._timer:
             self._timer.cancel()
-        resting = [
-            endpoint.rests_until - now for endpoint in self.all if endpoint.rests_until > now
-        ]
-        if self._waiting and resting:
-            self._timer = asyncio.get_running_loop().call_later(min(resting) + 0.001, self._assign)
+        rests = [endpoint.rests_until - now for endpoint in self.all if endpoint.rests_until > now]
+        if self._waiting and rests:
+            delay = min(rests) + 0.001
+            self._timer = asyncio.get_running_loop().call_later(delay, self._assign)
 
     def _least_loaded(self, now: float) -> Endpoint | None:
-        """Return an endpoint at which one more request may begin; a doubtful one gets a single request."""
+        """Return an endpoint at which one more request may begin.
+
+        A doubtful one gets a single request.
+        """
         if sum(endpoint.limiter.under_way for endpoint in self.all) >= self._most:
             return None
-        limits = {
-            one: 1 if one.streak >= DOUBTFUL else one.limiter.limit
-            for one in self.all
-            if one.rests_until <= now
-        }
-        free = [
-            endpoint for endpoint, limit in limits.items() if endpoint.limiter.under_way < limit
-        ]
+        free: list[Endpoint] = []
+        for endpoint in self.all:
+            if endpoint.rests_until > now:
+                continue
+            limit = 1 if endpoint.streak >= DOUBTFUL else endpoint.limiter.limit
+            if endpoint.limiter.under_way < limit:
+                free.append(endpoint)
         random.shuffle(free)  # clients should not all start with the first endpoint
         return min(
             free,

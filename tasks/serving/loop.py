@@ -17,7 +17,11 @@ _LONGEST_END_S = 5.0
 def _start() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     # A daemon: otherwise worker processes would wait for it at exit.
-    thread = threading.Thread(target=loop.run_forever, name="served models", daemon=True)
+    thread = threading.Thread(
+        target=loop.run_forever,
+        name="served models",
+        daemon=True,
+    )
     thread.start()
 
     async def cancel_all() -> None:
@@ -26,7 +30,7 @@ def _start() -> asyncio.AbstractEventLoop:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    def stop() -> None:
+    def stop_loop() -> None:
         """Cancel running tasks, so that the interpreter exits cleanly."""
         with suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(_LONGEST_END_S)
@@ -34,7 +38,7 @@ def _start() -> asyncio.AbstractEventLoop:
         thread.join(_LONGEST_END_S)
         loop.close()
 
-    atexit.register(stop)
+    atexit.register(stop_loop)
     return loop
 
 

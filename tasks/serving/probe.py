@@ -25,7 +25,8 @@ from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.serving.loop import run
 
 SHOWN = 20  # models listed in a message
-TRIES, PATIENCE_S = 3, 60.0  # a slow server is reported before the build
+TRIES = 3
+PATIENCE_S = 60.0  # a slow server is reported before the build
 LOOK = "What do you see?"
 FINISHED = "checkpoint"  # folder of a training run's model
 WORD = "zq7"  # a word that no model writes unless constrained
@@ -45,8 +46,12 @@ KINDS: Mapping[Structured, Callable[[str], bool]] = {
 """Kinds of structured output, best first, and tests of answers to ``FORM``."""
 
 
-def find_model(
-    chat: ChatConfig, *, field: str = "models.chat", images: int = 0, pace: Pace = PACE
+def probe_model(
+    chat: ChatConfig,
+    *,
+    field: str = "models.chat",
+    images: int = 0,
+    pace: Pace = PACE,
 ) -> ChatConfig:
     """Return the configuration with the model's name and the kind of structured output filled in.
 
@@ -54,50 +59,67 @@ def find_model(
     for the model; it is shown ``images`` small images, the most it will be shown at once. Raises
     ``ConfigError`` for a wrong profile, ``ServerError`` for an unreachable server.
     """
-    _check_whole(chat.model, field)
+    _check_perception(chat.model, field)
     if chat.launch.enabled:
         check_launch(chat, field)
-        return (
-            chat.model_copy(update={"structured_output": "vllm"})
-            if chat.structured_output == "auto"
-            else chat
-        )
+        if chat.structured_output == "auto":
+            return chat.model_copy(update={"structured_output": "vllm"})
+        return chat
     if not chat.endpoint:
         raise ConfigError(
-            f"{field}.endpoint: name an OpenAI-compatible server (--set "
-            f"{field}.endpoint=http://HOST:PORT/v1), "
-            "or stop before captions are written (--until mining)"
+            f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint="
+            "http://HOST:PORT/v1), or stop before captions are written (--until mining)"
         )
-    found = run(_find(chat, field, images=images, pace=pace))
-    _check_whole(found.model, field)
-    return found
+    resolved = run(
+        _probe(
+            chat,
+            field,
+            images=images,
+            pace=pace,
+        )
+    )
+    _check_perception(resolved.model, field)
+    return resolved
 
 
-def _check_whole(model: str, field: str) -> None:
+def _check_perception(model: str, field: str) -> None:
     """Refuse models with differential perception, which servers would ignore."""
-    folders = [Path(model), Path(model, FINISHED)] if model else []
-    if place := next((folder for folder in folders if (folder / SIZES).is_file()), None):
-        raise ConfigError(
-            f"{field}.model: {place} has differential perception, which vLLM would ignore. Load "
-            f"it locally instead: "
-            "pairwright evaluate model, without --server"
-        )
+    if not model:
+        return
+    for folder in (Path(model), Path(model, FINISHED)):
+        if (folder / SIZES).is_file():
+            raise ConfigError(
+                f"{field}.model: {folder} has differential perception, which vLLM would ignore. "
+                "Load it locally instead: pairwright evaluate model, without --server"
+            )
 
 
-async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> ChatConfig:
+async def _probe(
+    chat: ChatConfig,
+    field: str,
+    *,
+    images: int,
+    pace: Pace,
+) -> ChatConfig:
     model = chat.model
     for url in chat.endpoint:
-        async with _open(chat, url, pace) as client:
-            names = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
-        listed = ", ".join(names[:SHOWN]) or "none"
-        if not model and len(names) != 1:
-            raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed}")
-        model = model or names[0]
-        if model not in names:
-            raise ConfigError(f'{field}.model: {url} does not serve "{model}"; it serves {listed}')
+        model = await _find_served(
+            chat,
+            url,
+            model,
+            field=field,
+            pace=pace,
+        )
     chat = chat.model_copy(update={"model": model})
-    for url in chat.endpoint if images else ():
-        await _show(chat, url, images, field=field, pace=pace)
+    if images:
+        for url in chat.endpoint:
+            await _show(
+                chat,
+                url,
+                images,
+                field=field,
+                pace=pace,
+            )
     if chat.structured_output != "auto":
         return chat
     for kind in KINDS:
@@ -106,19 +128,42 @@ async def _find(chat: ChatConfig, field: str, *, images: int, pace: Pace) -> Cha
     return chat.model_copy(update={"structured_output": "none"})
 
 
+async def _find_served(
+    chat: ChatConfig,
+    url: str,
+    model: str,
+    *,
+    field: str,
+    pace: Pace,
+) -> str:
+    """Return the model if a server has it; without a name, the server's single model."""
+    async with _open(chat, url, pace) as client:
+        names = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
+    listed = ", ".join(names[:SHOWN]) or "none"
+    if not model and len(names) != 1:
+        raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed}")
+    model = model or names[0]
+    if model not in names:
+        raise ConfigError(f'{field}.model: {url} does not serve "{model}"; it serves {listed}')
+    return model
+
+
 @asynccontextmanager
 async def _open(
-    chat: ChatConfig, url: str, pace: Pace, kind: Structured = "none"
+    chat: ChatConfig,
+    url: str,
+    pace: Pace,
+    kind: Structured = "none",
 ) -> AsyncGenerator[Client]:
     """Open a client of one server with little patience; its faults become ``ServerError``."""
-    waits = {
+    update = {
+        "endpoint": (url,),
+        "structured_output": kind,
         "max_attempts": min(TRIES, chat.max_attempts),
         "timeout_seconds": min(chat.timeout_seconds, PATIENCE_S),
+        "patience_seconds": min(chat.patience_seconds, PATIENCE_S),
     }
-    waits |= {"patience_seconds": min(chat.patience_seconds, PATIENCE_S)}
-    client = Client(
-        chat.model_copy(update={"endpoint": (url,), "structured_output": kind, **waits}), pace
-    )
+    client = Client(chat.model_copy(update=update), pace)
     try:
         yield client
     except FaultError as fault:
@@ -129,34 +174,56 @@ async def _open(
         await client.endpoints.close()
 
 
-async def _show(chat: ChatConfig, url: str, images: int, *, field: str, pace: Pace) -> None:
-    """Show the model small images; without vision, or with fewer images, it would refuse every row."""
+async def _show(
+    chat: ChatConfig,
+    url: str,
+    images: int,
+    *,
+    field: str,
+    pace: Pace,
+) -> None:
+    """Show the model small images: one that sees none, or too few, would refuse every row."""
     import numpy as np
 
     picture = encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))
     question = Question(
-        prompt="probe", text=LOOK, images=(picture,) * images, max_tokens=8, temperature=0
+        prompt="probe",
+        text=LOOK,
+        images=(picture,) * images,
+        max_tokens=8,
+        temperature=0,
     )
     try:
         async with _open(chat, url, pace) as client:
             await client.ask(question)
     except RefusedQuestionError as refused:
-        if refused.reason == REFUSED:  # other refusals mean that it saw them
-            raise ConfigError(
-                f"{field}: {chat.model} at {url} refuses {images} image{'s' * (images > 1)} at "
-                f"once "
-                f"({refused.detail}): serve a vision model with a sufficient limit (vLLM: "
-                f"--limit-mm-per-prompt '{{\"image\": {images}}}')"
-            ) from None
+        if refused.reason != REFUSED:  # other refusals mean that it saw them
+            return
+        plural = "s" if images > 1 else ""
+        raise ConfigError(
+            f"{field}: {chat.model} at {url} refuses {images} image{plural} at once "
+            f"({refused.detail}): serve a vision model with a sufficient limit (vLLM: "
+            f"--limit-mm-per-prompt '{{\"image\": {images}}}')"
+        ) from None
 
 
-async def _obeys(chat: ChatConfig, url: str, kind: Structured, pace: Pace) -> bool:
+async def _obeys(
+    chat: ChatConfig,
+    url: str,
+    kind: Structured,
+    pace: Pace,
+) -> bool:
     """Return whether an answer has the required form; servers ignore or refuse unknown options."""
     question = Question(
-        prompt="probe", text="Say hello.", max_tokens=64, temperature=0, grammar=FORM
+        prompt="probe",
+        text="Say hello.",
+        max_tokens=64,
+        temperature=0,
+        grammar=FORM,
     )
     try:
         async with _open(chat, url, pace, kind) as client:
-            return KINDS[kind]((await client.ask(question)).text)
+            answer = await client.ask(question)
+            return KINDS[kind](answer.text)
     except (RefusedQuestionError, ValueError, RecursionError):
         return False

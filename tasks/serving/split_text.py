@@ -1,6 +1,6 @@
-"""Ask a served model to split a text into standalone statements: AdaViP's step (paper 004, 3.2), our prompt.
+"""Ask a served model to split a text into standalone statements (paper 004, 3.2).
 
-``tasks.texts.split_sentences`` reads the answer.
+This is AdaViP's step, with our prompt; ``tasks.texts.split_sentences`` reads the answer.
 """
 
 from typing import Any
@@ -28,7 +28,12 @@ SCHEMA: dict[str, Any] = {
 
 
 async def ask_split(
-    chat: Chat, text: str, *, key: str, seed: int, max_tokens: int
+    chat: Chat,
+    text: str,
+    *,
+    key: str,
+    seed: int,
+    max_tokens: int,
 ) -> Answer | None:
     """Return the answer for a text; ``None``: the server refuses it, mostly as too long."""
     prompt = load(SPLIT)

@@ -18,8 +18,10 @@ ROUNDS = 8  # deeper nesting is an attack: all brackets and bars are removed
 
 # Always removed: controls, invisible format characters, selectors, tags, lone surrogates.
 _INVISIBLE = re.compile(
-    "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0"
+    "\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
     # Joiners are needed in Persian, Indic scripts and emoji alone.
     "|(?<![^\0-\x7f\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f\u200c\u200d])"
@@ -28,36 +30,33 @@ _INVISIBLE = re.compile(
 _AMPERSANDS = re.compile(r"&(?:amp;|#0*38;|#[xX]0*26;)+")  # resolved at once, however deep
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 
-_OPEN, _CLOSE, _BAR = (
-    "[<\u2039\u3008\u27e8\u276e]",
-    "[>\u203a\u3009\u27e9\u276f]",
-    "[|\xa6\u01c0\u2223\u2502\u2503\u2758]",
-)
+_OPEN = "[<\u2039\u3008\u27e8\u276e]"
+_CLOSE = "[>\u203a\u3009\u27e9\u276f]"
+_BAR = "[|\xa6\u01c0\u2223\u2502\u2503\u2758]"
 _NAMED = (
-    *(
-        "INST",
-        "SYS",
-        "SYSTEM_PROMPT",
-        "AVAILABLE_TOOLS",
-        "TOOL_RESULTS",
-        "TOOL_CALLS",
-        "TOOL_CONTENT",
-        "CALL_ID",
-    ),
-    *(
-        "MODEL_SETTINGS",
-        "IMG_BREAK",
-        "IMG_END",
-        "BEGIN_AUDIO",
-        "THINK",
-        "CLS",
-        "UNK",
-        "BOS",
-        "EOS",
-        "GMASK",
-        "SMASK",
-    ),
-    *("SYSTEM", "USER", "ASSISTANT", r"CONTROL_\d+"),
+    "INST",
+    "SYS",
+    "SYSTEM_PROMPT",
+    "AVAILABLE_TOOLS",
+    "TOOL_RESULTS",
+    "TOOL_CALLS",
+    "TOOL_CONTENT",
+    "CALL_ID",
+    "MODEL_SETTINGS",
+    "IMG_BREAK",
+    "IMG_END",
+    "BEGIN_AUDIO",
+    "THINK",
+    "CLS",
+    "UNK",
+    "BOS",
+    "EOS",
+    "GMASK",
+    "SMASK",
+    "SYSTEM",
+    "USER",
+    "ASSISTANT",
+    r"CONTROL_\d+",
 )
 _TOKEN = re.compile(
     # ChatML, Llama 3, Phi, Qwen, DeepSeek, GLM, Granite, ...
@@ -72,6 +71,7 @@ _TOKEN = re.compile(
     r"|>>[A-Z_]{2,32}<<|\|{1,3}(?:SPEAKER|NEWLINE|ENDOFTEXT|[A-Z]+_ADDRESS|PHONE_NUMBER)\|{1,3}"
 )
 _RIM = re.compile(rf"{_OPEN}{_BAR}|{_BAR}{_CLOSE}")  # halves of tokens
+_MARKS = ("Mn", "Me", "Cf", "Cs")  # categories of combining, format and surrogate characters
 _BRACKETS = re.compile(rf"{_OPEN}|{_CLOSE}|{_BAR}|[\[\]]")
 
 _ROLE = (
@@ -96,9 +96,9 @@ _QUOTES = re.compile('["\u201c\u201d\u201e\u201f\u301d\u301e\u301f\uff02]')
 
 
 def as_data(text: str, *, most: int = MOST) -> str:
-    """Return the text on one line, without control tokens and forged headers, of at most ``most`` characters.
+    """Return the text on one line, without control tokens and forged headers; idempotent.
 
-    Idempotent.
+    ``most``: maximum number of characters.
     """
     text = text[: 8 * most]  # the rest would be cut anyway
     while True:
@@ -124,43 +124,50 @@ def _stripped(text: str) -> str:
     """Remove forbidden parts, and those that appear once these are gone."""
     for turn in count():
         text = _INVISIBLE.sub("", text).translate(_LINE_ENDS)
-        for form in _forms(text):
-            if (left := _without_one_kind(form, all_brackets=turn > ROUNDS)) != form:
-                text = left
-                break
-        else:
+        shorter = _strip_once(text, all_brackets=turn > ROUNDS)
+        if shorter is None:
             break
+        text = shorter
     for form in _forms(text):
         if _IMAGE_HEADER.search(form):
             return _IMAGE_HEADER.sub(lambda header: f"{header[0][:-1]} ", form)
     return text
 
 
+def _strip_once(text: str, *, all_brackets: bool) -> str | None:
+    """Remove a kind of forbidden parts from the first form that has any; ``None``: none has."""
+    for form in _forms(text):
+        shorter = _without_one_kind(form, all_brackets=all_brackets)
+        if shorter != form:
+            return shorter
+    return None
+
+
 def _without_one_kind(form: str, *, all_brackets: bool) -> str:
     """Remove the first kind of forbidden parts; headers appear once tokens before them are gone."""
-    patterns = (_BRACKETS,) if all_brackets else (_TOKEN, _RIM)
-    for pattern in (*patterns, _HEADER, *((_ROLE_LINE,) if "\n" in form.rstrip() else ())):
+    patterns = [_BRACKETS] if all_brackets else [_TOKEN, _RIM]
+    patterns.append(_HEADER)
+    if "\n" in form.rstrip():
+        patterns.append(_ROLE_LINE)
+    for pattern in patterns:
         if pattern.search(form):
             return pattern.sub("\n", form)  # what follows counts as the start of a line
     return form
 
 
 def _forms(text: str) -> Iterator[str]:
-    """Yield the text as is, with entities and compatibility forms resolved, and also without combining marks."""
+    """Yield the text as is, with entities and compatibility forms resolved, and without marks."""
     yield text
     if text.isascii() and "&" not in text:
         return
-    resolved = bare = text
+    resolved = text
     for _ in range(2):
         resolved = _resolve("NFKC", resolved)
     yield resolved
+    bare = text
     for _ in range(3):
         bare = _resolve("NFKD", bare)
-        bare = "".join(
-            c
-            for c in bare
-            if c.isascii() or unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cs")
-        )
+        bare = "".join(c for c in bare if c.isascii() or unicodedata.category(c) not in _MARKS)
     yield bare
 
 

@@ -44,7 +44,7 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
         "model": config.model,
         "messages": messages,
         "max_tokens": question.max_tokens,
-        "temperature": config.temperature if question.temperature is None else question.temperature,
+        "temperature": _temperature(question, config),
         "top_p": config.top_p,
         "seed": question.seed,
         **_server_fields(question.grammar, config),
@@ -54,44 +54,43 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
 def key_of(question: Question, config: ChatConfig) -> str:
     """Return the hash of everything that affects the answer."""
     images = [blake2b(image, digest_size=16).digest() for image in question.images]
-    turns = [part for turn in question.before for part in (turn.role, turn.text)]
-    temperature = config.temperature if question.temperature is None else question.temperature
-    special = repr(_server_fields(question.grammar, config))
-    asked = (
-        question.prompt,
-        whole(question.text),
-        len(images),
-        *images,
-        len(turns),
-        *map(whole, turns),
-    )
-    how = (
+    turns: list[str] = []
+    for turn in question.before:
+        turns += [whole(turn.role), whole(turn.text)]
+    content = [question.prompt, whole(question.text), len(images), *images, len(turns), *turns]
+    sampling = (
         question.seed,
         question.max_tokens,
-        float(temperature),
+        float(_temperature(question, config)),
         float(config.top_p),
         config.max_pixels,
-        special,
+        repr(_server_fields(question.grammar, config)),
     )
-    return make_key("answer", VERSION, config.model, config.revision, *asked, *how)
+    return make_key("answer", VERSION, config.model, config.revision, *content, *sampling)
+
+
+def _temperature(question: Question, config: ChatConfig) -> float:
+    """Return the question's temperature, by default the profile's."""
+    return config.temperature if question.temperature is None else question.temperature
 
 
 def _content(question: Question, config: ChatConfig) -> str | list[dict[str, Any]]:
-    pieces = whole(question.text).split(IMAGE)
-    if len(pieces) == 1:
-        pieces = [""] * len(question.images) + pieces
-    if len(pieces) != len(question.images) + 1:
+    """Return the text of a question, or its texts and images in order."""
+    texts = whole(question.text).split(IMAGE)
+    if len(texts) == 1:  # without placeholders, images come first
+        texts = [""] * len(question.images) + texts
+    if len(texts) != len(question.images) + 1:
         raise ValueError(
-            f"{question.prompt}: {len(pieces) - 1} places for {len(question.images)} images"
+            f"{question.prompt}: {len(texts) - 1} places for {len(question.images)} images"
         )
     if not question.images:
-        return pieces[0]
+        return texts[0]
     content: list[dict[str, Any]] = []
-    for place, piece in enumerate(pieces):
-        if piece:
-            content.append({"type": "text", "text": piece})
-        if place < len(question.images):
-            url = image_url(question.images[place], config.max_pixels)
+    for index, text in enumerate(texts):
+        if text:
+            content.append({"type": "text", "text": text})
+        if index < len(question.images):
+            url = image_url(question.images[index], config.max_pixels)
             content.append({"type": "image_url", "image_url": {"url": url}})
     return content
 
@@ -111,34 +110,53 @@ def _server_fields(grammar: Grammar | None, config: ChatConfig) -> dict[str, Any
 
 @lru_cache(maxsize=64)
 def image_url(data: bytes, pixels: int) -> str:
-    """Return an image of at most ``pixels`` pixels as a data URL; cached, as pairs are asked about again.
+    """Return an image of at most ``pixels`` pixels as a data URL.
 
-    Raises ``RefusedImageError`` for undecodable bytes.
+    Cached, as pairs are asked about again. Raises ``RefusedImageError`` for undecodable bytes.
     """
     with _DECODING:
         rgb = decode_rgb(data)  # also checks files that are sent unchanged
         height, width = rgb.shape[:2]
         size = _fitting(width, height, pixels)
         if size != (width, height) or not is_plain(data):
-            image = Image.fromarray(rgb)
-            if image.size != size:
-                image = image.resize(size, Image.Resampling.LANCZOS)
-            if image.width * image.height <= SMALL or image.getcolors(FEW_COLOURS):
-                data = encode_png(np.asarray(image))
-            else:
-                sink = io.BytesIO()
-                image.save(sink, format="JPEG", quality=95, subsampling=0)
-                data = sink.getvalue()
-    kind = (
-        "jpeg" if data.startswith(b"\xff\xd8") else "png" if data.startswith(b"\x89PNG") else "webp"
+            data = _encode(Image.fromarray(rgb), size)
+    return f"data:image/{_media_type(data)};base64,{base64.b64encode(data).decode()}"
+
+
+def _encode(image: Image.Image, size: tuple[int, int]) -> bytes:
+    """Return the image in this size: small ones, and those of few colours, as PNG, else as JPEG."""
+    if image.size != size:
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    if image.width * image.height <= SMALL or image.getcolors(FEW_COLOURS):
+        return encode_png(np.asarray(image))
+    sink = io.BytesIO()
+    image.save(
+        sink,
+        format="JPEG",
+        quality=95,
+        subsampling=0,
     )
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    return sink.getvalue()
 
 
-def _fitting(width: int, height: int, pixels: int) -> tuple[int, int]:
+def _media_type(data: bytes) -> str:
+    if data.startswith(b"\xff\xd8"):
+        return "jpeg"
+    if data.startswith(b"\x89PNG"):
+        return "png"
+    return "webp"
+
+
+def _fitting(
+    width: int,
+    height: int,
+    pixels: int,
+) -> tuple[int, int]:
     """Return the size at which an image is sent, in its shape unless too narrow for the model."""
     short, long = sorted((width, height))
-    scale = max(min(1.0, math.sqrt(pixels / (short * long))), SHORTEST / short)
+    shrinking = min(1.0, math.sqrt(pixels / (short * long)))
+    scale = max(shrinking, SHORTEST / short)
     short = max(SHORTEST, int(short * scale))
-    long = max(SHORTEST, min(int(long * scale), pixels // short, ELONGATED * short, LONGEST))
+    max_long = min(int(long * scale), pixels // short, ELONGATED * short, LONGEST)
+    long = max(SHORTEST, max_long)
     return (short, long) if width <= height else (long, short)

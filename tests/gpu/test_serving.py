@@ -15,7 +15,7 @@ from pairwright.schemas.writing import CaptionsConfig, ChatConfig, LaunchConfig
 from pairwright.tasks.captioning.describe_images import describe_images
 from pairwright.tasks.serving.client import close_clients
 from pairwright.tasks.serving.launch import Servers
-from pairwright.tasks.serving.probe import find_model
+from pairwright.tasks.serving.probe import probe_model
 from tests.fixtures.pictures import photograph
 from tests.fixtures.served_models import write_qwen2_vl
 from tests.gpu.machine import find_vllm
@@ -58,7 +58,7 @@ def test_a_launched_vllm(dry: bool, tmp_path: Path, figure: Any):
         with Servers(tmp_path / "logs") as servers:
             served = servers.ready(asked, field="models.chat")
             seconds = time.monotonic() - began
-            found = find_model(served.model_copy(update={"launch": LaunchConfig()}), images=2)
+            found = probe_model(served.model_copy(update={"launch": LaunchConfig()}), images=2)
             rows = list(describe_images(images, CaptionsConfig(writer="served", chat=found)))
     finally:
         close_clients()

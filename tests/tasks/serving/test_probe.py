@@ -10,7 +10,7 @@ import pytest
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig, LaunchConfig
 from pairwright.tasks.serving.connection import Pace
-from pairwright.tasks.serving.probe import WORD, find_model
+from pairwright.tasks.serving.probe import WORD, probe_model
 from tests.fixtures.chat_server import Asked, Hang, Reply, Status, chat_server
 
 QUICK = Pace(backoff_s=0.001, connect_s=2)
@@ -44,7 +44,7 @@ def refuses_unknown_fields(asked: Asked):
 
 
 def find(*servers, images=0, **chat):
-    return find_model(
+    return probe_model(
         ChatConfig(endpoint=tuple(one.url for one in servers), **chat), images=images, pace=QUICK
     )
 
@@ -58,7 +58,7 @@ def refusal(error, *servers, **chat) -> str:
 def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
     with chat_server(obeys_all, models=["tiny"]) as server:
         asked = ChatConfig(endpoint=(server.url,), revision="abc", temperature=0.3)
-        assert find_model(asked) == asked.model_copy(
+        assert probe_model(asked) == asked.model_copy(
             update={"model": "tiny", "structured_output": "vllm"}
         )
 
@@ -104,7 +104,7 @@ def test_of_several_models_one_must_be_named_that_is_served() -> None:
 
 def test_no_endpoint_is_refused_with_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"^models\.chat\.endpoint: .*--until mining\)$"):
-        find_model(ChatConfig(model="tiny"))
+        probe_model(ChatConfig(model="tiny"))
 
 
 @pytest.mark.parametrize("inside", ["", "checkpoint"])
@@ -113,7 +113,7 @@ def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside
     (tmp_path / inside).mkdir(exist_ok=True)
     (tmp_path / inside / "differential.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"^models\.chat\.model: .*vLLM"):
-        find_model(ChatConfig(endpoint=("http://127.0.0.1:9/v1",), model=str(tmp_path)))
+        probe_model(ChatConfig(endpoint=("http://127.0.0.1:9/v1",), model=str(tmp_path)))
     with chat_server(obeys_all, models=[str(tmp_path)]) as server:
         assert re.match(r"models\.chat\.model: .*vLLM", refusal(ConfigError, server))
 
@@ -122,14 +122,14 @@ def test_a_server_that_the_build_starts_is_not_asked() -> None:
     launched = ChatConfig(
         model="tiny", launch=LaunchConfig(enabled=True, command=(sys.executable,))
     )
-    found = find_model(launched, images=2)
+    found = probe_model(launched, images=2)
     assert (found.model, found.structured_output) == ("tiny", "vllm")
     assert (
-        find_model(launched.model_copy(update={"structured_output": "none"})).structured_output
+        probe_model(launched.model_copy(update={"structured_output": "none"})).structured_output
         == "none"
     )
     with pytest.raises(ConfigError, match=r"models\.chat\.model"):
-        find_model(launched.model_copy(update={"model": ""}))
+        probe_model(launched.model_copy(update={"model": ""}))
 
 
 def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
@@ -160,7 +160,7 @@ def test_several_servers_must_serve_the_same() -> None:
 
 def test_an_address_of_something_else() -> None:
     with chat_server(obeys_all) as server, pytest.raises(ServerError) as caught:
-        find_model(ChatConfig(endpoint=(server.url.removesuffix("/v1"),)), pace=QUICK)
+        probe_model(ChatConfig(endpoint=(server.url.removesuffix("/v1"),)), pace=QUICK)
     assert re.search(r"HTTP 404: .*models\.\*\.endpoint.* /v1", str(caught.value))
 
 
