@@ -394,12 +394,12 @@ def rank_texts(
     """
     is_own_first = config.rejected == "own"
 
-    def rank(text: RejectedTextRow) -> tuple[bool, float, str]:
+    def sort_key(text: RejectedTextRow) -> tuple[bool, float, str]:
         is_later = is_own_first and text.maker != "sampled"
         return is_later, -text.score, text.maker
 
     by_text: dict[str, RejectedTextRow] = {}
-    for text in sorted(texts, key=rank):
+    for text in sorted(texts, key=sort_key):
         by_text.setdefault(text.text, text)
     ranked = list(by_text.values())
     if config.rejected == "drawn" and ranked:
