@@ -48,11 +48,7 @@ class Wordings:
         """Choose one wording of the kind and fill it in."""
         return rng.choice(self.kinds[kind]).render(**values)
 
-    def dealt(
-        self,
-        kind: str,
-        rng: Random,
-    ) -> Iterator[Prompt]:
+    def dealt(self, kind: str, rng: Random) -> Iterator[Prompt]:
         """Deal the wordings of the kind without end, each once before any comes again."""
         return cycle(rng.sample(self.kinds[kind], len(self.kinds[kind])))
 

@@ -83,11 +83,7 @@ class Chat:
 class RowError(Exception):
     """Failure to answer a question of a row; the reason is a short constant phrase."""
 
-    def __init__(
-        self,
-        reason: str,
-        detail: str = "",
-    ) -> None:
+    def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail

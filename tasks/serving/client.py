@@ -32,11 +32,7 @@ _MAKING = threading.Lock()
 class Client:
     """Client of the servers of one configuration."""
 
-    def __init__(
-        self,
-        config: ChatConfig,
-        pace: Pace = PACE,
-    ) -> None:
+    def __init__(self, config: ChatConfig, pace: Pace = PACE) -> None:
         """Open the connections; ``ConfigError`` for a bad or missing address, or a bad key."""
         if not config.endpoint:
             raise ConfigError(
@@ -63,11 +59,7 @@ class Client:
         self._numbers = count()
         self._refused: int | None = 0  # questions refused before the first answer; None: after it
 
-    async def ask(
-        self,
-        question: Question,
-        answers: Answers | None = None,
-    ) -> Answer:
+    async def ask(self, question: Question, answers: Answers | None = None) -> Answer:
         """Return the answer, from memory or new; new answers are stored."""
         key = key_of(question, self._config)
         stored = answers.get(key) if answers is not None else None
@@ -83,11 +75,7 @@ class Client:
             answers.put(key, json.dumps(asdict(answer)).encode())
         return answer
 
-    async def _request(
-        self,
-        question: Question,
-        body: dict[str, Any],
-    ) -> Answer:
+    async def _request(self, question: Question, body: dict[str, Any]) -> Answer:
         tries = 0
         request = next(self._numbers)
         while True:
@@ -110,11 +98,7 @@ class Client:
             max_wait_s = min(self._pace.backoff_most_s, backoff_s)
             await asyncio.sleep(random.uniform(0, max_wait_s))
 
-    def _is_counted(
-        self,
-        fault: FaultError,
-        sent: float,
-    ) -> bool:
+    def _is_counted(self, fault: FaultError, sent: float) -> bool:
         """Return whether a fault counts as a try of the request sent at this time.
 
         An overload or lost connection is the servers' fault; but an overload counts if they
@@ -124,11 +108,7 @@ class Client:
             return self.endpoints.answered_at >= sent
         return fault.reason != "no connection"
 
-    def _count_refused(
-        self,
-        refused: RefusedQuestionError,
-        endpoint: Endpoint,
-    ) -> None:
+    def _count_refused(self, refused: RefusedQuestionError, endpoint: Endpoint) -> None:
         """Raise ``ServerError`` if the first questions are all refused: the setup is wrong."""
         if self._refused is None:
             return

@@ -29,11 +29,7 @@ class Limiter:
     limit do not count.
     """
 
-    def __init__(
-        self,
-        most: int,
-        start: int,
-    ) -> None:
+    def __init__(self, most: int, start: int) -> None:
         self.limit = min(start, most)
         self.under_way = 0  # counted by the caller
         self.wave = 0  # number of halvings, noted by new requests
@@ -155,11 +151,7 @@ class Endpoints:
         self.answered_at = time.monotonic()
         self._failing.clear()
 
-    def _check_patience(
-        self,
-        fault: FaultError,
-        request: int,
-    ) -> float:
+    def _check_patience(self, fault: FaultError, request: int) -> float:
         """Return the remaining patience; ``ServerError`` when it is over."""
         now = time.monotonic()
         if not self._failing:

@@ -70,12 +70,7 @@ class Teller:
         places = set(self.of_kind("place").values())
         return places.pop() if len(places) == 1 else ""
 
-    def phrase(
-        self,
-        claim: Claim,
-        *,
-        definite: bool = False,
-    ) -> str:
+    def phrase(self, claim: Claim, *, definite: bool = False) -> str:
         """Return the noun phrase of a claim, with the object's relation."""
         if claim.kind == "absent":
             return phrases.some(claim.selector, 0)
