@@ -37,7 +37,7 @@ from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.evaluations import EvaluationRow, write_evaluation
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.find_model import probe_model as find_checkpoint
+from pairwright.tasks.training.find_model import find_model as find_checkpoint
 from pairwright.tasks.training.runs import RUNS
 
 PIXELS = 448 * 448  # as `model.max_pixels` of a training
