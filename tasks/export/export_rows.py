@@ -42,14 +42,14 @@ class ExportOptions:
     about: ExportedDataset
     setting: ExportSettings
     selection: Selection = EVERYTHING
-    decisions: Decisions = (
-        UNDECIDED  # about the rows: rejected ones are left out, edited ones have their new texts
-    )
-    total: int = 0  # rows of the table, selected or not
-    verify: bool = False  # whether the result is read back before it replaces the target
-    processor: Any = (
-        None  # processor for the consumer's own code, if the form needs one to be read back
-    )
+    decisions: Decisions = UNDECIDED
+    """Decisions about the rows: rejected ones are left out, edited ones have their new texts."""
+    total: int = 0
+    """Rows of the table, selected or not."""
+    verify: bool = False
+    """Whether the result is read back before it replaces the target."""
+    processor: Any = None
+    """Processor for the consumer's own code, if the form needs one to be read back."""
 
 
 def export_rows(
@@ -74,10 +74,9 @@ def export_rows(
                 watch(tally.seen, order.total)
         tally.sizes = dict(writer.sizes())
         if not tally.rows:
-            raise ConfigError(tally.why_nothing(order.form.name))
-        (folder / README).write_text(
-            write_readme(folder, order.form, order.about, tally), encoding="utf-8"
-        )
+            raise ConfigError(tally.explain_empty(order.form.name))
+        readme = write_readme(folder, order.form, order.about, tally)
+        (folder / README).write_text(readme, encoding="utf-8")
         write_marker(folder, form=order.form.name, version=order.about.version, rows=tally.rows)
         if order.verify:
             verify_export(folder, order.form, order.processor, tally, watch)
@@ -87,23 +86,26 @@ def export_rows(
 def verify_export(
     folder: Path, form: Form, processor: Any, tally: Tally, watch: Callable[[int, int], None]
 ) -> None:
-    """Read all rows as their consumer does; ``ValidationError`` names the first that would not train."""
-    rows, read = sum(rows for rows, _ in tally.sizes.values()), 0
+    """Read all rows as their consumer does; ``ValidationError`` names one that would not train."""
+    written = sum(rows for rows, _ in tally.sizes.values())
+    read = 0
     try:
-        for read, _ in enumerate(form.check(folder, processor), start=1):
-            watch(read, rows)
+        for _ in form.check(folder, processor):
+            read += 1
+            watch(read, written)
     except BrokenRowError as error:
         raise ValidationError(
             f"--format {form.name}: a row would not train: {error}. The export is not kept"
         ) from error
-    if read != rows:
+    if read != written:
         raise ValidationError(
-            f"--format {form.name}: {rows:,} rows were written and {read:,} are read back. The export is not kept"
+            f"--format {form.name}: {written:,} rows were written and {read:,} are read back. "
+            "The export is not kept"
         )
 
 
 def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[PreferenceRow]]:
-    """Yield the live preferences of a settled stage, a row group at a time."""
+    """Yield the live preferences of a stage, a row group at a time."""
     for table in stream_live(build, preferences, schema_of(PreferenceRow).names):
         yield list(from_table(table, PreferenceRow))
 
@@ -111,75 +113,92 @@ def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[Pref
 def stream_table(
     build: Build, stages: Mapping[str, Planned], name: str, decisions: Decisions = UNDECIDED
 ) -> Iterator[list[ShownRow]]:
-    """Yield the rows of a settled stage with their images, as preferences without a rejected side.
+    """Yield the rows of a table with their images, as preferences without a rejected side.
 
     The last answer of a conversation is the chosen text, the turns before it are the prompt. A row
     without a split is for training.
     """
-    for table in stream_live(
-        build, stages[name], columns_without(stages[name].stage.writes, INTERNAL)
-    ):
+    table_stage = stages[name]
+    columns = columns_without(table_stage.stage.writes, INTERNAL)
+    for table in stream_live(build, table_stage, columns):
         records = table.to_pylist()
         subjects = [record["subject"] for record in records]
-        pairs = find_live(build, stages["pairs"], PairRow, subjects=subjects)
-        about = {subject: [subject] for subject in subjects} | {
-            pair.key: [pair.first, pair.second] for pair in pairs
-        }
-        found = (
-            find_live(build, stages["splits"], SplitRow, subjects=subjects)
-            if "splits" in stages
-            else []
-        )
-        splits = {split.subject: split for split in found}
-        keys = [key for both in about.values() for key in both]
-        read = find_live(
-            build, stages["images"], ImageRow, subjects=keys, without=("captions", "graph")
-        )
-        images = {image.key: image for image in read}
-        yield [
-            _show(
-                record,
-                [images[key] for key in about[record["subject"]]],
-                splits.get(record["subject"]),
-                decisions,
-            )
-            for record in records
-        ]
+        images = _find_images(build, stages, subjects)
+        splits = _find_splits(build, stages, subjects)
+        rows: list[ShownRow] = []
+        for record in records:
+            subject = record["subject"]
+            row = _show_row(record, images[subject], splits.get(subject), decisions)
+            rows.append(row)
+        yield rows
 
 
-def _show(
+def _find_images(
+    build: Build, stages: Mapping[str, Planned], subjects: Sequence[str]
+) -> dict[str, list[ImageRow]]:
+    """Return the two images of each subject that is a pair, or the image of any other."""
+    keys = {subject: [subject] for subject in subjects}
+    for pair in find_live(build, stages["pairs"], PairRow, subjects=subjects):
+        keys[pair.key] = [pair.first, pair.second]
+    image_keys = [key for subject_keys in keys.values() for key in subject_keys]
+    rows = find_live(
+        build, stages["images"], ImageRow, subjects=image_keys, without=("captions", "graph")
+    )
+    by_key = {image.key: image for image in rows}
+    images: dict[str, list[ImageRow]] = {}
+    for subject in subjects:
+        images[subject] = [by_key[key] for key in keys[subject]]
+    return images
+
+
+def _find_splits(
+    build: Build, stages: Mapping[str, Planned], subjects: Sequence[str]
+) -> dict[str, SplitRow]:
+    """Return the splits of the subjects; empty without a table of splits."""
+    if "splits" not in stages:
+        return {}
+    rows = find_live(build, stages["splits"], SplitRow, subjects=subjects)
+    return {row.subject: row for row in rows}
+
+
+def _show_row(
     record: Mapping[str, Any],
-    shown: Sequence[ImageRow],
+    images: Sequence[ImageRow],
     split: SplitRow | None,
     decisions: Decisions,
 ) -> ShownRow:
-    *asked, answer = [
-        Turn(**turn) for turn in record.get("conversation", [{"role": "assistant", "text": ""}])
-    ]
+    no_text = [{"role": "assistant", "text": ""}]
+    conversation = [Turn(**turn) for turn in record.get("conversation", no_text)]
+    *prompt, answer = conversation
+    component = ""
+    split_name = record.get("split") or "train"
+    if split:
+        component = split.component
+        split_name = split.split
     row = ShownRow(
         record=record,
         key=record["key"],
         source_key=record["key"],
         subject=record["subject"],
-        prompt=tuple(asked),
-        images=tuple(image.image for image in shown),
-        image_keys=tuple(image.key for image in shown),
+        prompt=tuple(prompt),
+        images=tuple(image.image for image in images),
+        image_keys=tuple(image.key for image in images),
         chosen=answer.text,
         chosen_model=record.get("model", ""),
-        component=split.component if split else "",
-        split=split.split if split else record.get("split") or "train",
-        sources=tuple(image.source for image in shown),
-        licences=tuple(image.licence for image in shown),
+        component=component,
+        split=split_name,
+        sources=tuple(image.source for image in images),
+        licences=tuple(image.licence for image in images),
     )
     decision = decisions.about(row)
-    beside = {
-        "images": [image_cell(image.image, image.key) for image in shown],
-        "names": [image.name for image in shown],
+    shown_columns = {
+        "images": [image_cell(image.image, image.key) for image in images],
+        "names": [image.name for image in images],
         "sources": row.sources,
         "licences": row.licences,
         "decision": decision.verdict if decision else "",
     }
-    return replace(row, record={**record, **beside})
+    return replace(row, record={**record, **shown_columns})
 
 
 def _write_row(
@@ -189,7 +208,7 @@ def _write_row(
     decision = order.decisions.about(row)
     verdict = decision.verdict if decision else ""
     if not order.selection.keeps(row, decision):
-        tally.leave_out(row, verdict)
+        tally.count_left_out(row, verdict)
         return
     if verdict == "reject":
         tally.decided[verdict] += 1
@@ -202,5 +221,5 @@ def _write_row(
     except UnheldError as why:
         tally.unheld[str(why)] += 1
     else:
-        tally.add(final)
+        tally.count_row(final)
         tally.decided[verdict] += 1

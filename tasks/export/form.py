@@ -1,8 +1,8 @@
 """Forms of export: name, limits, writing of rows, and reading them back.
 
 A file of ``tasks.export.forms`` ends with its ``FORM``; the command line's list of formats follows
-from ``tasks.export.formats``. ``PLACE`` marks an image in a text; if a prompt has none, the images
-go before its first words, as in training.
+from ``tasks.export.formats``. ``IMAGE_MARK`` marks an image in a text; if a prompt has none, the
+images go before its first words, as in training.
 """
 
 import re
@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
 
-PLACE = "<image>"
+IMAGE_MARK = "<image>"
 SPLITS = ("train", "validation", "test")
 BYTES_PER_FILE = 500 << 20
-MEDIA = (PLACE, "<video>", "<audio>")
+MEDIA = (IMAGE_MARK, "<video>", "<audio>")
 """Texts that readers take for marks of media."""
 SHAREGPT_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
 ROLES = {name: role for role, name in SHAREGPT_ROLES.items()}
@@ -78,8 +78,9 @@ class RowWriter:
         open_files: Callable[[str], Files],
         names: Iterable[str] = (),
     ) -> None:
-        """Set the functions that write; ``names`` come first in reports, whatever is written first."""
-        self._to_records, self._open_files = to_records, open_files
+        """Set the functions that write; ``names`` come first in reports."""
+        self._to_records = to_records
+        self._open_files = open_files
         self._files = {name: open_files(name) for name in names}
 
     def add(self, row: PreferenceRow) -> None:
@@ -91,11 +92,11 @@ class RowWriter:
 
     def sizes(self) -> Sizes:
         """Return rows and bytes written; complete once closed."""
-        return {
-            name: (files.rows, files.size_bytes)
-            for name, files in self._files.items()
-            if files.rows
-        }
+        sizes: dict[str, tuple[int, int]] = {}
+        for name, files in self._files.items():
+            if files.rows:
+                sizes[name] = (files.rows, files.size_bytes)
+        return sizes
 
     def close(self) -> None:
         """Complete all files."""
@@ -138,16 +139,20 @@ class Form:
 
 def ending_of(data: bytes) -> str:
     """Return the extension of an image's file name, by its first bytes."""
-    return next((ending for start, ending in SIGNATURES if data.startswith(start)), "img")
+    for signature, ending in SIGNATURES:
+        if data.startswith(signature):
+            return ending
+    return "img"
 
 
 def name_images(row: PreferenceRow) -> dict[str, bytes]:
-    """Return a row's images by the names of their files: "image1.png", ..., "rejected1.png", ..."""
-    images = {f"image{number}": image for number, image in enumerate(row.images, start=1)}
-    images |= {
-        f"rejected{number}": image for number, image in enumerate(row.rejected_images, start=1)
-    }
-    return {f"{name}.{ending_of(image)}": image for name, image in images.items()}
+    """Return a row's images by their file names: "image1.png", ..., "rejected1.png", ..."""
+    images: dict[str, bytes] = {}
+    for number, image in enumerate(row.images, start=1):
+        images[f"image{number}.{ending_of(image)}"] = image
+    for number, image in enumerate(row.rejected_images, start=1):
+        images[f"rejected{number}.{ending_of(image)}"] = image
+    return images
 
 
 def plain_name(name: str) -> str:
@@ -155,33 +160,53 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-") or "dataset"
 
 
-def place_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]:
-    """Return the prompt's turns with a ``PLACE`` per image; ``UnheldError`` if that is impossible.
+def mark_images(row: PreferenceRow, marks: Sequence[str] = MEDIA) -> list[Turn]:
+    """Return the prompt's turns with a mark per image; ``UnheldError`` if that is impossible.
 
     Readers count these marks, so a text that contains one is refused: it would show another image.
     """
     if not row.chosen.strip():
         raise UnheldError("no chosen text")
-    found = sum(turn.text.count(PLACE) for turn in row.prompt)
-    if found not in (0, len(row.images)):
-        raise UnheldError(f"the prompt has {PLACE} in its words")
-    if any(mark in turn.text for turn in row.prompt for mark in marks if mark != PLACE):
-        raise UnheldError("the prompt has the mark of a video or a sound in its words")
-    if any(mark in text for text in (row.chosen, row.rejected) for mark in marks):
-        raise UnheldError("an answer has the mark of an image, a video or a sound in its words")
+    count = _count_marks(row, marks)
     turns = list(row.prompt)
-    if not takes_turns([turn.role for turn in turns]):
+    if not roles_alternate([turn.role for turn in turns]):
         raise UnheldError("user and assistant do not take turns in the prompt")
-    if not found:
+    if not count:
         first = int(turns[0].role == "system")
-        turns[first] = Turn(role="user", text=PLACE * len(row.images) + turns[first].text)
+        text = IMAGE_MARK * len(row.images) + turns[first].text
+        turns[first] = Turn(role="user", text=text)
     return turns
 
 
-def takes_turns(roles: Sequence[str]) -> bool:
-    """Return whether user and assistant alternate, the user first and last, after a system message if there is one."""
-    talk = roles[1:] if roles[:1] == ["system"] else roles
-    return len(talk) % 2 == 1 and set(talk[::2]) == {"user"} and not set(talk[1::2]) - {"assistant"}
+def _count_marks(row: PreferenceRow, marks: Sequence[str]) -> int:
+    """Return the number of image marks in the prompt; ``UnheldError`` for any other mark."""
+    prompt = [turn.text for turn in row.prompt]
+    count = sum(text.count(IMAGE_MARK) for text in prompt)
+    if count not in (0, len(row.images)):
+        raise UnheldError(f"the prompt has {IMAGE_MARK} in its words")
+    other_marks = [mark for mark in marks if mark != IMAGE_MARK]
+    if any(_has_mark(text, other_marks) for text in prompt):
+        raise UnheldError("the prompt has the mark of a video or a sound in its words")
+    if _has_mark(row.chosen, marks) or _has_mark(row.rejected, marks):
+        raise UnheldError("an answer has the mark of an image, a video or a sound in its words")
+    return count
+
+
+def _has_mark(text: str, marks: Iterable[str]) -> bool:
+    return any(mark in text for mark in marks)
+
+
+def roles_alternate(roles: Sequence[str]) -> bool:
+    """Return whether user and assistant alternate, the user first and last.
+
+    A system message may come first.
+    """
+    dialogue = roles[1:] if roles[:1] == ["system"] else roles
+    if len(dialogue) % 2 == 0:
+        return False
+    asking = set(dialogue[::2])
+    answering = set(dialogue[1::2])
+    return asking == {"user"} and not answering - {"assistant"}
 
 
 def rejected_text(row: PreferenceRow) -> str:
@@ -193,42 +218,43 @@ def rejected_text(row: PreferenceRow) -> str:
     return row.rejected
 
 
-def as_parts(text: str) -> list[dict[str, str]]:
+def split_parts(text: str) -> list[dict[str, str]]:
     """Return a text with marks of images as the parts of a message, with a slot for each image."""
     parts: list[dict[str, str]] = []
-    for number, piece in enumerate(text.split(PLACE)):
-        parts += [{"type": "image"}] if number else []
-        parts += [{"type": "text", "text": piece}] if piece else []
+    for number, piece in enumerate(text.split(IMAGE_MARK)):
+        if number:
+            parts.append({"type": "image"})
+        if piece:
+            parts.append({"type": "text", "text": piece})
     return parts
 
 
-def need(condition: object, why: str) -> None:
+def require(condition: object, why: str) -> None:
     """Raise ``BrokenRowError`` unless a condition on a row is true."""
     if not condition:
         raise BrokenRowError(why)
 
 
 @contextmanager
-def naming_row(where: str) -> Generator[None]:
+def wrap_row_errors(where: str) -> Generator[None]:
     """Turn any exception of a check into ``BrokenRowError`` with the row's name."""
     try:
         yield
+    except BrokenRowError as error:
+        raise BrokenRowError(f"{where}: {error}") from error
     except Exception as error:
-        why = (
-            str(error) if isinstance(error, BrokenRowError) else f"{type(error).__name__}: {error}"
-        )
-        raise BrokenRowError(f"{where}: {why}") from error
+        raise BrokenRowError(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def check_turns(turns: Sequence[tuple[str, str]], images: int) -> None:
-    """Check a prompt of roles ("user", "assistant", "system") and texts: the order of turns, a mark per image."""
+    """Check a prompt of roles and texts: the order of its turns, and a mark per image."""
     roles = [role for role, _ in turns]
-    need(takes_turns(roles), f"turns of user and assistant do not alternate: {roles}")
-    marks = sum(text.count(PLACE) for _, text in turns)
-    need(marks == images, f"{marks} {PLACE} for {images} images")
+    require(roles_alternate(roles), f"turns of user and assistant do not alternate: {roles}")
+    marks = sum(text.count(IMAGE_MARK) for _, text in turns)
+    require(marks == images, f"{marks} {IMAGE_MARK} for {images} images")
 
 
 def check_answer(answer: Any, what: str) -> None:
     """Check that an answer is a non-blank text without marks of images."""
-    need(isinstance(answer, str) and answer.strip(), f"no {what} text")
-    need(PLACE not in answer, f"the {what} text has {PLACE} in its words")
+    require(isinstance(answer, str) and answer.strip(), f"no {what} text")
+    require(IMAGE_MARK not in answer, f"the {what} text has {IMAGE_MARK} in its words")

@@ -43,20 +43,24 @@ def choose_form(name: str, table: str = "") -> Form:
 
 
 def check_target(target: Path) -> None:
-    """Raise ``ConfigError`` unless a target is an earlier export, an empty folder, or does not exist."""
+    """Raise ``ConfigError`` unless a target is an earlier export, empty, or does not exist."""
     if not target.exists():
         return
     if not target.is_dir():
         raise ConfigError(f"{target}: is not a folder; give a new name with --to")
     names = {path.name for path in target.iterdir()}
     try:
-        form = FORMATS.get(json.loads((target / MARKER).read_text(encoding="utf-8"))["format"])
+        marker = json.loads((target / MARKER).read_text(encoding="utf-8"))
+        form = FORMATS.get(marker["format"])
     except (OSError, ValueError, KeyError, TypeError):
         form = None
-    own = {MARKER, README, *form.owns} if form else set[str]()
-    if other := ", ".join(sorted(names - own)[:3]):
+    if form:
+        names -= {MARKER, README, *form.owns}
+    if names:
+        examples = ", ".join(sorted(names)[:3])
         raise ConfigError(
-            f"{target}: is neither empty nor an earlier export (it holds {other}); give a new name with --to"
+            f"{target}: is neither empty nor an earlier export (it holds {examples}); "
+            "give a new name with --to"
         )
 
 

@@ -18,8 +18,8 @@ from pairwright.tasks.export.form import (
     RowWriter,
     Sizes,
     ending_of,
-    naming_row,
-    need,
+    require,
+    wrap_row_errors,
 )
 from pairwright.tasks.images.decode import decode_rgb
 
@@ -35,8 +35,10 @@ class Shape:
     head: str = ""
     between: str = ""
     end: str = ""
-    rows_per_file: int = 0  # maximum rows per file; 0: no limit
+    rows_per_file: int = 0
+    """Maximum rows per file; 0: no limit."""
     bytes_per_file: int = 0
+    """Maximum bytes per file; 0: no limit."""
 
 
 JSON_LINES = Shape()
@@ -51,7 +53,10 @@ class MediaFolder:
     uncounted: int = 0  # bytes of image files not yet counted with a record
 
     def put(self, data: bytes) -> str:
-        """Write an image unless it exists; return its path below the folder. Names never come from the data."""
+        """Write an image unless it exists; return its path below the folder.
+
+        Names never come from the data.
+        """
         key = make_key(data)
         name = f"{IMAGES}/{key[:2]}/{key}.{ending_of(data)}"
         path = self.folder / name
@@ -72,13 +77,14 @@ def open_lines(
     shape: Shape = JSON_LINES,
     finish: Callable[[Path, ExportSettings, Sizes], None] | None = None,
 ) -> Callable[[Path, ExportSettings], Any]:
-    """Return the opener of a JSON form, from the function that makes records and the one that finishes the folder."""
+    """Return the opener of a JSON form; ``finish`` may complete its folder."""
 
     @contextmanager
     def opens(folder: Path, setting: ExportSettings) -> Generator[RowWriter]:
         media = MediaFolder(folder)
         writer = RowWriter(
-            lambda row: to_records(row, media, setting), lambda name: _Lines(media, name, shape)
+            lambda row: to_records(row, media, setting),
+            lambda name: _Lines(media, name, shape),
         )
         with closing(writer):
             yield writer
@@ -92,61 +98,81 @@ class _Lines:
     """Records of one name, in one or several files, with the size of their images."""
 
     def __init__(self, media: MediaFolder, name: str, shape: Shape) -> None:
-        self.rows = self.size_bytes = 0
-        self._media, self._name, self._shape = media, name, shape
-        self._number = self._in_file = self._file_bytes = 0
-        self._open: IO[bytes] | None = None
+        self.rows = 0
+        self.size_bytes = 0
+        self._media = media
+        self._name = name
+        self._shape = shape
+        self._number = 0
+        self._file: IO[bytes] | None = None
+        self._file_rows = 0
+        self._file_bytes = 0
 
     def write(self, record: Record) -> None:
         shape = self._shape
-        line = json.dumps(record, ensure_ascii=False).encode() + (b"" if shape.between else b"\n")
-        is_long = shape.rows_per_file and self._in_file == shape.rows_per_file
-        is_large = shape.bytes_per_file and self._file_bytes + len(line) > shape.bytes_per_file
-        if self._open and (is_long or is_large):
+        line = json.dumps(record, ensure_ascii=False).encode()
+        if not shape.between:
+            line += b"\n"
+        if self._file and self._is_full(len(line)):
             self.close()
             self._number += 1
-        self._put((shape.between if self._open else shape.head).encode() + line)
+        before = shape.between if self._file else shape.head
+        self._put(before.encode() + line)
         self.rows += 1
-        self._in_file += 1
+        self._file_rows += 1
         self.size_bytes += self._media.uncounted
         self._media.uncounted = 0
 
+    def _is_full(self, size: int) -> bool:
+        """Return whether a record of this size would exceed a limit of the open file."""
+        max_rows = self._shape.rows_per_file
+        max_bytes = self._shape.bytes_per_file
+        is_long = bool(max_rows) and self._file_rows == max_rows
+        is_large = bool(max_bytes) and self._file_bytes + size > max_bytes
+        return is_long or is_large
+
     def _put(self, data: bytes) -> None:
-        if self._open is None:
+        if self._file is None:
             folder = self._media.folder / "data"
             folder.mkdir(parents=True, exist_ok=True)
             is_cut = self._shape.rows_per_file or self._shape.bytes_per_file
             number = f"-{self._number:05d}" if is_cut else ""
-            self._open = (folder / f"{self._name}{number}.{self._shape.ending}").open("wb")
-        self._open.write(data)
+            path = folder / f"{self._name}{number}.{self._shape.ending}"
+            self._file = path.open("wb")
+        self._file.write(data)
         self._file_bytes += len(data)
         self.size_bytes += len(data)
 
     def close(self) -> None:
-        if self._open:
+        if self._file:
             self._put(self._shape.end.encode())
-            self._open.close()
-        self._open, self._in_file, self._file_bytes = None, 0, 0
+            self._file.close()
+        self._file = None
+        self._file_rows = 0
+        self._file_bytes = 0
 
 
 def read_lines(check: Callable[[Path, Record], None]) -> Callable[[Path, Any], Iterator[str]]:
     """Return the reader of a form of JSON Lines, from the function that checks a record."""
 
-    def read(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as for every form
+    def check_folder(
+        folder: Path,
+        processor: Any,  # noqa: ARG001 - as for every form
+    ) -> Iterator[str]:
         for path in sorted((folder / "data").glob("*.jsonl")):
             with path.open(encoding="utf-8") as lines:
                 for number, line in enumerate(lines, start=1):
                     where = f"data/{path.name}, line {number}"
-                    with naming_row(where):
+                    with wrap_row_errors(where):
                         check(folder, json.loads(line))
                     yield where
 
-    return read
+    return check_folder
 
 
 def decode_files(folder: Path, names: Any) -> int:
     """Decode the images of these names, below the folder, and return their number."""
-    need(isinstance(names, list), "no file names")
+    require(isinstance(names, list), "no file names")
     for name in names:
         decode_rgb((folder / name).read_bytes())
     return len(names)

@@ -1,4 +1,4 @@
-"""Write rows to Parquet for ``datasets``, by split, in files of limited size; and read them back with it.
+"""Write rows to Parquet for ``datasets``, by split, in files of limited size; and read them back.
 
 Images are stored unchanged, text is compressed. Row groups hold 100 rows, or fewer if images are
 large; one is held in memory. The schema's ``huggingface`` metadata tells ``datasets`` which columns
@@ -21,8 +21,8 @@ from pairwright.tasks.export.form import (
     RowWriter,
     check_answer,
     ending_of,
-    naming_row,
-    need,
+    require,
+    wrap_row_errors,
 )
 
 ROWS_PER_GROUP = 100
@@ -33,19 +33,20 @@ Feature = dict[str, Any]
 Record = dict[str, Any]
 
 
-def value(dtype: str) -> Feature:
+def value_feature(dtype: str) -> Feature:
     """Return the feature of a value."""
     return {"dtype": dtype, "_type": "Value"}
 
 
-def listed(feature: Feature) -> Feature:
+def list_feature(feature: Feature) -> Feature:
     """Return the feature of a list."""
     return {"feature": feature, "_type": "List"}
 
 
-TEXT, IMAGE = value("string"), {"_type": "Image"}
-IMAGES = listed(IMAGE)
-MESSAGES = listed({"role": TEXT, "content": listed({"type": TEXT, "text": TEXT})})
+TEXT = value_feature("string")
+IMAGE: Feature = {"_type": "Image"}
+IMAGES = list_feature(IMAGE)
+MESSAGES = list_feature({"role": TEXT, "content": list_feature({"type": TEXT, "text": TEXT})})
 """TRL's messages: the content is a list, in the prompt with an ``image`` slot per image."""
 ARROW = {"string": pa.string(), "float32": pa.float32(), "int32": pa.int32(), "bool": pa.bool_()}
 IMAGE_CELL = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -60,10 +61,11 @@ def arrow_schema(features: Feature) -> pa.Schema:
 def feature_of(kind: pa.DataType) -> Feature:
     """Return the feature of an Arrow type in our tables."""
     if pa.types.is_list(kind):
-        return listed(feature_of(kind.value_type))
+        return list_feature(feature_of(kind.value_type))
     if pa.types.is_struct(kind):
         return {field.name: feature_of(field.type) for field in kind}
-    return value(next(name for name, known in ARROW.items() if known == kind))
+    names = [name for name, arrow_type in ARROW.items() if arrow_type == kind]
+    return value_feature(names[0])
 
 
 def _arrow(feature: Feature) -> pa.DataType:
@@ -83,6 +85,11 @@ def image_cell(data: bytes, name: str) -> Record:
     return {"bytes": data, "path": f"{name}.{ending_of(data)}"}
 
 
+def image_cells(images: Sequence[bytes], names: Sequence[str]) -> list[Record]:
+    """Return images under these names as the cell of a column of lists of images."""
+    return [image_cell(image, name) for image, name in zip(images, names, strict=True)]
+
+
 def message(turn: Turn) -> Record:
     """Return a turn as a message."""
     return {"role": turn.role, "content": [{"type": "text", "text": turn.text}]}
@@ -96,7 +103,7 @@ def answer(text: str) -> list[Record]:
 def open_parquet(
     schema: pa.Schema, to_record: Callable[[PreferenceRow, ExportSettings], Record]
 ) -> Callable[[Path, ExportSettings], Any]:
-    """Return the opener of a Parquet form, from its columns and the function that makes records."""
+    """Return the opener of a Parquet form with these columns."""
 
     def opens(folder: Path, setting: ExportSettings) -> AbstractContextManager[RowWriter]:
         writer = RowWriter(
@@ -113,77 +120,85 @@ class _Parquet:
     """Files of one split."""
 
     def __init__(self, folder: Path, name: str, schema: pa.Schema, bytes_per_file: int) -> None:
-        self.rows = self.size_bytes = 0
-        self._folder, self._name, self._schema, self._bytes_per_file = (
-            folder,
-            name,
-            schema,
-            bytes_per_file,
-        )
-        self._images = [
-            field.name for field in schema if field.type in (IMAGE_CELL, pa.list_(IMAGE_CELL))
-        ]
-        self._waiting: list[Record] = []
-        self._waiting_bytes = self._file_bytes = 0
+        self.rows = 0
+        self.size_bytes = 0
+        self._folder = folder
+        self._name = name
+        self._schema = schema
+        self._bytes_per_file = bytes_per_file
+        image_types = (IMAGE_CELL, pa.list_(IMAGE_CELL))
+        self._images = [field.name for field in schema if field.type in image_types]
+        self._group: list[Record] = []
+        self._group_bytes = 0
+        self._file_bytes = 0
         self._files: list[Path] = []
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, record: Record) -> None:
-        cells = [record[name] for name in self._images]
-        size = sum(
-            len(image["bytes"])
-            for cell in cells
-            for image in (cell if isinstance(cell, list) else [cell])
-        )
-        if self._waiting_bytes + size > BYTES_PER_GROUP:
+        size = self._image_bytes(record)
+        if self._group_bytes + size > BYTES_PER_GROUP:
             self._write_group()
-        self._waiting.append(record)
-        self._waiting_bytes += size
+        self._group.append(record)
+        self._group_bytes += size
         self.rows += 1
-        if len(self._waiting) == ROWS_PER_GROUP:
+        if len(self._group) == ROWS_PER_GROUP:
             self._write_group()
+
+    def _image_bytes(self, record: Record) -> int:
+        size = 0
+        for name in self._images:
+            for cell in _cells_of(record[name]):
+                size += len(cell["bytes"])
+        return size
 
     def close(self) -> None:
         try:
             self._write_group()
         finally:
             self._close_file()
+        count = len(self._files)
         for number, path in enumerate(self._files):
-            path.rename(
-                path.with_name(f"{self._name}-{number:05d}-of-{len(self._files):05d}.parquet")
-            )
+            path.rename(path.with_name(f"{self._name}-{number:05d}-of-{count:05d}.parquet"))
 
     def _write_group(self) -> None:
-        if not self._waiting:
+        if not self._group:
             return
-        if self._file_bytes + self._waiting_bytes > self._bytes_per_file:
+        if self._file_bytes + self._group_bytes > self._bytes_per_file:
             self._close_file()
         if self._writer is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._files.append(self._folder / f"{self._name}-{len(self._files):05d}.unfinished")
-            self._writer = pq.ParquetWriter(
-                self._files[-1], self._schema, **_options(self._schema, self._images)
-            )
-        table = pa.Table.from_pylist(self._waiting, schema=self._schema)
-        self._file_bytes += self._waiting_bytes
-        self._waiting, self._waiting_bytes = (
-            [],
-            0,
-        )  # so that ``close`` does not retry a failed write
+            self._writer = self._open_file()
+        table = pa.Table.from_pylist(self._group, schema=self._schema)
+        self._file_bytes += self._group_bytes
+        # Before the group is written, so that ``close`` does not retry a failed write.
+        self._group = []
+        self._group_bytes = 0
         self._writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+
+    def _open_file(self) -> pq.ParquetWriter:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self._name}-{len(self._files):05d}.unfinished"
+        self._files.append(path)
+        return pq.ParquetWriter(path, self._schema, **_options(self._schema, self._images))
 
     def _close_file(self) -> None:
         if self._writer:
             self._writer.close()
             self.size_bytes += self._files[-1].stat().st_size
-        self._writer, self._file_bytes = None, 0
+        self._writer = None
+        self._file_bytes = 0
+
+
+def _cells_of(value: Any) -> list[Any]:
+    """Return the images of a cell of an image column, which has one or a list."""
+    return value if isinstance(value, list) else [value]
 
 
 def _options(schema: pa.Schema, images: Sequence[str]) -> dict[str, Any]:
     """Return the storage options of columns: images plain, text compressed."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
-    leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    leaves = file.schema
     paths = [leaves.column(index).path for index in range(len(leaves))]
     texts = [path for path in paths if path.split(".")[0] not in images]
     return {
@@ -198,41 +213,44 @@ def _options(schema: pa.Schema, images: Sequence[str]) -> dict[str, Any]:
 def read_parquet(
     check: Callable[[Record, Any], None], *, images: Sequence[str] = ("images",)
 ) -> Callable[[Path, Any], Iterator[str]]:
-    """Return the reader of a Parquet form, from the function that checks a row with a processor.
+    """Return the reader of a Parquet form; ``check`` checks a row with a processor.
 
     Rows are streamed by ``datasets``; the columns of images are decoded one by one to find a broken
     one.
     """
 
-    def read(folder: Path, processor: Any) -> Iterator[str]:
+    def check_folder(folder: Path, processor: Any) -> Iterator[str]:
         import datasets
 
         decode = datasets.Image().decode_example
-        with naming_row("datasets cannot load it"):
+        with wrap_row_errors("datasets cannot load it"):
             splits = datasets.load_dataset(str(folder), streaming=True)
         for split, rows in splits.items():
             for number, row in enumerate(_undecoded(rows, str(split))):
                 where = f"{split}, row {number}"
-                with naming_row(where):
+                with wrap_row_errors(where):
                     for name in images:
-                        cells = row[name] if isinstance(row[name], list) else [row[name]]
-                        row[name] = [decode(cell).convert("RGB") for cell in cells]
+                        pictures = map(decode, _cells_of(row[name]))
+                        row[name] = [picture.convert("RGB") for picture in pictures]
                     check(row, processor)
                 yield where
 
-    return read
+    return check_folder
 
 
 def _undecoded(rows: Any, split: str) -> Iterator[Record]:
-    with naming_row(f"{split}: datasets cannot read it"):
+    with wrap_row_errors(f"{split}: datasets cannot read it"):
         yield from rows.decode(enable=False)
 
 
 def check_messages(row: Record) -> None:
     """Check a row of messages: a slot per image, and texts in the answers."""
-    slots = sum(part["type"] == "image" for turn in row["prompt"] for part in turn["content"])
-    need(slots == len(row["images"]), f"{slots} slots for {len(row['images'])} images")
-    need(row["chosen"], "no chosen messages")
+    slots = 0
+    for turn in row["prompt"]:
+        slots += sum(part["type"] == "image" for part in turn["content"])
+    images = len(row["images"])
+    require(slots == images, f"{slots} slots for {images} images")
+    require(row["chosen"], "no chosen messages")
     for side in ("chosen", "rejected"):
         for turn in row[side]:
             check_answer(turn["content"][0]["text"], side)

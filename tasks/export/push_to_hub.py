@@ -1,4 +1,4 @@
-"""Push an export to a dataset repository of Hugging Face's Hub, or a finished model to a model repository.
+"""Push an export, or a finished model, to a repository of Hugging Face's Hub.
 
 ``HfApi.upload_folder`` sends files that the repository lacks; files of an earlier push that this
 one lacks are deleted. Needs huggingface-hub and a token with write access; the Hub's client reads
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 FIELD = "--push-to-hub"
 ATTRIBUTES = ".gitattributes"  # file that the Hub creates with the repository
-LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write: https://huggingface.co/settings/tokens"
-GOES_ON = "Files already sent are kept: the same command continues"
+LOGIN = (
+    "Log in with `hf auth login`, or set HF_TOKEN to a token that may write: "
+    "https://huggingface.co/settings/tokens"
+)
+RESUME = "Files already sent are kept: the same command continues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class Pushed:
 
 def check_destination(to: Destination) -> None:
     """Refuse an unusable repository before there is anything to push; creates nothing."""
-    with _asking(to) as hub:
+    with _open_hub(to) as hub:
         _find(hub, to)
 
 
@@ -61,21 +64,11 @@ def push_folder(folder: Path, to: Destination) -> Pushed:
     """Make a repository equal to a folder; after a ``ServerError`` the same call continues."""
     if to.kind == "model":
         refuse_damage(folder, field=FIELD)
-    with _asking(to) as hub:
-        if _find(hub, to) is None:
-            hub.create_repo(
-                to.repository, repo_type=to.kind, private=to.private or None, exist_ok=True
-            )
-        if to.branch != "main":
-            hub.create_branch(to.repository, repo_type=to.kind, branch=to.branch, exist_ok=True)
-        found: Any = hub.repo_info(to.repository, repo_type=to.kind, revision=to.branch)
-        _check(to, found)
-        files = {
-            path.relative_to(folder).as_posix(): path
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
-        stale = [name for name in _list_owned(hub, to, found) if name not in files]
+    with _open_hub(to) as hub:
+        info = _prepare(hub, to)
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        names = {path.relative_to(folder).as_posix() for path in paths}
+        stale = [name for name in _list_owned(hub, to, info) if name not in names]
         hub.upload_folder(
             repo_id=to.repository,
             repo_type=to.kind,
@@ -84,37 +77,54 @@ def push_folder(folder: Path, to: Destination) -> Pushed:
             delete_patterns=[glob.escape(name) for name in stale] or None,
             commit_message=f"Upload a {to.kind} made by Pairwright",
         )
-        branch = "" if to.branch == "main" else f"/tree/{to.branch}"
         return Pushed(
-            address=f"{hub.endpoint}/{'datasets/' if to.kind == 'dataset' else ''}{to.repository}{branch}",
-            private=bool(found.private),
-            files=len(files),
-            size_bytes=sum(path.stat().st_size for path in files.values()),
+            address=_address(hub, to),
+            private=bool(info.private),
+            files=len(paths),
+            size_bytes=sum(path.stat().st_size for path in paths),
             removed=len(stale),
         )
 
 
-def _list_owned(hub: "HfApi", to: Destination, found: Any) -> list[str]:
-    """Return the repository's files that belong to an export, or that its model's manifest names."""
-    there = [file.rfilename for file in found.siblings or []]
+def _prepare(hub: "HfApi", to: Destination) -> Any:
+    """Create repository and branch where missing; return the Hub's information about the branch."""
+    if _find(hub, to) is None:
+        private = to.private or None
+        hub.create_repo(to.repository, repo_type=to.kind, private=private, exist_ok=True)
+    if to.branch != "main":
+        hub.create_branch(to.repository, repo_type=to.kind, branch=to.branch, exist_ok=True)
+    info: Any = hub.repo_info(to.repository, repo_type=to.kind, revision=to.branch)
+    _check(to, info)
+    return info
+
+
+def _address(hub: "HfApi", to: Destination) -> str:
+    section = "datasets/" if to.kind == "dataset" else ""
+    branch = "" if to.branch == "main" else f"/tree/{to.branch}"
+    return f"{hub.endpoint}/{section}{to.repository}{branch}"
+
+
+def _list_owned(hub: "HfApi", to: Destination, info: Any) -> list[str]:
+    """Return the repository's files that belong to an export, or to its model's manifest."""
+    names = [file.rfilename for file in info.siblings or []]
     if to.kind == "dataset":
         owned = {name for form in FORMATS.values() for name in form.owns}
-        return [name for name in there if name.partition("/")[0] in owned]
-    if MANIFEST not in there:
+        return [name for name in names if name.partition("/")[0] in owned]
+    if MANIFEST not in names:
         return []
-    path = hub.hf_hub_download(to.repository, MANIFEST, revision=found.sha)
+    path = hub.hf_hub_download(to.repository, MANIFEST, revision=info.sha)
     try:
         listed = read_manifest(Path(path))
     except ValidationError as error:
         raise ConfigError(
             f"{FIELD} {to.repository}: its {MANIFEST} cannot be read; give a new name"
         ) from error
-    return [name for name in there if name in listed]
+    return [name for name in names if name in listed]
 
 
 @contextmanager
-def _asking(to: Destination) -> Generator["HfApi"]:
-    """Yield the Hub's client, silent: its lines about retries contain signed addresses, its bars are for terminals."""
+def _open_hub(to: Destination) -> Generator["HfApi"]:
+    """Yield the Hub's client, silent: its lines about retries contain signed addresses."""
     try:
         from huggingface_hub import HfApi, get_token, utils
     except ImportError as error:
@@ -150,49 +160,50 @@ def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
     causes: list[BaseException] = [error]
     while cause := causes[-1].__cause__:
         causes.append(cause)
-    answer = next((one for one in causes if isinstance(one, HfHubHTTPError)), None)
+    answer = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
     if answer is None:
         if isinstance(error, OSError) and error.filename:
             return StoreError(f"{error.filename}: {error.strerror}")
         text = f"{type(causes[-1]).__name__}: {causes[-1]}".replace(token, "***")
         return ServerError(
-            f"{where}: the Hub could not be reached, or the connection broke ({text}). {GOES_ON}"
+            f"{where}: the Hub could not be reached, or the connection broke ({text}). {RESUME}"
         )
-    code, said = (
-        answer.response.status_code,
-        (answer.server_message or "").replace(token, "***").strip(),
-    )
-    told = f" It says: {said.rstrip('.')}." if said else ""
+    code = answer.response.status_code
+    message = (answer.server_message or "").replace(token, "***").strip()
+    reply = f" It says: {message.rstrip('.')}." if message else ""
+    account = to.repository.partition("/")[0]
     refusals = {
         401: f"the Hub does not accept the token. {LOGIN}.",
-        403: f"the token may not write there, or {to.repository.partition('/')[0]} is another account. {LOGIN}.",
+        403: f"the token may not write there, or {account} is another account. {LOGIN}.",
         404: "the Hub finds no such repository, or the token may not see it.",
     }
     if code in refusals:
-        return ConfigError(f"{where}: {refusals[code]}{told}")
-    return ServerError(f"{where}: the Hub answers {code}.{told} {GOES_ON}")
+        return ConfigError(f"{where}: {refusals[code]}{reply}")
+    return ServerError(f"{where}: the Hub answers {code}.{reply} {RESUME}")
 
 
 def _find(hub: "HfApi", to: Destination) -> Any:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        found = hub.repo_info(to.repository, repo_type=to.kind)
+        info = hub.repo_info(to.repository, repo_type=to.kind)
     except RepositoryNotFoundError:
         return None
-    _check(to, found)
-    return found
+    _check(to, info)
+    return info
 
 
-def _check(to: Destination, found: Any) -> None:
-    if to.private and not found.private:
+def _check(to: Destination, info: Any) -> None:
+    if to.private and not info.private:
         raise ConfigError(
             f"{FIELD} {to.repository}: is public. Make it private in its settings on the Hub, "
             "give a new name, or leave out --private"
         )
-    other = sorted({file.rfilename for file in found.siblings or []} - {ATTRIBUTES})
-    if other and (MARKER if to.kind == "dataset" else MANIFEST) not in other:
+    names = {file.rfilename for file in info.siblings or []} - {ATTRIBUTES}
+    marker = MARKER if to.kind == "dataset" else MANIFEST
+    if names and marker not in names:
+        examples = ", ".join(sorted(names)[:3])
         raise ConfigError(
-            f"{FIELD} {to.repository}: holds files that Pairwright did not make ({', '.join(other[:3])}); "
+            f"{FIELD} {to.repository}: holds files that Pairwright did not make ({examples}); "
             "give a new name, or remove its files on the Hub"
         )

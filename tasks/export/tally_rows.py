@@ -1,7 +1,7 @@
 """Selection of the preferences to export, and counts of the rows that are read and written."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pairwright.schemas.config import Profile
@@ -12,51 +12,70 @@ from pairwright.tasks.store.ledger import Counts
 UNSTATED = "unstated"  # licence of images without a stated one
 
 NONE_REJECTED = (
-    "--format hf holds rows without one. More pairs give more texts to retrieve, and a served model makes others: "
+    "--format hf holds rows without one. More pairs give more texts to retrieve, "
+    "and a served model makes others: "
     "--set counterfactuals.enabled=true, --set sampled_texts.enabled=true"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Conditions that all apply to the exported preferences; an empty one allows anything. Names ignore case."""
+    """Conditions that all apply to the exported preferences; an empty one allows anything.
 
-    licences: tuple[str, ...] = ()  # licences that all images must have; ``UNSTATED`` for none
-    sources: tuple[str, ...] = ()  # sources of all images
+    Names ignore case.
+    """
+
+    licences: tuple[str, ...] = ()
+    """Licences that all images must have; ``UNSTATED`` for none."""
+    sources: tuple[str, ...] = ()
+    """Sources of all images."""
     splits: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()  # kinds of the row, as named by ``kinds_of``
-    score: float | None = (
-        None  # minimum score of the removal in the rejected images; rows without one are left out
-    )
-    accepted: bool = False  # whether a person must have accepted or edited the row
+    kinds: tuple[str, ...] = ()
+    """Kinds of the row, as named by ``kinds_of``."""
+    score: float | None = None
+    """Minimum score of the removal in the rejected images; rows without one are left out."""
+    accepted: bool = False
+    """Whether a person must have accepted or edited the row."""
 
     def keeps(self, row: PreferenceRow, decision: Decision | None = None) -> bool:
         """Return whether a row, with the decision about it, is exported."""
+        is_accepted = decision is not None and decision.verdict in ACCEPTED
         return (
-            (not self.accepted or (decision is not None and decision.verdict in ACCEPTED))
-            and _all_in(row.licences, self.licences)
-            and _all_in(row.sources, self.sources)
-            and _all_in([row.split], self.splits)
-            and (not self.kinds or any(_all_in([kind], self.kinds) for kind in kinds_of(row)))
-            and (
-                self.score is None
-                or any(one.chosen and one.score >= self.score for one in row.removal_scores)
-            )
+            (is_accepted or not self.accepted)
+            and _allows(self.licences, row.licences)
+            and _allows(self.sources, row.sources)
+            and _allows(self.splits, [row.split])
+            and self._has_kind(row)
+            and self._has_score(row)
         )
+
+    def _has_kind(self, row: PreferenceRow) -> bool:
+        if not self.kinds:
+            return True
+        return any(_allows(self.kinds, [kind]) for kind in kinds_of(row))
+
+    def _has_score(self, row: PreferenceRow) -> bool:
+        if self.score is None:
+            return True
+        scores = [removal.score for removal in row.removal_scores if removal.chosen]
+        return any(score >= self.score for score in scores)
 
 
 EVERYTHING = Selection()
 
 
 def kinds_of(row: PreferenceRow) -> set[str]:
-    """Return a row's kinds: about a "pair" or one "image", the kind of its texts, the makers of its rejected sides."""
-    about = "pair" if len(row.images) > 1 else "image"
-    return {about, row.kind, row.rejected_maker, row.rejected_image_maker} - {""}
+    """Return a row's kinds: "pair" or "image", the kind of its texts, how its sides were made."""
+    subject = "pair" if len(row.images) > 1 else "image"
+    return {subject, row.kind, row.rejected_maker, row.rejected_image_maker} - {""}
 
 
-def _all_in(found: Collection[str], wanted: Collection[str]) -> bool:
-    allowed = {name.lower() for name in wanted}
-    return not allowed or all((name or UNSTATED).lower() in allowed for name in found)
+def _allows(selected: Collection[str], names: Iterable[str]) -> bool:
+    """Return whether all names are selected; without a selection, any are."""
+    if not selected:
+        return True
+    allowed = {name.lower() for name in selected}
+    return all((name or UNSTATED).lower() in allowed for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,32 +132,35 @@ class Tally:
 
     def say_decided(self) -> str:
         """Return the decisions about the selected rows in words; empty: there is none."""
-        words = (
-            ("accept", "accepted as they are"),
-            ("edit", "edited"),
-            ("reject", "rejected and left out"),
-        )
-        said = [
-            f"{self.decided[verdict]:,} {word}" for verdict, word in words if self.decided[verdict]
-        ]
+        texts = {
+            "accept": "accepted as they are",
+            "edit": "edited",
+            "reject": "rejected and left out",
+        }
+        counts: list[str] = []
+        for verdict, text in texts.items():
+            if self.decided[verdict]:
+                counts.append(f"{self.decided[verdict]:,} {text}")
+        if not counts:
+            return ""
         rest = f"; {self.decided['']:,} not decided" if self.decided[""] else ""
-        return f"{', '.join(said)}{rest}" if said else ""
+        return f"{', '.join(counts)}{rest}"
 
-    def leave_out(self, row: PreferenceRow, verdict: str = "") -> None:
+    def count_left_out(self, row: PreferenceRow, verdict: str = "") -> None:
         """Count a row that is not selected, with the decision about it."""
         self.left_out += 1
-        names = {
+        properties = {
             "licences": {name or UNSTATED for name in row.licences},
             "sources": set(row.sources),
             "splits": {row.split},
             "kinds": kinds_of(row),
             "people's verdicts": {verdict or "none"},
         }
-        for what, found in names.items():
-            self.left_out_of.setdefault(what, set()).update(found)
+        for name, values in properties.items():
+            self.left_out_of.setdefault(name, set()).update(values)
 
-    def add(self, row: PreferenceRow) -> None:
-        """Count one row."""
+    def count_row(self, row: PreferenceRow) -> None:
+        """Count a row that is written."""
         self.rows += 1
         self.example = self.example or row
         self.pairs += len(row.images) > 1
@@ -155,17 +177,24 @@ class Tally:
         if row.rejected:
             self.makers[row.rejected_maker] += 1
 
-    def why_nothing(self, form: str) -> str:
+    def explain_empty(self, form: str) -> str:
         """Return why no row was written."""
         if not self.seen:
             return "the dataset has no rows to export"
         if self.unheld:
-            reasons = ", ".join(f"{why} ({number:,})" for why, number in self.unheld.most_common())
+            counts = [f"{reason} ({count:,})" for reason, count in self.unheld.most_common()]
             hint = f". {NONE_REJECTED}" if "no rejected text" in self.unheld else ""
-            return f"none of the {self.unheld.total():,} selected rows can be held by --format {form}: {reasons}{hint}"
-        if self.decided["reject"]:
-            return f"people rejected all of the {self.decided['reject']:,} selected rows (`pairwright decide`)"
-        there = "; ".join(
-            f"{what}: {', '.join(sorted(names))}" for what, names in self.left_out_of.items()
+            return (
+                f"none of the {self.unheld.total():,} selected rows can be held by "
+                f"--format {form}: {', '.join(counts)}{hint}"
+            )
+        rejected = self.decided["reject"]
+        if rejected:
+            return f"people rejected all of the {rejected:,} selected rows (`pairwright decide`)"
+        choices: list[str] = []
+        for name, values in self.left_out_of.items():
+            choices.append(f"{name}: {', '.join(sorted(values))}")
+        return (
+            f"none of the {self.left_out:,} rows of the dataset is selected; "
+            f"choose from {'; '.join(choices)}"
         )
-        return f"none of the {self.left_out:,} rows of the dataset is selected; choose from {there}"

@@ -1,20 +1,23 @@
-"""Write ``data/*.parquet`` for ``datasets.load_dataset``: every column of a preference, as TRL's messages.
+"""Write ``data/*.parquet`` for ``datasets.load_dataset``: every column, texts as TRL's messages.
 
 The Hub makes the Croissant description of these files.
 """
 
 from dataclasses import asdict
+from pathlib import Path
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
 from pairwright.tasks.export.form import ExportSettings, Form
+from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
 from pairwright.tasks.export.write_card import ASSETS, write_card
 
-NUMBER, FLAG = parquet.value("float32"), parquet.value("bool")
+NUMBER = parquet.value_feature("float32")
+FLAG = parquet.value_feature("bool")
 SCORE = {
     "removal": parquet.TEXT,
     "tag": parquet.TEXT,
-    "side": parquet.value("int32"),
+    "side": parquet.value_feature("int32"),
     "score": NUMBER,
     "chosen": FLAG,
     "clip": NUMBER,
@@ -23,7 +26,8 @@ SCORE = {
 COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     "images": (
         parquet.IMAGES,
-        "The images in order, as their source gave them: two, or one if the preference is about one.",
+        "The images in order, as their source gave them: "
+        "two, or one if the preference is about one.",
     ),
     "prompt": (
         parquet.MESSAGES,
@@ -35,7 +39,8 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     ),
     "rejected": (
         parquet.MESSAGES,
-        "A description that is wrong for these images (one message); an empty list if there is none.",
+        "A description that is wrong for these images (one message); "
+        "an empty list if there is none.",
     ),
     "rejected_images": (
         parquet.IMAGES,
@@ -47,26 +52,27 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     ),
     "rejected_maker": (
         parquet.TEXT,
-        "How the rejected text was made: `retrieved`, `swapped`, `edited`, `sampled`, `counterfactual`, or `given` by "
-        "the source.",
+        "How the rejected text was made: `retrieved`, `swapped`, `edited`, `sampled`, "
+        "`counterfactual`, or `given` by the source.",
     ),
     "rejected_note": (parquet.TEXT, "How it was made, in detail."),
     "negatives": (
-        parquet.listed(
+        parquet.list_feature(
             {"text": parquet.TEXT, "maker": parquet.TEXT, "note": parquet.TEXT, "score": NUMBER}
         ),
         "Further wrong descriptions, hardest first.",
     ),
     "removal_scores": (
-        parquet.listed(SCORE),
-        "Every removal that was tried: what, from which image, by how much worse the chosen text then "
-        "fits, whether it was taken, the text's CLIP score with it (0: none), and the check that it failed.",
+        parquet.list_feature(SCORE),
+        "Every removal that was tried: what, from which image, by how much worse the chosen text "
+        "then fits, whether it was taken, the text's CLIP score with it (0: none), "
+        "and the check that it failed.",
     ),
     "chosen_model": (parquet.TEXT, "Writer of the chosen text."),
     "kind": (
         parquet.TEXT,
-        'Kind of the texts, which the prompt asks for: `template` ("The difference between the two images is that '
-        '..."), `changes`, `sentences`, `list` or `short`; empty: unknown.',
+        'Kind of the texts, which the prompt asks for: `template` ("The difference between the two '
+        'images is that ..."), `changes`, `sentences`, `list` or `short`; empty: unknown.',
     ),
     "description": (
         parquet.TEXT,
@@ -79,57 +85,64 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     "rejected_claims": (parquet.TEXT, "Claims of the rejected text, in the same form."),
     "key": (parquet.TEXT, "Key of the row: a hash of everything that it was made from."),
     "pair": (parquet.TEXT, "Key of the pair of images, or of the one image."),
-    "image_keys": (parquet.listed(parquet.TEXT), "Keys of the images."),
+    "image_keys": (parquet.list_feature(parquet.TEXT), "Keys of the images."),
     "component": (
         parquet.TEXT,
         "Component: rows that share an image or a group, all in one split.",
     ),
-    "sources": (parquet.listed(parquet.TEXT), "Source of each image."),
-    "licences": (parquet.listed(parquet.TEXT), "Licence of each image; empty if none is stated."),
+    "sources": (parquet.list_feature(parquet.TEXT), "Source of each image."),
+    "licences": (
+        parquet.list_feature(parquet.TEXT),
+        "Licence of each image; empty if none is stated.",
+    ),
 }
 """Every column: its feature, and a description for the card."""
 FEATURES: parquet.Feature = {name: feature for name, (feature, _) in COLUMNS.items()}
+DESCRIPTIONS = {name: description for name, (_, description) in COLUMNS.items()}
 SCHEMA = parquet.arrow_schema(FEATURES)
 
 
-def to_record(row: PreferenceRow, setting: ExportSettings | None = None) -> parquet.Record:  # noqa: ARG001 - as for every form
+def _to_record(
+    row: PreferenceRow,
+    setting: ExportSettings,  # noqa: ARG001 - as for every form
+) -> parquet.Record:
     """Return a row as the export's columns; images keep their bytes."""
-    own = {name: getattr(row, name) for name in FEATURES if hasattr(row, name)}
+    unchanged = {name: getattr(row, name) for name in FEATURES if hasattr(row, name)}
     return {
-        **own,
+        **unchanged,
         "pair": row.subject,
-        "images": [
-            parquet.image_cell(*both) for both in zip(row.images, row.image_keys, strict=True)
-        ],
-        "rejected_images": [
-            parquet.image_cell(*both)
-            for both in zip(row.rejected_images, _rejected_names(row), strict=True)
-        ],
+        "images": parquet.image_cells(row.images, row.image_keys),
+        "rejected_images": parquet.image_cells(row.rejected_images, _rejected_names(row)),
         "prompt": _prompt(row),
         "chosen": parquet.answer(row.chosen),
         "rejected": parquet.answer(row.rejected),
-        "negatives": [asdict(one) for one in row.negatives],
-        "removal_scores": [asdict(one) for one in row.removal_scores],
+        "negatives": [asdict(negative) for negative in row.negatives],
+        "removal_scores": [asdict(score) for score in row.removal_scores],
     }
 
 
 def _rejected_names(row: PreferenceRow) -> list[str]:
-    """Return the names of the rejected images; the altered one is named after its removal or crop."""
-    names = list(row.image_keys) if row.rejected_images else []
+    """Return the names of the rejected images; the altered one is named after its removal."""
+    if not row.rejected_images:
+        return []
+    names = list(row.image_keys)
     for score in row.removal_scores:
-        if score.chosen and names:
+        if score.chosen:
             names[score.side] = score.removal
-    if row.rejected_image_maker != "crop":
-        return names
-    altered = [image != kept for image, kept in zip(row.rejected_images, row.images, strict=True)]
-    return [f"{name}-crop" if new else name for name, new in zip(names, altered, strict=True)]
+    if row.rejected_image_maker == "crop":
+        for index, (rejected, image) in enumerate(
+            zip(row.rejected_images, row.images, strict=True)
+        ):
+            if rejected != image:
+                names[index] = f"{names[index]}-crop"
+    return names
 
 
 def _prompt(row: PreferenceRow) -> list[parquet.Record]:
     """Return the prompt's messages; the user's first one shows all images."""
     messages = [parquet.message(turn) for turn in row.prompt]
-    first = next(one for one in messages if one["role"] == "user")
-    first["content"][:0] = [{"type": "image", "text": None} for _ in row.images]
+    question = next(message for message in messages if message["role"] == "user")
+    question["content"][:0] = [{"type": "image", "text": None} for _ in row.images]
     return messages
 
 
@@ -150,22 +163,24 @@ def _card_feature(feature: parquet.Feature) -> parquet.Record:
     return {"list": _card_feature(inner)["dtype"]}
 
 
+def _write_card(folder: Path, dataset: ExportedDataset, tally: Tally) -> str:
+    features = card_features()
+    return write_card(folder, dataset, tally, features=features, columns=DESCRIPTIONS)
+
+
 FORM = Form(
     name="hf",
     about="Parquet with every column, for datasets.load_dataset",
-    cannot="It holds preferences; --table exports another table with its images, llava exports conversations.",
-    opens=parquet.open_parquet(SCHEMA, to_record),
+    cannot=(
+        "It holds preferences; --table exports another table with its images, "
+        "llava exports conversations."
+    ),
+    opens=parquet.open_parquet(SCHEMA, _to_record),
     check=parquet.read_parquet(
         lambda row, _: parquet.check_messages(row), images=("images", "rejected_images")
     ),
     packages=("datasets",),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
     owns=frozenset({"data", ASSETS}),
-    card=lambda folder, about, tally: write_card(
-        folder,
-        about,
-        tally,
-        features=card_features(),
-        columns={name: said for name, (_, said) in COLUMNS.items()},
-    ),
+    card=_write_card,
 )

@@ -1,7 +1,7 @@
-"""Write requests for OpenAI's batch API and ``vllm run-batch``, JSON Lines: a model is asked every prompt.
+"""Write requests for OpenAI's batch API and ``vllm run-batch``: a model is asked every prompt.
 
-One request per preference: its images as data URLs, its question. The answer has the row's key as
-``custom_id``. A file has at most 50,000 requests and 200 MB, the batch API's limits.
+JSON Lines, one request per preference: its images as data URLs, its question. The answer has the
+row's key as ``custom_id``. A file has at most 50,000 requests and 200 MB, the batch API's limits.
 """
 
 import base64
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.form import (
-    PLACE,
+    IMAGE_MARK,
     ExportSettings,
     Form,
-    as_parts,
     ending_of,
-    need,
-    place_images,
+    mark_images,
+    require,
+    split_parts,
 )
 from pairwright.tasks.export.lines import MediaFolder, Record, Shape, open_lines, read_lines
 from pairwright.tasks.images.decode import decode_rgb
@@ -31,16 +31,16 @@ def to_records(
     setting: ExportSettings,
 ) -> Iterator[tuple[str, Record]]:
     """Yield a row's request."""
-    shown = ({"type": "image_url", "image_url": {"url": _data_url(image)}} for image in row.images)
-    messages = [
-        {
-            "role": turn.role,
-            "content": [
-                next(shown) if part["type"] == "image" else part for part in as_parts(turn.text)
-            ],
-        }
-        for turn in place_images(row, [PLACE])
-    ]
+    urls = map(_data_url, row.images)
+    messages: list[Record] = []
+    for turn in mark_images(row, [IMAGE_MARK]):
+        content: list[Record] = []
+        for part in split_parts(turn.text):
+            if part["type"] == "image":
+                content.append({"type": "image_url", "image_url": {"url": next(urls)}})
+            else:
+                content.append(part)
+        messages.append({"role": turn.role, "content": content})
     body = {"model": setting.model, "messages": messages}
     yield row.split, {"custom_id": row.key, "method": "POST", "url": URL, "body": body}
 
@@ -51,27 +51,43 @@ def _data_url(image: bytes) -> str:
 
 
 def _check(folder: Path, record: Record) -> None:  # noqa: ARG001 - as for every form of lines
-    need(set(record) == {"custom_id", "method", "url", "body"}, f"has {', '.join(sorted(record))}")
+    fields = ", ".join(sorted(record))
+    require(set(record) == {"custom_id", "method", "url", "body"}, f"has {fields}")
     posted = (record["method"], record["url"])
-    need(posted == ("POST", URL), f"{posted} is not a chat request")
+    require(posted == ("POST", URL), f"{posted} is not a chat request")
     body = record["body"]
-    need(body["model"], "names no model")
-    need(body["messages"][-1]["role"] == "user", "the last message is not a question")
-    parts = [part for turn in body["messages"] for part in turn["content"]]
-    for url in (part["image_url"]["url"] for part in parts if part["type"] == "image_url"):
-        decode_rgb(base64.b64decode(url.partition(";base64,")[2], validate=True))
+    require(body["model"], "names no model")
+    messages = body["messages"]
+    require(messages[-1]["role"] == "user", "the last message is not a question")
+    for turn in messages:
+        for part in turn["content"]:
+            if part["type"] == "image_url":
+                _decode_url(part["image_url"]["url"])
+
+
+def _decode_url(url: str) -> None:
+    data = url.partition(";base64,")[2]
+    decode_rgb(base64.b64decode(data, validate=True))
 
 
 FORM = Form(
     name="openai-batch",
-    about="requests that ask a model every prompt, for OpenAI's batch API and vllm run-batch: JSON Lines",
+    about=(
+        "requests that ask a model every prompt, for OpenAI's batch API and vllm run-batch: "
+        "JSON Lines"
+    ),
     cannot=(
-        "It holds prompts and images, but no answers: those are requested, and come back under the rows' keys. "
+        "It holds prompts and images, but no answers: those are requested, "
+        "and come back under the rows' keys. "
         "OpenAI's own models take PNG, JPEG, WebP and GIF only."
     ),
     opens=open_lines(to_records, LIMITED),
     check=read_lines(_check),
-    use="```bash\nvllm run-batch -i FOLDER/data/train-00000.jsonl -o answers.jsonl --model MODEL\n```",
+    use=(
+        "```bash\n"
+        "vllm run-batch -i FOLDER/data/train-00000.jsonl -o answers.jsonl --model MODEL\n"
+        "```"
+    ),
     owns=frozenset({"data"}),
     needs_model=True,
 )

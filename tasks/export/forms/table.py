@@ -15,14 +15,15 @@ from pairwright.schemas.rows import (
     QuestionRow,
     Row,
 )
-from pairwright.tasks.export.form import Form
+from pairwright.tasks.export.form import ExportSettings, Form
 from pairwright.tasks.export.forms import hf
 from pairwright.tasks.export.parquet import (
     IMAGES,
     TEXT,
+    Record,
     arrow_schema,
     feature_of,
-    listed,
+    list_feature,
     open_parquet,
     read_parquet,
 )
@@ -39,16 +40,24 @@ INTERNAL = ("source_key",)
 SHOWN = {
     "images": IMAGES,
     "decision": TEXT,
-    **dict.fromkeys(("names", "sources", "licences"), listed(TEXT)),
+    **dict.fromkeys(("names", "sources", "licences"), list_feature(TEXT)),
 }
-"""Columns of each row beside its table's: its images and the decision about it."""
+"""Columns that every table gets: the row's images, and the decision about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownRow(PreferenceRow):
     """Row of another table, as a preference without a rejected side."""
 
-    record: Mapping[str, Any]  # columns of its table and ``SHOWN``
+    record: Mapping[str, Any]
+    """Columns of its table and ``SHOWN``."""
+
+
+def _to_record(
+    row: PreferenceRow,
+    setting: ExportSettings,  # noqa: ARG001 - as for every form
+) -> Record:
+    return dict(cast("ShownRow", row).record)
 
 
 def table_form(name: str) -> Form:
@@ -57,15 +66,19 @@ def table_form(name: str) -> Form:
         raise ConfigError(
             f"--table {name}: cannot be exported; choose from preferences, {', '.join(TABLES)}"
         )
-    schema, columns = schema_of(TABLES[name]), columns_without(TABLES[name], INTERNAL)
+    schema = schema_of(TABLES[name])
+    columns = columns_without(TABLES[name], INTERNAL)
     features = {column: feature_of(schema.field(column).type) for column in columns}
     return replace(
         hf.FORM,
-        about=f"Parquet with every column of the table {name} and its images, for datasets.load_dataset",
-        cannot=f"It holds the table {name} only; trainers of preferences need the table preferences.",
-        opens=open_parquet(
-            arrow_schema(SHOWN | features), lambda row, _: dict(cast("ShownRow", row).record)
+        about=(
+            f"Parquet with every column of the table {name} and its images, "
+            "for datasets.load_dataset"
         ),
+        cannot=(
+            f"It holds the table {name} only; trainers of preferences need the table preferences."
+        ),
+        opens=open_parquet(arrow_schema(SHOWN | features), _to_record),
         check=read_parquet(lambda *_: None),
         reads=name,
         card=None,

@@ -1,14 +1,15 @@
-"""Write WebDataset shards: tars in which members with one name, up to the first dot, are a preference.
+"""Write WebDataset shards: tars in which the members of a basename are a preference.
 
-``KEY.image1.png`` and ``KEY.image2.png`` are the images, ``KEY.rejected1.png`` ... the rejected
-ones, ``KEY.json`` the rest. Members have no time and no owner, so the same rows give the same
-bytes. Shards are read back by WebDataset's naming rules: adjacent members of one name are a sample.
+A basename ends at the first dot. ``KEY.image1.png`` and ``KEY.image2.png`` are the images,
+``KEY.rejected1.png`` ... the rejected ones, ``KEY.json`` the rest. Members have no time and no
+owner, so the same rows give the same bytes. Shards are read back by WebDataset's naming rules:
+adjacent members of one name are a sample.
 """
 
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import asdict
 from itertools import groupby
@@ -22,106 +23,139 @@ from pairwright.tasks.export.form import (
     RowWriter,
     check_answer,
     name_images,
-    naming_row,
-    need,
+    require,
+    wrap_row_errors,
 )
 from pairwright.tasks.images.decode import decode_rgb
 
 BLOCK = 512
-TOLD = (
-    *(
-        "chosen",
-        "chosen_model",
-        "rejected",
-        "rejected_maker",
-        "rejected_note",
-        "rejected_image_maker",
-    ),
-    *("kind", "description", "claims", "rejected_claims"),
-    *("key", "image_keys", "component", "split", "sources", "licences"),
+FIELDS = (
+    "chosen",
+    "chosen_model",
+    "rejected",
+    "rejected_maker",
+    "rejected_note",
+    "rejected_image_maker",
+    "kind",
+    "description",
+    "claims",
+    "rejected_claims",
+    "key",
+    "image_keys",
+    "component",
+    "split",
+    "sources",
+    "licences",
 )
-"""Fields of a row that the JSON has unchanged, beside its lists."""
+"""Fields of a row that the JSON has unchanged, in addition to its lists."""
+LISTS = ("prompt", "negatives", "removal_scores")
 
 
 def _opens(folder: Path, setting: ExportSettings) -> AbstractContextManager[RowWriter]:
-    return closing(
-        RowWriter(_to_records, lambda split: _Tars(folder / "data", split, setting.bytes_per_file))
-    )
+    def open_files(split: str) -> _Tars:
+        return _Tars(folder / "data", split, setting.bytes_per_file)
+
+    return closing(RowWriter(_to_records, open_files))
 
 
 def _to_records(row: PreferenceRow) -> list[tuple[str, dict[str, bytes]]]:
-    lists = {
-        name: [asdict(one) for one in getattr(row, name)]
-        for name in ("prompt", "negatives", "removal_scores")
-    }
-    told = {"pair": row.subject, **{name: getattr(row, name) for name in TOLD}, **lists}
-    members = {**name_images(row), "json": json.dumps(told, ensure_ascii=False).encode()}
-    return [(row.split, {f"{row.key}.{suffix}": data for suffix, data in members.items()})]
+    record: dict[str, Any] = {"pair": row.subject}
+    for name in FIELDS:
+        record[name] = getattr(row, name)
+    for name in LISTS:
+        record[name] = [asdict(element) for element in getattr(row, name)]
+    files = name_images(row)
+    files["json"] = json.dumps(record, ensure_ascii=False).encode()
+    members = {f"{row.key}.{suffix}": data for suffix, data in files.items()}
+    return [(row.split, members)]
 
 
 class _Tars:
     """Members of one split's rows, in tars of limited size."""
 
-    def __init__(self, folder: Path, split: str, limit: int) -> None:
-        self.rows = self.size_bytes = 0
-        self._folder, self._split, self._limit = folder, split, limit
-        self._number = self._in_file = 0
-        self._open: tarfile.TarFile | None = None
+    def __init__(self, folder: Path, split: str, max_bytes: int) -> None:
+        self.rows = 0
+        self.size_bytes = 0
+        self._folder = folder
+        self._split = split
+        self._max_bytes = max_bytes
+        self._number = 0
+        self._tar: tarfile.TarFile | None = None
+        self._tar_bytes = 0
 
     def write(self, record: dict[str, bytes]) -> None:
         size = sum(2 * BLOCK + len(data) for data in record.values())
-        if self._open and self._in_file + size > self._limit:
+        if self._tar and self._tar_bytes + size > self._max_bytes:
             self.close()
-        if self._open is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / f"{self._split}-{self._number:06d}.tar"
-            self._open = tarfile.open(path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 - closed later
+        if self._tar is None:
+            self._tar = self._open_tar()
         for name, data in record.items():
             info = tarfile.TarInfo(name)
-            info.size, info.mode = len(data), 0o644
-            self._open.addfile(info, io.BytesIO(data))
-        self._in_file += size
+            info.size = len(data)
+            info.mode = 0o644
+            self._tar.addfile(info, io.BytesIO(data))
+        self._tar_bytes += size
         self.rows += 1
 
+    def _open_tar(self) -> tarfile.TarFile:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self._split}-{self._number:06d}.tar"
+        return tarfile.open(path, "w", format=tarfile.USTAR_FORMAT)
+
     def close(self) -> None:
-        if self._open:
-            self._open.close()
-            self.size_bytes += Path(str(self._open.name)).stat().st_size
+        if self._tar:
+            self._tar.close()
+            self.size_bytes += Path(str(self._tar.name)).stat().st_size
             self._number += 1
-        self._open, self._in_file = None, 0
+        self._tar = None
+        self._tar_bytes = 0
 
 
-def _check(folder: Path, processor: Any) -> Iterator[str]:  # noqa: ARG001 - as for every form
+def _check_folder(
+    folder: Path,
+    processor: Any,  # noqa: ARG001 - as for every form
+) -> Iterator[str]:
     for path in sorted((folder / "data").glob("*.tar")):
-        with naming_row(f"data/{path.name}"), tarfile.open(path) as tar:
+        with wrap_row_errors(f"data/{path.name}"), tarfile.open(path) as tar:
             for key, members in groupby(tar, key=lambda member: member.name.partition(".")[0]):
-                with naming_row(key):
-                    found = dict[str, bytes]()
-                    for member in members:
-                        contents = tar.extractfile(member)
-                        assert contents is not None
-                        found[member.name.partition(".")[2]] = contents.read()
-                    told = json.loads(found.pop("json"))
-                    for data in found.values():
-                        decode_rgb(data)
-                    images = sum(name.startswith("image") for name in found)
-                    need(images == len(told["image_keys"]), f"{images} images")
-                    check_answer(told["chosen"], "chosen")
+                with wrap_row_errors(key):
+                    _check(_read_members(tar, members))
                 yield key
+
+
+def _read_members(tar: tarfile.TarFile, members: Iterable[tarfile.TarInfo]) -> dict[str, bytes]:
+    """Return the contents of members by their names after the first dot."""
+    contents: dict[str, bytes] = {}
+    for member in members:
+        file = tar.extractfile(member)
+        assert file is not None
+        contents[member.name.partition(".")[2]] = file.read()
+    return contents
+
+
+def _check(contents: dict[str, bytes]) -> None:
+    record = json.loads(contents.pop("json"))
+    for data in contents.values():
+        decode_rgb(data)
+    images = sum(name.startswith("image") for name in contents)
+    require(images == len(record["image_keys"]), f"{images} images")
+    check_answer(record["chosen"], "chosen")
 
 
 FORM = Form(
     name="webdataset",
     about="WebDataset shards: tars of images and JSON, for streaming",
     cannot=(
-        "Members have the extensions of their images (image1.png, image2.jpg), and rows without rejected images lack "
-        "these members: for readers that need equal members in all samples, export one kind (--kind)."
+        "Members have the extensions of their images (image1.png, image2.jpg), "
+        "and rows without rejected images lack these members: for readers that need equal members "
+        "in all samples, export one kind (--kind)."
     ),
     opens=_opens,
-    check=_check,
+    check=_check_folder,
     use=(
         "```python\n"
-        'dataset = webdataset.WebDataset("FOLDER/data/train-000000.tar", shardshuffle=False).decode("pil")\n'
+        'dataset = webdataset.WebDataset("FOLDER/data/train-000000.tar", shardshuffle=False)'
+        '.decode("pil")\n'
         "```"
     ),
     owns=frozenset({"data"}),
