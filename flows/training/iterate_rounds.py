@@ -92,7 +92,7 @@ class Iterated:
     def cells(self) -> Iterator[Sequence[str]]:
         """Yield heads and rounds as a table."""
         yield HEADS
-        yield from (one.cells(kept=kept) for one, kept in zip(self.rounds, self.kept, strict=True))
+        yield from (finished.cells(is_kept=is_kept) for finished, is_kept in zip(self.rounds, self.kept, strict=True))
 
     @property
     def conclusion(self) -> str:

@@ -32,24 +32,26 @@ class Metrics:
 
     def of(self, name: str, split: str = TRAIN) -> Points:
         """Return a metric's finite points; empty if it was not logged."""
-        found = self.points.get((split, name), np.zeros((0, 2)))
-        return found[np.abs(found[:, 1]) < MOST]
+        points = self.points.get((split, name), np.zeros((0, 2)))
+        return points[np.abs(points[:, 1]) < MOST]
 
     def final(self, name: str, split: str = TRAIN) -> float | None:
         """Return a metric's last finite value."""
-        found = self.of(name, split)
-        return float(found[-1, 1]) if len(found) else None
+        points = self.of(name, split)
+        return float(points[-1, 1]) if len(points) else None
 
 
 def arrange(entries: Iterable[Entry]) -> Metrics:
     """Return a run's metrics, in the order of steps; of a step logged twice, the later value."""
     logged: dict[tuple[str, str], dict[int, float]] = {}
-    last, reached = 0, 0.0
+    last_step = 0
+    last_epoch = 0.0
     for step, epoch, split, name, value in entries:
         logged.setdefault((split, name), {})[step] = value
-        last, reached = max(last, step), max(reached, epoch)
+        last_step = max(last_step, step)
+        last_epoch = max(last_epoch, epoch)
     points = {key: np.array(sorted(values.items()), np.float64) for key, values in logged.items()}
-    return Metrics(points, last, reached)
+    return Metrics(points, last_step, last_epoch)
 
 
 def smooth(points: Points) -> Points:
@@ -144,7 +146,7 @@ FROM_ZERO = {
         "Effective candidates",
         "Doubtful negatives",
     ),
-    *(one.chart for one in SPEED),
+    *(metric.chart for metric in SPEED),
 }
 """Charts whose vertical axis includes 0; and 1."""
 TO_ONE = {"Accuracy", "Adaptive weights", "Entropy", "Unreadable answers"}
@@ -160,66 +162,80 @@ class ChartGroup(NamedTuple):
     charts: Sequence[Chart]
 
 
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Metric of a chart with its logged and its held-out points."""
+
+    metric: ChartMetric
+    train: Points
+    held_out: Points
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the metric was never logged."""
+        return not len(self.train) and not len(self.held_out)
+
+    def repeats(self, other: "Series") -> bool:
+        """Return whether its points are those of another series."""
+        if not np.array_equal(self.train, other.train):
+            return False
+        return np.array_equal(self.held_out, other.held_out)
+
+
 def draw_run(metrics: Metrics) -> list[ChartGroup]:
     """Return the charts of the logged metrics; unknown metrics get one each."""
-    known = {one.metric for one in (*LEARNING, *RETRIEVER, *SPEED)}
-    rest = sorted({name for _, name in metrics.points} - known - set(FACTS))
-    chooses = (
-        "It chooses negatives for each pair and is rewarded where the policy finds them likely."
+    known_names = {metric.metric for metric in (*LEARNING, *RETRIEVER, *SPEED)}
+    logged_names = {name for _, name in metrics.points}
+    other_names = sorted(logged_names - known_names - set(FACTS))
+    others = [ChartMetric(name, name, "plain", name, "") for name in other_names]
+    lead = "It chooses negatives for each pair and is rewarded where the policy finds them likely."
+    groups = (
+        ChartGroup("Learning", "", list(_draw_all(metrics, LEARNING))),
+        ChartGroup("The retriever", lead, list(_draw_all(metrics, RETRIEVER))),
+        ChartGroup("Steps and speed", "", list(_draw_all(metrics, SPEED))),
+        ChartGroup("Further metrics", "", list(_draw_all(metrics, others))),
     )
-    sections = (
-        ("Learning", "", LEARNING),
-        ("The retriever", chooses, RETRIEVER),
-        ("Steps and speed", "", SPEED),
-        ("Further metrics", "", [ChartMetric(name, name, "plain", name, "") for name in rest]),
-    )
-    drawn = [
-        ChartGroup(title, lead, list(_draw_all(metrics, shown))) for title, lead, shown in sections
-    ]
-    return [section for section in drawn if section.charts]
+    return [group for group in groups if group.charts]
 
 
-def _draw_all(metrics: Metrics, shown: Iterable[ChartMetric]) -> Iterator[Chart]:
-    for (title, unit), own in groupby(shown, key=lambda one: (one.chart, one.unit)):
-        series = [(one, metrics.of(one.metric), metrics.of(one.metric, HELD_OUT)) for one in own]
-        series = [one for one in series if len(one[1]) or len(one[2])]
-        # Without copies of the first one, such as SFT's likelihood and loss.
-        same = [all(map(np.array_equal, one[1:], series[0][1:])) for one in series[1:]]
-        if series := [
-            *series[:1],
-            *(one for one, is_copy in zip(series[1:], same, strict=True) if not is_copy),
-        ]:
-            yield _draw_chart(series, title, unit, metrics.last)
-
-
-def _draw_chart(
-    series: Sequence[tuple[ChartMetric, Points, Points]], title: str, unit: str, last: int
-) -> Chart:
-    """Draw metrics with their logged and held-out points."""
-    percent, lines, rows = title in PERCENT, list[Line](), list[list[str]]()
-    seen = [[0.0] * (title in FROM_ZERO) + [1.0] * (title in TO_ONE)]
-    for one, train, held_out in series:
-        bold = train if title in EXACT else smooth(train)
-        if bold is not train:
-            lines.append(_draw_line(one, train, "raw", percent=percent))
-        lines.append(
-            _draw_line(one, bold, "smooth", TRAIN if len(train) == 1 else "", percent=percent)
-        )
-        lines.append(_draw_line(one, held_out, "held", HELD_OUT, percent=percent))
-        ends = ((train, 0), (bold, -1), (held_out, -1))
-        rows.append(
-            [
-                one.name,
-                *(show_value(at[n, 1], percent=percent) if len(at) else "" for at, n in ends),
-            ]
-        )
-        # Outliers of the faint line, beyond the 1st and 99th percentile, may lie outside.
-        seen += [
-            held_out[:, 1],
-            bold[:, 1],
-            np.quantile(train[:, 1], (0.01, 0.99)) if len(train) else [],
+def _draw_all(metrics: Metrics, chart_metrics: Iterable[ChartMetric]) -> Iterator[Chart]:
+    """Yield one chart per title, without empty series and copies of the first one."""
+    by_chart = groupby(chart_metrics, key=lambda metric: (metric.chart, metric.unit))
+    for (title, unit), members in by_chart:
+        series = [
+            Series(member, metrics.of(member.metric), metrics.of(member.metric, HELD_OUT))
+            for member in members
         ]
-    values = np.concatenate(seen)
+        logged = [entry for entry in series if not entry.is_empty]
+        if not logged:
+            continue
+        first, *others = logged
+        distinct = [entry for entry in others if not entry.repeats(first)]  # SFT's loss is its nll
+        yield _draw_chart([first, *distinct], title, unit, metrics.last)
+
+
+def _draw_chart(series: Sequence[Series], title: str, unit: str, last: int) -> Chart:
+    """Draw metrics with their logged and held-out points."""
+    percent = title in PERCENT
+    lines = list[Line]()
+    rows = list[list[str]]()
+    reach = list[Any]()  # values that the vertical axis must cover
+    if title in FROM_ZERO:
+        reach.append([0.0])
+    if title in TO_ONE:
+        reach.append([1.0])
+    for entry in series:
+        train = entry.train
+        bold = train if title in EXACT else smooth(train)
+        lines += _lines_of(entry, bold, percent=percent)
+        rows.append(_row_of(entry, bold, percent=percent))
+        reach += [entry.held_out[:, 1], bold[:, 1]]
+        if len(train):  # outliers of the faint line may lie outside
+            reach.append(np.quantile(train[:, 1], (0.01, 0.99)))
+    values = np.concatenate(reach)
+    heads = ["", "first", "last"]
+    if any(row[3] for row in rows):
+        heads.append("held-out")
     return draw_lines(
         lines,
         title=title,
@@ -227,28 +243,53 @@ def _draw_chart(
         ends=(0.0, max(float(last), 1.0)),
         reach=(float(values.min()), float(values.max())),
         percent=percent,
-        legend=[(one.tone, one.name, "") for one, _, _ in series],
-        heads=["", "first", "last", *["held-out"] * any(row[3] for row in rows)],
+        legend=[(entry.metric.tone, entry.metric.name, "") for entry in series],
+        heads=heads,
         rows=rows,
         summary=" ".join([f"{title}.", *map(_summarise, rows)]),
     )
 
 
+def _lines_of(entry: Series, bold: Points, *, percent: bool) -> Iterator[Line]:
+    """Yield the faint, the bold and the held-out line of a series."""
+    if bold is not entry.train:
+        yield _draw_line(entry.metric, entry.train, "raw", percent=percent)
+    split = TRAIN if len(entry.train) == 1 else ""
+    yield _draw_line(entry.metric, bold, "smooth", split, percent=percent)
+    yield _draw_line(entry.metric, entry.held_out, "held", HELD_OUT, percent=percent)
+
+
+def _row_of(entry: Series, bold: Points, *, percent: bool) -> list[str]:
+    """Return the table's row of a series: name, first, last and last held-out value."""
+    cells = [entry.metric.name]
+    for points, index in ((entry.train, 0), (bold, -1), (entry.held_out, -1)):
+        cells.append(show_value(points[index, 1], percent=percent) if len(points) else "")
+    return cells
+
+
 def _draw_line(
-    one: ChartMetric, points: Points, kind: str, split: str = "", *, percent: bool
+    metric: ChartMetric, points: Points, kind: str, split: str = "", *, percent: bool
 ) -> Line:
-    """Draw points as a line, with a ``split`` as dots, too; long lines by the extremes of ``MOST_POINTS / 2`` parts."""
+    """Draw points as a line; with a ``split`` as dots, too."""
     if len(points) > MOST_POINTS:
-        parts = np.array_split(np.arange(len(points)), MOST_POINTS // 2)
-        kept = {part[at(points[part, 1])] for part in parts for at in (np.argmin, np.argmax)} | {
-            len(points) - 1
-        }
-        points = points[sorted(kept)]
-    at = points.tolist() if split else ()
-    dots = [
-        f"{one.name}, {split}, step {step:,.0f}: {show_value(y, percent=percent)}" for step, y in at
-    ]
-    return Line(name=one.name, x=points[:, 0], y=points[:, 1], tone=one.tone, kind=kind, dots=dots)
+        points = _thin(points)
+    dots = list[str]()
+    if split:
+        for step, value in points.tolist():
+            text = show_value(value, percent=percent)
+            dots.append(f"{metric.name}, {split}, step {step:,.0f}: {text}")
+    return Line(
+        name=metric.name, x=points[:, 0], y=points[:, 1], tone=metric.tone, kind=kind, dots=dots
+    )
+
+
+def _thin(points: Points) -> Points:
+    """Return the extremes of each of ``MOST_POINTS / 2`` stretches, and the last point."""
+    indices = {len(points) - 1}
+    for stretch in np.array_split(np.arange(len(points)), MOST_POINTS // 2):
+        values = points[stretch, 1]
+        indices |= {stretch[np.argmin(values)], stretch[np.argmax(values)]}
+    return points[sorted(indices)]
 
 
 def show_value(value: float, *, percent: bool = False) -> str:
@@ -259,7 +300,11 @@ def show_value(value: float, *, percent: bool = False) -> str:
 
 
 def _summarise(row: Sequence[str]) -> str:
+    """Return a table's row as a sentence."""
     name, first, last, held_out = row
-    parts = [f"from {first} to {last} in training"] if first else []
-    parts += [f"{held_out} on held-out rows"] if held_out else []
+    parts = list[str]()
+    if first:
+        parts.append(f"from {first} to {last} in training")
+    if held_out:
+        parts.append(f"{held_out} on held-out rows")
     return f"{name}: {', '.join(parts)}."

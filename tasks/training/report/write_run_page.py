@@ -7,9 +7,9 @@ ours).
 
 Answers to held-out rows are kept beside the run: some for the page, or all for scoring.
 
-    RUN/samples/samples.jsonl    one row per line: key, prompt, reference, answer, rejected, names of its images
+    RUN/samples/samples.jsonl    rows: key, prompt, reference, answer, rejected, image names
     RUN/samples/*.png            the images, each once
-    RUN/answers/*.jsonl          predictions and references by key, for ``pairwright evaluate captions``
+    RUN/answers/*.jsonl          predictions and references by key, for ``evaluate captions``
 """
 
 import json
@@ -39,7 +39,8 @@ from pairwright.tasks.training.report.find_alarms import (
 from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
 
 HERE = Path(__file__).parent
-RETRIEVER, SAMPLES = "retriever/retriever.json", "samples/samples.jsonl"
+RETRIEVER = "retriever/retriever.json"
+SAMPLES = "samples/samples.jsonl"
 MOST_SIDE = 480  # longest side of an image, in pixels
 
 
@@ -49,67 +50,86 @@ def write_run_page(folder: Path) -> Path:
     config = run.config()
     if config is None:
         raise ConfigError(f"{folder}: not a training run (no config.yaml)")
-    metrics, retriever = (
-        arrange(MetricsFile(run.metrics).resume().entries),
-        _read_json(folder / RETRIEVER),
-    )
+    metrics = arrange(MetricsFile(run.metrics).resume().entries)
+    retriever = _read_json(folder / RETRIEVER)
+    alarms = list(find_alarms(metrics, config))
+    for alarm in retriever.get("alarms", ()):
+        alarms.append((f"The retriever: {alarm['name']}", alarm["text"]))
     samples = read_samples(folder)
-    alarms = [(f"The retriever: {one['name']}", one["text"]) for one in retriever.get("alarms", ())]
-    defaults = TrainConfig(objective=config.objective)
-    changes = find_changes(defaults.model_dump(mode="json"), config.model_dump(mode="json"))
-    page = make_environment(HERE).get_template("run.html.j2").render(
+    template = make_environment(HERE).get_template("run.html.j2")
+    page = template.render(
         subject={"name": folder.name},
         config=config,
-        settings=[(name, own, usual) for name, usual, own in changes],
+        settings=list(_list_settings(config)),
         whole=(folder / "config.yaml").read_text(encoding="utf-8"),
         data=_list_data(_read_json(folder / "data.json")),
         finished=run.is_finished,
         metrics=metrics,
         totals=list(list_totals(metrics)),
-        alarms=[*find_alarms(metrics, config), *alarms],
+        alarms=alarms,
         sections=draw_run(metrics),
         retriever=retriever,
         samples=samples,
         refused=_count_refused(folder / "refused.jsonl"),
-    )  # fmt: skip
+    )
+    images = {name for sample in samples for name in sample["images"]}
     with replacing(folder / "report") as new:
         (new / "images").mkdir()
-        for name in {name for sample in samples for name in sample["images"]}:
-            (new / "images" / name).write_bytes((folder / SAMPLES).with_name(name).read_bytes())
+        for name in images:
+            source = (folder / SAMPLES).with_name(name)
+            (new / "images" / name).write_bytes(source.read_bytes())
         copy_looks(new, [HERE / "run.css"])
         write_page(new / "index.html", page)
     return folder / "report" / "index.html"
 
 
+def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value and default of each setting that differs from the default."""
+    defaults = TrainConfig(objective=config.objective)
+    changes = find_changes(defaults.model_dump(mode="json"), config.model_dump(mode="json"))
+    for name, default, value in changes:
+        yield name, value, default
+
+
 def list_totals(metrics: Metrics) -> Iterator[tuple[str, str]]:
     """Yield the final results in words."""
     if metrics.points:
-        yield from (("steps", f"{metrics.last:,}"), ("epochs", f"{metrics.epoch:.3g}"))
-    if (loss := metrics.final("loss")) is not None:
+        yield "steps", f"{metrics.last:,}"
+        yield "epochs", f"{metrics.epoch:.3g}"
+    loss = metrics.final("loss")
+    if loss is not None:
         yield "loss", show_value(loss)
     for name in ("loss", "margin"):
-        if (value := metrics.final(name, HELD_OUT)) is not None:
+        value = metrics.final(name, HELD_OUT)
+        if value is not None:
             yield f"held-out {name}", show_value(value)
-    if ranked := held_out_accuracy(metrics):
+    ranked = held_out_accuracy(metrics)
+    if ranked:
         yield "held-out accuracy", say_proportion(ranked)
 
 
 def _list_data(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    plain = {
-        name: value
-        for name, value in data.items()
-        if isinstance(value, str | int | float) and value != ""
-    }
-    if isinstance(path := plain.get("dataset"), str):  # pages are shared: no local paths
-        plain["dataset"] = path.rstrip("/").rsplit("/", 1)[-1]
-    return [(name.replace("_", " "), str(value)) for name, value in plain.items()]
+    """Return the plain fields of ``data.json`` with their names in words."""
+    fields = list[tuple[str, str]]()
+    for name, value in data.items():
+        if not isinstance(value, str | int | float) or value == "":
+            continue
+        text = str(value)
+        if name == "dataset" and isinstance(value, str):  # pages are shared: no local paths
+            text = value.rstrip("/").rsplit("/", 1)[-1]
+        fields.append((name.replace("_", " "), text))
+    return fields
 
 
 def _count_refused(path: Path) -> list[tuple[str, int]]:
+    """Return the reasons of refused rows with their counts, the most common first."""
     if not path.is_file():
         return []
+    reasons = Counter[str]()
     with _store_errors(path), path.open(encoding="utf-8") as lines:
-        return Counter(row["reason"] for row in map(json.loads, lines)).most_common()
+        for line in lines:
+            reasons[json.loads(line)["reason"]] += 1
+    return reasons.most_common()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,26 +147,30 @@ class Sample:
 
 def write_samples(run: Path, samples: Iterable[Sample]) -> None:
     """Replace the samples of a run."""
+    file_name = Path(SAMPLES).name
     with replacing((run / SAMPLES).parent) as folder:
-        rows = [
-            {**asdict(one), "images": [_write_image(folder, image) for image in one.images]}
-            for one in samples
-        ]
-        (folder / Path(SAMPLES).name).write_text(
-            "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
-        )
+        lines = list[str]()
+        for sample in samples:
+            images = [_write_image(folder, image) for image in sample.images]
+            row = {**asdict(sample), "images": images}
+            lines.append(json.dumps(row) + "\n")
+        (folder / file_name).write_text("".join(lines), encoding="utf-8")
 
 
 def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
     """Replace the answers by rows of key, answer and reference."""
-    kept = list(rows)
-    with replacing(folder) as place:
-        for side, name in enumerate(("predictions", "references"), start=1):
-            lines = (
-                json.dumps({"id": row[0], "text": row[side]}, ensure_ascii=False) + "\n"
-                for row in kept
-            )
-            (place / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    predictions = list[str]()
+    references = list[str]()
+    for key, answer, reference in rows:
+        predictions.append(_to_line(key, answer))
+        references.append(_to_line(key, reference))
+    with replacing(folder) as new:
+        (new / "predictions.jsonl").write_text("".join(predictions), encoding="utf-8")
+        (new / "references.jsonl").write_text("".join(references), encoding="utf-8")
+
+
+def _to_line(key: str, text: str) -> str:
+    return json.dumps({"id": key, "text": text}, ensure_ascii=False) + "\n"
 
 
 def _write_image(folder: Path, image: bytes) -> str:
@@ -165,8 +189,10 @@ def read_samples(run: Path) -> list[dict[str, Any]]:
         return []
     with _store_errors(path):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        if wrong := [name for row in rows for name in row["images"] if name != Path(name).name]:
-            raise ValueError(f"image {wrong[0]!r} is not in the same folder")
+        for row in rows:
+            for name in row["images"]:
+                if name != Path(name).name:
+                    raise ValueError(f"image {name!r} is not in the same folder")
         return rows
 
 
