@@ -32,7 +32,7 @@ Outcomes = Mapping[str, tuple[CheckRow, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CheckedDescription:
     """Description with the outcomes of its checks."""
 
     row: DifferenceRow
@@ -123,7 +123,7 @@ def _read_outcomes(
     pair: PairRow,
     row: DifferenceRow,
     checks: Mapping[str, Outcomes],
-) -> Candidate:
+) -> CheckedDescription:
     """Return a description with its scores by check, and the reasons of its failures."""
     scores: dict[str, float] = {}
     failures: list[str] = []
@@ -139,7 +139,7 @@ def _read_outcomes(
             scores[check.check] = check.score
             if not check.passed:
                 failures.append(check.why)
-    return Candidate(row, scores, failures)
+    return CheckedDescription(row, scores, failures)
 
 
 STAGE = Stage(

@@ -57,7 +57,7 @@ class Refusal(NamedTuple):
     detail: str
 
 
-class References(NamedTuple):
+class ExcludedVectors(NamedTuple):
     """Excluded set of R images."""
 
     names: list[str]
@@ -101,7 +101,7 @@ def admit_images(
 def _refuse(
     images: Sequence[str],
     vectors: Mapping[str, tuple[EmbeddingRow, ...]],
-    references: References,
+    references: ExcludedVectors,
     *,
     config: ExcludeConfig,
 ) -> Iterator[Refusal]:
@@ -123,7 +123,7 @@ def _refuse(
 def _find_cosines(
     images: Sequence[str],
     vectors: Mapping[str, tuple[EmbeddingRow, ...]],
-    references: References,
+    references: ExcludedVectors,
 ) -> dict[str, NDArray[np.float32]]:
     """Return the cosines ``(images, R)`` of images with an excluded set's, by embedder."""
     embeddings: list[EmbeddingRow] = []
@@ -276,7 +276,7 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
 
 
 @lru_cache(maxsize=8)
-def _read_references(path: str) -> References:
+def _read_references(path: str) -> ExcludedVectors:
     """Return an excluded set; every image has every embedder, in the same order."""
     folder, _, file = path.rpartition("/")
     table = pa.ipc.open_file(pa.BufferReader(Folder(folder).read(file))).read_all()
@@ -289,7 +289,7 @@ def _read_references(path: str) -> References:
         vectors = column.flatten().to_numpy().astype(np.float32)
         spaces[embedder] = vectors.reshape(len(rows), -1)
         names = rows.column("name").to_pylist()
-    return References(names, spaces)
+    return ExcludedVectors(names, spaces)
 
 
 def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:
