@@ -99,7 +99,7 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
     if not isinstance(config, ServedSection) or not config.is_served:
         return ""
     stage = planned.stage
-    tables = {use.table for use in stage.uses if use.counts or stage.by_source}
+    tables = {use.table for use in planned.inputs.uses if use.counts or stage.by_source}
     for count in counts:
         if count.stage in tables and count.pending:
             return count.stage

@@ -203,7 +203,7 @@ def _run_trial(version: Version, rows: int) -> tuple[dict[str, Rates], list[Shar
         report = run_build(Request(version=trial), workers)
         rates: dict[str, Rates] = {}
         with open_present(trial.folder).settled() as (_, stages):
-            items = max(counts.of for planned, counts in stages if "items" in planned.stage.reads)
+            items = max(counts.of for planned, counts in stages if planned.reads_source)
             for planned, counts in stages:
                 if counts.of > counts.pending:
                     rates[planned.stage.name] = _measure_stage(
@@ -246,16 +246,15 @@ def _count_inputs(
     Without rates, ``fresh`` has the new rows of the tables that it reads, if known. A stage that
     needs its whole input owes all of it again when that grows.
     """
-    stage = planned.stage
     owed = before.pending + before.failed if before else 0
     if rates:
         total = round(rates["inputs"] * items)
         done = before.ok + before.dropped if before else 0
         owed = max(owed, total - done)
-        return total if owed and stage.whole else owed
-    if "items" in stage.reads:
+        return total if owed and planned.inputs.is_whole else owed
+    if planned.reads_source:
         return owed + round(fresh["items"] or 0)
-    if any(fresh[table] != 0 for table in stage.reads):
+    if any(fresh[table] != 0 for table in planned.inputs.reads):
         return None
     return owed
 
@@ -287,8 +286,8 @@ def _count_parallel_shards(version: Version, planned: Planned, inputs: float) ->
     reader = READERS[version.profile.sources.kind]
     rows_per_shard = (
         run.rows_per_shard_of.get(stage.name)
-        or ("items" in stage.reads and reader.rows_per_shard)
-        or stage.rows_per_shard
+        or (planned.reads_source and reader.rows_per_shard)
+        or stage.shard_size(planned.config)
         or run.rows_per_shard
     )
     workers = run.workers or count_cores()

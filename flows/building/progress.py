@@ -184,7 +184,7 @@ def log_outcome(planned: Planned, outcome: Outcome) -> None:
         "%s: %d rows of %s, %s %.1f s %.1f rows/s",
         outcome.shard.name,
         rows,
-        ", ".join(planned.stage.reads),
+        ", ".join(planned.inputs.reads),
         " ".join(f"{name}={count}" for name, count in counts),
         outcome.seconds,
         rows / max(outcome.seconds, 1e-6),
@@ -243,7 +243,7 @@ class MeteredWatcher(LineWatcher):
         self.owed.labels(stage).dec(_count_inputs([shard]))
         for name, count in done.counts.items():
             self.rows.labels(stage, name).inc(count)
-        if not planned.stage.remembers:
+        if not planned.keeps_answers:
             return
         about = read_about(Part(shard.folder, done.part))
         for kind in TOKENS:

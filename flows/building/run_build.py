@@ -152,7 +152,7 @@ class StageRuns:
         return self.counts[-len(stages) :]
 
     def _run_stage(self, planned: Planned) -> Counts:
-        if not planned.stage.is_on:
+        if not planned.is_on:
             return self.build.settle(planned)
         counts, failures = run_stage(
             self.build, planned, self.executor, request=self.request, submit=self._submit

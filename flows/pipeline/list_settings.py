@@ -1,7 +1,7 @@
-"""List every setting of a build and of a training run: type, range, default, meaning, and a profile's value.
+"""List every setting of a build and of a training run, with its type, range, default and meaning.
 
 Reads the pydantic models themselves, so that no setting is missing; the verbs ``settings`` and
-``profiles`` print it.
+``profiles`` print it, with a profile's values.
 """
 
 import ast
@@ -16,6 +16,7 @@ from textwrap import dedent
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from pairwright.flows.pipeline.load_profile import FOLDER, load_profile, profile_names
@@ -41,6 +42,7 @@ BOUNDS = {
     "exclusiveMaximum": "below",
 }
 NO_BOUND = 2**32  # maximum of seeds, which the list leaves out
+MAX_HINTS = 3  # suggestions for an unknown name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,103 +59,130 @@ class Setting:
 
 
 def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting]:
-    """Return the settings of a section (``mining``, ``train.optimiser``), one setting by name, or all."""
-    own = load_profile(profile)
-    place, _, rest = section.partition(".")
-    name = rest.partition(".")[0] if place == "models" else ""
-    asked = (
-        "chat",
-        *({name} & set(STANDARD_MODELS)),
-    )  # a standard model is described if it is the section
-    models = {**{one: own.served[one] for one in asked}, **own.models}
-    stages = {**{one: settings_model(one)() for one in find_plugins("stages")}, **own.stages}
-    build = list(
-        _walk("build", Profile, own.model_copy(update={"models": models, "stages": stages}))
-    )
-    train = list(_walk("train", TrainConfig, None))
-    named = {one.name: one for one in build} | {f"{TRAIN}.{one.name}": one for one in train}
-    found = [
-        one for name, one in named.items() if f"{name}.".startswith(f"{section}.") or not section
-    ]
-    if not found:
-        sections = dict.fromkeys(one.name.partition(".")[0] for one in build if "." in one.name)
-        known = dict.fromkeys(
-            part for name in named for part in accumulate(name.split("."), "{}.{}".format)
-        )
-        last = [name for name in known if name.rpartition(".")[2] == section.rpartition(".")[2]][:3]
-        near = ", ".join(difflib.get_close_matches(section, known, n=3) or last)
-        hint = f"did you mean {near}?" if near else f"choose from {', '.join(sections)}, {TRAIN}"
+    """Return the settings of a section (``mining``, ``train.optimiser``), one by name, or all."""
+    settings = _settings_by_name(section, load_profile(profile))
+    chosen: list[Setting] = []
+    for name, setting in settings.items():
+        if not section or f"{name}.".startswith(f"{section}."):
+            chosen.append(setting)
+    if not chosen:
+        hint = _suggest_names(section, settings)
         raise ConfigError(f"{section}: no such section or setting; {hint}")
-    return found
+    return chosen
+
+
+def _settings_by_name(section: str, profile: Profile) -> dict[str, Setting]:
+    """Return all settings; of the standard models, ``chat`` and the one that the section names."""
+    described = ["chat"]
+    first, _, rest = section.partition(".")
+    model_name = rest.partition(".")[0]
+    if first == "models" and model_name in STANDARD_MODELS:
+        described.append(model_name)
+    models = {name: profile.served[name] for name in described} | profile.models
+    stages = {name: settings_model(name)() for name in find_plugins("stages")} | profile.stages
+    complete = profile.model_copy(update={"models": models, "stages": stages})
+    settings = {setting.name: setting for setting in _walk("build", Profile, complete)}
+    for setting in _walk("train", TrainConfig, None):
+        settings[f"{TRAIN}.{setting.name}"] = setting
+    return settings
+
+
+def _suggest_names(section: str, settings: Mapping[str, Setting]) -> str:
+    """Return a hint for an unknown name: similar ones, or the sections."""
+    names: dict[str, None] = {}  # ordered
+    for setting_name in settings:
+        names |= dict.fromkeys(accumulate(setting_name.split("."), "{}.{}".format))
+    similar = difflib.get_close_matches(section, names, n=MAX_HINTS)
+    if not similar:
+        last_part = section.rpartition(".")[2]
+        similar = [name for name in names if name.rpartition(".")[2] == last_part][:MAX_HINTS]
+    if similar:
+        return f"did you mean {', '.join(similar)}?"
+    sections: dict[str, None] = {}
+    for setting in settings.values():
+        first, dot, _ = setting.name.partition(".")
+        if setting.command == "build" and dot:
+            sections[first] = None
+    return f"choose from {', '.join(sections)}, {TRAIN}"
 
 
 def list_profiles() -> list[dict[str, str]]:
     """Return name, description and file of each profile that comes with Pairwright."""
-    paths = {name: str(FOLDER / f"{name}.yaml") for name in profile_names()}
-    return [
-        {"name": name, "about": load_profile(name).about, "path": path}
-        for name, path in paths.items()
-    ]
+    profiles: list[dict[str, str]] = []
+    for name in profile_names():
+        description = load_profile(name).about
+        profiles.append({"name": name, "about": description, "path": str(FOLDER / f"{name}.yaml")})
+    return profiles
 
 
 def _walk(
-    command: Command, kind: type[Section], own: Section | None, place: str = ""
+    command: Command, kind: type[Section], section: Section | None, prefix: str = ""
 ) -> Iterator[Setting]:
-    for name, field in kind.model_fields.items():
-        value = field.get_default(call_default_factory=True) if own is None else getattr(own, name)
+    """Yield the settings of a section and of those inside it; ``None``: with their defaults."""
+    for field_name, field in kind.model_fields.items():
         if filled_by(field):
             continue
-        inner = section_within(field.annotation)
-        if inner and isinstance(value, Mapping):
-            for key, one in value.items():
-                yield from _walk(command, type(one), one, f"{place}{name}.{key}.")
-            continue
-        if inner:
-            yield from _walk(
-                command, inner, value if isinstance(value, Section) else None, f"{place}{name}."
-            )
-            continue
-        kind_of: Any = field.annotation
-        for one in field.metadata:
-            kind_of = Annotated[kind_of, one]
-        about = TypeAdapter[Any](kind_of).json_schema()
-        default = None if field.is_required() else field.get_default(call_default_factory=True)
-        yield Setting(
-            command=command,
-            name=f"{place}{name}",
-            type=_say_type(about),
-            range=_say_range(about),
-            default=to_jsonable_python(default),
-            meaning=meanings_of(kind)[name],
-            value=None if value is PydanticUndefined else to_jsonable_python(value),
-        )
+        name = f"{prefix}{field_name}"
+        if section is None:
+            value = field.get_default(call_default_factory=True)
+        else:
+            value = getattr(section, field_name)
+        inner_kind = section_within(field.annotation)
+        if inner_kind is None:
+            meaning = meanings_of(kind)[field_name]
+            yield _describe_field(field, command=command, name=name, meaning=meaning, value=value)
+        elif isinstance(value, Mapping):
+            for key, inner in cast("Mapping[str, Section]", value).items():
+                yield from _walk(command, type(inner), inner, f"{name}.{key}.")
+        else:
+            inner = value if isinstance(value, Section) else None
+            yield from _walk(command, inner_kind, inner, f"{name}.")
+
+
+def _describe_field(
+    field: FieldInfo, *, command: Command, name: str, meaning: str, value: Any
+) -> Setting:
+    annotation: Any = field.annotation
+    for metadata in field.metadata:
+        annotation = Annotated[annotation, metadata]
+    schema = TypeAdapter[Any](annotation).json_schema()
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    return Setting(
+        command=command,
+        name=name,
+        type=_say_type(schema),
+        range=_say_range(schema),
+        default=to_jsonable_python(default),
+        meaning=meaning,
+        value=None if value is PydanticUndefined else to_jsonable_python(value),
+    )
 
 
 @cache
 def meanings_of(kind: type[Section]) -> dict[str, str]:
     """Return the docstring of each field of a section, which pydantic would read at every start."""
-    found: dict[str, str] = {}
-    for one in reversed([one for one in kind.__mro__ if issubclass(one, Section)]):
-        tree = ast.parse(dedent(inspect.getsource(one))).body[0]
+    meanings: dict[str, str] = {}
+    sections = [base for base in kind.__mro__ if issubclass(base, Section)]
+    for section in reversed(sections):
+        tree = ast.parse(dedent(inspect.getsource(section))).body[0]
         assert isinstance(tree, ast.ClassDef)
-        for pair in pairwise(tree.body):
-            match pair:
+        for statements in pairwise(tree.body):
+            match statements:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
                     value=ast.Constant(value=str(text))
                 ):
-                    found[name] = " ".join(text.split())
+                    meanings[name] = " ".join(text.split())
                 case _:
                     pass
-    return found
+    return meanings
 
 
 def _say_type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema or "const" in schema:
-        return "one of " + ", ".join(
-            str(value) or "''" for value in schema.get("enum", [schema.get("const")])
-        )
+        values = schema.get("enum", [schema.get("const")])
+        return "one of " + ", ".join(str(value) or "''" for value in values)
     if "anyOf" in schema:
-        return " or ".join(_say_type(one) for one in schema["anyOf"])
+        return " or ".join(_say_type(inner) for inner in schema["anyOf"])
     if "prefixItems" in schema:
         return f"list of {_say_type(schema['prefixItems'][0])}"
     if schema.get("type") == "array":
@@ -164,28 +193,40 @@ def _say_type(schema: Mapping[str, Any]) -> str:
 
 
 def _say_range(schema: Mapping[str, Any]) -> str:
-    if inner := schema.get("anyOf"):
-        return next(filter(None, map(_say_range, inner)), "")
-    if "exclusiveMinimum" in schema:
-        schema = {name: value for name, value in schema.items() if name != "minimum"}
-    if "minimum" in schema and "maximum" in schema:
-        bounds = f"{schema['minimum']:g} to {schema['maximum']:g}"
-    else:
-        known = {
-            name: words for name, words in BOUNDS.items() if schema.get(name, NO_BOUND) < NO_BOUND
-        }
-        bounds = ", ".join(f"{words} {schema[name]:.15g}" for name, words in known.items())
-    low, high = (schema.get(f"{end}Items", schema.get(f"{end}Length")) for end in ("min", "max"))
-    length = "not empty" if low else ""
+    if alternatives := schema.get("anyOf"):
+        return next(filter(None, map(_say_range, alternatives)), "")
+    parts = [_say_bounds(schema), _say_length(schema)]
+    if isinstance(inner := _items_of(schema), Mapping):
+        inner_range = _say_range(cast("Mapping[str, Any]", inner))
+        parts.append(f"each {inner_range}" if inner_range else "")
+    return "; ".join(filter(None, parts))
+
+
+def _say_bounds(schema: Mapping[str, Any]) -> str:
+    has_minimum = "minimum" in schema and "exclusiveMinimum" not in schema
+    if has_minimum and "maximum" in schema:
+        return f"{schema['minimum']:g} to {schema['maximum']:g}"
+    bounds: list[str] = []
+    for name, words in BOUNDS.items():
+        if name == "minimum" and not has_minimum:
+            continue
+        if schema.get(name, NO_BOUND) < NO_BOUND:
+            bounds.append(f"{words} {schema[name]:.15g}")
+    return ", ".join(bounds)
+
+
+def _say_length(schema: Mapping[str, Any]) -> str:
+    low = schema.get("minItems", schema.get("minLength"))
+    high = schema.get("maxItems", schema.get("maxLength"))
     if low is not None and high is not None:
-        length = f"{low} of them" if low == high else f"{low} to {high} of them"
-    inner = (
-        schema.get("items")
-        or schema.get("additionalProperties")
-        or next(iter(schema.get("prefixItems", ())), None)
-    )
-    of_each = f"each {said}" if isinstance(inner, Mapping) and (said := _say_range(inner)) else ""
-    return "; ".join(filter(None, (bounds, length, of_each)))
+        return f"{low} of them" if low == high else f"{low} to {high} of them"
+    return "not empty" if low else ""
+
+
+def _items_of(schema: Mapping[str, Any]) -> Any:
+    """Return the schema of the items of a list, or of the values of a mapping."""
+    inner = schema.get("items") or schema.get("additionalProperties")
+    return inner or next(iter(schema.get("prefixItems", ())), None)
 
 
 def as_typed(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Read a profile (``flows/profiles/NAME.yaml`` or any other file), and apply the settings of the command line.
+"""Read a profile (``flows/profiles/NAME.yaml``, or another file), and apply ``--set`` settings.
 
 Recipes of a training (``flows/recipes``) are read in the same way.
 """
@@ -31,19 +31,24 @@ def load_recipe(name: str) -> tuple[RecipeConfig, dict[str, Any]]:
     """Return the description of a recipe, by name or file, and its training settings."""
     path = _path_of(name, folder=RECIPES)
     values = _read(path, folder=RECIPES)
-    own = {field: values.pop(field) for field in RecipeConfig.model_fields if field in values}
-    return make_section(RecipeConfig, own, where=str(path)), values
+    description: dict[str, Any] = {}
+    for field in RecipeConfig.model_fields:
+        if field in values:
+            description[field] = values.pop(field)
+    return make_section(RecipeConfig, description, where=str(path)), values
 
 
 def choose_objective(objective: str, recipe: str) -> str:
     """Return the objective: the given one, else the recipe's."""
-    if not (
-        found := objective or str(load_recipe(recipe)[1].get("objective", "") if recipe else "")
-    ):
+    if not objective and recipe:
+        _, settings = load_recipe(recipe)
+        objective = str(settings.get("objective", ""))
+    if not objective:
         raise ConfigError(
-            "--objective is missing: choose from sft, dpo, mdpo, adavip, adpo, namc; or give a --recipe"
+            "--objective is missing: choose from sft, dpo, mdpo, adavip, adpo, namc; "
+            "or give a --recipe"
         )
-    return found
+    return objective
 
 
 def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
@@ -59,9 +64,11 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
 
 
 def _path_of(name: str, where: str = "", *, folder: Path = FOLDER) -> Path:
-    path = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
+    is_file_name = name.endswith((".yaml", ".yml"))
+    path = Path(name) if is_file_name else folder / f"{name}.yaml"
     if not path.is_file():
-        kind, known = folder.name.removesuffix("s"), ", ".join(profile_names(folder))
+        kind = folder.name.removesuffix("s")
+        known = ", ".join(profile_names(folder))
         raise ConfigError(f"{where}{name}: no such {kind}. There are {known}, or give a .yaml file")
     return path
 
@@ -74,15 +81,16 @@ def _read(path: Path, above: tuple[Path, ...] = (), *, folder: Path = FOLDER) ->
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must be a mapping of sections, not {type(values).__name__}")
-    own = cast("dict[str, Any]", values)
-    if (base := own.pop("extends", None)) is None:
-        return own
-    below = _path_of(str(base), f"{path}: extends: ", folder=folder)
-    if below in (*above, path):
+    sections = cast("dict[str, Any]", values)
+    base = sections.pop("extends", None)
+    if base is None:
+        return sections
+    base_path = _path_of(str(base), f"{path}: extends: ", folder=folder)
+    if base_path in (*above, path):
         raise ConfigError(
             f"{path}: extends: {base} extends this file in turn, a circle; remove one of the two"
         )
-    return _put_over(_read(below, (*above, path), folder=folder), own)
+    return _put_over(_read(base_path, (*above, path), folder=folder), sections)
 
 
 class _Loader(yaml.SafeLoader):
@@ -102,24 +110,23 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML text; ``yaml.YAMLError`` if a field is set twice, or it is nested too deep."""
+    """Return the value of a YAML text; ``yaml.YAMLError`` for duplicate fields or deep nesting."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506  (a safe one)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deep") from None
 
 
-def _put_over(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _put_over(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return sections with their fields replaced; null removes a field of the base."""
-    for name, value in own.items():
+    for name, value in changes.items():
         inner = base.get(name)
-        base[name] = (
-            _put_over(inner, value)
-            if isinstance(inner, dict) and isinstance(value, dict)
-            else value
-        )
         if value is None:
-            del base[name]
+            base.pop(name, None)
+        elif isinstance(inner, dict) and isinstance(value, dict):
+            base[name] = _put_over(cast("dict[str, Any]", inner), cast("dict[str, Any]", value))
+        else:
+            base[name] = value
     return base
 
 
@@ -139,13 +146,14 @@ def make_section(
         return kind.model_validate(values)
     except ValidationError as error:
         details = error.errors()
-        longer = {one["loc"][:length] for one in details for length in range(len(one["loc"]))}
-        inner = [
-            one for one in details if one["loc"] not in longer
-        ]  # an error of a whole section only follows
-        raise ConfigError(
-            "\n".join(_explain(kind, detail, where, settings) for detail in inner)
-        ) from error
+        outer: set[tuple[int | str, ...]] = (
+            set()
+        )  # sections: their errors only follow from inner ones
+        for detail in details:
+            outer.update(detail["loc"][:length] for length in range(len(detail["loc"])))
+        inner = [detail for detail in details if detail["loc"] not in outer]
+        messages = (_explain(kind, detail, where, settings) for detail in inner)
+        raise ConfigError("\n".join(messages)) from error
 
 
 def set_field(values: dict[str, Any], setting: str) -> None:
@@ -160,9 +168,8 @@ def set_field(values: dict[str, Any], setting: str) -> None:
             raise ConfigError(f"--set {setting}: {section} is a value, not a section")
         values = inner
     try:
-        values[last] = (
-            load_yaml(text) if text.strip() else ""
-        )  # an empty value is "", not YAML's null
+        # an empty value is "", not YAML's null
+        values[last] = load_yaml(text) if text.strip() else ""
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {setting}: the value is not YAML: {error}") from error
 
@@ -170,35 +177,47 @@ def set_field(values: dict[str, Any], setting: str) -> None:
 def _explain(
     kind: type[BaseModel], detail: ErrorDetails, where: str, settings: Sequence[str]
 ) -> str:
-    place = ".".join(str(part) for part in detail["loc"])
-    names = {s.partition("=")[0].strip(): s for s in settings}
-    near = [
-        s
-        for name, s in names.items()
-        if f"{name}.".startswith(f"{place}.") or f"{place}.".startswith(f"{name}.")
-    ]
-    given = " ".join(f"--set {s}" for s in (near if place else names.values())) or where
-    if detail["loc"] and detail["loc"][-1] == "key":  # the value may be a secret key
-        return f"{place}: {detail['msg'].removeprefix('Value error, ')}"
+    """Return one of pydantic's errors as a message: file or ``--set``, field, what is wrong."""
+    location, message = detail["loc"], detail["msg"].removeprefix("Value error, ")
+    name = ".".join(str(part) for part in location)
+    if location and location[-1] == "key":  # the value may be a secret key
+        return f"{name}: {message}"
+    origin = " ".join(f"--set {text}" for text in _settings_of(name, settings)) or where
     if detail["type"] == "extra_forbidden":
-        fields = _fields(kind, detail["loc"][:-1])
-        close = difflib.get_close_matches(str(detail["loc"][-1]), fields, n=1)
+        fields = _fields(kind, location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), fields, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        return f"{given}: {place}: no such field.{hint} Allowed here: {', '.join(fields)}"
+        return f"{origin}: {name}: no such field.{hint} Allowed here: {', '.join(fields)}"
     if detail["type"] in ("model_type", "dataclass_type"):
-        return f"{given}: {place}: must be a section with fields: {', '.join(_fields(kind, detail['loc']))}"
-    value = (
-        "" if isinstance(detail["input"], dict | BaseModel) else f" (given: {detail['input']!r})"
-    )
-    return f"{given}: {f'{place}: ' if place else ''}{detail['msg'].removeprefix('Value error, ')}{value}"
+        fields = ", ".join(_fields(kind, location))
+        return f"{origin}: {name}: must be a section with fields: {fields}"
+    if not isinstance(detail["input"], dict | BaseModel):
+        message += f" (given: {detail['input']!r})"
+    return f"{origin}: {name}: {message}" if name else f"{origin}: {message}"
+
+
+def _settings_of(name: str, settings: Sequence[str]) -> list[str]:
+    """Return the settings that set a field, a section around it, or a field in it, each once."""
+    by_name = {setting.partition("=")[0].strip(): setting for setting in settings}
+    if not name:
+        return list(by_name.values())
+    near: list[str] = []
+    for set_name, setting in by_name.items():
+        is_inside = f"{set_name}.".startswith(f"{name}.")
+        is_around = f"{name}.".startswith(f"{set_name}.")
+        if is_inside or is_around:
+            near.append(setting)
+    return near
 
 
 def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    within: type[BaseModel] = model
+    """Return the settings of the section at a path; none if a value is there."""
     for part in path:
-        if (field := within.model_fields.get(str(part))) is None:
+        field = model.model_fields.get(str(part))
+        if field is None:
             continue  # a name that the user chose: models.mine
-        if (inner := section_within(field.annotation)) is None:
+        inner = section_within(field.annotation)
+        if inner is None:
             return []
-        within = inner
-    return sorted(name for name, field in within.model_fields.items() if not filled_by(field))
+        model = inner
+    return sorted(name for name, field in model.model_fields.items() if not filled_by(field))

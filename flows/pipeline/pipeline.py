@@ -1,40 +1,43 @@
 """The stages that are on for a profile, up to one of them, ready to run.
 
 A stage is off if its switch is off, if the source or the pairing leaves it nothing to do, if
-everything that it reads is off, or if no stage that is on needs it. It then reads nothing, and its
-table, which every profile has, is empty.
+everything that it reads is off, or if no stage that is on needs it. It is then planned without
+inputs, and its table, which every profile has, is empty.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.pipeline.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
-from pairwright.prompts import load
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, SourceError
-from pairwright.schemas.rows import NeighbourRow, PairRow, PreferenceRow, make_key
+from pairwright.schemas.rows import NeighbourRow, PairRow, PreferenceRow
 from pairwright.tasks.sources.readers import READERS, recognise_source
-from pairwright.tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.tasks.store.stage import LISTING, NO_INPUTS, Inputs, Planned, Stage, plan_stage
 
 
 def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
     """Return our stages in order, with each named plugin stage at the end of its group."""
     added = [BY_NAME[name] for name in plugins]
-    if strange := next((stage for stage in added if stage.group not in GROUPS), None):
-        raise ConfigError(
-            f"plugin's stage {strange.name}: no such group {strange.group!r}: {', '.join(GROUPS)}"
-        )
-    stages = sorted((*STAGES, *added), key=lambda stage: GROUPS.index(stage.group))
-    for place, stage in enumerate(stages):
-        made = {"items", *(before.name for before in stages[:place])}
-        if stage in added and (missing := stage.tables - made):
+    for stage in added:
+        if stage.group not in GROUPS:
+            known = ", ".join(GROUPS)
             raise ConfigError(
-                f"plugin's stage {stage.name}: reads {', '.join(missing)}, which no earlier stage makes"
+                f"plugin's stage {stage.name}: no such group {stage.group!r}: {known}"
             )
+    stages = sorted((*STAGES, *added), key=lambda stage: GROUPS.index(stage.group))
+    tables = {LISTING}
+    for stage in stages:
+        missing = stage.tables - tables
+        if stage in added and missing:
+            raise ConfigError(
+                f"plugin's stage {stage.name}: reads {', '.join(missing)}, "
+                "which no earlier stage makes"
+            )
+        tables.add(stage.name)
     return tuple(stages)
 
 
@@ -42,7 +45,7 @@ class Pipeline:
     """Pipeline: the stages of a build, in order, for a profile, up to one of them or to the last.
 
     pipeline = pw.Pipeline("scenes", until="mining")
-    pipeline.tables                              # the table that each stage writes; the same for every profile
+    pipeline.tables                              # table of each stage, the same for every profile
     [stage.name for stage in pipeline.running]   # those that are on
     pipeline.run(pw.open("album"))               # do what the dataset owes of them
     """
@@ -58,37 +61,37 @@ class Pipeline:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Return the stages with the tables that each reads; none for a stage that is off."""
-        every = list_stages(self.profile.stages)
-        needed = {*RESULTS, *self.profile.stages, self.until}
-        on: dict[str, Stage] = {}
-        for stage in reversed(_switched_on(self.profile, every)):
-            if stage.name in needed:
-                needed |= stage.tables
-                on[stage.name] = stage
-        off = {"reads": {}, "only_in": (), "uses": (), "prompts": (), "fit": None}
-        stages = tuple(on.get(stage.name) or replace(stage, **off) for stage in every)
+        """Return all stages, also those that are off; the same for every profile."""
+        stages = list_stages(self.profile.stages)
         if not self.until:
             return stages
         if self.until in GROUPS:
-            return tuple(
-                stage for stage in stages if GROUPS.index(stage.group) <= GROUPS.index(self.until)
-            )
-        return stages[: [stage.name for stage in stages].index(self.until) + 1]
+            last = GROUPS.index(self.until)
+            return tuple(stage for stage in stages if GROUPS.index(stage.group) <= last)
+        names = [stage.name for stage in stages]
+        return stages[: names.index(self.until) + 1]
 
     @property
     def running(self) -> tuple[Stage, ...]:
         """Return the stages that are on."""
-        return tuple(stage for stage in self.stages if stage.is_on)
+        return tuple(stage for stage in self.stages if stage.name in self._inputs)
+
+    @cached_property
+    def _inputs(self) -> dict[str, Inputs]:
+        """Return the inputs of each stage that is on, by its name."""
+        stages = list_stages(self.profile.stages)
+        switched_on = _switched_on(self.profile, stages)
+        needed = {*RESULTS, *self.profile.stages, self.until}
+        for name in reversed(list(switched_on)):
+            if name in needed:
+                needed |= switched_on[name].tables
+        return {name: inputs for name, inputs in switched_on.items() if name in needed}
 
     @property
     def caveat(self) -> str:
-        """Return a known limit of the embedders on the source, if it is mined; empty: none is known."""
-        return (
-            self.profile.caveat
-            if any(stage.writes is NeighbourRow for stage in self.running)
-            else ""
-        )
+        """Return a known limit of the embedders on a source that is mined; empty: none."""
+        is_mined = any(stage.writes is NeighbourRow for stage in self.running)
+        return self.profile.caveat if is_mined else ""
 
     @property
     def tables(self) -> list[str]:
@@ -101,39 +104,33 @@ class Pipeline:
         tables: dict[str, str] = {}
         for stage in self.stages:
             config = stage.configure(self.profile)
-            prompts = {name: load(name).sha256 for name in stage.prompts}
-            off = make_key(stage.name, "off")[:16]
-            tables[stage.name] = (
-                fingerprint(stage, config, prompts=prompts, tables=tables) if stage.is_on else off
-            )
-            planned.append(Planned(stage=stage, config=config, fingerprint=tables[stage.name]))
+            inputs = self._inputs.get(stage.name, NO_INPUTS)
+            step = plan_stage(stage, config, inputs=inputs, tables=tables)
+            tables[stage.name] = step.fingerprint
+            planned.append(step)
         return planned
 
     def run(self, dataset: Any) -> Any:
-        """Do what a ``Dataset`` owes of these stages, and publish a version; return the ``Report``."""
+        """Do the pending work of a ``Dataset``, publish a version, and return the ``Report``."""
         return dataset.run(self)
 
     def __repr__(self) -> str:
-        return f"<pipeline of profile {self.profile.name}: {' > '.join(stage.name for stage in self.running)}>"
+        names = " > ".join(stage.name for stage in self.running)
+        return f"<pipeline of profile {self.profile.name}: {names}>"
 
 
-def _switched_on(profile: Profile, stages: Sequence[Stage]) -> list[Stage]:
-    """Return the stages whose switches are on, in order, with what is there of the tables that each reads."""
-    on: dict[str, Stage] = {}
+def _switched_on(profile: Profile, stages: Sequence[Stage]) -> dict[str, Inputs]:
+    """Return the inputs of the stages whose switches are on, in order, by stage."""
+    on: dict[str, Inputs] = {}
     idle = _idle(profile)
     for stage in stages:
         config = stage.configure(profile)
         if stage.name in idle or (stage.enabled and not stage.enabled(config)):
             continue
-        fitted, there = stage.fit(stage, config) if stage.fit else stage, {*on, "items"}
-        reads = {table: row for table, row in fitted.reads.items() if table in there}
-        only_in = tuple(table for table in fitted.only_in if table in there)
-        uses = tuple(use for use in fitted.uses if use.table in there)
-        known = {use.argument for use in uses}
-        uses = tuple(use for use in uses if not use.of or use.of in known)
-        if reads and (only_in or not stage.only_in):
-            on[stage.name] = replace(fitted, reads=reads, only_in=only_in, uses=uses)
-    return list(on.values())
+        inputs = stage.inputs(config, on)
+        if inputs.reads:
+            on[stage.name] = inputs
+    return on
 
 
 def _idle(profile: Profile) -> set[str]:
@@ -172,7 +169,8 @@ def with_source(profile: Profile, source: str | None) -> Profile:
     text = profile.source if source is None else source
     if not text:
         raise SourceError(
-            f"profile {profile.name} has no source: give one, as in `pairwright build PHOTOS --out DIR`"
+            f"profile {profile.name} has no source: give one, "
+            "as in `pairwright build PHOTOS --out DIR`"
         )
     images = profile.reading.images
     if images and "://" not in images:

@@ -162,7 +162,7 @@ def _mark_clean_versions(
 
 def _holds_removed(build: Build, planned: Sequence[Planned], removed: Sequence[str]) -> bool:
     """Return whether a version has rows of removed images."""
-    readers = [stage.stage.name for stage in planned if "items" in stage.stage.reads]
+    readers = [stage.stage.name for stage in planned if stage.reads_source]
     return any(garbage.holds_one(build.ledger, name, removed) for name in readers)
 
 

@@ -114,7 +114,7 @@ def _count_rows(version: Version, stages: list[tuple[Planned, Counts]], table: s
 def _say_why_empty(version: Version, stages: list[tuple[Planned, Counts]], table: str) -> str:
     """Return why a table has no rows, and what to do."""
     for planned in version.stages:
-        if planned.stage.name == table and not planned.stage.is_on:
+        if planned.stage.name == table and not planned.is_on:
             return f"Its stage is off: `pairwright settings {planned.section}` shows how to switch it on"
     why = say_empty(stages, [table])
     if why:
@@ -136,7 +136,7 @@ def _describe_dataset(
         health = [measured[:4] for measured in measure_health(tables, version.profile.health)]
     prompts: set[str] = set()
     for planned in version.planned:
-        prompts.update(planned.stage.prompts)
+        prompts.update(planned.inputs.prompts)
     return ExportedDataset(
         name=Path(target).resolve().name,
         version=describe_version(build),

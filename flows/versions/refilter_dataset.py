@@ -98,7 +98,7 @@ def refilter_dataset(
 
 
 def _depends_on_thresholds(planned: Planned) -> bool:
-    return planned.stage.name in DEPENDENT and planned.stage.is_on
+    return planned.stage.name in DEPENDENT and planned.is_on
 
 
 def _settle_finished(version: Version, build: Build, planned: Iterable[Planned]) -> None:

@@ -238,7 +238,7 @@ def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
     names: dict[str, tuple[str, ...]] = {}
     with present.settled() as (build, _):
         refused = list(build.refused(planned))
-        if "items" not in planned.stage.reads:  # sources tables have the names in their details
+        if not planned.reads_source:  # sources tables have the names in their details
             subjects = {subject for *_, subject in refused}
             names = _name_subjects(subjects, build, present.planned)
         elif planned.stage.writes is ImageRow:

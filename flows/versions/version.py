@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.pipeline.stages import BY_NAME, RESULTS
-from pairwright.prompts import load
 from pairwright.schemas.config import BuildRecord, Profile, resolve
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.plugins import Registry
@@ -32,7 +31,7 @@ from pairwright.tasks.store.build import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.tasks.store.stage import Planned, Stage, plan_stage
 from pairwright.tasks.store.takedowns import read_takedowns
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
@@ -114,7 +113,7 @@ class Version:
     @property
     def planned(self) -> list[Planned]:
         """Return the stages that are on."""
-        return [planned for planned in self.stages if planned.stage.is_on]
+        return [planned for planned in self.stages if planned.is_on]
 
     def find(self, table: str) -> Planned:
         """Return the stage that writes a table."""
@@ -131,7 +130,7 @@ class Version:
         reader = READERS[self.profile.sources.kind]
         sizes: dict[str, int] = {}
         for reading in self.planned:
-            if "items" in reading.stage.reads:
+            if reading.reads_source:
                 sizes[reading.stage.name] = reader.rows_per_shard
         return Build(
             self.folder,
@@ -200,7 +199,7 @@ class Version:
             return False
         if stated["counts"]["failed"] or stated["counts"]["pending"]:
             return False
-        if not planned.stage.is_on:
+        if not planned.is_on:
             return True
         files = set(self.folder.names(planned.table)) - {".lock"}
         return files == {*stated["parts"], *stated["refused"]}
@@ -219,7 +218,7 @@ class Version:
         for planned in reversed(self.stages):
             if planned.stage.name in needed:
                 leading.insert(0, planned)
-                needed |= planned.stage.tables
+                needed |= planned.inputs.tables
         with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as scratch:
             self.settle(build, leading)
             file = Path(scratch, "index.arrow")
@@ -234,16 +233,13 @@ class Version:
         """Return an extra stage planned on the version's tables, with pinned models, without running it."""
         if stage.pin:
             config = stage.pin(config)
-        if stage.fit:
-            stage = stage.fit(stage, config)
+        inputs = stage.inputs(config)
         tables = {planned.stage.name: planned.fingerprint for planned in (*self.planned, *after)}
-        missing = stage.tables - tables.keys()
+        missing = inputs.tables - tables.keys()
         if missing:
             names = ", ".join(sorted(missing))
             raise ConfigError(f"{stage.name}: needs {names}, which this dataset lacks")
-        prompts = {name: load(name).sha256 for name in stage.prompts}
-        mark = fingerprint(stage, config, prompts=prompts, tables=tables)
-        return Planned(stage=stage, config=config, fingerprint=mark)
+        return plan_stage(stage, config, inputs=inputs, tables=tables)
 
 
 def open_version(folder: Folder, number: int | None = None) -> Version:

@@ -320,5 +320,5 @@ STAGE = Stage(
     enabled=attrgetter("is_served"),
     by_source=True,  # a comparison's key does not hash captions that it was not written from
     without=("conversation", "served"),
-    remembers=True,
+    journal="answers",
 )

@@ -309,14 +309,11 @@ def comparison_grammar() -> Grammar:
     return Grammar(regex=rf" ?Commonalities:{commonalities}\n\nDifferences:\n{differences}")
 
 
-def _fit(stage: Stage, config: ComparisonsConfig) -> Stage:
-    """Return the stage of a served writer: its answers are remembered, and it reads images with their bytes or not."""
-    if not config.is_served:
-        return stage
-    asked = dict.fromkeys((ASKED[config.input], SUMMARISE, RETRIEVE))
-    needed = ("images", "captions", "given") if "images" in config.input else ("captions", "given")
-    uses = tuple(replace(use, without=()) for use in stage.uses if use.argument in needed)
-    return replace(stage, prompts=tuple(asked), uses=uses, remembers=True)
+def _name_prompts(config: ComparisonsConfig) -> tuple[str, ...]:
+    if config.is_served:
+        return tuple(dict.fromkeys((ASKED[config.input], SUMMARISE, RETRIEVE)))
+    layouts = ("comparison_layout", "comparison_layout_list")
+    return ("comparison_sentences", *layouts, SUMMARISE, RETRIEVE)
 
 
 STAGE = Stage(
@@ -328,16 +325,10 @@ STAGE = Stage(
     function=compare_pairs,
     config=lambda profile: profile.complete(profile.comparisons),
     models=validators.name_validators,
-    prompts=(
-        "comparison_sentences",
-        "comparison_layout",
-        "comparison_layout_list",
-        SUMMARISE,
-        RETRIEVE,
-    ),
+    prompts=_name_prompts,
     uses=(
         *validators.OF_PAIRS,
         Uses(table="given_comparisons", row=ComparisonRow, counts=True, name="given"),
     ),
-    fit=_fit,
+    journal="answers",
 )

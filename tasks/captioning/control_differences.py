@@ -242,5 +242,5 @@ STAGE = Stage(
     enabled=attrgetter("is_served"),
     uses=(PAIRS, IMAGES, CAPTIONS),
     by_source=True,  # a description's key does not hash the captions in the question
-    remembers=True,
+    journal="answers",
 )

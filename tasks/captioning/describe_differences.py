@@ -493,13 +493,10 @@ def read_description(
     return refuse_length(parsed, max_words, setting) or parsed
 
 
-def _fit(stage: Stage, config: DifferencesConfig) -> Stage:
-    if not config.is_served:
-        return stage
-    uses = tuple(
-        replace(use, without=()) if use.argument == "images" else use for use in stage.uses
-    )
-    return replace(stage, prompts=PROMPTS, uses=uses, remembers=True)
+def _name_prompts(config: DifferencesConfig) -> tuple[str, ...]:
+    if config.is_served:
+        return PROMPTS
+    return ("difference_template", "difference_phrases", "answer_sentences")
 
 
 STAGE = Stage(
@@ -512,7 +509,7 @@ STAGE = Stage(
     config=lambda profile: profile.complete(profile.differences),
     enabled=attrgetter("is_written"),
     models=validators.name_validators,
-    prompts=("difference_template", "difference_phrases", "answer_sentences"),
+    prompts=_name_prompts,
     uses=validators.OF_PAIRS,
-    fit=_fit,
+    journal="answers",
 )

@@ -9,7 +9,6 @@ sentences, are ours.
 
 import re
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -209,11 +208,14 @@ def _refuse_count(text: str) -> RefusedText | None:
     return None
 
 
-def _fit(stage: Stage, config: CaptionsConfig) -> Stage:
+def _name_prompts(config: CaptionsConfig) -> tuple[str, ...]:
     if not config.is_served:
-        return stage
-    asked = (DESCRIBE, SPLIT) if config.split == "served" else (DESCRIBE,)
-    return replace(stage, prompts=asked, without=(), remembers=True)
+        return ("caption_sentences",)
+    return (DESCRIBE, SPLIT) if config.split == "served" else (DESCRIBE,)
+
+
+def _name_unread(config: CaptionsConfig) -> tuple[str, ...]:
+    return () if config.is_served else ("image",)
 
 
 STAGE = Stage(
@@ -225,8 +227,8 @@ STAGE = Stage(
     function=describe_images,
     config=lambda profile: profile.complete(profile.captions),
     models=name_validators,
-    prompts=("caption_sentences",),
+    prompts=_name_prompts,
     only_in=("pairs",),
-    without=("image",),
-    fit=_fit,
+    without=_name_unread,
+    journal="answers",
 )

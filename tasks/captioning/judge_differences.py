@@ -129,7 +129,7 @@ STAGE = Stage(
     prompts=(PROMPT,),
     enabled=attrgetter("is_served"),
     uses=(PAIRS, IMAGES),
-    remembers=True,
+    journal="answers",
 )
 REJECTED = replace(
     STAGE,

@@ -49,12 +49,29 @@ CAPTIONS = Uses(
     on="images",
     of="pairs",
 )
+
+
+def _reads_graphs(config: writing.ValidatedSection) -> bool:
+    return not config.is_served
+
+
+def _shows_images(config: writing.ValidatedSection) -> bool:
+    return config.is_served and config.images > 0
+
+
 OF_PAIRS = (
     Uses(
         table="images",
         row=rows.ImageRow,
         on="images",
         without=("image",),
+        when=_reads_graphs,
+    ),
+    Uses(
+        table="images",
+        row=rows.ImageRow,
+        on="images",
+        when=_shows_images,
     ),
     Uses(
         table="captions",

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -292,17 +293,38 @@ def _read_references(path: str) -> ExcludedVectors:
     return ExcludedVectors(names, spaces)
 
 
-def fit_stage(stage: Stage, config: ExcludeConfig) -> Stage:
-    """Return the stage of a configuration: without excluded sets it reads no vectors."""
-    vectors = VECTORS if config.sources else replace(VECTORS, without=("vector", "norm"))
-    on = config.filters.is_on
-    spaces = (SPACES,) if config.filters.max_similarity < 1 else ()
-    return replace(stage, uses=(vectors, *((QUALITIES,) if on else ()), *spaces), whole=on)
+def _excludes(config: ExcludeConfig) -> bool:
+    return bool(config.sources)
 
 
-VECTORS = Uses(table="embeddings", row=EmbeddingRow, kind="many", counts=True, name="vectors")
-QUALITIES = Uses(table="qualities", row=QualityRow, kind="table", without=("key", "source_key"))
-SPACES = Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="spaces")
+def _excludes_nothing(config: ExcludeConfig) -> bool:
+    return not config.sources
+
+
+def _leaves_out_copies(config: ExcludeConfig) -> bool:
+    return config.filters.max_similarity < 1
+
+
+VECTORS = Uses(
+    table="embeddings",
+    row=EmbeddingRow,
+    kind="many",
+    counts=True,
+    name="vectors",
+    when=_excludes,
+)
+# without excluded sets the stage only checks which images have vectors
+EMBEDDED = replace(VECTORS, without=("vector", "norm"), when=_excludes_nothing)
+QUALITIES = Uses(
+    table="qualities",
+    row=QualityRow,
+    kind="table",
+    without=("key", "source_key"),
+    when=attrgetter("filters.is_on"),
+)
+SPACES = Uses(
+    table="embeddings", row=EmbeddingRow, kind="vectors", name="spaces", when=_leaves_out_copies
+)
 STAGE = Stage(
     name="admitted",
     group="mining",
@@ -311,7 +333,6 @@ STAGE = Stage(
     function=admit_images,
     config=lambda profile: profile.exclude.fill(filters=profile.filters.filtering),
     without=("image", "graph", "captions"),
-    uses=(VECTORS, QUALITIES, SPACES),
-    fit=fit_stage,
+    uses=(VECTORS, EMBEDDED, QUALITIES, SPACES),
     rows_per_shard=3000,
 )

@@ -171,7 +171,6 @@ STAGE = Stage(
     function=match_keypoints,
     config=lambda profile: profile.matching.fill(max_similarity=profile.mining.max_similarity),
     enabled=attrgetter("enabled"),
-    tie="anchor",
     uses=(Uses(table="keypoints", row=KeypointsRow, on="nearest"),),
     rows_per_shard=100,
 )

@@ -7,7 +7,6 @@ bound needs no new measurement.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -103,11 +102,18 @@ def pin_heads(config: HeadsConfig) -> HeadsConfig:
     return pinned
 
 
-def fit_stage(stage: Stage, config: HeadsConfig) -> Stage:
-    """Return the stage for a configuration: only heads need vectors."""
-    return stage if config.aesthetic or config.unsafe else replace(stage, uses=())
+def _has_heads(config: HeadsConfig) -> bool:
+    return bool(config.aesthetic or config.unsafe)
 
 
+VECTORS = Uses(
+    table="embeddings",
+    row=EmbeddingRow,
+    kind="many",
+    counts=True,
+    name="vectors",
+    when=_has_heads,
+)
 STAGE = Stage(
     name="qualities",
     group="mining",
@@ -118,6 +124,5 @@ STAGE = Stage(
     enabled=attrgetter("enabled"),
     pin=pin_heads,
     without=("graph", "captions"),
-    uses=(Uses(table="embeddings", row=EmbeddingRow, kind="many", counts=True, name="vectors"),),
-    fit=fit_stage,
+    uses=(VECTORS,),
 )

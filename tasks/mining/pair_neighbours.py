@@ -357,7 +357,6 @@ STAGE = Stage(
     writes=PairRow,
     function=pair_neighbours,
     config=lambda profile: profile.complete(profile.mining.fill(group=profile.scenes.photographs)),
-    tie="anchor",
     uses=(Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors"),),
     rows_per_shard=1000,
 )

@@ -199,8 +199,6 @@ STAGE = Stage(
     writes=PairRow,
     function=pair_nouns,
     config=lambda profile: profile.complete(profile.noun_pairs),
-    tie="anchor",
-    whole=True,
     uses=(Uses(table="nouns", row=NounsRow, kind="table", without=REST, name="everything"),),
     rows_per_shard=50_000,
 )

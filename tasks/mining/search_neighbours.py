@@ -179,7 +179,6 @@ STAGE = Stage(
     writes=NeighbourRow,
     function=search_neighbours,
     config=lambda profile: profile.search,
-    whole=True,
     uses=(
         Uses(
             table="embeddings",

@@ -8,8 +8,9 @@ below their limits.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from sys import intern
 
 import numpy as np
@@ -127,21 +128,27 @@ def _is_full(names: set[str], counts: Counter[str], limit: int) -> bool:
     return limit > 0 and any(counts[name] >= limit for name in names)
 
 
-def fit_stage(stage: Stage, config: UnitingConfig) -> Stage:
-    """Return the stage of a configuration: limits need all pairs, exclusion needs the images."""
-    needed = {
-        "admitted": config.excludes,
-        "all_admitted": config.limits and config.excludes,
-        "all_images": bool(config.max_pairs_per_group),
-    }
-    uses = tuple(use for use in stage.uses if needed.get(use.argument, config.limits))
-    return replace(stage, uses=uses, whole=config.limits)
+def _limits_and_excludes(config: UnitingConfig) -> bool:
+    return config.limits and config.excludes
 
 
-def _all(table: str, row: type[Row], columns: Sequence[str], name: str) -> Uses:
+def _limits_groups(config: UnitingConfig) -> bool:
+    return bool(config.max_pairs_per_group)
+
+
+LIMITS = attrgetter("limits")
+
+
+def _all(
+    table: str,
+    row: type[Row],
+    columns: Sequence[str],
+    name: str,
+    when: Callable[[UnitingConfig], bool] = LIMITS,
+) -> Uses:
     """Return the use of some columns of a whole table."""
     without = tuple(column for column in schema_of(row).names if column not in columns)
-    return Uses(table=table, row=row, kind="table", without=without, name=name)
+    return Uses(table=table, row=row, kind="table", without=without, name=name, when=when)
 
 
 STAGE = Stage(
@@ -158,15 +165,16 @@ STAGE = Stage(
     function=unite_pairs,
     config=lambda profile: profile.uniting,
     uses=(
-        Uses(table="admitted", row=AdmittedRow, on="images", counts=True),
+        Uses(
+            table="admitted", row=AdmittedRow, on="images", counts=True, when=attrgetter("excludes")
+        ),
         _all("given_pairs", PairRow, COLUMNS, "given"),
         _all("similar_pairs", PairRow, COLUMNS, "similar"),
         _all("matched_pairs", PairRow, COLUMNS, "matched"),
         _all("noun_pairs", PairRow, COLUMNS, "by_nouns"),
-        _all("admitted", AdmittedRow, ("key",), "all_admitted"),
-        _all("images", ImageRow, NAMES, "all_images"),
+        _all("admitted", AdmittedRow, ("key",), "all_admitted", _limits_and_excludes),
+        _all("images", ImageRow, NAMES, "all_images", _limits_groups),
     ),
     by_source=True,  # a pair's key hashes its images alone, not what found it
-    fit=fit_stage,
     rows_per_shard=20_000,
 )

@@ -123,7 +123,6 @@ STAGE = Stage(
     writes=SplitRow,
     function=split_pairs,
     config=lambda profile: profile.complete(profile.preferences),
-    whole=True,
     uses=(
         Uses(table="pairs", row=PairRow, kind="table", without=PAIR_REST, name="everything"),
         Uses(table="images", row=ImageRow, kind="table", without=IMAGE_REST),

@@ -497,20 +497,34 @@ def draw_crop(
     return x0, y0, x0 + crop_width, y0 + crop_height
 
 
-def _fit(stage: Stage, config: RejectionsConfig) -> Stage:
-    """Return the stage with its scorer's inputs: vectors, and images only for graphs and the sizes of crops."""
-    unseen: tuple[Uses, ...] = (STATEMENTS, VECTORS, CANDIDATES)
-    if config.scorer == "clip":
-        unseen = () if config.fallback == "crop" else (IMAGES,)
-    return replace(stage, uses=tuple(use for use in stage.uses if use not in unseen))
+def _scores_by_clip(config: RejectionsConfig) -> bool:
+    return config.scorer == "clip"
 
 
-IMAGES = Uses(table="images", row=ImageRow, on="shown", without=("image", "captions"))
+def _reads_images(config: RejectionsConfig) -> bool:
+    """Return whether graphs, or the sizes of crops, are needed."""
+    return config.scorer != "clip" or config.fallback == "crop"
+
+
+IMAGES = Uses(
+    table="images", row=ImageRow, on="shown", without=("image", "captions"), when=_reads_images
+)
 STATEMENTS = Uses(
-    table="statements", row=StatementsRow, kind="many", without=("served",), counts=True
+    table="statements",
+    row=StatementsRow,
+    kind="many",
+    without=("served",),
+    counts=True,
+    when=_scores_by_clip,
 )
 VECTORS = Uses(
-    table="embeddings", row=EmbeddingRow, kind="vectors", on="shown", name="vectors", counts=True
+    table="embeddings",
+    row=EmbeddingRow,
+    kind="vectors",
+    on="shown",
+    name="vectors",
+    counts=True,
+    when=_scores_by_clip,
 )
 CANDIDATES = Uses(
     table="fitted",
@@ -520,6 +534,7 @@ CANDIDATES = Uses(
     on="key",
     of="elements",
     counts=True,
+    when=_scores_by_clip,
 )
 STAGE = Stage(
     name="rejections",
@@ -532,7 +547,6 @@ STAGE = Stage(
         profile.rejections.fill(clip=profile.embedding.clip if profile.rejections.by_clip else None)
     ),
     enabled=attrgetter("enabled"),
-    fit=_fit,
     models=name_texts,
     processes=partial(count_processes, attrgetter("by_clip")),
     uses=(

@@ -343,7 +343,7 @@ STAGE = Stage(
     function=edit_with_model,
     config=lambda profile: profile.complete(profile.counterfactuals),
     prompts=(EDIT, EDIT_GIVEN, KINDS, CONTRADICTION, TEMPLATE),
-    remembers=True,
+    journal="answers",
     enabled=attrgetter("is_served"),
     uses=TRUTH_USES,
 )

@@ -40,7 +40,7 @@ from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.rejected.detect_boxes import Detector, count_detectors, make_detector
 from pairwright.tasks.rejected.measure_removals import RemovalCrop, cut_removal, measure_rim
-from pairwright.tasks.rejected.render_removals import fit_renderer, measure_difference
+from pairwright.tasks.rejected.render_removals import choose_shard_size, measure_difference
 from pairwright.tasks.store.stage import Stage, Uses
 
 # least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another
@@ -450,5 +450,5 @@ STAGE = Stage(
     ),
     models=_name_models,
     processes=_count_processes,
-    fit=fit_renderer,
+    rows_per_shard=choose_shard_size,
 )

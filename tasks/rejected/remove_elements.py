@@ -32,7 +32,11 @@ from pairwright.tasks.models.prepare_ahead import (
     run_ahead,
 )
 from pairwright.tasks.rejected.measure_removals import measure_distance
-from pairwright.tasks.rejected.render_removals import fit_renderer, name_renderer, render_without
+from pairwright.tasks.rejected.render_removals import (
+    choose_shard_size,
+    name_renderer,
+    render_without,
+)
 from pairwright.tasks.store.stage import Stage, Uses
 
 NOT_CHOSEN = "its mask was refused"
@@ -286,5 +290,5 @@ STAGE = Stage(
     models=_name_models,
     pin=_pin_models,
     processes=partial(count_processes, _has_weights),
-    fit=fit_renderer,
+    rows_per_shard=choose_shard_size,
 )

@@ -6,7 +6,6 @@ its shadow, its reflections) are new, blended in over the feather; all others ar
 Mitsuba and Open Image Denoise.
 """
 
-from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -18,7 +17,6 @@ from pairwright.schemas.rows import Dropped, ElementRow, RemovalRow
 from pairwright.tasks.images.decode import RGB, put_patch
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.rejected.measure_removals import measure_distance
-from pairwright.tasks.store.stage import Stage
 
 PER_SHARD = 8  # elements per shard: each takes a second
 UNKNOWN = "not known how it was rendered"
@@ -29,9 +27,9 @@ SPECKS = 5  # width in pixels of the smallest change that counts
 SQUARE = 13
 
 
-def fit_renderer(stage: Stage, config: RemovalsConfig | InspectionConfig) -> Stage:
-    """Return the stage, with small shards where it renders."""
-    return replace(stage, rows_per_shard=PER_SHARD) if config.rendered else stage
+def choose_shard_size(config: RemovalsConfig | InspectionConfig) -> int:
+    """Return the rows of a shard: few where it renders."""
+    return PER_SHARD if config.rendered else 0
 
 
 def name_renderer() -> str:

@@ -319,7 +319,6 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=retrieve_texts,
     config=lambda profile: profile.complete(profile.rejected_texts),
-    whole=True,
     rows_per_shard=5000,
     uses=(
         Uses(table="differences", row=DifferenceRow, kind="table", name="everything"),

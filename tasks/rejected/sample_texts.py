@@ -193,7 +193,7 @@ STAGE = Stage(
     function=sample_texts,
     config=lambda profile: profile.complete(profile.sampled_texts),
     prompts=(ASK, TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
-    remembers=True,
+    journal="answers",
     enabled=attrgetter("is_served"),
     uses=(
         Uses(table="pairs", row=PairRow),

@@ -85,5 +85,5 @@ STAGE = Stage(
     prompts=(SPLIT,),
     enabled=attrgetter("is_served"),
     without=("images", "rejected_images"),
-    remembers=True,
+    journal="answers",
 )

@@ -303,23 +303,26 @@ def _has_weights(config: TaggingConfig) -> bool:
     return "ram" in config.taggers
 
 
-def _fit(stage: Stage, config: TaggingConfig) -> Stage:
-    unseen = [
-        ("image", make_taggers(config)),
-        ("graph", GRAPH in config.taggers),
-        ("captions", False),
-    ]
-    texts = (MENTIONS,) if NOUNS in config.taggers else ()
-    targets = (TARGETS,) if GRAPH in config.taggers else ()
-    return replace(
-        stage,
-        uses=(*texts, *targets),
-        without=tuple(column for column, wanted in unseen if not wanted),
-    )
+def _names_nouns(config: TaggingConfig) -> bool:
+    return NOUNS in config.taggers
 
 
-MENTIONS = Uses(table="mentions", row=MentionRow, kind="many", counts=True)
-TARGETS = Uses(table="targets", row=TargetRow, kind="many", counts=True)
+def _reads_graphs(config: TaggingConfig) -> bool:
+    return GRAPH in config.taggers
+
+
+def _name_unread(config: TaggingConfig) -> tuple[str, ...]:
+    """Return the columns of images that no tagger reads."""
+    unread = ["captions"]
+    if not _reads_graphs(config):
+        unread.append("graph")
+    if not make_taggers(config):
+        unread.append("image")
+    return tuple(unread)
+
+
+MENTIONS = Uses(table="mentions", row=MentionRow, kind="many", counts=True, when=_names_nouns)
+TARGETS = Uses(table="targets", row=TargetRow, kind="many", counts=True, when=_reads_graphs)
 STAGE = Stage(
     name="tags",
     group="rejected",
@@ -331,6 +334,6 @@ STAGE = Stage(
     pin=_pin_models,
     processes=partial(count_processes, _has_weights),
     uses=(MENTIONS, TARGETS),
-    fit=_fit,
+    without=_name_unread,
     only_in=("pairs", "given_preferences"),
 )

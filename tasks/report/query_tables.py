@@ -180,7 +180,7 @@ class Tables:
 
     def _planned(self, name: str) -> Planned | None:
         for planned in self.build.planned:
-            if planned.stage.is_on and planned.stage.name == name:
+            if planned.is_on and planned.stage.name == name:
                 return planned
         return None
 

@@ -182,7 +182,7 @@ IMAGES = Stage(
     writes=ImageRow,
     function=read_items,
     config=lambda profile: profile.sources,
-    journal=True,
+    journal="results",
 )
 
 
@@ -190,7 +190,7 @@ def _given(name: str, writes: type[Row]) -> Stage:
     function = partial(read_items, row_type=writes)
     enabled = partial(brings, row_type=writes)
     return replace(
-        IMAGES, name=name, writes=writes, function=function, enabled=enabled, journal=False
+        IMAGES, name=name, writes=writes, function=function, enabled=enabled, journal="none"
     )
 
 

@@ -48,7 +48,7 @@ class Budget:
         for name, limit in self.config.limits.items():
             if self.stopped:
                 break
-            if name != HOURS and not planned.stage.remembers:
+            if name != HOURS and not planned.keeps_answers:
                 continue
             used = self._used(name)
             if used < limit:

@@ -214,7 +214,7 @@ class Build:
             self.ledger.load_only(planned, list(stated["parts"]), stated["refused"])
         else:
             self.ledger.load(planned, removals=self.takedowns > 0)
-        self.ledger.settle(planned.stage)
+        self.ledger.settle(planned)
         return self.ledger.count(planned)
 
     def cells(
@@ -235,14 +235,14 @@ class Build:
         refused.
         """
         for remarked in (False, True):
-            places = self.ledger.refused(planned.stage, remarked=remarked)
+            places = self.ledger.refused(planned.stage.name, remarked=remarked)
             for (_, _, subject), row in self.cells(planned, places, ["status", "reason", "detail"]):
                 yield "kept" if remarked else row["status"], row["reason"], row["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each duplicate input of a settled stage, and for the input that it duplicates."""
         for (*_, part, row), own in self.cells(
-            planned, self.ledger.duplicates(planned.stage), [column]
+            planned, self.ledger.duplicates(planned.stage.name), [column]
         ):
             ((_, other),) = self.cells(planned, [(part, row)], [column])
             yield own[column], other[column]
@@ -259,20 +259,24 @@ class Build:
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
         """Cut the owed rows of a settled stage into shards, and write the files that their workers read."""
         stage = planned.stage
-        size = self.rows_per_shard_of.get(stage.name) or stage.rows_per_shard or self.rows_per_shard
+        size = (
+            self.rows_per_shard_of.get(stage.name)
+            or stage.shard_size(planned.config)
+            or self.rows_per_shard
+        )
         plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
         names = [
             f"{self._folder_of(table)}/{name}"
-            for table in stage.reads
+            for table in planned.inputs.reads
             for name in self.ledger.part_names(table)
         ]
-        takedowns = self.takedowns if "items" in stage.reads else 0
-        about = {COLLECTION: self.ledger.collection(stage)} if stage.whole else {}
+        takedowns = self.takedowns if planned.reads_source else 0
+        about = {COLLECTION: self.ledger.collection(planned)} if planned.inputs.is_whole else {}
         removed = self.ledger.removed if takedowns else []
         with self._new_file(plan) as path:
             slices = write_plan(
                 path,
-                self.ledger.owed(stage, size, reason=reason),
+                self.ledger.owed(stage.name, size, reason=reason),
                 names,
                 about=about,
                 removed=removed,
@@ -285,7 +289,7 @@ class Build:
                 self.write_index(use.table, only_in=use.only_in),
                 self._folder_of(use.table),
             )
-            for use in stage.uses
+            for use in planned.inputs.uses
         )
         kept = {"journals": str(self._journals(planned)), "takedowns": takedowns}
         shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, **kept)

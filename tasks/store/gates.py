@@ -116,7 +116,7 @@ def judge(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[
                 measured=share,
                 bound=config.max_failed,
             )
-    on = {planned.stage.name: count for planned, count in done if planned.stage.is_on}
+    on = {planned.stage.name: count for planned, count in done if planned.is_on}
     found = [on[name] for name in asked if name in on]
     owed = any(one.failed + one.pending for one in on.values())
     if (
@@ -136,8 +136,8 @@ def say_empty(done: Settled, asked: Sequence[str]) -> str:
     """Return a sentence on the first three empty tables behind ``asked``: why, and what to try; "" if none is empty."""
     wanted, empty = set(asked), list[Counts]()
     for planned, count in reversed(done):
-        if planned.stage.is_on and planned.stage.name in wanted:
-            wanted |= planned.stage.tables
+        if planned.is_on and planned.stage.name in wanted:
+            wanted |= planned.inputs.tables
             empty[:0] = [count] if count.of and not count.rows else []
     if not empty:
         return ""

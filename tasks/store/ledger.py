@@ -23,7 +23,7 @@ from pairwright.schemas.arrow import integers
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, describe_part, read_columns
-from pairwright.tasks.store.stage import Planned, Stage, Uses
+from pairwright.tasks.store.stage import Planned, Uses
 from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 
 MEMORY_LIMIT = "1GB"
@@ -143,8 +143,8 @@ class Ledger:
 
     def load(self, planned: Planned, *, removals: bool = False) -> None:
         """Read the keys of parts added since the last call; ``removals``: whether anything was ever removed."""
-        self._load(planned.stage.name, planned.table, only=None if planned.stage.is_on else ())
-        if removals and "items" in planned.stage.reads:
+        self._load(planned.stage.name, planned.table, only=None if planned.is_on else ())
+        if removals and planned.reads_source:
             self._leave_out(planned.stage.name)
 
     def _leave_out(self, name: str) -> None:
@@ -228,18 +228,17 @@ class Ledger:
         if batch:
             yield pa.concat_tables(batch)
 
-    def settle(self, stage: Stage) -> None:
-        """Compute the stage's present input and its live rows from the live tables of earlier stages."""
-        self._unite(stage)
-        self._make_input(stage)
-        name = stage.name
+    def settle(self, planned: Planned) -> None:
+        """Compute a stage's present input and its live rows from the live tables of earlier stages."""
+        self._unite(planned)
+        self._make_input(planned)
+        name = planned.stage.name
         self._places.pop(name, None)
         if self.sweeping:
             self.run(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
-        first = _first_of_its_key(
-            f"rows_{name}", alive, f"r.{stage.tie}, r.source_key, r.part, r.row"
-        )
+        order = "r.anchor, r.source_key, r.part, r.row"  # only mined pairs have an anchor
+        first = _first_of_its_key(f"rows_{name}", alive, order)
         self.run(f"""
             CREATE OR REPLACE TABLE live_{name} AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT r.* FROM rows_{name} r
@@ -261,23 +260,21 @@ class Ledger:
                 FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
                 USING (source_key)""")
 
-    def _unite(self, stage: Stage) -> None:
+    def _unite(self, planned: Planned) -> None:
         """Make ``read_S``, the live rows of all tables that the stage reads; for a key in several, the first table's.
 
         Parts are numbered consecutively, in the order of the tables.
         """
-        name = stage.name
-        if len(stage.reads) == 1:
-            self.run(
-                f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{next(iter(stage.reads))}"
-            )
+        name, tables = planned.stage.name, list(planned.inputs.reads)
+        if len(tables) == 1:
+            self.run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{tables[0]}")
             return
         columns = ", ".join(f'"{column}"' for column in ("row", *COLUMNS))
         parts, before = (
             [f"SELECT 0 AS place, 0 AS seq, part, {columns} FROM rows_{name} WHERE false"],
             0,
         )
-        for place, table in enumerate(stage.reads):
+        for place, table in enumerate(tables):
             parts.append(
                 f"SELECT {place} AS place, seq, part + {before} AS part, {columns} FROM live_{table}"
             )
@@ -288,25 +285,26 @@ class Ledger:
                 SELECT * FROM ({" UNION ALL ".join(parts)})
                 QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
 
-    def _make_input(self, stage: Stage) -> None:
+    def _make_input(self, planned: Planned) -> None:
         """Give each input row the name by which its results are recognised.
 
         That is its key; with ``whole``, hashed with the whole input; with uses that count, with the
         keys of the rows used, so that a row is owed again when they change; with ``by_source``,
         with its source key and, if the stage reads several tables, its table.
         """
-        source = ["l.source_key", *(["l.place"] if len(stage.reads) > 1 else [])]
+        stage, inputs = planned.stage, planned.inputs
+        source = ["l.source_key", *(["l.place"] if len(inputs.reads) > 1 else [])]
         parts, joins = ["l.key", *(source if stage.by_source else [])], ""
-        for number, use in enumerate(use for use in stage.uses if use.counts):
-            used = f"({links_of(stage, use)}) m JOIN live_{use.table} u ON u.subject = m.link"
+        for number, use in enumerate(use for use in inputs.uses if use.counts):
+            used = f"({links_of(planned, use)}) m JOIN live_{use.table} u ON u.subject = m.link"
             keys = f"SELECT m.key AS about, string_agg(u.key, ' ' ORDER BY u.key) AS keys FROM {used} GROUP BY ALL"
             joins += f" LEFT JOIN ({keys}) u{number} ON u{number}.about = l.key"
             parts.append(f"coalesce(u{number}.keys, '')")
-        if stage.whole:
-            parts.append(f"'{self.collection(stage)}'")
+        if inputs.is_whole:
+            parts.append(f"'{self.collection(planned)}'")
         name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
         about = " UNION ALL ".join(
-            f"SELECT {IMAGES['shown']} FROM live_{table}" for table in stage.only_in
+            f"SELECT {IMAGES['shown']} FROM live_{table}" for table in inputs.only_in
         )
         chosen = f"WHERE l.key IN ({about})" if about else ""
         self.run(f"""
@@ -315,12 +313,13 @@ class Ledger:
                 SELECT l.key, {name} AS source_key, l.part, l.row
                 FROM read_{stage.name} l {joins} {chosen} ORDER BY l.seq)""")
 
-    def collection(self, stage: Stage) -> str:
+    def collection(self, planned: Planned) -> str:
         """Return an identifier of the whole input, and of every table passed as a whole."""
-        used = (f"live_{use.table}" for use in stage.uses if use.kind in ("table", "vectors"))
+        whole = (use for use in planned.inputs.uses if use.kind in ("table", "vectors"))
+        used = (f"live_{use.table}" for use in whole)
         # Independent of the order of the rows.
         query = "SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {}"
-        found = [self.run(query.format(rows))[0] for rows in (f"read_{stage.name}", *used)]
+        found = [self.run(query.format(rows))[0] for rows in (f"read_{planned.stage.name}", *used)]
         return " ".join(":".join(map(str, values)) for values in found)
 
     def count(self, planned: Planned) -> Counts:
@@ -352,7 +351,7 @@ class Ledger:
             **numbers,
         )
 
-    def owed(self, stage: Stage, rows_per_shard: int, *, reason: str = "") -> pa.RecordBatchReader:
+    def owed(self, name: str, rows_per_shard: int, *, reason: str = "") -> pa.RecordBatchReader:
         """Return the owed input rows of a settled stage, in the input's own order.
 
         Columns: ``key``, ``source_key``, ``part`` and ``row`` (position of the input row) and
@@ -366,32 +365,29 @@ class Ledger:
         )
         return self._database.sql(
             f"SELECT key, source_key, part, row, (seq // {int(rows_per_shard)})::INTEGER AS shard "
-            f"FROM outcome_{stage.name} WHERE {which} ORDER BY seq",
+            f"FROM outcome_{name} WHERE {which} ORDER BY seq",
             params=[reason] if reason else None,
         ).to_arrow_reader(BATCH_ROWS)
 
-    def refused(self, stage: Stage, *, remarked: bool = False) -> list[tuple[str, int, str]]:
+    def refused(self, name: str, *, remarked: bool = False) -> list[tuple[str, int, str]]:
         """Return positions and subjects of the dropped and failed rows of a settled stage's present input.
 
         Part file, row, and the subject of the input; ``remarked``: those of live rows with a
         reason.
         """
-        name, status = (
-            stage.name,
-            "r.reason != ''" if remarked else "r.status = o.outcome AND r.status != 'ok'",
-        )
+        status = "r.reason != ''" if remarked else "r.status = o.outcome AND r.status != 'ok'"
         return self.run(f"""
             SELECT p.name, min(r.row), any_value(l.subject) FROM {"live" if remarked else "rows"}_{name} r
             JOIN outcome_{name} o USING (source_key) JOIN parts_{name} p ON p.part = r.part
             JOIN read_{name} l ON l.key = o.key
             WHERE {status} GROUP BY p.name, {"r.row" if remarked else "r.source_key"} ORDER BY 1, 2""")
 
-    def duplicates(self, stage: Stage) -> list[tuple[str, int, str, int]]:
+    def duplicates(self, name: str) -> list[tuple[str, int, str, int]]:
         """Return the positions of duplicate rows, and of the rows that they duplicate."""
         return self.run(f"""
-            SELECT p.name, min(r.row), any_value(q.name), any_value(w.row) FROM outcome_{stage.name} o
-            JOIN rows_{stage.name} r USING (source_key) JOIN live_{stage.name} w ON w.key = r.key
-            JOIN parts_{stage.name} p ON p.part = r.part JOIN parts_{stage.name} q ON q.part = w.part
+            SELECT p.name, min(r.row), any_value(q.name), any_value(w.row) FROM outcome_{name} o
+            JOIN rows_{name} r USING (source_key) JOIN live_{name} w ON w.key = r.key
+            JOIN parts_{name} p ON p.part = r.part JOIN parts_{name} q ON q.part = w.part
             WHERE o.outcome = 'dropped' AND o.reason = '{DUPLICATE}' AND r.status = 'ok'
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
@@ -459,14 +455,14 @@ def _first_of_its_key(table: str, which: str, order: str) -> str:
         QUALIFY row_number() OVER (PARTITION BY r.key ORDER BY {order}) = 1))"""
 
 
-def links_of(stage: Stage, use: Uses) -> str:
+def links_of(planned: Planned, use: Uses) -> str:
     """Return the query that lists, per input row, the subjects of the rows used with it, directly or through others."""
     if not use.of:
-        return f"SELECT key, {IMAGES.get(use.on, use.on)} AS link FROM read_{stage.name}"
-    other = next(other for other in stage.uses if other.argument == use.of)
+        return f"SELECT key, {IMAGES.get(use.on, use.on)} AS link FROM read_{planned.stage.name}"
+    other = next(other for other in planned.inputs.uses if other.argument == use.of)
     link = IMAGES.get(use.on, use.on)
     return (
-        f"SELECT v.of AS key, {link} AS link FROM (SELECT key AS of, link AS about FROM ({links_of(stage, other)})) v "
+        f"SELECT v.of AS key, {link} AS link FROM (SELECT key AS of, link AS about FROM ({links_of(planned, other)})) v "
         f"JOIN live_{other.table} o ON o.subject = v.about"
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.ledger import Ledger, links_of
-from pairwright.tasks.store.stage import Planned, Stage
+from pairwright.tasks.store.stage import Planned
 
 Way = Literal["made of it", "made from"]
 NAMED = ("first", "second", "image_key")  # columns that name images
@@ -53,11 +53,10 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
     for table, key in dict.fromkeys(seeds):
         run("INSERT INTO reached VALUES (0, ?, ?, '', '')", table, key)
     images = {planned.stage.name for planned in build.planned if planned.stage.writes is ImageRow}
-    stages = [planned.stage for planned in build.planned]
     number = 0
-    for stage in stages if way == "made of it" else reversed(stages):
-        for table, edges in _edges(stage, images):
-            made, source = (stage.name, "made"), (table, "source")
+    for planned in build.planned if way == "made of it" else reversed(build.planned):
+        for table, edges in _edges(planned, images):
+            made, source = (planned.stage.name, "made"), (table, "source")
             (to, to_column), (of, of_column) = (
                 (made, source) if way == "made of it" else (source, made)
             )
@@ -73,20 +72,20 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
     ]
 
 
-def _edges(stage: Stage, images: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _edges(planned: Planned, images: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the tables that a stage's rows are made from, each with the query of its edges: ``made``, ``source``."""
-    name = stage.name
+    name = planned.stage.name
     rows = (
         f"SELECT r.key AS made, i.key AS input FROM rows_{name} r JOIN input_{name} i USING (source_key) "
         f"WHERE r.status = 'ok' AND r.key IN (SELECT key FROM live_{name})"
     )
-    for table in stage.reads:
+    for table in planned.inputs.reads:
         yield (
             table,
             f"SELECT made, input AS source FROM ({rows}) WHERE input IN (SELECT key FROM live_{table})",
         )
-    for use in (use for use in stage.uses if use.kind in ("one", "many")):
-        links = f"({links_of(stage, use)}) m ON m.key = x.input JOIN live_{use.table} u ON u.subject = m.link"
+    for use in (use for use in planned.inputs.uses if use.kind in ("one", "many")):
+        links = f"({links_of(planned, use)}) m ON m.key = x.input JOIN live_{use.table} u ON u.subject = m.link"
         yield use.table, f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN {links}"
     named = f"SELECT key, unnest([{', '.join(NAMED)}]) AS image FROM live_{name}"
     for table in (table for table in images if table != name):

@@ -79,11 +79,9 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
     file = (
         Path(shard.journals)
-        / Path(name).with_suffix(".journal" if planned.stage.journal else ".answers").name
+        / Path(name).with_suffix(".journal" if planned.keeps_results else ".answers").name
     )
-    with (
-        Answers(file) if planned.stage.journal or planned.stage.remembers else nullcontext() as kept
-    ):
+    with Answers(file) if planned.keeps_results or planned.keeps_answers else nullcontext() as kept:
         if done := _done_before(shard, name):  # perhaps while this waited for the file
             if kept is not None:
                 kept.delete()
@@ -104,7 +102,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         about = describe_part(name, table, version=planned.stage.version) | json.loads(
             plan.schema.metadata[ABOUT]
         )
-        if kept is not None and planned.stage.remembers:
+        if kept is not None and planned.keeps_answers:
             about |= describe_asked(kept)
         shard.folder.write(name, encode_part(table, about))
         if kept is not None:
@@ -172,8 +170,8 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
         zip(plan.column("part").to_pylist(), plan.column("row").to_pylist(), strict=True)
     )
     for number, group in groupby(places, key=lambda place: place[0]):
-        kind = planned.stage.reads[table_of(names[number])]
-        columns = columns_without(kind, planned.stage.without)
+        kind = planned.inputs.reads[table_of(names[number])]
+        columns = columns_without(kind, planned.inputs.without)
         table = read_rows(Part(shard.folder, names[number]), [row for _, row in group], columns)
         found |= {row.key: row for row in from_table(table, kind)}
     for key in plan.column("key").to_pylist():
@@ -188,11 +186,11 @@ def _results(
 
     def run(owed: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
         uses: dict[str, Any] = dict(_open_uses(planned, shard, owed)) | (
-            {"answers": kept} if stage.remembers else {}
+            {"answers": kept} if planned.keeps_answers else {}
         )
         return stage.function(owed, planned.config, **uses) if owed else iter(())
 
-    if not stage.journal or kept is None:
+    if not planned.keeps_results or kept is None:
         return to_table(list(run(inputs)), stage.writes)
     schema = schema_of(stage.writes)
     form = (
@@ -240,7 +238,7 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
     """Yield each used table in the form that the stage declares, with the rows that this shard needs."""
     opened: dict[str, Sequence[Row]] = {"": rows}
     places = {name: (file, folder) for name, file, folder in shard.indexes}
-    for use in planned.stage.uses:
+    for use in planned.inputs.uses:
         file, folder = places[use.argument]
         if use.kind == "vectors":
             yield use.argument, open_vectors(place_vectors(shard.folder, file, table=folder))

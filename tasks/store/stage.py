@@ -1,20 +1,26 @@
 """Stages: a pure function of rows, and the tables that it reads, uses and writes.
 
-A stage file ends with its ``STAGE``; fingerprints, owed rows, shards, look-ups and counts all
-follow from it.
+A stage file ends with its ``STAGE``, the same for every profile. For a profile, ``configure`` gives
+its configuration and ``inputs`` the tables that it then reads and uses; fingerprints, owed rows,
+shards, look-ups and counts all follow from these.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from pairwright.prompts import load
 from pairwright.schemas.config import Profile, section_name
 from pairwright.schemas.plugins import LoadedFiles
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.schemas.section import Section
+from pairwright.schemas.writing import ServedSection
 
 Results = Iterator[Row | Dropped | Failed]
 Group = Literal["sources", "mining", "captioning", "rejected", "preferences", "training"]
+T = TypeVar("T")
+LISTING = "items"
+"""Table of the source's listing, which no stage makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,8 @@ class Uses:
     """Type of its rows."""
     kind: Literal["one", "many", "table", "vectors"] = "one"
     """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``table``: every row, as
-    an Arrow table. ``vectors``: mapping from embedder to ``Vectors``."""
+    an Arrow table; each row then depends on the whole input, so that any change of it makes every
+    row owed again. ``vectors``: mapping from embedder to ``Vectors``."""
     on: str = "subject"
     """Column of the input that holds the subjects of the rows that a shard needs ("subject", "key",
     "element"; empty: none); "images": the two images of a pair; "shown": these, or the one image
@@ -40,19 +47,52 @@ class Uses:
     already."""
     only_in: str = ""
     """Table that restricts the rows: only those with a subject of its rows are passed
-    (``vectors``)."""
+    (``vectors``); as with ``table``, each row then depends on the whole input."""
     name: str = ""
     """Name of the argument; empty: the table's."""
+    when: Callable[[Any], bool] | None = field(default=None, compare=False)
+    """Function that returns whether a configuration needs the table; ``None``: each does."""
 
     @property
     def argument(self) -> str:
         """Return the name of the keyword argument."""
         return self.name or self.table
 
+    @property
+    def tables(self) -> set[str]:
+        """Return the tables that it reads."""
+        return {self.table, self.only_in} - {""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Tables and prompts that a stage gets for one configuration."""
+
+    reads: Mapping[str, type[Row]]
+    """Tables of its input rows. Without any, the stage is off and its table empty."""
+    only_in: tuple[str, ...] = ()
+    uses: tuple[Uses, ...] = ()
+    prompts: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> set[str]:
+        """Return the tables that the stage's table is made from."""
+        return set(self.reads).union(self.only_in, *(use.tables for use in self.uses))
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether each row depends on the whole input."""
+        return any(use.kind == "table" or use.only_in for use in self.uses)
+
+
+NO_INPUTS = Inputs(reads={})
+"""Inputs of a stage that is off."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Declaration of one stage; its table has its name."""
+    """Declaration of one stage, the same for every profile; its table has its name."""
 
     name: str
     version: int = 1
@@ -60,7 +100,7 @@ class Stage:
     group: Group
     reads: Mapping[str, type[Row]]
     """Tables of its input rows ("items": the source's listing); for a key in several, the first
-    table's row counts. Without any, the stage is off and its table empty."""
+    table's row counts."""
     writes: type[Row]
     function: Callable[..., Results]
     """``function(rows, config, **uses)``; every result carries the ``key`` of its input row as
@@ -69,15 +109,12 @@ class Stage:
     """Function that returns its configuration from a profile; for a plugin's stage, and one planned
     beside a build, the model of its settings."""
     uses: tuple[Uses, ...] = ()
-    prompts: tuple[str, ...] = ()
-    """Prompt files that affect the rows."""
+    prompts: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ()
+    """Prompt files that affect the rows, or a function that returns a configuration's."""
     models: Callable[[Any], tuple[str, ...]] | None = None
     """Function that returns the models of a configuration with their revisions."""
     enabled: Callable[[Any], bool] | None = None
     """Function that returns whether a configuration has the stage on; ``None``: always on."""
-    fit: "Callable[[Stage, Any], Stage] | None" = None
-    """``fit(stage, config)`` returns the stage for a configuration, with the columns and tables
-    that it needs."""
     pin: Callable[[Any], Any] | None = None
     """Function that pins a configuration's models to this machine's revisions; ``ModelError`` if
     one is missing."""
@@ -87,25 +124,24 @@ class Stage:
     workers."""
     only_in: tuple[str, ...] = ()
     """Tables of pairs or of preferences: only images of their rows are read."""
-    whole: bool = False
-    """Whether each row depends on the whole input, so that any change of it makes every row owed
-    again."""
     by_source: bool = False
     """Whether a row is owed again when the source key or the table of its input changes: for inputs
     whose key does not hash everything."""
-    tie: Literal["source_key", "anchor"] = "source_key"
-    """Column that decides between ok rows of one key: the smallest value counts."""
-    without: tuple[str, ...] = ()
-    """Columns of the input that the function does not use."""
-    journal: bool = False
-    """Whether a shard's results are journalled; the function must then yield all of one input
-    before the next."""
-    remembers: bool = False
-    """Whether the function gets ``answers`` (``Answers``): earlier answers of served models to this
-    shard."""
-    rows_per_shard: int = 0
-    """Input rows of a shard, unless the profile sets them for this stage; 0: the profile's general
-    number."""
+    without: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ()
+    """Columns of the input that the function does not use, or a function that returns a
+    configuration's."""
+    journal: Literal["none", "results", "answers"] = "none"
+    """Journal of an unfinished shard: the function's results, of which it must then yield all of
+    one input before the next; or the answers of served models, for which the function gets
+    ``answers`` (``Answers``) if its configuration asks one."""
+    rows_per_shard: int | Callable[[Any], int] = 0
+    """Input rows of a shard, or a function that returns a configuration's, unless the profile sets
+    them for this stage; 0: the profile's general number."""
+
+    @property
+    def tables(self) -> set[str]:
+        """Return the tables that its table is made from, whatever the configuration."""
+        return set(self.reads).union(self.only_in, *(use.tables for use in self.uses))
 
     def configure(self, profile: Profile) -> Any:
         """Return its configuration: the settings of a profile, with what a build found."""
@@ -120,34 +156,53 @@ class Stage:
             return f"stages.{self.name}"
         return section_name(type(config))
 
+    def inputs(self, config: Any, tables: Collection[str] | None = None) -> Inputs:
+        """Return its inputs for a configuration, from the tables that a build has (``None``: all)."""
+        available = self.tables if tables is None else {*tables, LISTING}
+        reads = {table: row for table, row in self.reads.items() if table in available}
+        only_in = tuple(table for table in self.only_in if table in available)
+        if not reads or (self.only_in and not only_in):
+            return NO_INPUTS
+        uses: list[Uses] = []
+        for use in self.uses:
+            is_needed = use.when is None or use.when(config)
+            has_origin = not use.of or use.of in {earlier.argument for earlier in uses}
+            if is_needed and has_origin and use.table in available:
+                uses.append(use)
+        return Inputs(
+            reads=reads,
+            only_in=only_in,
+            uses=tuple(uses),
+            prompts=_choose(self.prompts, config),
+            without=_choose(self.without, config),
+        )
+
+    def shard_size(self, config: Any) -> int:
+        """Return the input rows of a shard for a configuration; 0: the profile's general number."""
+        return _choose(self.rows_per_shard, config)
+
     def __reduce__(self) -> tuple[Callable[..., "Stage"], tuple[dict[str, Any]]]:
         """Pickle without the function of the profile: workers get the configuration itself."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return _unpickle_stage, ({**values, "config": Section},)
-
-    @property
-    def is_on(self) -> bool:
-        """Return whether it reads any table; a stage that is off leaves an empty table."""
-        return bool(self.reads)
-
-    @property
-    def tables(self) -> set[str]:
-        """Return the tables that its table is made from."""
-        used = {use.table for use in self.uses}
-        return {
-            *self.reads,
-            *self.only_in,
-            *used,
-            *(use.only_in for use in self.uses if use.only_in),
-        }
 
 
 def _unpickle_stage(values: dict[str, Any]) -> Stage:
     return Stage(**values)
 
 
+def _choose(value: T | Callable[[Any], T], config: Any) -> T:
+    """Return a declared value, or that of a configuration if a function is declared."""
+    return value(config) if callable(value) else value
+
+
 def fingerprint(
-    stage: Stage, config: Section, *, prompts: Mapping[str, str], tables: Mapping[str, str]
+    stage: Stage,
+    config: Section,
+    *,
+    inputs: Inputs,
+    prompts: Mapping[str, str],
+    tables: Mapping[str, str],
 ) -> str:
     """Return the hash of everything that determines a stage's rows, except the input rows themselves.
 
@@ -155,26 +210,52 @@ def fingerprint(
     so far.
     """
     parts = [stage.name, str(stage.version), config.model_dump_json(exclude=_uncounted(config))]
-    parts += [f"prompt {name} {prompts[name]}" for name in sorted(stage.prompts)]
-    parts += [f"table {name} {tables[name]}" for name in sorted(stage.tables - {"items"})]
-    return make_key(*parts, *(stage.models(config) if stage.models else ()))[:16]
+    parts += [f"prompt {name} {prompts[name]}" for name in sorted(inputs.prompts)]
+    parts += [f"table {name} {tables[name]}" for name in sorted(inputs.tables - {LISTING})]
+    if stage.models:
+        parts += stage.models(config)
+    return make_key(*parts)[:16]
 
 
 def _uncounted(config: Section) -> dict[str, Any]:
     """Return the uncounted fields of a section and of sections inside it, in pydantic's form."""
-    inner = {name: _uncounted(value) for name, value in config if isinstance(value, Section)}
-    return {name: fields for name, fields in inner.items() if fields} | dict.fromkeys(
-        config.uncounted, True
-    )
+    excluded: dict[str, Any] = {}
+    for name, value in config:
+        if isinstance(value, Section):
+            excluded[name] = _uncounted(value)
+    excluded = {name: inner for name, inner in excluded.items() if inner}
+    return excluded | dict.fromkeys(config.uncounted, True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Stage with its configuration and fingerprint: ready to run on a dataset."""
+    """Stage with its configuration, inputs and fingerprint: ready to run on a dataset."""
 
     stage: Stage
     config: Any
+    inputs: Inputs
     fingerprint: str
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether it reads any table; a stage that is off leaves an empty table."""
+        return bool(self.inputs.reads)
+
+    @property
+    def reads_source(self) -> bool:
+        """Return whether it reads the source's listing."""
+        return LISTING in self.inputs.reads
+
+    @property
+    def keeps_results(self) -> bool:
+        """Return whether the results of an unfinished shard are journalled."""
+        return self.stage.journal == "results"
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Return whether the answers of served models to an unfinished shard are journalled."""
+        is_served = isinstance(self.config, ServedSection) and self.config.is_served
+        return self.stage.journal == "answers" and is_served
 
     @property
     def section(self) -> str:
@@ -188,16 +269,36 @@ class Planned:
 
     def __reduce__(self) -> tuple[Callable[..., "Planned"], tuple[Any, ...]]:
         """Pickle so that a worker loads the plugin files before it needs them."""
-        return _unpickled, (LoadedFiles(), self.stage, self.config, self.fingerprint)
+        return _unpickle_planned, (
+            LoadedFiles(),
+            self.stage,
+            self.config,
+            self.inputs,
+            self.fingerprint,
+        )
 
 
-def _unpickled(_: None, stage: Stage, config: Any, mark: str) -> Planned:
-    return Planned(stage=stage, config=config, fingerprint=mark)
+def _unpickle_planned(
+    _: None, stage: Stage, config: Any, inputs: Inputs, fingerprint: str
+) -> Planned:
+    return Planned(stage=stage, config=config, inputs=inputs, fingerprint=fingerprint)
 
 
-def table_folder(name: str, mark: str) -> str:
+def plan_stage(
+    stage: Stage, config: Section, *, inputs: Inputs, tables: Mapping[str, str]
+) -> Planned:
+    """Return a stage ready to run; ``tables`` has the fingerprints of the tables made so far."""
+    if inputs.reads:
+        prompts = {name: load(name).sha256 for name in inputs.prompts}
+        mark = fingerprint(stage, config, inputs=inputs, prompts=prompts, tables=tables)
+    else:
+        mark = make_key(stage.name, "off")[:16]
+    return Planned(stage=stage, config=config, inputs=inputs, fingerprint=mark)
+
+
+def table_folder(name: str, fingerprint: str) -> str:
     """Return the folder of a table's parts, below the dataset's folder."""
-    return f"tables/{name}/{mark}"
+    return f"tables/{name}/{fingerprint}"
 
 
 def table_of(path: str) -> str:

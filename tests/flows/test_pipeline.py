@@ -13,7 +13,7 @@ from pairwright.schemas.config import ExcludeConfig, Profile, RejectionsConfig, 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PairRow, Row
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.store.stage import Inputs
 
 PHOTOGRAPHS = Profile(source="folder:/photographs")
 EXCLUDING = PHOTOGRAPHS.model_copy(
@@ -26,12 +26,15 @@ TEXTS = ["splits", "swapped", "edited", "retrieved"]
 USUAL = ["images", *VECTORS, "pairs", *CAPTIONING, *TEXTS, *STEPS, "rejections", "preferences"]
 
 
-def on(profile: Profile, until: str = "") -> dict[str, Stage]:
-    return {stage.name: stage for stage in Pipeline(profile, until).running}
+def on(profile: Profile, until: str = "") -> dict[str, Inputs]:
+    pipeline = Pipeline(profile, until)
+    planned = {one.stage.name: one.inputs for one in pipeline.plan() if one.is_on}
+    assert list(planned) == [stage.name for stage in pipeline.running]
+    return planned
 
 
 def reads(profile: Profile, until: str = "") -> dict[str, list[str]]:
-    return {name: list(stage.reads) for name, stage in on(profile, until).items()}
+    return {name: list(inputs.reads) for name, inputs in on(profile, until).items()}
 
 
 def bring(monkeypatch: pytest.MonkeyPatch, *rows: type[Row]) -> None:

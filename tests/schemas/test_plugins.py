@@ -138,7 +138,7 @@ def test_a_stage_runs_where_a_profile_names_it(install):
     planned = {
         one.stage.name: one for one in Pipeline(load_profile("scenes", ["stages.mine="])).plan()
     }
-    assert planned["mine"].stage.is_on
+    assert planned["mine"].is_on
     assert list(planned).index("mine") == list(planned).index("pairs") + 1, "the last of its group"
     other = {
         one.stage.name: one
@@ -180,7 +180,7 @@ def test_a_file_adds_what_it_lists(install):
     assert READERS.origin("palette") == str(EXAMPLE)
     profile = load_profile("scenes", ["stages.brightness.min_brightness=0.5"])
     (planned,) = [one for one in Pipeline(profile).plan() if one.stage.name == "brightness"]
-    assert planned.stage.is_on
+    assert planned.is_on
     assert pickle.loads(pickle.dumps(planned)) == planned
     assert type(profile).model_validate_json(profile.model_dump_json()) == profile
 

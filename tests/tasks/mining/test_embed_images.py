@@ -87,7 +87,10 @@ def test_the_fingerprint_knows_the_models_in_use_and_nothing_else(with_models):
         with_models.model_copy(update={"batch": 0, "clip": clip}),
         with_models.model_copy(update={"dinov2": Dinov2Config()}),
     )
-    marks = [fingerprint(STAGE, config, prompts={}, tables={"images": "1"}) for config in configs]
+    marks = [
+        fingerprint(STAGE, config, inputs=STAGE.inputs(config), prompts={}, tables={"images": "1"})
+        for config in configs
+    ]
     assert marks[0] == marks[1]
     assert marks[2] == marks[3]
     assert len({marks[0], marks[2], marks[4]}) == 3

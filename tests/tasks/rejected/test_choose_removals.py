@@ -279,8 +279,8 @@ def test_ways_out_where_nothing_can_be_chosen(config):
 
 
 def tables_of(made, **config):
-    fitted = made.fit(made, RejectionsConfig(**config))
-    return {use.argument: use for use in fitted.uses}
+    inputs = made.inputs(RejectionsConfig(**config))
+    return {use.argument: use for use in inputs.uses}
 
 
 def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():

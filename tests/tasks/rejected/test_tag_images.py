@@ -191,8 +191,8 @@ def test_scenes_keep_the_tags_that_texts_need() -> None:
 
 def test_what_is_read_depends_on_the_taggers() -> None:
     def fitted(*taggers: str) -> tuple[tuple[str, ...], set[str]]:
-        stage = STAGE.fit(STAGE, TaggingConfig.model_validate({"taggers": taggers}))
-        return tuple(use.table for use in stage.uses), set(stage.without)
+        inputs = STAGE.inputs(TaggingConfig.model_validate({"taggers": taggers}))
+        return tuple(use.table for use in inputs.uses), set(inputs.without)
 
     assert fitted("scene-graph") == (("targets",), {"captions"})
     assert fitted("nouns") == (("mentions",), {"image", "graph", "captions"})

@@ -43,7 +43,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import write_snapshot
-from pairwright.tasks.store.stage import Planned, Stage, fingerprint
+from pairwright.tasks.store.stage import Planned, Stage, plan_stage
 from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade_removals import REMOVING, reject_images, remove_balls
 
@@ -425,10 +425,10 @@ def plan_handmade(made: Handmade, until: str = "preferences", line=LINE) -> list
                 made.tables.get(name)
                 or made.tables.get(name.replace("described", "differences"), [])
             ),
-            tie="anchor" if name == "pairs" else "source_key",
         )
-        tables[name] = fingerprint(stage, Section(), prompts={}, tables=tables)
-        planned.append(Planned(stage=stage, config=Section(), fingerprint=tables[name]))
+        step = plan_stage(stage, Section(), inputs=stage.inputs(Section()), tables=tables)
+        tables[name] = step.fingerprint
+        planned.append(step)
     return planned
 
 

@@ -14,7 +14,7 @@ from pairwright.tasks.models.perturb import perturb_image
 from pairwright.tasks.sources.read_items import IMAGES as STAGE
 from pairwright.tasks.sources.read_items import perturb_source
 from pairwright.tasks.sources.read_items import read_items as read_images
-from pairwright.tasks.store.stage import fingerprint
+from pairwright.tasks.store.stage import plan_stage
 from tests.fixtures.exports import preference
 from tests.fixtures.layouts import list_all, source_of, write_image_editing_request
 from tests.fixtures.pictures import photograph, picture
@@ -136,7 +136,12 @@ def test_neither_order_nor_company_matter():
 
 def test_it_is_part_of_the_fingerprint_only_where_it_is_wanted():
     marks = {
-        fingerprint(STAGE, Profile(robustness=wanted).sources, prompts={}, tables={})
+        plan_stage(
+            STAGE,
+            Profile(robustness=wanted).sources,
+            inputs=STAGE.inputs(Profile().sources),
+            tables={},
+        ).fingerprint
         for wanted in (
             RobustnessConfig(),
             RobustnessConfig(severity=3),

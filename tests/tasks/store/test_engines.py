@@ -116,6 +116,7 @@ def planned(name: str, processes: int | None = None) -> Planned:
     return Planned(
         stage=replace(STAGE, name=name, processes=lambda config: processes),
         config=None,
+        inputs=STAGE.inputs(None),
         fingerprint="0",
     )
 

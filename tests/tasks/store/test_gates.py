@@ -8,6 +8,7 @@ import pytest
 
 from pairwright.flows.pipeline.stages import STAGES
 from pairwright.schemas.bounds import GatesConfig
+from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Gate, Verdict, judge, read_verdict, write_verdict
@@ -29,7 +30,13 @@ def count(*, reasons: dict[str, int] | None = None, **numbers: Any) -> Counts:
 
 def gates_of(config: GatesConfig, *counts: Counts, asked: tuple[str, ...] = ()) -> list[Gate]:
     planned = {
-        name: Planned(stage=stage, config=None, fingerprint="f") for name, stage in ON.items()
+        name: Planned(
+            stage=stage,
+            config=None,
+            inputs=stage.inputs(stage.configure(Profile())),
+            fingerprint="f",
+        )
+        for name, stage in ON.items()
     }
     return list(judge(config, [(planned[one.stage], one) for one in counts], asked))
 

@@ -54,11 +54,11 @@ class Tables:
 
     def settle(self, stage: Stage = STAGE) -> dict[str, object]:
         self.ledger.load(planned(stage))
-        self.ledger.settle(stage)
+        self.ledger.settle(planned(stage))
         return self.ledger.count(planned(stage)).as_json()
 
     def owed(self, stage: Stage = STAGE, **options: str) -> list[tuple[str, int]]:
-        rows = self.ledger.owed(stage, 2, **options).read_all().to_pylist()
+        rows = self.ledger.owed(stage.name, 2, **options).read_all().to_pylist()
         return [(row["key"], row["shard"]) for row in rows]
 
     def names(self, *stages: Stage) -> dict[str, str]:
@@ -66,12 +66,12 @@ class Tables:
         their keys."""
         for stage in (STAGE, *stages):
             self.settle(stage)
-        rows = self.ledger.owed(stages[-1], 10).read_all().to_pylist()
+        rows = self.ledger.owed(stages[-1].name, 10).read_all().to_pylist()
         return {row["key"]: row["source_key"] for row in rows}
 
 
 def planned(stage: Stage) -> Planned:
-    return Planned(stage=stage, config=None, fingerprint="f1")
+    return Planned(stage=stage, config=None, inputs=stage.inputs(None), fingerprint="f1")
 
 
 def _key(name: str) -> str:
@@ -194,7 +194,8 @@ def test_a_stage_by_source_owes_what_was_made_from_another_table(tables: Tables)
 
 
 def test_a_whole_stage_owes_everything_when_its_input_changes(tables: Tables) -> None:
-    stage = replace(STAGE, name="all", reads={"words": CaptionRow}, whole=True)
+    use = Uses(table="words", row=CaptionRow, kind="table")
+    stage = replace(STAGE, name="all", reads={"words": CaptionRow}, uses=(use,))
     tables.items("a", "b")
     tables.part(1, _row("a", "a"))
     before = tables.names(stage)
@@ -290,7 +291,7 @@ def test_parts_of_whole_inputs_say_which(tmp_path: Path, table: str) -> None:
     with open_toy(tmp_path, [*words, "eel"]) as build:
         for one in build.planned:
             build.settle(one)
-        here = build.ledger.collection(build.planned[1].stage)
+        here = build.ledger.collection(build.planned[1])
         folder = next(one.table for one in build.planned if one.stage.name == table)
         names = build.folder.names(folder, ".parquet")
         said = [

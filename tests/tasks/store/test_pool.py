@@ -28,7 +28,7 @@ STAGE = Stage(
     function=iter,
     config=Section,
 )
-PLANNED = Planned(stage=STAGE, config=None, fingerprint="0")
+PLANNED = Planned(stage=STAGE, config=None, inputs=STAGE.inputs(None), fingerprint="0")
 
 
 def act(planned: Planned, shard: ShardRef) -> ShardDone:
@@ -150,7 +150,7 @@ def _parts(outcomes: list[Outcome]) -> list[list[int]]:
 
 def _own(processes: int | None) -> Planned:
     stage = replace(STAGE, name="with-models", processes=partial(_say, processes))
-    return Planned(stage=stage, config=None, fingerprint="0")
+    return Planned(stage=stage, config=None, inputs=stage.inputs(None), fingerprint="0")
 
 
 def _say(processes: int | None, config: object) -> int | None:

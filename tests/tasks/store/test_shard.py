@@ -99,8 +99,8 @@ def test_every_input_ends_in_one_way(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("journal", [False, True])
-def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: bool) -> None:
+@pytest.mark.parametrize("journal", ["none", "results"])
+def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: str) -> None:
     def strange(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow]:
         yield replace(_caption(rows[0], "x"), source_key=make_key("elsewhere"))
 
@@ -141,8 +141,8 @@ def test_a_stopped_shard_goes_on_where_it_was(tmp_path: Path) -> None:
             )
 
     with pytest.raises(KeyboardInterrupt):
-        _run(tmp_path, stopping, journal=True)
-    (outcome,) = _run(tmp_path, stopping, journal=True)
+        _run(tmp_path, stopping, journal="results")
+    (outcome,) = _run(tmp_path, stopping, journal="results")
     # Of the first three, the first failed and the third was the last one written: both are done
     # again.
     assert seen == [*seen[:3], "stopped", seen[0], seen[2], *(set(WORDS) - set(seen[:3]))]

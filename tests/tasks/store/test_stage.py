@@ -39,7 +39,7 @@ STAGE = Stage(
 )
 PROMPTS = {"describe": "a" * 64, "another": "b" * 64}
 TABLES = {"images": "1" * 16, "pairs": "2" * 16, "chosen": "3" * 16, "splits": "4" * 16}
-START = fingerprint(STAGE, Config(), prompts=PROMPTS, tables=TABLES)
+START = fingerprint(STAGE, Config(), inputs=STAGE.inputs(Config()), prompts=PROMPTS, tables=TABLES)
 
 
 DECIDING = {
@@ -54,7 +54,7 @@ DECIDING = {
     "tables": [{"images": "5" * 16}, {"chosen": "5" * 16}],
 }
 OTHER = {
-    "stage": [{}, {"rows_per_shard": 7, "journal": True}],
+    "stage": [{}, {"rows_per_shard": 7, "journal": "results"}],
     "config": [{"place": "elsewhere"}, {"inner": Inner(speed=2)}],
     "prompts": [{"another": "c" * 64}],
     "tables": [{"splits": "5" * 16}],
@@ -74,7 +74,11 @@ def test_what_decides_rows_changes_the_fingerprint_and_nothing_else_does(
     changed = {"stage": {}, "config": {}, "prompts": {}, "tables": {}, kind: case}
     stage, config = replace(STAGE, **changed["stage"]), Config(**changed["config"])
     other = fingerprint(
-        stage, config, prompts=PROMPTS | changed["prompts"], tables=TABLES | changed["tables"]
+        stage,
+        config,
+        inputs=stage.inputs(config),
+        prompts=PROMPTS | changed["prompts"],
+        tables=TABLES | changed["tables"],
     )
     assert (other != START) == decides
 
@@ -92,7 +96,8 @@ def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
         stage = replace(
             STAGE, reads={"items": ItemRow}, uses=(), only_in=(), prompts=(), models=None
         )
-        return fingerprint(stage, SourceConfig.model_validate(values), prompts={}, tables={})
+        config = SourceConfig.model_validate(values)
+        return fingerprint(stage, config, inputs=stage.inputs(config), prompts={}, tables={})
 
     assert mark() == mark(path="/b") == mark(scenes={"worlds": 7})
     assert len({mark(), mark(kind="scenes"), mark(images={"min_side": 17})}) == 3

@@ -9,6 +9,7 @@ must give, without the store.
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import find_live, write_snapshot
-from pairwright.tasks.store.stage import Planned, Stage, Uses, fingerprint
+from pairwright.tasks.store.stage import Planned, Stage, Uses, plan_stage
 from tests.fixtures.rows import row_of
 
 
@@ -139,7 +140,7 @@ STAGES = (
         writes=ImageRow,
         function=read_words,
         config=Section,
-        journal=True,
+        journal="results",
     ),
     Stage(
         name="neighbours",
@@ -149,7 +150,6 @@ STAGES = (
         writes=NeighbourRow,
         function=rank_words,
         config=Section,
-        whole=True,
         uses=(Uses(table="images", row=ImageRow, kind="table", name="everything"),),
     ),
     Stage(
@@ -161,7 +161,7 @@ STAGES = (
         function=link_words,
         config=Section,
         without=("image",),
-        journal=True,
+        journal="results",
         uses=(Uses(table="neighbours", row=NeighbourRow, counts=True),),
     ),
     Stage(
@@ -172,7 +172,6 @@ STAGES = (
         writes=PairRow,
         function=pair_words,
         config=Section,
-        tie="anchor",
     ),
     Stage(
         name="notes",
@@ -195,9 +194,12 @@ class Quiet(Section):
 def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planned]:
     """Return the toy stages, ready to run."""
     tables: dict[str, str] = {}
+    planned: list[Planned] = []
     for stage in stages:
-        tables[stage.name] = fingerprint(stage, Quiet(), prompts={}, tables=tables)
-    return [Planned(stage=stage, config=config, fingerprint=tables[stage.name]) for stage in stages]
+        step = plan_stage(stage, Quiet(), inputs=stage.inputs(config), tables=tables)
+        tables[stage.name] = step.fingerprint
+        planned.append(replace(step, config=config))
+    return planned
 
 
 def record_of(rows_per_shard: int = 10, limit: int | None = None) -> BuildRecord:
