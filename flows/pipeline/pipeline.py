@@ -74,10 +74,10 @@ class Pipeline:
     @property
     def running(self) -> tuple[Stage, ...]:
         """Return the stages that are on."""
-        return tuple(stage for stage in self.stages if stage.name in self._inputs)
+        return tuple(stage for stage in self.stages if stage.name in self.inputs)
 
     @cached_property
-    def _inputs(self) -> dict[str, Inputs]:
+    def inputs(self) -> dict[str, Inputs]:
         """Return the inputs of each stage that is on, by its name."""
         stages = list_stages(self.profile.stages)
         switched_on = _switched_on(self.profile, stages)
@@ -104,7 +104,7 @@ class Pipeline:
         tables: dict[str, str] = {}
         for stage in self.stages:
             config = stage.configure(self.profile)
-            inputs = self._inputs.get(stage.name, NO_INPUTS)
+            inputs = self.inputs.get(stage.name, NO_INPUTS)
             step = plan_stage(stage, config, inputs=inputs, tables=tables)
             tables[stage.name] = step.fingerprint
             planned.append(step)

@@ -7,7 +7,7 @@ shards, look-ups and counts all follow from these.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pairwright.prompts import load
 from pairwright.schemas.config import Profile, section_name
@@ -18,7 +18,6 @@ from pairwright.schemas.writing import ServedSection
 
 Results = Iterator[Row | Dropped | Failed]
 Group = Literal["sources", "mining", "captioning", "rejected", "preferences", "training"]
-T = TypeVar("T")
 LISTING = "items"
 """Table of the source's listing, which no stage makes."""
 
@@ -173,13 +172,14 @@ class Stage:
             reads=reads,
             only_in=only_in,
             uses=tuple(uses),
-            prompts=_choose(self.prompts, config),
-            without=_choose(self.without, config),
+            prompts=self.prompts(config) if callable(self.prompts) else self.prompts,
+            without=self.without(config) if callable(self.without) else self.without,
         )
 
     def shard_size(self, config: Any) -> int:
         """Return the input rows of a shard for a configuration; 0: the profile's general number."""
-        return _choose(self.rows_per_shard, config)
+        size = self.rows_per_shard
+        return size(config) if callable(size) else size
 
     def __reduce__(self) -> tuple[Callable[..., "Stage"], tuple[dict[str, Any]]]:
         """Pickle without the function of the profile: workers get the configuration itself."""
@@ -189,11 +189,6 @@ class Stage:
 
 def _unpickle_stage(values: dict[str, Any]) -> Stage:
     return Stage(**values)
-
-
-def _choose(value: T | Callable[[Any], T], config: Any) -> T:
-    """Return a declared value, or that of a configuration if a function is declared."""
-    return value(config) if callable(value) else value
 
 
 def fingerprint(
