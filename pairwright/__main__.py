@@ -32,7 +32,10 @@ def main() -> None:
 
 
 def _stop(_number: int, frame: FrameType | None) -> None:
-    """Raise ``KeyboardInterrupt``; while a module loads, which could turn that into another error, end at once."""
+    """Raise ``KeyboardInterrupt``, or exit at once while a module loads.
+
+    A loading module could turn the interrupt into another error.
+    """
     global asked
     asked = True
     while frame:

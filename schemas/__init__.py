@@ -1,3 +1,1 @@
-"""What flows between the steps: rows, their Arrow schemas, configuration and errors. Imports
-nothing of ours.
-"""
+"""Rows and their Arrow schemas, configuration, errors; imports nothing else of Pairwright."""

@@ -24,8 +24,13 @@ R = TypeVar("R", bound=Row)
 
 STRING = pa.string()
 PLAIN: dict[Any, pa.DataType] = {
-    str: STRING, int: pa.int32(), float: pa.float32(), bool: pa.bool_(), bytes: pa.large_binary(), Half: pa.float16()
-}  # fmt: skip
+    str: STRING,
+    int: pa.int32(),
+    float: pa.float32(),
+    bool: pa.bool_(),
+    bytes: pa.large_binary(),
+    Half: pa.float16(),
+}
 STATUS = [("status", STRING), ("reason", STRING), ("detail", STRING)]
 OK = {"status": "ok", "reason": "", "detail": ""}
 """Status columns of a row with a result."""
@@ -100,7 +105,7 @@ def _to_plain(value: Any) -> Any:
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """Return a table without rows, without loading pandas, as ``pa.array`` does where it is installed."""
+    """Return a table without rows; unlike ``pa.array``, it does not load pandas."""
     return pa.Table.from_batches([], schema=schema)
 
 
@@ -110,7 +115,7 @@ def integers(values: NDArray[np.int32]) -> pa.Array:
 
 
 def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
-    """Yield the rows of an Arrow table; columns that were not read have their type's empty value."""
+    """Yield the rows of an Arrow table; columns that were not read are empty."""
     classes, schema = _classes_of(row_type), schema_of(row_type)
     names = [field.name for field in fields(row_type)]
     missing: dict[str, Any] = {}

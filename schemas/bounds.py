@@ -1,6 +1,4 @@
-"""Bounds in a profile that change no row: the budget of a build, the gates of a version, the health
-of preferences.
-"""
+"""Bounds that change no row: budget of a build, gates of a version, health of preferences."""
 
 from typing import Annotated
 
@@ -26,7 +24,7 @@ class BudgetConfig(Section):
 
 
 class GatesConfig(Section):
-    """Gates: bounds that a build must meet to publish a version; otherwise the last version stays current."""
+    """Gates: bounds that a build must meet to become the current version."""
 
     min_yield: dict[str, Share] = Field(default_factory=dict[str, float])
     """Minimum share of each table's inputs that end as ok ("pairs: 0.2"); default: one row of the

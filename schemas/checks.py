@@ -32,7 +32,7 @@ discredits its writer."""
 
 
 def without_bound(why: str) -> str:
-    """Return a reason without its setting and bound, so that it stays the same under another bound."""
+    """Return a reason without its setting and bound, which is the same under another bound."""
     return why.partition(" (")[0]
 
 

@@ -1,4 +1,4 @@
-"""Claims: statements of a text about two photographs, in a form that scene graphs confirm or refute.
+"""Claims: statements about two photographs, in a form that scene graphs confirm or refute.
 
 A text is *true* of a pair when all of its claims hold there. By its claims a rejected text is
 checked to be false, and a removed object is known to have been mentioned.
@@ -92,7 +92,7 @@ def is_no_change(graphs: Graphs) -> bool:
 
 
 def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
-    """Return whether two objects of one photograph clearly stand in a relation, as seen by the viewer.
+    """Return whether two objects of one photograph clearly stand in a relation, to the viewer.
 
     Left and right: neither has its middle within the other's width, and the middles are well apart.
     In front and behind: they overlap by at least half of the narrower one's width, and the nearer
@@ -141,7 +141,7 @@ def all_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
 
 
 def may_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
-    """Return whether a text may pass for true: relations count as true unless the opposite clearly holds."""
+    """Return whether a text may pass for true: a relation does unless its opposite holds."""
 
     def is_open(claim: Claim) -> bool:
         return claim.relation is not None and not holds(

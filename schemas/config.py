@@ -73,8 +73,8 @@ STANDARD_MODELS = ("chat", "language", "judge")
 DESCRIPTORS = ("colour-layout", "gradients")
 EMBEDDERS = (*DESCRIPTORS, "clip", "dinov2")
 NEAR_COPIES = (
-    "colour-layout and gradients find near-copies of a photograph{}, not similar scenes or things: CLIP and DINOv2 "
-    "find these, as with --profile laptop"
+    "colour-layout and gradients find near-copies of a photograph{}, not similar scenes or things: "
+    "CLIP and DINOv2 find these, as with --profile laptop"
 )
 """Limit of the descriptors without weights on photographs."""
 EmbedderName = Annotated[
@@ -267,7 +267,7 @@ class KeypointsConfig(Section):
 
 
 class MatchingConfig(Section):
-    """Pairs of photographs whose keypoints match (ours): other views of the same objects, without weights."""
+    """Pairs of photographs with matching keypoints (ours): other views of the same objects."""
 
     enabled: bool = False
     """Whether each image's first neighbours are matched by keypoints, too; never of rendered
@@ -485,7 +485,7 @@ class Profile(Section):
 
     @property
     def caveat(self) -> str:
-        """Return a known limit of its embedders on its source, in a sentence; empty: none is known."""
+        """Return a known limit of its embedders on its source; empty: none is known."""
         if self.source_kind == "scenes" or not {*self.embedding.embedders} <= {*DESCRIPTORS}:
             return ""
         return NEAR_COPIES.format(
@@ -530,7 +530,7 @@ class Profile(Section):
         return self
 
     def model_named(self, name: str) -> str:
-        """Return the key in ``models`` that a name resolves to; empty: the model that describes differences."""
+        """Return the key in ``models`` that a name resolves to; by default differences' writer."""
         name = name or self.differences.model
         return name if name in self.models else "chat"
 
@@ -585,10 +585,13 @@ class Profile(Section):
             "rejections.enabled": self.rejections.by_clip,
         }
         names = ", ".join(embedders)
-        for name in (
-            name for name, needed in by_clip.items() if needed and "clip" not in embedders
-        ):
-            hint = f"put clip among them (with a weight of its own in mining.weights), or set {name} to false"
+        for name, is_needed in by_clip.items():
+            if not is_needed or "clip" in embedders:
+                continue
+            hint = (
+                "put clip among them (with a weight of its own in mining.weights), "
+                f"or set {name} to false"
+            )
             raise ValueError(
                 f"{name} needs CLIP vectors, embedding.embedders has no clip, only {names}: {hint}"
             )
@@ -598,7 +601,8 @@ class Profile(Section):
             )
         if len(self.mining.weights) != len(embedders):
             raise ValueError(
-                f"mining.weights has {len(self.mining.weights)} numbers for {len(embedders)} embedders"
+                f"mining.weights has {len(self.mining.weights)} numbers "
+                f"for {len(embedders)} embedders"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""Decisions: people accept, reject or edit rows, or take that back. Exports and trainings follow them.
+"""Decisions: people accept, reject or edit rows, or undo that; exports and trainings follow.
 
 A decision is about a preference, or about a pair and everything made from it. The latest decision
 about a key counts. Judgements of how alike a pair's images are suggest mining thresholds; no row
@@ -90,7 +90,7 @@ class Decision(BaseModel):
 
 
 def parse_decision(line: str | bytes, *, now: datetime | None = None) -> Decision:
-    """Return a decision from its JSON; a ``ValueError`` names the problem without repeating the text."""
+    """Return a decision from its JSON; a ``ValueError`` names the problem without the text."""
     try:
         decision = Decision.model_validate_json(line)
     except ValidationError as error:
@@ -124,7 +124,7 @@ class Decisions:
         return len(self.by_key)
 
     def about(self, row: PreferenceRow) -> Decision | None:
-        """Return the decision that counts for a row: about itself, about its source row, or about its pair."""
+        """Return the decision that counts for a row: about itself, its source row or its pair."""
         keys = (row.key, row.source_key, row.subject)
         return next((self.by_key[key] for key in keys if key in self.by_key), None)
 
@@ -138,7 +138,7 @@ class Decisions:
         return [one for one in self.by_key.values() if one.verdict == "edit"]
 
     def without_edits(self) -> "Decisions":
-        """Return the decisions without edits, for rows with texts of another kind than people saw."""
+        """Return the decisions without edits, for rows with texts that people did not see."""
         return replace(
             self, by_key={key: one for key, one in self.by_key.items() if one.verdict != "edit"}
         )
@@ -152,7 +152,7 @@ UNDECIDED = Decisions()
 
 
 def latest(decisions: Iterable[Decision]) -> Decisions:
-    """Return the latest decision of each key and the latest judgement of each annotator, without those taken back."""
+    """Return the latest decision per key and judgement per annotator, without withdrawn ones."""
     ordered = sorted(decisions, key=lambda one: one.order)
     newest = {(one.key, one.by if one.verdict in JUDGEMENTS else None): one for one in ordered}
     kept = [one for one in newest.values() if one.verdict not in ("none", "unjudged")]
@@ -170,7 +170,7 @@ def latest(decisions: Iterable[Decision]) -> Decisions:
 
 
 def edit_row(row: PreferenceRow, decision: Decision) -> PreferenceRow:
-    """Return a row with the texts of an edit; a rejected text only if the edit is about this very row.
+    """Return a row with the texts of an edit; the rejected text only of an edit of this very row.
 
     The claims of a new text are unknown. The chosen text before the edit becomes the last of the
     negatives.

@@ -2,7 +2,7 @@
 
 
 class PairwrightError(Exception):
-    """Root of all errors that Pairwright raises on purpose; the message says what, where and what to do."""
+    """Root of the errors that Pairwright raises: what happened, where, and what to do."""
 
 
 class ConfigError(PairwrightError):
@@ -14,11 +14,11 @@ class SourceError(PairwrightError):
 
 
 class StoreError(PairwrightError):
-    """Table, part, journal or snapshot that cannot be read or written; the message names the file."""
+    """Unreadable or unwritable table, part, journal or snapshot; the message names the file."""
 
 
 class ModelError(PairwrightError):
-    """Weights that are missing (exit code 2), or cannot be loaded or run; the message names what fetches them."""
+    """Weights that are missing (exit code 2) or do not load or run; names the fetch command."""
 
 
 class ServerError(PairwrightError):

@@ -35,7 +35,7 @@ CHECKS = (
 
 
 class HeadsConfig(Section):
-    """Heads: small networks that score CLIP vectors; `embedding.clip` must be the CLIP that they were trained on.
+    """Heads: small networks that score CLIP vectors, trained on the CLIP of `embedding.clip`.
 
     A safetensors file of linear layers in the order of the numbers in their names (`weight`,
     `bias`; or `0.weight`, `2.weight`, ...), the last with one output; with ReLU between them where

@@ -1,6 +1,4 @@
-"""The settings of NAMC, a captioner of differences that is trained on a dataset from scratch (paper
-001).
-"""
+"""Settings of NAMC, a captioner of differences trained from scratch (paper 001)."""
 
 from typing import Annotated, ClassVar, Literal
 

@@ -39,8 +39,11 @@ FACINGS = {
     "back": "facing away",
 }
 SPOKEN: dict[Relation, str] = {
-    "left of": "to the left of", "right of": "to the right of", "in front of": "in front of", "behind": "behind"
-}  # fmt: skip
+    "left of": "to the left of",
+    "right of": "to the right of",
+    "in front of": "in front of",
+    "behind": "behind",
+}
 SURFACE = {"size": SIZES, "column": COLUMNS, "depth": DEPTHS, "facing": FACINGS}
 """Attributes whose words differ from their values."""
 TAIL = ("rests_on", "column", "depth", "pose", "facing", "text")
@@ -112,7 +115,10 @@ def tail(selector: Selector, count: int = 1) -> str:
 
 
 def some(selector: Selector, count: int | None = None) -> str:
-    """Return an indefinite phrase: "a small red metal ball on the left"; "no", "one" or "two red balls" for a count."""
+    """Return an indefinite phrase: "a small red metal ball on the left".
+
+    A count makes it "no", "one" or "two red balls".
+    """
     head, after = noun(selector, count or 1), tail(selector, count or 1)
     return f"{with_article(head) if count is None else f'{number(count)} {head}'}{after}"
 

@@ -54,7 +54,7 @@ class Plugin:
 
 
 class Registry(UserDict[str, P], Generic[P]):
-    """Objects of one group by name: Pairwright's own, then those of plugins, which are loaded on first use."""
+    """Objects of one group by name: Pairwright's own, then plugins', loaded on first use."""
 
     def __init__(self, group: Group, kind: type[P], own: Iterable[P]) -> None:
         super().__init__({name_of(group, one): one for one in own})
@@ -77,7 +77,8 @@ class Registry(UserDict[str, P], Generic[P]):
         if not isinstance(found, self.kind) or called != name:
             kind = type(found).__name__
             raise ConfigError(
-                f"{plugin}: must be a {self.kind.__name__} of this name; it is a {kind} named {called!r}"
+                f"{plugin}: must be a {self.kind.__name__} of this name; "
+                f"it is a {kind} named {called!r}"
             )
         return found
 
@@ -147,7 +148,7 @@ def load_plugin(file: str | Path) -> None:
 
 
 class LoadedFiles:
-    """Plugin files of this process; unpickling this loads them, before anything pickled after it."""
+    """Plugin files of this process; unpickled first, it loads them for what follows."""
 
     def __reduce__(self) -> tuple[Callable[[tuple[str, ...]], None], tuple[tuple[str, ...]]]:
         return _load_all, (tuple(_FILES),)
@@ -174,7 +175,8 @@ def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
                 else f"python -m pip install {origin}"
             )
             raise ConfigError(
-                f"the dataset was built with the plugin {origin} ({group} {name!r}), not loaded now: {get}"
+                f"the dataset was built with the plugin {origin} ({group} {name!r}), "
+                f"not loaded now: {get}"
             )
     return origins
 
@@ -215,7 +217,8 @@ def settings_model(name: str) -> type[Section]:
     kind = getattr(plugin.load(), "config", None)
     if not (isinstance(kind, type) and issubclass(kind, Section)):
         raise ConfigError(
-            f"{plugin}: must be a Stage whose config is a subclass of Section, the model of its settings"
+            f"{plugin}: must be a Stage whose config is a subclass of Section, "
+            "the model of its settings"
         )
     if needed := [name for name, field in kind.model_fields.items() if field.is_required()]:
         raise ConfigError(

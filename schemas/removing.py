@@ -1,4 +1,4 @@
-"""Settings of rejected images: how key elements are found, removed, checked and chosen (paper 004, 3.1-3.2).
+"""Settings of rejected images: finding, removing, checking and choosing key elements (paper 004).
 
 Each section belongs to one step, and each step writes a table of its own.
 """
@@ -60,7 +60,7 @@ class TaggingConfig(ModelSection):
 
 
 class DetectionConfig(ModelSection):
-    """Detector of boxes for tags; the thresholds are those of the public Grounded-SAM demonstration."""
+    """Detector of boxes for tags; thresholds of the public Grounded-SAM demonstration."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"model", "revision"}
     detector: Literal["scene-graph", "grounding-dino"] = "scene-graph"

@@ -12,7 +12,7 @@ class RefusedText:
     detail: str = ""
 
     def by_tokens(self, finish_reason: str, bound: str) -> Self:
-        """Return it with the bound ("captions.max_tokens=512") where the answer ended with its last token."""
+        """Return it with the bound ("captions.max_tokens=512") if the answer used all tokens."""
         return (
             replace(self, reason=f"{self.reason} ({bound})") if finish_reason == "length" else self
         )

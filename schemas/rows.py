@@ -1,4 +1,4 @@
-"""The rows that flow between the stages: frozen, named, complete. Their Arrow schemas are in ``schemas.arrow``.
+"""The rows that flow between the stages; their Arrow schemas are in ``schemas.arrow``.
 
 Beside a stage's rows, its function may yield ``Dropped`` (a rule said no: final) or ``Failed`` (a
 boundary failed: owed again).
@@ -21,7 +21,7 @@ LOW_RECALL = f"recall in the band below {LEAST_RECALL}: raise search.probes"
 
 
 def make_key(*parts: str | bytes | float) -> str:
-    """Return the 32-hex-digit BLAKE2b hash of the parts, each with type and length, so that lists cannot collide."""
+    """Return the 32-hex-digit BLAKE2b hash of the parts, each with type and length."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = (
@@ -150,7 +150,7 @@ class KeypointsRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRow(Row):
-    """Image (``subject``, ``key``) that has its vectors, passes the filters, and is not excluded."""
+    """Image (``subject``, ``key``) with vectors that passes the filters and is not excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ class PairRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Request to a served model that a row was made with, and the server's data about its answer."""
+    """Request to a served model behind a row, and the server's data about its answer."""
 
     prompt: str
     """Name of the prompt file."""
@@ -258,7 +258,7 @@ GIVEN = "given"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRow(Row):
-    """Description of the difference of one pair (``subject``): paper 001's (3.1.2), or a person's text."""
+    """Difference of one pair (``subject``) in words: paper 001's (3.1.2), or a person's."""
 
     text: str
     first_half: str
@@ -281,7 +281,7 @@ class DifferenceRow(Row):
 
     @property
     def is_given(self) -> bool:
-        """Return whether people wrote it; such a text has no template, and each of its halves is the whole text."""
+        """Return whether people wrote it: without a template, each half is the whole text."""
         return self.model == GIVEN
 
     @property
@@ -317,7 +317,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow(Row):
-    """Commonalities and differences (CaD) of one pair (``subject``), after paper 003, section 3.1."""
+    """Commonalities and differences (CaD) of one pair (``subject``); paper 003, 3.1."""
 
     text: str
     commonalities: tuple[str, ...]
@@ -404,7 +404,7 @@ class MentionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow(Row):
-    """Element of a rendered image (``subject``) that makes most of a chosen text untrue when removed."""
+    """Element of a rendered image (``subject``) whose removal makes most of a text untrue."""
 
     object_ids: tuple[str, ...]
     """The element, and what rests on it."""
@@ -437,7 +437,7 @@ class RefusedTag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagsRow(Row):
-    """Tags of one image (``subject``), after paper 004, section 3.1; ``key`` hashes image and tags."""
+    """Tags of one image (``subject``); ``key`` hashes image and tags. Paper 004, 3.1."""
 
     tags: tuple[Tag, ...]
     """Each name once: those of the texts first, then by falling score."""
@@ -534,7 +534,7 @@ class RemovalRow(Row):
     dilate: int
     """Pixels around the mask that are filled as well."""
     feather: int
-    """Pixels around those over which the filling fades; from ``dilate + feather + 1`` pixels on, nothing changes.
+    """Pixels over which the filling fades; ``dilate + feather + 1`` pixels away nothing changes.
 
     In a rendered removal ``dilate`` is 0, and the filling fades around all changes, shadows and
     reflections included.
@@ -613,7 +613,7 @@ class RejectionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRow(Row):
-    """Split of one pair (``subject``); pairs that share an image or a group are in one component."""
+    """Split of one pair (``subject``); pairs with a common image or group share a component."""
 
     component: str
     split: str
@@ -632,7 +632,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow(Row):
-    """Preference about a pair (``subject``): chosen text, rejected text and images, ranked negatives."""
+    """Preference about a pair (``subject``): chosen, rejected text and images, negatives."""
 
     prompt: tuple[Turn, ...]
     images: tuple[bytes, ...]
@@ -670,7 +670,7 @@ class PreferenceRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesRow(Row):
-    """Output of a model for each of the 14 x 14 places of an image (``subject``), row by row of the grid."""
+    """Output of a model for the 14 x 14 grid of an image (``subject``), row by row."""
 
     model: str
     kind: str

@@ -10,9 +10,21 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 ChangeType = Literal[
-    "viewpoint", "illumination", "addition", "disappearance", "removal", "substitution", "size", "colour",
-    "orientation", "pose", "text", "counting", "move", "material",
-]  # fmt: skip
+    "viewpoint",
+    "illumination",
+    "addition",
+    "disappearance",
+    "removal",
+    "substitution",
+    "size",
+    "colour",
+    "orientation",
+    "pose",
+    "text",
+    "counting",
+    "move",
+    "material",
+]
 """The twelve change types of OmniDiff (paper 002, section 3; ``text`` is its "OCR text"), and two
 of CLEVR-Change."""
 
@@ -43,9 +55,13 @@ PLURALS = {shape: "boxes" if shape == "box" else f"{shape}s" for shape in SHAPES
 """Every shape of rendered scenes, with its plural."""
 
 PREPOSITIONS: dict[str, str] = {
-    "a wooden table-top": "on", "a room corner": "in", "a toy street": "on",
-    "a kitchen counter": "on", "a picnic blanket": "on", "a photo studio": "in",
-}  # fmt: skip
+    "a wooden table-top": "on",
+    "a room corner": "in",
+    "a toy street": "on",
+    "a kitchen counter": "on",
+    "a picnic blanket": "on",
+    "a photo studio": "in",
+}
 """Every place of rendered scenes, with the word that puts things there ("on a wooden
 table-top")."""
 

@@ -1,6 +1,4 @@
-"""Base of the sections of a profile: their form, the types of their fields, comparison of two
-profiles.
-"""
+"""Base of the sections of a profile, types of their fields, comparison of two profiles."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ Plain = Mapping[str, Any]
 
 
 def say_changes(before: Plain, after: Plain, *, free: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield each difference in words, except for fields with a name that begins with one of ``free``."""
+    """Yield each difference in words, except in fields whose name begins with one of ``free``."""
     for name, old, new in find_changes(before, after):
         if not name.startswith(free):
             yield f"{name} was {old}, is {new}"
@@ -94,7 +92,8 @@ class Section(BaseModel):
             )
             if isinstance(low, float) and isinstance(high, float) and low > high:
                 raise ValueError(
-                    f"{name} {low} is above {name.replace('min_', 'max_', 1)} {high}: lower one of them"
+                    f"{name} {low} is above {name.replace('min_', 'max_', 1)} {high}: "
+                    "lower one of them"
                 )
         return self
 
@@ -151,7 +150,7 @@ def changed_fields(before: Section, after: Section, name: str) -> Iterator[tuple
 
 
 def section_within(annotation: Any) -> type[Section] | None:
-    """Return the section type of a field, also if it is optional or a mapping; ``None``: the field holds a value."""
+    """Return the section type of a field, optional or a mapping, too; ``None``: a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(section_within, get_args(annotation))), None)

@@ -299,13 +299,14 @@ class TrainConfig(Section):
             raise ValueError("data.mix: further data need objective sft")
         if self.optimiser.vision_learning_rate and not model.train_vision:
             raise ValueError(
-                "optimiser.vision_learning_rate: the vision tower is frozen: set model.train_vision=true"
+                "optimiser.vision_learning_rate: the vision tower is frozen: "
+                "set model.train_vision=true"
             )
         return self
 
     @property
     def table(self) -> Literal["preferences", "conversations"]:
-        """Return the training table: preferences, or conversations about the rows of another table."""
+        """Return the training table: preferences, or a table whose rows become conversations."""
         return "preferences" if self.data.table == "preferences" else CONVERSATIONS
 
 

@@ -226,7 +226,7 @@ class DifferencesConfig(ValidatedSection):
 
 
 class ControlsConfig(ServedSection):
-    """Controls: checks of served descriptions by asking the model again (ours); failures become rejected texts."""
+    """Controls (ours): served descriptions are checked by further questions to the model."""
 
     enabled: bool = False
     """Whether descriptions from a served model are checked by asking the model again."""
@@ -244,7 +244,7 @@ class ControlsConfig(ServedSection):
 
 
 class GroundingConfig(Section):
-    """Grounding: each half of a description must fit its own image better than the other one (ours)."""
+    """Grounding (ours): each half of a description must fit its own image better."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
     enabled: bool = False
@@ -341,7 +341,7 @@ class SampledTextsConfig(ServedSection):
 
 
 class CounterfactualsConfig(ServedSection):
-    """Counterfactual rejected texts: a language model edits the chosen text until it is wrong (ours)."""
+    """Counterfactual rejected texts (ours): a language model edits the chosen text."""
 
     shown_images: ClassVar[int] = 0
     enabled: bool = False
@@ -355,7 +355,7 @@ class CounterfactualsConfig(ServedSection):
 
 
 class StatementsConfig(ServedSection):
-    """Splitting of preferred texts into statements, which CLIP compares with images (paper 004, 3.2)."""
+    """Splitting of chosen texts into statements, for CLIP (paper 004, 3.2)."""
 
     shown_images: ClassVar[int] = 0
     split: Literal["served", "rules"] = "served"
