@@ -43,8 +43,29 @@ Image.MAX_IMAGE_PIXELS = None  # images.max_pixels bounds them instead
 # Pillow warns of damaged metadata: the pixels are still usable.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
-_STARTS = (b"\xff\xd8\xff", b"\x89PNG", b"RIFF", b"II*\0", b"MM\0*", b"BM", b"GIF8")
-_CONVERTIBLE = ("1", "L", "LA", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV")
+_STARTS = (
+    b"\xff\xd8\xff",
+    b"\x89PNG",
+    b"RIFF",
+    b"II*\0",
+    b"MM\0*",
+    b"BM",
+    b"GIF8",
+)
+_CONVERTIBLE = (
+    "1",
+    "L",
+    "LA",
+    "P",
+    "PA",
+    "RGB",
+    "RGBX",
+    "RGBA",
+    "RGBa",
+    "CMYK",
+    "YCbCr",
+    "HSV",
+)
 # chunks of a PNG that may follow the pixels, where readers differ
 _PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
 

@@ -185,7 +185,7 @@ class Change:
         return "" if self.came else "only leaves words out"
 
 
-def compare(old: str, new: str) -> Change:
+def compare_texts(old: str, new: str) -> Change:
     """Return the change from the old text to the new one."""
     before = _content_words(old)
     after = _content_words(new)
@@ -222,7 +222,7 @@ def says_nothing_else(new: Halves, old: Halves) -> bool:
 
     The new text is then as true as the old one.
     """
-    changes = [compare(*halves) for halves in zip(old, new, strict=True)]
+    changes = [compare_texts(*halves) for halves in zip(old, new, strict=True)]
     return all(change.is_none or change.adds_nothing for change in changes)
 
 
@@ -234,7 +234,7 @@ def repeats(new: Halves, human: str) -> bool:
     """
     joined = " ".join(new)
     distinct = {stem(word): word for word in _content_words(joined)}
-    if compare(human, " ".join(distinct.values())).adds_nothing:
+    if compare_texts(human, " ".join(distinct.values())).adds_nothing:
         return True
     return denies_change(human) and denies_change(joined)
 

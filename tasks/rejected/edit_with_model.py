@@ -41,7 +41,7 @@ from pairwright.tasks.rejected.compare_words import (
     RELATIONS,
     Change,
     Halves,
-    compare,
+    compare_texts,
 )
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 from pairwright.tasks.serving.ask_rows import asking
@@ -291,7 +291,7 @@ def check_edit(
     if isinstance(halves, RefusedText):
         return halves
     text = halves[0] if row.is_given else fill_template(row.verbs, *halves)
-    change = compare(row.halves[side], halves[side])
+    change = compare_texts(row.halves[side], halves[side])
     changed = f"{' '.join(change.went) or 'nothing'} -> {' '.join(change.came) or 'nothing'}"
     if change.refusal:
         return RefusedText(change.refusal, changed)

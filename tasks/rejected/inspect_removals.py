@@ -67,7 +67,7 @@ class FilledRegion:
         area = float((np.ptp(columns) + 1) * (np.ptp(rows) + 1))
         return min(area / max(_area(box), 1.0), 1.0)
 
-    def holds(self, box: Box) -> bool:
+    def encloses(self, box: Box) -> bool:
         """Return whether a box lies mostly in the filled pixels."""
         return self.covered(box) >= MOSTLY
 
@@ -113,7 +113,7 @@ def look_for_element(
         box
         for box in after
         if box.tag == tag
-        and (region.holds(box) or any(_are_same(box, original) for original in originals))
+        and (region.encloses(box) or any(_are_same(box, original) for original in originals))
     ]
     return Remaining(_highest_score(originals), _highest_score(later))
 
@@ -140,10 +140,10 @@ def find_grown(
     lay mostly outside the hole, and lies mostly inside the later box. Objects that were wholly
     hidden, or removed with the element, are made up by the filling.
     """
-    outside = [box for box in before if not region.holds(box)]
+    outside = [box for box in before if not region.encloses(box)]
     new: list[tuple[float, int, str]] = []
     for number, box in enumerate(after):
-        if box.score < least or not region.holds(box):
+        if box.score < least or not region.encloses(box):
             continue
         if not any(_is_part_of(original, box) for original in outside):
             new.append((box.score, -number, tags[box.tag].name))

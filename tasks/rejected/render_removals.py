@@ -95,9 +95,7 @@ def measure_difference(row: RemovalRow, image: DecodedImage) -> float:
     if exposure is None:
         raise ValueError(UNKNOWN)
     light = exposure.without(*row.object_ids).light()
-    mean = _blur(light)
-    variance = _blur(light * light) - mean * mean
-    error = np.sqrt(np.maximum(variance, 0)) / SQUARE
+    mean, error = _average(light)
     truth = _levels(mean)
     tolerance = 2 * (_levels(mean + error) - truth)
     patched = put_patch(image.pixels, row.patch, row.window)
@@ -105,6 +103,13 @@ def measure_difference(row: RemovalRow, image: DecodedImage) -> float:
     excess = np.maximum(np.abs(truth - measured) - tolerance, 0)
     x0, y0, x1, y1 = row.window
     return round(float(np.percentile(excess[y0:y1, x0:x1].mean(axis=2), 99)), 2)
+
+
+def _average(light: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    """Return the mean over squares at each pixel, and its standard error."""
+    mean = _blur(light)
+    variance = _blur(light * light) - mean * mean
+    return mean, np.sqrt(np.maximum(variance, 0)) / SQUARE
 
 
 def _blur(light: NDArray[np.float32]) -> NDArray[np.float32]:

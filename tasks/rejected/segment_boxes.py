@@ -40,12 +40,7 @@ def segment_boxes(
         tags = [item.row.tags for item in ready]
         boxes = [_segmented_boxes(row_boxes, config) for row_boxes in clipped]
         segmented = segmenter.segment(prepared, tags, boxes)
-        for item, masks, row_boxes in zip(
-            ready,
-            segmented,
-            clipped,
-            strict=True,
-        ):
+        for item, masks, row_boxes in zip(ready, segmented, clipped, strict=True):
             yield _masks_row(item.row, masks, row_boxes, config)
 
     on_gpu = _has_weights(config) and count_gpus() > 0

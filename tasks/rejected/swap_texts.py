@@ -18,7 +18,7 @@ from pairwright.tasks.rejected.check_texts import (
     rejected_row,
     truth_of,
 )
-from pairwright.tasks.rejected.compare_words import compare
+from pairwright.tasks.rejected.compare_words import compare_texts
 from pairwright.tasks.store.stage import Stage
 
 NOTE = "first and second exchanged"
@@ -44,7 +44,7 @@ def _swap_halves(row: DifferenceRow, truth: KnownContent) -> RejectedTextRow | D
     claims = CLAIMS.validate_json(row.claims)
     swapped = tuple(claim.model_copy(update={"side": 1 - claim.side}) for claim in claims)
     true = truth.of(swapped)
-    if true or row.no_change or (true is None and compare(*row.halves).is_none):
+    if true or row.no_change or (true is None and compare_texts(*row.halves).is_none):
         return Dropped(
             source_key=row.key,
             reason="swapped text is true",

@@ -4,7 +4,7 @@ Reads and writes nothing. A change returns the changed draft, or ``None`` if the
 allow it. All randomness comes from the generator that is passed in.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,52 +14,58 @@ import numpy as np
 from pairwright.schemas.phrases import number, plural
 from pairwright.schemas.scene import ChangeType, SceneChange
 from pairwright.tasks.scenes import plan, vocabulary
-from pairwright.tasks.scenes.plan import AREA, DRAWS, MOST
+from pairwright.tasks.scenes.pictures import Rng
+from pairwright.tasks.scenes.plan import DRAWS, MOST
 from pairwright.tasks.scenes.state import Camera, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import Facing
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Scene under change, with its changes so far and the things that they touched."""
+    """Scene under change, with its changes so far and the objects that they touched."""
 
     scene: Scene
     camera: Camera
     """Coarse camera of the base photograph, from which changes are planned."""
     next_id: int
-    """Number of the next new thing, unique within a world."""
+    """Number of the next new object, unique within a world."""
     changes: tuple[SceneChange, ...] = ()
     touched: frozenset[str] = frozenset()
 
     def after(self, scene: Scene, change: SceneChange) -> "Draft":
         """Return the draft after one more change."""
-        ids = {change.object_id, *change.object_ids} - {None}
-        fresh = self.next_id + len(scene.things)
-        changes, touched = (*self.changes, change), self.touched | {name for name in ids if name}
-        return replace(self, scene=scene, changes=changes, touched=touched, next_id=fresh)
+        ids = {object_id for object_id in (change.object_id, *change.object_ids) if object_id}
+        return replace(
+            self,
+            scene=scene,
+            changes=(*self.changes, change),
+            touched=self.touched | ids,
+            next_id=self.next_id + len(scene.things),
+        )
 
     def single(self) -> list[Thing]:
-        """Return the untouched things outside groups."""
+        """Return the untouched objects outside groups."""
         return [
-            thing for thing in self.scene.things if not thing.group and thing.id not in self.touched
+            item for item in self.scene.things if not item.group and item.id not in self.touched
         ]
 
     def loose(self) -> list[Thing]:
-        """Return the single things that carry nothing: they may be removed, resized or turned."""
-        carrying = {thing.support for thing in self.scene.things}
-        return [thing for thing in self.single() if thing.id not in carrying]
+        """Return the single objects that carry nothing: they may be removed, resized or turned."""
+        carrying = {item.support for item in self.scene.things}
+        return [item for item in self.single() if item.id not in carrying]
 
 
-Rng = np.random.Generator
 Change = Callable[[Rng, Draft], Draft | None]
+Values = Callable[[Rng, Thing], Any]
+Select = Callable[[Draft], list[Thing]]
 
 
 Alteration = tuple[Thing, str, str]
-"""Altered thing, and the values before and after."""
+"""Altered object, and the values before and after."""
 
 
-def _shuffled(rng: Rng, things: Sequence[Thing]) -> list[Thing]:
-    return [things[int(k)] for k in rng.permutation(len(things))]
+def _shuffled(rng: Rng, items: Sequence[Thing]) -> list[Thing]:
+    return [items[int(index)] for index in rng.permutation(len(items))]
 
 
 def _alter(
@@ -70,31 +76,45 @@ def _alter(
     options: Callable[[Rng, Draft], Iterable[Alteration]],
 ) -> Draft | None:
     """Return the draft with the first alteration that fits and keeps words distinct."""
-    for thing, before, after in options(rng, draft):
-        scene = draft.scene.having(thing)
-        if plan.is_distinct(thing, scene) and plan.fits(scene, thing, draft.camera):
-            return draft.after(
-                scene, SceneChange(type=kind, object_id=thing.id, before=before, after=after)
+    for item, before, after in options(rng, draft):
+        scene = draft.scene.having(item)
+        if plan.is_distinct(item, scene) and plan.fits(scene, item, draft.camera):
+            change = SceneChange(
+                type=kind,
+                object_id=item.id,
+                before=before,
+                after=after,
             )
+            return draft.after(scene, change)
     return None
-
-
-_VIEWS = {
-    (i, j): vocabulary.view_phrase(side, height)
-    for i, side in enumerate(vocabulary.SIDES)
-    for j, height in enumerate(vocabulary.HEIGHTS)
-}
 
 
 def _change_viewpoint(rng: Rng, draft: Draft) -> Draft | None:
     """Move the camera one step, to the next side or height."""
     old = draft.scene.view.phrase
-    here = next(steps for steps, phrase in _VIEWS.items() if phrase == old)
-    near = [steps for steps in _VIEWS if abs(steps[0] - here[0]) + abs(steps[1] - here[1]) == 1]
-    side, height = plan.pick(rng, near)
-    new = plan.draw_view(rng, list(vocabulary.SIDES)[side], list(vocabulary.HEIGHTS)[height])
-    change = SceneChange(type="viewpoint", before=old, after=new.phrase)
+    side, height = plan.pick(rng, _next_views(old))
+    new = plan.draw_view(rng, side, height)
+    change = SceneChange(
+        type="viewpoint",
+        before=old,
+        after=new.phrase,
+    )
     return draft.after(replace(draft.scene, view=new), change)
+
+
+def _next_views(phrase: str) -> list[tuple[str, str]]:
+    """Return the sides and heights one step from the viewpoint of a phrase."""
+    sides = list(vocabulary.SIDES)
+    heights = list(vocabulary.HEIGHTS)
+    views = [(side, height) for side in sides for height in heights]
+    old_side, old_height = next(view for view in views if vocabulary.view_phrase(*view) == phrase)
+    near: list[tuple[str, str]] = []
+    for side, height in views:
+        across = abs(sides.index(side) - sides.index(old_side))
+        up = abs(heights.index(height) - heights.index(old_height))
+        if across + up == 1:
+            near.append((side, height))
+    return near
 
 
 def _change_illumination(rng: Rng, draft: Draft) -> Draft | None:
@@ -102,188 +122,292 @@ def _change_illumination(rng: Rng, draft: Draft) -> Draft | None:
     old = draft.scene.light
     for _ in range(DRAWS):
         new = plan.draw_light(rng)
-        tints = {old.tint, new.tint} == {"warm", "cool"}
-        if new.direction != old.direction or new.dim != old.dim or tints:
-            change = SceneChange(type="illumination", before=old.phrase, after=new.phrase)
+        opposite_tints = {old.tint, new.tint} == {"warm", "cool"}
+        if new.direction != old.direction or new.dim != old.dim or opposite_tints:
+            change = SceneChange(
+                type="illumination",
+                before=old.phrase,
+                after=new.phrase,
+            )
             return draft.after(replace(draft.scene, light=new), change)
     return None
 
 
-def _add_thing(rng: Rng, draft: Draft) -> Draft | None:
+def _add_object(rng: Rng, draft: Draft) -> Draft | None:
     if len(draft.scene.things) >= MOST:
         return None
     rides = rng.random() < 0.5
     shapes = [shape for shape, kind in vocabulary.SHAPES.items() if kind.rides or not rides]
-    thing = plan.draw_look(rng, f"object-{draft.next_id}", draft.scene, shapes=shapes)
-    if thing is None:
-        return None
-    thing = replace(thing, size="small") if rides else thing
-    scene = plan.put_on_carrier(rng, thing, draft.scene, camera=draft.camera) if rides else None
-    scene = scene or plan.put_on_ground(rng, thing, draft.scene, camera=draft.camera)
-    return (
-        draft.after(scene, SceneChange(type="addition", object_id=thing.id, after=thing.phrase))
-        if scene
-        else None
+    item = plan.draw_look(
+        rng,
+        f"object-{draft.next_id}",
+        draft.scene,
+        shapes=shapes,
     )
-
-
-def _take(rng: Rng, draft: Draft, *, kind: ChangeType, resting: bool) -> Draft | None:
-    """Remove a thing from the ground, or one from another that it rests on."""
-    things = [thing for thing in draft.loose() if (thing.support is not None) == resting]
-    if not things or len(draft.scene.things) <= 3:
+    if item is None:
         return None
-    thing = plan.pick(rng, things)
-    change = SceneChange(type=kind, object_id=thing.id, before=thing.phrase)
-    return draft.after(draft.scene.without(thing.id), change)
+    scene = None
+    if rides:
+        item = replace(item, size="small")
+        scene = plan.put_on_carrier(
+            rng,
+            item,
+            draft.scene,
+            camera=draft.camera,
+        )
+    if scene is None:
+        scene = plan.put_on_ground(
+            rng,
+            item,
+            draft.scene,
+            camera=draft.camera,
+        )
+    if scene is None:
+        return None
+    change = SceneChange(
+        type="addition",
+        object_id=item.id,
+        after=item.phrase,
+    )
+    return draft.after(scene, change)
+
+
+def _take(
+    rng: Rng,
+    draft: Draft,
+    *,
+    kind: ChangeType,
+    resting: bool,
+) -> Draft | None:
+    """Remove an object from the ground, or one from another that it rests on."""
+    items = [item for item in draft.loose() if (item.support is not None) == resting]
+    if not items or len(draft.scene.things) <= 3:
+        return None
+    item = plan.pick(rng, items)
+    change = SceneChange(
+        type=kind,
+        object_id=item.id,
+        before=item.phrase,
+    )
+    return draft.after(draft.scene.without(item.id), change)
 
 
 def _substitutes(rng: Rng, draft: Draft) -> Iterable[Alteration]:
+    """Yield objects of other shapes in the position of an old one."""
     for old in _shuffled(rng, draft.loose()):
         shapes = [
-            s
-            for s, kind in vocabulary.SHAPES.items()
-            if s != old.shape and (kind.rides or old.support is None)
+            shape
+            for shape, kind in vocabulary.SHAPES.items()
+            if shape != old.shape and (kind.rides or old.support is None)
         ]
         for _ in range(4):
-            look = plan.draw_look(rng, old.id, draft.scene, shapes=shapes)
+            look = plan.draw_look(
+                rng,
+                old.id,
+                draft.scene,
+                shapes=shapes,
+            )
             if look is None:
                 continue
-            size = old.size if old.size in vocabulary.SHAPES[look.shape].sizes else look.size
-            new = replace(look, size=size, x=old.x, y=old.y, z=old.z, support=old.support)
+            sizes = vocabulary.SHAPES[look.shape].sizes
+            new = replace(
+                look,
+                size=old.size if old.size in sizes else look.size,
+                x=old.x,
+                y=old.y,
+                z=old.z,
+                support=old.support,
+            )
             yield plan.turn_to(rng, new, draft.camera), old.phrase, new.phrase
 
 
-def _values(
+def _attribute_values(
     rng: Rng,
     draft: Draft,
     *,
     name: str,
-    things: Callable[[Draft], list[Thing]],
-    values: Callable[[Rng, Thing], Any],
+    select: Select,
+    values: Values,
 ) -> Iterable[Alteration]:
-    """Yield the other values of one attribute of some things."""
-    for thing in _shuffled(rng, things(draft)):
-        before = getattr(thing, name)
-        for value in values(rng, thing):
+    """Yield the other values of one attribute of some objects."""
+    for item in _shuffled(rng, select(draft)):
+        before = getattr(item, name)
+        for value in values(rng, item):
             if value != before:
-                yield replace(thing, **{name: value}), str(before), value
+                yield replace(item, **{name: value}), str(before), value
 
 
-def _clear_colours(rng: Rng, thing: Thing) -> list[str]:
-    colours: list[str] = rng.permutation(
-        vocabulary.colours_of(thing.shape, thing.material)
-    ).tolist()
+def _sizes(rng: Rng, item: Thing) -> Sequence[str]:
+    sizes = vocabulary.SHAPES[item.shape].sizes
+    return sizes if rng.random() < 0.5 else sizes[::-1]
+
+
+def _clear_colours(rng: Rng, item: Thing) -> list[str]:
+    options = vocabulary.colours_of(item.shape, item.material)
+    colours: list[str] = rng.permutation(options).tolist()
     return [
         colour
         for colour in colours
-        if frozenset((colour, thing.colour)) not in vocabulary.NEAR_COLOURS
+        if frozenset((colour, item.colour)) not in vocabulary.NEAR_COLOURS
     ]
 
 
-def _clear_materials(rng: Rng, thing: Thing) -> list[str]:
-    if thing.shape in vocabulary.LITTLE_MATERIAL or thing.colour not in vocabulary.METALLIC_COLOURS:
+def _clear_materials(rng: Rng, item: Thing) -> list[str]:
+    if item.shape in vocabulary.LITTLE_MATERIAL or item.colour not in vocabulary.METALLIC_COLOURS:
         return []
-    materials: list[str] = rng.permutation(vocabulary.SHAPES[thing.shape].materials).tolist()
+    options = vocabulary.SHAPES[item.shape].materials
+    materials: list[str] = rng.permutation(options).tolist()
     return [
-        one for one in materials if frozenset((one, thing.material)) in vocabulary.CLEAR_MATERIALS
+        material
+        for material in materials
+        if frozenset((material, item.material)) in vocabulary.CLEAR_MATERIALS
     ]
+
+
+def _poses(rng: Rng, item: Thing) -> Sequence[str]:
+    del rng  # the first other pose is taken
+    return vocabulary.SHAPES[item.shape].poses
+
+
+def _signs(draft: Draft) -> list[Thing]:
+    return [item for item in draft.single() if item.text]
+
+
+def _texts(rng: Rng, item: Thing) -> list[str]:
+    del item  # every sign may have every text
+    return [vocabulary.TEXTS[int(index)] for index in rng.permutation(len(vocabulary.TEXTS))]
 
 
 def _moves(rng: Rng, draft: Draft) -> Iterable[Alteration]:
-    """Yield other places on the ground for things that stand on it, facing as before."""
+    """Yield other positions on the ground for objects that stand on it, facing as before."""
     camera = draft.camera
-    for thing in (thing for thing in _shuffled(rng, draft.loose()) if thing.support is None):
-        before = camera.position_of(thing, camera.silhouette(thing))
+    for item in _shuffled(rng, draft.loose()):
+        if item.support is not None:
+            continue
+        before = camera.position_of(item, camera.silhouette(item))
         for _ in range(DRAWS):
-            x, y = (float(rng.uniform(*span)) for span in AREA)
-            put = replace(thing, x=x, y=y)
-            if vocabulary.SHAPES[thing.shape].front:
-                put = plan.turn_to(rng, put, camera, facing=camera.facing(thing)[0])
-            after = (
-                camera.position_of(put, camera.silhouette(put)) if camera.frames(put) else before
-            )
+            moved = _move(rng, item, camera)
+            if not camera.frames(moved):
+                continue
+            after = camera.position_of(moved, camera.silhouette(moved))
             if after.is_clearly_not(before):
-                yield put, f"{before.column} {before.depth}", f"{after.column} {after.depth}"
+                old = f"{before.column} {before.depth}"
+                yield moved, old, f"{after.column} {after.depth}"
+
+
+def _move(rng: Rng, item: Thing, camera: Camera) -> Thing:
+    x, y = plan.draw_position(rng)
+    moved = replace(item, x=x, y=y)
+    if not vocabulary.SHAPES[item.shape].front:
+        return moved
+    facing, _ = camera.facing(item)
+    return plan.turn_to(
+        rng,
+        moved,
+        camera,
+        facing=facing,
+    )
 
 
 def _turns(rng: Rng, draft: Draft) -> Iterable[Alteration]:
-    """Yield other facings of things with a front; signs stay, as they must be readable."""
-    for thing in _shuffled(rng, draft.loose()):
-        if vocabulary.SHAPES[thing.shape].front and thing.shape != "sign":
-            old = draft.camera.facing(thing)[0]
-            others: list[Facing] = [way for way in vocabulary.FACINGS if way != old]
-            for k in rng.permutation(3):
-                yield (
-                    plan.turn_to(rng, thing, draft.camera, facing=others[int(k)]),
-                    old,
-                    others[int(k)],
-                )
+    """Yield other facings of objects with a front; signs stay, as they must be readable."""
+    for item in _shuffled(rng, draft.loose()):
+        if not vocabulary.SHAPES[item.shape].front or item.shape == "sign":
+            continue
+        old, _ = draft.camera.facing(item)
+        others: list[Facing] = [facing for facing in vocabulary.FACINGS if facing != old]
+        for index in rng.permutation(3):
+            facing = others[int(index)]
+            yield (
+                plan.turn_to(
+                    rng,
+                    item,
+                    draft.camera,
+                    facing=facing,
+                ),
+                old,
+                facing,
+            )
 
 
 def _change_count(rng: Rng, draft: Draft) -> Draft | None:
-    """Add one or two things to a group of like things, or take some away."""
-    group = [thing for thing in draft.scene.things if thing.group and thing.id not in draft.touched]
+    """Add one or two objects to a group of like objects, or take some away."""
+    group = [item for item in draft.scene.things if item.group and item.id not in draft.touched]
     if len(group) < 2:
         return None
     step = int(rng.integers(1, 3))
-    scene, ids = draft.scene, list[str]()
     if rng.random() < 0.55 and len(group) > step:
-        ids = [thing.id for thing in _shuffled(rng, group)[:step]]
-        scene = scene.without(*ids)
+        ids = [item.id for item in _shuffled(rng, group)[:step]]
+        scene = draft.scene.without(*ids)
     else:
-        for name in (f"object-{draft.next_id + k}" for k in range(step)):
-            full = len(scene.things) >= MOST
-            more = (
-                None
-                if full
-                else plan.put_on_ground(rng, replace(group[0], id=name), scene, camera=draft.camera)
-            )
-            scene, ids = (more, [*ids, name]) if more else (scene, ids)
+        scene, ids = _extend_group(rng, draft, group[0], step)
     if not ids:
         return None
-    after = sum(thing.group == group[0].group for thing in scene.things)
-    *look, noun = group[0].phrase.split(" ")
-    before, now = (
-        " ".join([number(n), *look, noun if n == 1 else plural(noun)]) for n in (len(group), after)
-    )
+    count = sum(item.group == group[0].group for item in scene.things)
     names = tuple(sorted(ids))
-    done = draft.after(
-        scene,
-        SceneChange(
-            type="counting", object_id=names[0], object_ids=names, before=before, after=now
-        ),
+    change = SceneChange(
+        type="counting",
+        object_id=names[0],
+        object_ids=names,
+        before=_count_phrase(group[0], len(group)),
+        after=_count_phrase(group[0], count),
     )
-    return replace(
-        done, touched=done.touched | {thing.id for thing in (*group, *scene.things) if thing.group}
-    )
+    changed = draft.after(scene, change)
+    grouped = {item.id for item in (*group, *scene.things) if item.group}
+    return replace(changed, touched=changed.touched | grouped)
 
 
-def _altering(
-    kind: ChangeType, things: Callable[[Draft], list[Thing]], values: Callable[[Rng, Thing], Any]
-) -> Change:
-    return partial(
-        _alter, kind=kind, options=partial(_values, name=kind, things=things, values=values)
+def _extend_group(
+    rng: Rng,
+    draft: Draft,
+    first: Thing,
+    step: int,
+) -> tuple[Scene, list[str]]:
+    """Return the scene with up to ``step`` more objects like the first, and their ids."""
+    scene = draft.scene
+    ids: list[str] = []
+    for offset in range(step):
+        if len(scene.things) >= MOST:
+            continue
+        item = replace(first, id=f"object-{draft.next_id + offset}")
+        extended = plan.put_on_ground(
+            rng,
+            item,
+            scene,
+            camera=draft.camera,
+        )
+        if extended:
+            scene = extended
+            ids.append(item.id)
+    return scene, ids
+
+
+def _count_phrase(item: Thing, count: int) -> str:
+    *look, noun = item.phrase.split(" ")
+    return " ".join([number(count), *look, noun if count == 1 else plural(noun)])
+
+
+def _altering(kind: ChangeType, select: Select, values: Values) -> Change:
+    """Return a change of the attribute that has the name of the change's type."""
+    options = partial(
+        _attribute_values,
+        name=kind,
+        select=select,
+        values=values,
     )
+    return partial(_alter, kind=kind, options=options)
 
 
 CONTENT: dict[ChangeType, Change] = {
-    "addition": _add_thing,
+    "addition": _add_object,
     "disappearance": partial(_take, kind="disappearance", resting=False),
     "removal": partial(_take, kind="removal", resting=True),
     "substitution": partial(_alter, kind="substitution", options=_substitutes),
-    "size": _altering(
-        "size",
-        Draft.loose,
-        lambda rng, thing: vocabulary.SHAPES[thing.shape].sizes[:: 1 if rng.random() < 0.5 else -1],
-    ),
+    "size": _altering("size", Draft.loose, _sizes),
     "colour": _altering("colour", Draft.single, _clear_colours),
     "orientation": partial(_alter, kind="orientation", options=_turns),
-    "pose": _altering("pose", Draft.loose, lambda _, thing: vocabulary.SHAPES[thing.shape].poses),
-    "text": _altering(
-        "text",
-        lambda draft: [thing for thing in draft.single() if thing.text],
-        lambda rng, _: [vocabulary.TEXTS[int(k)] for k in rng.permutation(len(vocabulary.TEXTS))],
-    ),
+    "pose": _altering("pose", Draft.loose, _poses),
+    "text": _altering("text", _signs, _texts),
     "counting": _change_count,
     "move": partial(_alter, kind="move", options=_moves),
     "material": _altering("material", Draft.single, _clear_materials),
@@ -298,42 +422,84 @@ DISTRACTING: dict[ChangeType, Change] = {
 NUMBERS = (0.6, 0.27, 0.13)
 """Shares of photographs with one, two and three changes."""
 WEIGHTS: dict[ChangeType, float] = {
-    "removal": 2.5, "counting": 2, "pose": 2, "text": 2, "move": 1.5, "disappearance": 0.7
-}  # fmt: skip
+    "removal": 2.5,
+    "counting": 2,
+    "pose": 2,
+    "text": 2,
+    "move": 1.5,
+    "disappearance": 0.7,
+}
 """Weights of the types, larger for those that few worlds allow."""
 
 
-def vary(rng: np.random.Generator, draft: Draft, *, plain: bool) -> Draft | None:
-    """Return the draft with one to three changes, none of content if ``plain``; ``None`` if they fail."""
-    wanted = 1 + int(rng.choice(3, p=NUMBERS))
+def vary(rng: Rng, draft: Draft, *, plain: bool) -> Draft | None:
+    """Return the draft with one to three changes, none of content if ``plain``; or ``None``."""
+    count = 1 + int(rng.choice(3, p=NUMBERS))
     if plain:
-        done = _apply(rng, draft, DISTRACTING, count=1 + int(rng.random() < 0.3))
+        varied = _apply(
+            rng,
+            draft,
+            DISTRACTING,
+            count=1 + int(rng.random() < 0.3),
+        )
     else:
-        distracted = (
-            wanted < 3 and rng.random() < 0.3
-        )  # another view or light beside changes of content
-        done = _apply(rng, draft, CONTENT, count=wanted)
-        done = _apply(rng, done, DISTRACTING, count=1) if done and distracted else done
-    if done is None:
+        # Another view or light is added to changes of content.
+        distracted = count < 3 and rng.random() < 0.3
+        varied = _apply(
+            rng,
+            draft,
+            CONTENT,
+            count=count,
+        )
+        if varied and distracted:
+            varied = _apply(
+                rng,
+                varied,
+                DISTRACTING,
+                count=1,
+            )
+    if varied is None or not _shows_all(varied):
         return None
-    # Everything must be visible from the new view, with unchanged facings.
-    camera = replace(done.camera, view=done.scene.view)
-    if not (plan.facings_clear(done.scene, camera) and plan.all_visible(done.scene, camera)):
-        return None
-    facing = [thing for thing in done.scene.things if vocabulary.SHAPES[thing.shape].front]
-    same = all(done.camera.facing(thing)[0] == camera.facing(thing)[0] for thing in facing)
-    return done if same else None
+    return varied
+
+
+def _shows_all(draft: Draft) -> bool:
+    """Return whether all is visible from the draft's view, with the facings of the base's view."""
+    scene = draft.scene
+    camera = replace(draft.camera, view=scene.view)
+    if not plan.facings_clear(scene, camera) or not plan.all_visible(scene, camera):
+        return False
+    for item in scene.things:
+        if not vocabulary.SHAPES[item.shape].front:
+            continue
+        old, _ = draft.camera.facing(item)
+        new, _ = camera.facing(item)
+        if old != new:
+            return False
+    return True
 
 
 def _apply(
-    rng: np.random.Generator, draft: Draft, kinds: dict[ChangeType, Change], *, count: int
+    rng: Rng,
+    draft: Draft,
+    kinds: Mapping[ChangeType, Change],
+    *,
+    count: int,
 ) -> Draft | None:
     """Return the draft with ``count`` changes of different types, tried in random order."""
     weights = np.array([WEIGHTS.get(kind, 1.0) for kind in kinds])
-    order = rng.choice(len(kinds), size=len(kinds), replace=False, p=weights / weights.sum())
-    for change in (list(kinds.values())[int(k)] for k in order):
+    order = rng.choice(
+        len(kinds),
+        size=len(kinds),
+        replace=False,
+        p=weights / weights.sum(),
+    )
+    changes = list(kinds.values())
+    for index in order:
         if count == 0:
             break
-        changed = change(rng, draft)
-        draft, count = (changed, count - 1) if changed else (draft, count)
+        changed = changes[int(index)](rng, draft)
+        if changed:
+            draft = changed
+            count -= 1
     return draft if count == 0 else None

@@ -1,188 +1,32 @@
 """Places: ground, walls and backdrops in a few styles, as boxes with procedural pictures on them.
 
-Reads and writes nothing. x is to the right, y away from the camera, z up; things stand on z = 0.
-Pictures are float32 reflectances ``(rows, columns, 3)`` between 0 and 1 (linear).
+Reads and writes nothing. x is to the right, y away from the camera, z up; objects stand on z = 0.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 
-from pairwright.tasks.scenes.shapes import Soup, rounded_box, triangles_of_grid
-
-Picture = NDArray[np.float32]
-Rgb = Sequence[float]
-
-
-def linear(colour: Rgb | NDArray[np.uint8] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the linear reflectance of an sRGB colour (0 to 255)."""
-    c = np.asarray(colour, dtype=np.float64) / 255
-    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-
-
-def _noise(
-    rng: np.random.Generator, rows: int, columns: int, *, cells: tuple[int, int]
-) -> NDArray[np.float64]:
-    coarse = rng.standard_normal(cells)
-    tiled = np.tile(coarse, (3, 3)).astype(np.float32)
-    big = cv2.resize(tiled, (3 * columns, 3 * rows), interpolation=cv2.INTER_CUBIC)
-    return big[rows : 2 * rows, columns : 2 * columns].astype(np.float64)
-
-
-def _cloud(rng: np.random.Generator, side: int, cells: int) -> NDArray[np.float64]:
-    return np.sum(
-        [_noise(rng, side, side, cells=(cells << k, cells << k)) / 2**k for k in range(4)], axis=0
-    )
-
-
-def _blend(low: Rgb, high: Rgb, share: NDArray[np.float64]) -> Picture:
-    a, b = linear(low), linear(high)
-    return (a + (b - a) * np.clip(share, 0, 1)[..., None]).astype(np.float32)
-
-
-def wood(low: Rgb, high: Rgb, *, seed: int, boards: int = 4, side: int = 512) -> Picture:
-    """Return boards along the rows, with grain."""
-    rng = np.random.default_rng(seed)
-    grain = (
-        _noise(rng, side, side, cells=(64, 4)) * 0.16
-        + _noise(rng, side, side, cells=(160, 6)) * 0.08
-    )
-    wave = 0.5 + 0.2 * np.sin(
-        _noise(rng, side, side, cells=(12, 3)) * 5 + np.linspace(0, 16 * np.pi, side)[:, None]
-    )
-    share = wave + grain
-    for k in range(boards):
-        rows = slice(k * side // boards, (k + 1) * side // boards)
-        share[rows] = np.roll(share[rows], int(rng.integers(side)), axis=1) + rng.uniform(
-            -0.16, 0.16
-        )
-        share[rows.start : rows.start + 3] -= 0.55
-    return _blend(low, high, share)
-
-
-def tiles(colour: Rgb, joint: Rgb, *, seed: int, across: int = 8) -> Picture:
-    """Return square tiles with joints."""
-    rng = np.random.default_rng(seed)
-    cell = 512 // across
-    side = cell * across
-    shade = np.kron(rng.uniform(-0.05, 0.05, (across, across)), np.ones((cell, cell)))
-    base = linear(colour) * (1 + shade + 0.025 * _cloud(rng, side, 8))[..., None]
-    edge = np.arange(side) % cell < max(2, cell // 22)
-    base[edge[:, None] | edge[None, :]] = linear(joint)
-    return np.clip(cv2.GaussianBlur(base, (3, 3), 0), 0, 1).astype(np.float32)
-
-
-def speckled(low: Rgb, high: Rgb, *, seed: int, cells: int = 6, grain: float = 0.25) -> Picture:
-    """Return clouds with fine grain: stone, asphalt, grass, plaster."""
-    rng = np.random.default_rng(seed)
-    fine = cv2.GaussianBlur(rng.standard_normal((512, 512)), (3, 3), 0)
-    return _blend(low, high, 0.5 + 0.14 * _cloud(rng, 512, cells) + grain * fine)
-
-
-def terrazzo(ground: Rgb, chips: Sequence[Rgb], *, seed: int) -> Picture:
-    """Return stone with chips of other stones in it."""
-    rng = np.random.default_rng(seed)
-    picture = np.tile(linear(ground), (512, 512, 1))
-    for _ in range(420):
-        corners = rng.uniform(4, 508, 2) + rng.uniform(3, 11) * rng.uniform(-1, 1, (5, 2))
-        hull = cv2.convexHull(corners.astype(np.float32)).astype(np.int32)
-        cv2.fillConvexPoly(
-            picture, hull, [float(v) for v in linear(chips[int(rng.integers(len(chips)))])]
-        )
-    picture *= 1 + 0.04 * _cloud(rng, 512, 6)[..., None]
-    return np.clip(cv2.GaussianBlur(picture, (0, 0), 1.2), 0, 1).astype(np.float32)
-
-
-def gingham(colour: Rgb, ground: Rgb, *, checks: int = 12) -> Picture:
-    """Return a checked cloth: stripes both ways, darker where they cross."""
-    side = 512
-    stripe = (np.arange(side) * checks // side % 2).astype(np.float64)
-    weave = 0.03 * np.sin(np.arange(side) * np.pi / 2)
-    return _blend(
-        ground, colour, (stripe[:, None] + stripe[None, :]) / 2 + weave[:, None] + weave[None, :]
-    )
-
-
-def street(*, seed: int) -> Picture:
-    """Return a street seen from above: pavement at the far side (first rows), kerb, road with a dashed line."""
-    road = speckled((84, 86, 92), (112, 114, 120), seed=seed, cells=5, grain=0.12)
-    slabs = tiles((176, 172, 164), (140, 136, 130), seed=seed, across=16)
-    road[:150] = slabs[:150, :512]
-    road[150:162] = linear((205, 203, 196))
-    for start in range(24, 512, 128):
-        road[352:362, start : start + 70] = linear((232, 228, 214))
-    return road
-
-
-def house_front(wall: Rgb, *, seed: int, floors: int) -> Picture:
-    """Return a wall with rows of three windows, 192 by 288 pixels whatever the number of floors."""
-    rng = np.random.default_rng(seed)
-    picture = Image.new("RGB", (192, 288), tuple(int(v) for v in wall))
-    draw = ImageDraw.Draw(picture)
-    high = 288 / floors
-    for floor in range(floors):
-        for k in range(3):
-            box = (64 * k + 17, (floor + 0.22) * high, 64 * k + 47, (floor + 0.76) * high)
-            draw.rectangle((box[0] - 3, box[1] - 3, box[2] + 3, box[3] + 3), fill=(240, 236, 226))
-            draw.rectangle(box, fill=(255, 226, 150) if rng.random() < 0.25 else (92, 118, 140))
-            draw.line((box[0] + 15, box[1], box[0] + 15, box[3]), fill=(240, 236, 226), width=3)
-            draw.line(
-                (box[0], box[1] + high / 4, box[2], box[1] + high / 4),
-                fill=(240, 236, 226),
-                width=3,
-            )
-    return linear(np.asarray(picture)).astype(np.float32)
-
-
-@lru_cache(maxsize=8)
-def sign_board(text: str, board: tuple[int, int, int]) -> Picture:
-    """Return a board with a word in large letters, dark on light or light on dark."""
-    size = (400, 200)
-    light = float(linear(board) @ (0.2126, 0.7152, 0.0722)) > 0.3
-    ink = (24, 24, 28) if light else (250, 248, 240)
-    picture = Image.new("RGB", size, board)
-    draw = ImageDraw.Draw(picture)
-    draw.rounded_rectangle((10, 10, size[0] - 11, size[1] - 11), 16, outline=ink, width=7)
-
-    def box(points: int) -> tuple[float, float, float, float]:
-        font = ImageFont.load_default(points)
-        left, top, right, bottom = draw.textbbox((0, 0), text, font=font, stroke_width=points // 18)
-        return left, top, right - left, bottom - top
-
-    points = 20
-    while box(points + 4)[2] < 340 and box(points + 4)[3] < 136:
-        points += 4
-    x, y, wide, high = box(points)
-    place = ((size[0] - wide) / 2 - x, (size[1] - high) / 2 - y)
-    draw.text(place, text, fill=ink, font=ImageFont.load_default(points), stroke_width=points // 18)
-    return linear(np.asarray(picture)).astype(np.float32)
-
-
-@lru_cache(maxsize=16)
-def stain(colour: tuple[int, int, int]) -> Picture:
-    """Return stained wood: grain along the rows in one colour, light enough to tell its name."""
-    rng = np.random.default_rng(7)
-    grain = (
-        _noise(rng, 128, 128, cells=(26, 2)) * 0.13 + _noise(rng, 128, 128, cells=(10, 2)) * 0.13
-    )
-    rings = 0.12 * np.sin(
-        np.linspace(0, 10 * np.pi, 128)[:, None] + _noise(rng, 128, 128, cells=(4, 2)) * 2.5
-    )
-    shade = 1 + np.clip(1.5 * (grain + rings), -0.6, 0.3)
-    return np.clip(linear(colour) * shade[..., None] + 0.012, 0, 1).astype(np.float32)
-
-
-@lru_cache(maxsize=16)
-def hide(colour: tuple[int, int, int]) -> Picture:
-    """Return leather: a fine mottle in one colour."""
-    shade = 1 + 0.06 * _cloud(np.random.default_rng(11), 128, 16)
-    return np.clip(linear(colour) * shade[..., None] + 0.004, 0, 1).astype(np.float32)
-
+from pairwright.tasks.scenes.meshes import Soup, rounded_box, triangles_of_grid
+from pairwright.tasks.scenes.pictures import (
+    Floats,
+    Picture,
+    Rgb,
+    Rng,
+    gingham,
+    house_front,
+    linear_colour,
+    painting,
+    sheet,
+    speckled,
+    street,
+    terrazzo,
+    tiles,
+    wood,
+    woven,
+)
 
 HOUSES = (
     (222, 178, 140),
@@ -192,10 +36,11 @@ HOUSES = (
     (178, 196, 160),
     (214, 202, 190),
 )
-PALETTES, STYLES = 3, 12
+PALETTES = 3
+STYLES = 12
 """Looks of each place: its palette and clutter."""
 LIFT = 0.002
-"""Height of flat things: visible, but too low to lift things on them."""
+"""Height of flat objects: visible, but too low to lift other objects on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,39 +55,76 @@ class Surface:
     """Roughness of its gloss; ``None``: matt."""
 
 
-Point = Sequence[float] | NDArray[np.float64]
+Point = Sequence[float] | Floats
 
 
 def _quad(
-    corner: Point, along: Point, up: Point, *, repeat: tuple[float, float] = (1, 1)
+    corner: Point,
+    along: Point,
+    up: Point,
+    *,
+    repeat: tuple[float, float] = (1, 1),
 ) -> tuple[Soup, Soup]:
-    c, a, u = (np.asarray(v, dtype=np.float64) for v in (corner, along, up))
-    grid = np.array([[c, c + u], [c + a, c + a + u]])
-    flat = np.array(
-        [[(0, 0, 0), (0, repeat[1], 0)], [(repeat[0], 0, 0), (repeat[0], repeat[1], 0)]],
-        dtype=np.float64,
-    )
-    return triangles_of_grid(grid), triangles_of_grid(flat)[..., :2]
+    """Return a parallelogram and its texture coordinates."""
+    origin = np.asarray(corner, dtype=np.float64)
+    right = np.asarray(along, dtype=np.float64)
+    upwards = np.asarray(up, dtype=np.float64)
+    near = [origin, origin + upwards]
+    far = [origin + right, origin + right + upwards]
+    u, v = repeat
+    left_uv = [(0, 0, 0), (0, v, 0)]
+    right_uv = [(u, 0, 0), (u, v, 0)]
+    flat = np.array([left_uv, right_uv], dtype=np.float64)
+    return triangles_of_grid(np.array([near, far])), triangles_of_grid(flat)[..., :2]
 
 
 def _plain(soup: Soup, colour: Rgb) -> Surface:
-    r, g, b = linear(colour)
-    return Surface(soup, soup[..., :2], colour=(float(r), float(g), float(b)))
+    red, green, blue = linear_colour(colour)
+    return Surface(soup, soup[..., :2], colour=(float(red), float(green), float(blue)))
 
 
 def _floor(
-    picture: Picture, *, side: float = 9.0, far: float = 4.0, repeat: float = 3.0
+    picture: Picture,
+    *,
+    side: float = 9.0,
+    far: float = 4.0,
+    repeat: float = 3.0,
 ) -> Surface:
-    corner, wide = (-side / 2 - 1, far - side, 0), side + 2
-    return Surface(
-        *_quad(corner, (wide, 0, 0), (0, side, 0), repeat=(repeat * wide / side, repeat)), picture
+    corner = (-side / 2 - 1, far - side, 0)
+    wide = side + 2
+    along = (wide, 0, 0)
+    up = (0, side, 0)
+    soup, uv = _quad(
+        corner=corner,
+        along=along,
+        up=up,
+        repeat=(repeat * wide / side, repeat),
     )
+    return Surface(soup, uv, picture)
 
 
-def _wall(colour: Rgb, *, y: float, seed: int, high: float = 4.0) -> Surface:
-    soft = tuple(min(255.0, v * 1.06) for v in colour)
-    soup, uv = _quad((-9, y, 0), (18, 0, 0), (0, 0, high), repeat=(6, 1.5))
-    return Surface(soup, uv, speckled(colour, soft, seed=seed, cells=3, grain=0.05))
+def _wall(
+    colour: Rgb,
+    *,
+    y: float,
+    seed: int,
+    high: float = 4.0,
+) -> Surface:
+    lighter = tuple(min(255.0, value * 1.06) for value in colour)
+    soup, uv = _quad(
+        corner=(-9, y, 0),
+        along=(18, 0, 0),
+        up=(0, 0, high),
+        repeat=(6, 1.5),
+    )
+    picture = speckled(
+        low=colour,
+        high=lighter,
+        seed=seed,
+        cells=3,
+        grain=0.05,
+    )
+    return Surface(soup, uv, picture)
 
 
 def _table(style: int) -> list[Surface]:
@@ -251,167 +133,365 @@ def _table(style: int) -> list[Surface]:
         ((150, 112, 72), (214, 176, 128)),
         ((84, 54, 38), (138, 94, 64)),
     )
-    wall = [(190, 204, 204), (204, 190, 176), (176, 190, 178)][style]
-    board = rounded_box((0, -0.3, -0.1), (11, 6.4, 0.2), 0.04)
-    picture = wood(*boards[style], seed=style, boards=5)
-    top = Surface(board, board[..., :2] / 3.4, picture, roughness=(0.3, 0.5, 0.4)[style])
-    below = _plain(_quad((-9, -6, -1.6), (18, 0, 0), (0, 12, 0))[0], (150, 134, 118))
-    return [top, _wall(wall, y=5.5, seed=style, high=5.0), below]
+    walls = (
+        (190, 204, 204),
+        (204, 190, 176),
+        (176, 190, 178),
+    )
+    roughness = (0.3, 0.5, 0.4)
+    low, high = boards[style]
+    board = rounded_box(
+        centre=(0, -0.3, -0.1),
+        size=(11, 6.4, 0.2),
+        bevel=0.04,
+    )
+    picture = wood(
+        low=low,
+        high=high,
+        seed=style,
+        boards=5,
+    )
+    top = Surface(
+        board,
+        board[..., :2] / 3.4,
+        picture,
+        roughness=roughness[style],
+    )
+    floor, _ = _quad(
+        corner=(-9, -6, -1.6),
+        along=(18, 0, 0),
+        up=(0, 12, 0),
+    )
+    below = _plain(floor, (150, 134, 118))
+    return [
+        top,
+        _wall(
+            walls[style],
+            y=5.5,
+            seed=style,
+            high=5.0,
+        ),
+        below,
+    ]
+
+
+def _corner_floor(style: int) -> Picture:
+    if style == 0:
+        return wood(
+            low=(150, 104, 66),
+            high=(200, 152, 104),
+            seed=10,
+            boards=8,
+        )
+    if style == 1:
+        return tiles(
+            colour=(196, 186, 170),
+            joint=(150, 142, 130),
+            seed=11,
+            across=6,
+        )
+    return wood(
+        low=(120, 92, 70),
+        high=(168, 136, 106),
+        seed=12,
+        boards=8,
+    )
 
 
 def _corner(style: int) -> list[Surface]:
-    wall = [(214, 200, 176), (182, 200, 206), (206, 186, 180)][style]
-    floor = [
-        wood((150, 104, 66), (200, 152, 104), seed=10, boards=8),
-        tiles((196, 186, 170), (150, 142, 130), seed=11, across=6),
-        wood((120, 92, 70), (168, 136, 106), seed=12, boards=8),
-    ][style]
+    walls = (
+        (214, 200, 176),
+        (182, 200, 206),
+        (206, 186, 180),
+    )
     side = (-3.3, 3.3, -3.3)[style]
-    back = _wall(wall, y=2.6, seed=style, high=2.2)
-    quad = _quad((side, 2.6, 0), (0, -4.2, 0), (0, 0, 2.2), repeat=(2, 0.8))
-    soup, uv = (one if side < 0 else one[:, ::-1] for one in quad)
-    skirting = [rounded_box((0, 2.57, 0.09), (18, 0.06, 0.18), 0.015)]
-    skirting.append(rounded_box((side, 0.5, 0.09), (0.06, 4.2, 0.18), 0.015))
-    skirts = _plain(np.concatenate(skirting), (240, 236, 228))
-    return [_floor(floor, repeat=2.4), back, Surface(soup, uv, back.picture), skirts]
+    back = _wall(
+        walls[style],
+        y=2.6,
+        seed=style,
+        high=2.2,
+    )
+    soup, uv = _quad(
+        corner=(side, 2.6, 0),
+        along=(0, -4.2, 0),
+        up=(0, 0, 2.2),
+        repeat=(2, 0.8),
+    )
+    if side > 0:
+        soup = soup[:, ::-1]
+        uv = uv[:, ::-1]
+    skirting = [
+        rounded_box(
+            centre=(0, 2.57, 0.09),
+            size=(18, 0.06, 0.18),
+            bevel=0.015,
+        ),
+        rounded_box(
+            centre=(side, 0.5, 0.09),
+            size=(0.06, 4.2, 0.18),
+            bevel=0.015,
+        ),
+    ]
+    return [
+        _floor(_corner_floor(style), repeat=2.4),
+        back,
+        Surface(soup, uv, back.picture),
+        _plain(np.concatenate(skirting), (240, 236, 228)),
+    ]
 
 
 def _street(style: int) -> list[Surface]:
-    """Return a road and a row of houses as three meshes: the renderer's object index takes time per mesh."""
-    ground, uv = _quad((-7, -5.2, 0), (14, 0, 0), (0, 9.2, 0), repeat=(1.6, 1))
+    """Return a road and a row of houses as three meshes: the object index takes time per mesh."""
+    ground, uv = _quad(
+        corner=(-7, -5.2, 0),
+        along=(14, 0, 0),
+        up=(0, 9.2, 0),
+        repeat=(1.6, 1),
+    )
     road = Surface(ground, uv, np.ascontiguousarray(street(seed=style)))
     rng = np.random.default_rng(style + 40)
-    widths, heights = rng.uniform(1.1, 1.7, 9), rng.uniform(1.1, 2.2, 9)
+    widths = rng.uniform(1.1, 1.7, 9)
+    heights = rng.uniform(1.1, 2.2, 9)
     starts = np.cumsum(widths + 0.04) - widths - 6.0
-    row = list(zip(starts + widths / 2, widths, heights, strict=True))
-    blocks = [rounded_box((x, 3.35, high / 2), (wide, 1.2, high), 0.03) for x, wide, high in row]
-    roofs = [
-        rounded_box((x, 3.35, high + 0.05), (wide + 0.05, 1.3, 0.1), 0.03) for x, wide, high in row
-    ]
-    soups, uvs, pictures = list[Soup](), list[Soup](), list[Picture]()
-    for k, (x, wide, high) in enumerate(row):
-        soup, uv = _quad(
-            (x - wide / 2 + 0.04, 2.745, 0.03), (wide - 0.08, 0, 0), (0, 0, high - 0.06)
+    middles = starts + widths / 2
+    blocks: list[Soup] = []
+    roofs: list[Soup] = []
+    for x, wide, high in zip(middles, widths, heights, strict=True):
+        blocks.append(
+            rounded_box(
+                centre=(x, 3.35, high / 2),
+                size=(wide, 1.2, high),
+                bevel=0.03,
+            )
         )
-        soups.append(soup)
-        uvs.append((uv * (0.998, 1) + (k + 0.001, 0)) / (9, 1))
-        pictures.append(
-            house_front(HOUSES[(k + style) % 6], seed=10 * style + k, floors=round(high / 0.55))
+        roofs.append(
+            rounded_box(
+                centre=(x, 3.35, high + 0.05),
+                size=(wide + 0.05, 1.3, 0.1),
+                bevel=0.03,
+            )
         )
-    faces = Surface(np.concatenate(soups), np.concatenate(uvs), np.concatenate(pictures, axis=1))
-    houses = [
+    return [
+        road,
         _plain(np.concatenate(blocks), (206, 194, 180)),
         _plain(np.concatenate(roofs), (132, 92, 78)),
-        faces,
+        _house_fronts(
+            middles,
+            widths,
+            heights,
+            style=style,
+        ),
+        _wall(
+            (186, 204, 216),
+            y=6.5,
+            seed=3,
+            high=6,
+        ),
     ]
-    return [road, *houses, _wall((186, 204, 216), y=6.5, seed=3, high=6)]
+
+
+def _house_fronts(
+    middles: Floats,
+    widths: Floats,
+    heights: Floats,
+    *,
+    style: int,
+) -> Surface:
+    """Return the fronts of nine houses, whose pictures stand side by side in one."""
+    soups: list[Soup] = []
+    uvs: list[Soup] = []
+    pictures: list[Picture] = []
+    houses = zip(middles, widths, heights, strict=True)
+    for number, (x, wide, high) in enumerate(houses):
+        soup, uv = _quad(
+            corner=(x - wide / 2 + 0.04, 2.745, 0.03),
+            along=(wide - 0.08, 0, 0),
+            up=(0, 0, high - 0.06),
+        )
+        soups.append(soup)
+        uvs.append((uv * (0.998, 1) + (number + 0.001, 0)) / (9, 1))
+        front = house_front(
+            HOUSES[(number + style) % 6],
+            seed=10 * style + number,
+            floors=round(high / 0.55),
+        )
+        pictures.append(front)
+    return Surface(np.concatenate(soups), np.concatenate(uvs), np.concatenate(pictures, axis=1))
 
 
 def _counter(style: int) -> list[Surface]:
-    stone = [(198, 194, 188), (96, 100, 106), (178, 188, 184)][style]
-    chips = [(150, 140, 128), (226, 222, 214), (120, 128, 130), (184, 150, 120)]
-    tile = [(206, 216, 212), (150, 176, 184), (224, 212, 190)][style]
-    joint = tuple(0.5 * v + 118 for v in tile)
-    top = rounded_box((0, -1.2, -0.1), (12, 7.6, 0.2), 0.03)
-    soup, uv = _quad((-9, 2.6, 0), (18, 0, 0), (0, 0, 4.0), repeat=(4.5, 1))
-    wall = Surface(soup, uv, tiles(tile, joint, seed=style, across=8), roughness=0.2)
+    stones = (
+        (198, 194, 188),
+        (96, 100, 106),
+        (178, 188, 184),
+    )
+    wall_tiles = (
+        (206, 216, 212),
+        (150, 176, 184),
+        (224, 212, 190),
+    )
+    chips = [
+        (150, 140, 128),
+        (226, 222, 214),
+        (120, 128, 130),
+        (184, 150, 120),
+    ]
+    tile = wall_tiles[style]
+    joint = tuple(0.5 * value + 118 for value in tile)
+    board = rounded_box(
+        centre=(0, -1.2, -0.1),
+        size=(12, 7.6, 0.2),
+        bevel=0.03,
+    )
+    stone = terrazzo(
+        ground=stones[style],
+        chips=chips,
+        seed=style,
+    )
+    soup, uv = _quad(
+        corner=(-9, 2.6, 0),
+        along=(18, 0, 0),
+        up=(0, 0, 4.0),
+        repeat=(4.5, 1),
+    )
+    picture = tiles(
+        colour=tile,
+        joint=joint,
+        seed=style,
+        across=8,
+    )
     return [
-        Surface(top, top[..., :2] / 3.0, terrazzo(stone, chips, seed=style), roughness=0.25),
-        wall,
+        Surface(
+            board,
+            board[..., :2] / 3.0,
+            stone,
+            roughness=0.25,
+        ),
+        Surface(
+            soup,
+            uv,
+            picture,
+            roughness=0.2,
+        ),
     ]
 
 
 def _picnic(style: int) -> list[Surface]:
-    cloth = [(126, 160, 196), (206, 150, 140), (190, 176, 120)][style]
-    grass = speckled((66, 108, 40), (118, 158, 70), seed=style, cells=20, grain=0.35)
-    blanket = rounded_box((0, 0.1, -0.012), (6.0, 4.6, 0.024), 0.011)
-    lawn = _floor(grass, side=16, far=7.0, repeat=6)
-    hedge = _wall((70, 112, 60), y=5.6, seed=style, high=1.2)
-    leaves = speckled((40, 78, 34), (92, 134, 62), seed=style + 5, cells=24, grain=0.5)
+    cloths = (
+        (126, 160, 196),
+        (206, 150, 140),
+        (190, 176, 120),
+    )
+    grass = speckled(
+        low=(66, 108, 40),
+        high=(118, 158, 70),
+        seed=style,
+        cells=20,
+        grain=0.35,
+    )
+    lawn = _floor(
+        grass,
+        side=16,
+        far=7.0,
+        repeat=6,
+    )
+    blanket = rounded_box(
+        centre=(0, 0.1, -0.012),
+        size=(6.0, 4.6, 0.024),
+        bevel=0.011,
+    )
+    cloth = gingham(
+        colour=cloths[style],
+        ground=(240, 236, 226),
+        checks=10,
+    )
+    hedge = _wall(
+        (70, 112, 60),
+        y=5.6,
+        seed=style,
+        high=1.2,
+    )
+    leaves = speckled(
+        low=(40, 78, 34),
+        high=(92, 134, 62),
+        seed=style + 5,
+        cells=24,
+        grain=0.5,
+    )
     return [
         Surface(lawn.soup - (0, 0, 0.02), lawn.uv, grass),
-        Surface(blanket, blanket[..., :2] / 2.4, gingham(cloth, (240, 236, 226), checks=10)),
+        Surface(blanket, blanket[..., :2] / 2.4, cloth),
         Surface(hedge.soup, hedge.uv * 3, leaves),
-        _wall((190, 212, 226), y=7.0, seed=1, high=6),
+        _wall(
+            (190, 212, 226),
+            y=7.0,
+            seed=1,
+            high=6,
+        ),
     ]
 
 
 def _studio(style: int) -> list[Surface]:
-    colour = [(186, 178, 196), (170, 192, 196), (206, 190, 170)][style]
-    t = np.linspace(0, np.pi / 2, 14)
-    curve = np.stack([3.0 + 1.6 * np.sin(t), 1.6 - 1.6 * np.cos(t)], axis=1)
+    colours = (
+        (186, 178, 196),
+        (170, 192, 196),
+        (206, 190, 170),
+    )
+    angles = np.linspace(0, np.pi / 2, 14)
+    y = 3.0 + 1.6 * np.sin(angles)
+    z = 1.6 - 1.6 * np.cos(angles)
+    curve = np.stack([y, z], axis=1)
     line = np.concatenate([[(-7.0, 0.0)], curve, [(4.6, 6.0)]])
-    grid = np.stack(
-        [np.stack([np.full(len(line), x), line[:, 0], line[:, 1]], axis=1) for x in (-8.0, 8.0)]
-    )
-    return [_plain(triangles_of_grid(grid), colour)]
+    sides: list[Soup] = []
+    for x in (-8.0, 8.0):
+        sides.append(np.stack([np.full(len(line), x), line[:, 0], line[:, 1]], axis=1))
+    return [_plain(triangles_of_grid(np.stack(sides)), colours[style])]
 
 
-def sheet(rng: np.random.Generator) -> Picture:
-    """Return a printed sheet of paper: a heading, a grey picture and lines."""
-    page = np.full((160, 112, 3), 226, np.uint8)
-    page[12:20, 12 : int(rng.integers(60, 96))] = 70
-    top = int(rng.integers(28, 70))
-    page[top : top + 42, 12:100] = rng.integers(110, 180)
-    for line in (*range(28, top - 6, 7), *range(top + 50, 150, 7)):
-        page[line : line + 2, 12 : int(rng.integers(70, 101))] = 130
-    return linear(page).astype(np.float32)
-
-
-def woven(rng: np.random.Generator) -> Picture:
-    """Return a cloth with a border and stripes, in two dull colours."""
-    dull = [(152, 120, 104), (112, 128, 140), (136, 140, 112), (164, 150, 128), (124, 108, 124)]
-    ground, thread = (
-        np.array(dull[k], np.float64) for k in rng.choice(len(dull), 2, replace=False)
-    )
-    cloth = np.tile(ground, (192, 256, 1))
-    cloth[:, :: int(rng.integers(9, 30))] = thread
-    for rim in (6, 18):
-        cloth[rim : rim + 5, rim:-rim] = cloth[-rim - 5 : -rim, rim:-rim] = thread
-        cloth[rim:-rim, rim : rim + 5] = cloth[rim:-rim, -rim - 5 : -rim] = thread
-    weave = 1 + 0.05 * rng.standard_normal((192, 256, 1))
-    return linear(np.clip(cloth * weave, 0, 255)).astype(np.float32)
-
-
-def painting(rng: np.random.Generator) -> Picture:
-    """Return a framed landscape: hills before a sky."""
-    canvas = np.empty((120, 160, 3))
-    canvas[:] = np.linspace((150, 172, 190), (214, 206, 190), 120)[:, None]
-    across = np.arange(160)
-    for k, shade in enumerate(((128, 138, 128), (104, 118, 96), (86, 92, 76))):
-        ridge = 52 + 20 * k + 9 * np.sin(across / rng.uniform(11, 26) + rng.uniform(0, 6))
-        canvas[np.arange(120)[:, None] > ridge] = shade
-    frame = rng.choice([(58, 44, 34), (206, 198, 184), (120, 96, 66)])
-    canvas[:8], canvas[-8:], canvas[:, :8], canvas[:, -8:] = frame, frame, frame, frame
-    return linear(canvas).astype(np.float32)
-
-
-def _laid(rng: np.random.Generator, picture: Picture, *, width: float) -> Surface:
-    turn, (x, y) = rng.uniform(-0.6, 0.6), rng.uniform((-2.2, -1.4), (2.2, 1.8))
+def _laid(rng: Rng, picture: Picture, *, width: float) -> Surface:
+    """Return a picture that lies on the ground."""
+    turn = rng.uniform(-0.6, 0.6)
+    x, y = rng.uniform((-2.2, -1.4), (2.2, 1.8))
+    rows, columns = picture.shape[:2]
     along = width * np.array([np.cos(turn), np.sin(turn), 0])
-    up = width * picture.shape[0] / picture.shape[1] * np.array([-np.sin(turn), np.cos(turn), 0])
-    corner = np.array([x, y, LIFT * (1 + rng.random())]) - (along + up) / 2
-    return Surface(*_quad(corner, along, up), picture[::-1])
-
-
-def _hung(rng: np.random.Generator, picture: Picture, *, y: float) -> Surface:
-    width = rng.uniform(1.1, 1.9)
-    corner = (rng.uniform(-3.2, 3.2 - width), y - 0.02, rng.uniform(0.35, 0.8))
-    return Surface(
-        *_quad(corner, (width, 0, 0), (0, 0, width * picture.shape[0] / picture.shape[1])),
-        picture[::-1],
+    up = width * rows / columns * np.array([-np.sin(turn), np.cos(turn), 0])
+    middle = np.array([x, y, LIFT * (1 + rng.random())])
+    soup, uv = _quad(
+        corner=middle - (along + up) / 2,
+        along=along,
+        up=up,
     )
+    return Surface(soup, uv, picture[::-1])
 
 
-def _clutter(place: str, rng: np.random.Generator) -> list[Surface]:
+def _hung(rng: Rng, picture: Picture, *, y: float) -> Surface:
+    """Return a picture that hangs on a wall."""
+    width = rng.uniform(1.1, 1.9)
+    x = rng.uniform(-3.2, 3.2 - width)
+    z = rng.uniform(0.35, 0.8)
+    rows, columns = picture.shape[:2]
+    up = (0, 0, width * rows / columns)
+    soup, uv = _quad(
+        corner=(x, y - 0.02, z),
+        along=(width, 0, 0),
+        up=up,
+    )
+    return Surface(soup, uv, picture[::-1])
+
+
+def _clutter(place: str, rng: Rng) -> list[Surface]:
     """Return the clutter of a place, which no text names."""
-    papers = [_laid(rng, sheet(rng), width=rng.uniform(0.6, 0.9)) for _ in range(rng.integers(4))]
-    cloths = [
-        _laid(rng, woven(rng), width=rng.uniform(1.2, 2.4)) for _ in range(rng.integers(1, 3))
-    ]
+    papers: list[Surface] = []
+    for _ in range(rng.integers(4)):
+        papers.append(_laid(rng, sheet(rng), width=rng.uniform(0.6, 0.9)))
+    cloths: list[Surface] = []
+    for _ in range(rng.integers(1, 3)):
+        cloths.append(_laid(rng, woven(rng), width=rng.uniform(1.2, 2.4)))
+    table_painting = _hung(rng, painting(rng), y=5.5)
+    corner_painting = _hung(rng, painting(rng), y=2.6)
     return {
-        "a wooden table-top": [*papers, *cloths[:1], _hung(rng, painting(rng), y=5.5)],
-        "a room corner": [*cloths, *papers[:1], _hung(rng, painting(rng), y=2.6)],
+        "a wooden table-top": [*papers, *cloths[:1], table_painting],
+        "a room corner": [*cloths, *papers[:1], corner_painting],
         "a toy street": papers[:2],
         "a kitchen counter": [*cloths, *papers[:1]],
         "a picnic blanket": [*cloths, *papers[:2]],
@@ -420,13 +500,19 @@ def _clutter(place: str, rng: np.random.Generator) -> list[Surface]:
 
 
 _BUILDERS: dict[str, Callable[[int], list[Surface]]] = {
-    "a wooden table-top": _table, "a room corner": _corner, "a toy street": _street,
-    "a kitchen counter": _counter, "a picnic blanket": _picnic, "a photo studio": _studio,
-}  # fmt: skip
+    "a wooden table-top": _table,
+    "a room corner": _corner,
+    "a toy street": _street,
+    "a kitchen counter": _counter,
+    "a picnic blanket": _picnic,
+    "a photo studio": _studio,
+}
 
 
 @lru_cache(maxsize=16)
 def surfaces_of(place: str, style: int) -> tuple[Surface, ...]:
     """Return the surfaces of a place and its clutter."""
-    clutter = _clutter(place, np.random.default_rng((style, sorted(_BUILDERS).index(place))))
-    return (*_BUILDERS[place](style % PALETTES), *clutter)
+    number = sorted(_BUILDERS).index(place)
+    clutter = _clutter(place, np.random.default_rng((style, number)))
+    surfaces = _BUILDERS[place](style % PALETTES)
+    return (*surfaces, *clutter)

@@ -5,7 +5,7 @@ the text false. If all claims hold, the text is true only if every word of it wa
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,21 +15,33 @@ from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 
 NOUNS = {
-    **{form: shape for shape, plural in PLURALS.items() for form in (shape, plural)},
+    **{shape: shape for shape in PLURALS},
+    **{plural: shape for shape, plural in PLURALS.items()},
     **dict.fromkeys(("object", "objects", "thing", "things", "item", "items"), ""),
 }
-COUNTS = {word: count for count, word in enumerate(NUMBERS) if count} | {
-    str(count): count for count in range(1, 100)
+COUNTS = {
+    **{word: count for count, word in enumerate(NUMBERS) if count},
+    **{str(count): count for count in range(1, 100)},
 }
-SPOKEN = {
-    "size": {words: value for value, words in SIZES.items()} | {"medium": "medium"},
+
+
+def _invert(phrases: Mapping[str, str]) -> dict[str, str]:
+    return {phrase: value for value, phrase in phrases.items()}
+
+
+SPOKEN: dict[str, dict[str, str]] = {
+    "size": {**_invert(SIZES), "medium": "medium"},
     "colour": {word: word for word in SCENE_WORDS["colour"]},
-    "material": {w: w for w in (*SCENE_WORDS["material"], "glass")}
-    | {"wood": "wooden", "metallic": "metal"},
+    "material": {
+        **{word: word for word in SCENE_WORDS["material"]},
+        "glass": "glass",
+        "wood": "wooden",
+        "metallic": "metal",
+    },
     "rests_on": {surface("rests_on", shape): shape for shape in PLURALS},
-    "column": {words: value for value, words in COLUMNS.items()} | {"in the center": "centre"},
-    "depth": {words: value for value, words in DEPTHS.items()},
-    "facing": {words: value for value, words in FACINGS.items()},
+    "column": {**_invert(COLUMNS), "in the center": "centre"},
+    "depth": _invert(DEPTHS),
+    "facing": _invert(FACINGS),
 }
 """Words of each attribute, with the graph's value."""
 MOST_CHARACTERS = 2000
@@ -37,37 +49,45 @@ MOST_CHARACTERS = 2000
 scene."""
 FILLERS = "a an the and with there is are one sees that has where scene image which shows in on of"
 UNREADABLE = re.compile(
-    r"\b(?:not|never|n['’]t|gone|missing|removed|disappeared|vanished|instead|rather|except|unlike|changed|replaced"
-    r"|became|become|turned|moved|was|were|used|previously|longer|same|unchanged|if|or|nor|but|than|isn|aren"
-    r"|least|most|about|around|almost|nearly|more|over)\b",
+    r"\b(?:not|never|n['’]t|gone|missing|removed|disappeared|vanished|instead|rather|except|unlike"
+    r"|changed|replaced|became|become|turned|moved|was|were|used|previously|longer|same|unchanged"
+    r"|if|or|nor|but|than|isn|aren|least|most|about|around|almost|nearly|more|over)\b",
     re.IGNORECASE,
 )
 """Words of statements beyond this parser; a half with one is not parsed."""
 
 
-def _either(words: dict[str, str] | dict[str, int]) -> str:
-    return "|".join(sorted(map(re.escape, words), key=len, reverse=True))
+def _either(phrases: Iterable[str]) -> str:
+    return "|".join(sorted(map(re.escape, phrases), key=len, reverse=True))
 
 
+def _adjective(name: str) -> str:
+    return rf"(?:(?P<{name}>{_either(SPOKEN[name])})\s+)?"
+
+
+def _qualifier(name: str) -> str:
+    phrase = rf"(?P<{name}>{_either(SPOKEN[name])})"
+    return rf"(?:\s+{phrase}(?!\w|\s(?:of|side|half|edge)\b))?"
+
+
+_NOUN = _either(NOUNS)
 PHRASE = re.compile(
-    r"(?<![\w'’-])(?:(?P<denied>no|without|lacks|lacking)\s+)?(?:(?:an?|the|any|only|exactly)\s+){0,3}"
+    r"(?<![\w'’-])"
+    r"(?:(?P<denied>no|without|lacks|lacking)\s+)?"
+    r"(?:(?:an?|the|any|only|exactly)\s+){0,3}"
     rf"(?:(?P<count>{_either(COUNTS)})\s+)?"
-    + "".join(
-        rf"(?:(?P<{name}>{_either(SPOKEN[name])})\s+)?" for name in ("size", "colour", "material")
-    )
-    + rf"(?P<noun>{_either(dict.fromkeys(NOUNS, 0))})(?![\w'’-])(?! (?:{_either(dict.fromkeys(NOUNS, 0))})\b)"
-    + "".join(
-        rf"(?:\s+(?P<{name}>{_either(SPOKEN[name])})(?!\w|\s(?:of|side|half|edge)\b))?"
-        for name in ("rests_on", "column", "depth", "facing")
-    )
-    + r"(?:\s+reading '(?P<text>\w+)')?",
+    rf"{''.join(map(_adjective, ('size', 'colour', 'material')))}"
+    rf"(?P<noun>{_NOUN})(?![\w'’-])(?! (?:{_NOUN})\b)"
+    rf"{''.join(map(_qualifier, ('rests_on', 'column', 'depth', 'facing')))}"
+    r"(?:\s+reading '(?P<text>\w+)')?",
     re.IGNORECASE,
 )
 DENIALS = re.compile(r"\b(?:no|without|lacks|lacking|none|nothing|neither)\b", re.IGNORECASE)
 BUT_NO = re.compile(r"\bbut (?=(?:no|without|lacks|lacking)\b)", re.IGNORECASE)
 ENDED = re.compile(r"\s*(?:$|[,.;]|and\b|(?:in|on)\s*(?:$|[,.;]|and\b))")
 """Text after an unqualified noun phrase; the names of places are blanks by then."""
-PLACE = re.compile(rf"(?<!\w)({_either(dict.fromkeys(PREPOSITIONS, 0))})(?!\w)", re.IGNORECASE)
+PLACE = re.compile(rf"(?<!\w)({_either(PREPOSITIONS)})(?!\w)", re.IGNORECASE)
+NO_SUCH = re.compile(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,48 +101,72 @@ class Reading:
 
 def read_phrases(first: str, second: str) -> Reading:
     """Return the claims of the halves of a description about their images."""
-    halves = (_read(first, 0), _read(second, 1))
-    return Reading((*halves[0].claims, *halves[1].claims), all(half.understood for half in halves))
+    first_half = _read(first, 0)
+    second_half = _read(second, 1)
+    claims = (*first_half.claims, *second_half.claims)
+    return Reading(claims, first_half.understood and second_half.understood)
 
 
 def _read(text: str, side: Literal[0, 1]) -> Reading:
-    text = re.sub(
-        r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b", "no", BUT_NO.sub("and ", text)
-    )
+    text = NO_SUCH.sub("no", BUT_NO.sub("and ", text))
     if len(text) > MOST_CHARACTERS or UNREADABLE.search(text):
         return Reading((), understood=False)
     claims: list[Claim] = []
     rest = text
-    for pattern in (PLACE, PHRASE):
-        for match in pattern.finditer(text):
-            rest = rest.replace(match[0], " ", 1)
-            if pattern is PLACE:
-                claims.append(Claim(side=side, kind="place", value=match[1].lower()))
-            else:
-                claims.extend(_claim(match, side, text=text))
-        text = PLACE.sub(" ", text)
-    left = set(re.findall(r"\w+", rest.lower())) - set(FILLERS.split())
-    return Reading(tuple(claims), understood=bool(claims) and not left)
+    for match in PLACE.finditer(text):
+        rest = rest.replace(match[0], " ", 1)
+        claims.append(
+            Claim(
+                side=side,
+                kind="place",
+                value=match[1].lower(),
+            )
+        )
+    text = PLACE.sub(" ", text)
+    for match in PHRASE.finditer(text):
+        rest = rest.replace(match[0], " ", 1)
+        claims.extend(_claim(match, side, text=text))
+    unread = set(re.findall(r"\w+", rest.lower())) - set(FILLERS.split())
+    return Reading(tuple(claims), understood=bool(claims) and not unread)
 
 
 def _claim(match: re.Match[str], side: Literal[0, 1], *, text: str) -> Iterator[Claim]:
     """Yield the claim of one noun phrase; none if a denial before it may apply."""
-    named = {name: match[name] for name in (*SPOKEN, "text") if match[name]}
-    values = {
-        name: SPOKEN[name][value.lower()] if name in SPOKEN else value
-        for name, value in named.items()
-    }
-    shape = NOUNS[match["noun"].lower()]
-    selector = Selector(**values, **({"shape": shape} if shape else {}))
-    ended = ENDED.match(text, match.end())
+    selector = _read_selector(match)
+    is_whole = ENDED.match(text, match.end()) is not None
     if match["denied"]:
-        if ended:
-            yield Claim(side=side, kind="absent", selector=selector)
+        if is_whole:
+            yield Claim(
+                side=side,
+                kind="absent",
+                selector=selector,
+            )
     elif DENIALS.search(text[: match.start()]):
         return
-    elif match["count"] and ended:
+    elif match["count"] and is_whole:
+        count = COUNTS[match["count"].lower()]
         yield Claim(
-            side=side, kind="count", selector=selector, count=COUNTS[match["count"].lower()]
+            side=side,
+            kind="count",
+            selector=selector,
+            count=count,
         )
     else:
-        yield Claim(side=side, kind="exists", selector=selector)
+        yield Claim(
+            side=side,
+            kind="exists",
+            selector=selector,
+        )
+
+
+def _read_selector(match: re.Match[str]) -> Selector:
+    values: dict[str, str] = {}
+    for name, values_by_phrase in SPOKEN.items():
+        if match[name]:
+            values[name] = values_by_phrase[match[name].lower()]
+    if match["text"]:
+        values["text"] = match["text"]
+    shape = NOUNS[match["noun"].lower()]
+    if shape:
+        values["shape"] = shape
+    return Selector.model_validate(values)

@@ -1,4 +1,4 @@
-"""State of a photograph: things and their positions, place and light; and its camera.
+"""State of a photograph: objects and their positions, place and light; and its camera.
 
 Reads and writes nothing; frozen, so that a change makes a new state. Plans and the renderer use the
 same camera, so that they agree.
@@ -11,7 +11,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.tasks.scenes.shapes import ShapePiece, Soup, extent_of, form_of
+from pairwright.tasks.scenes.meshes import Soup
+from pairwright.tasks.scenes.shapes import ShapePiece, extent_of, form_of
 from pairwright.tasks.scenes.vocabulary import CLEAR, SHAPES, SIZES, Facing, Light, Size, View
 
 
@@ -31,9 +32,9 @@ class Thing:
     y: float = 0.0
     z: float = 0.0
     support: str | None = None
-    """Id of the supporting thing; ``None``: the ground."""
+    """Id of the supporting object; ``None``: the ground."""
     group: str | None = None
-    """Name of its group of like things."""
+    """Name of its group of like objects."""
     wear: float = 0.5
     """From 0 (polished) to 1 (worn); no text names it."""
 
@@ -50,12 +51,20 @@ class Thing:
     @property
     def height(self) -> float:
         """Return its height."""
-        return extent_of(self.shape, self.pose)[2] * self.scale
+        _, _, height = extent_of(self.shape, self.pose)
+        return height * self.scale
 
     def footprint(self) -> tuple[Soup, Soup]:
         """Return the centre and the four corners of its bounding rectangle, seen from above."""
         centre, half, _ = extent_of(self.shape, self.pose)
-        signs = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+        signs = np.array(
+            [
+                (-1, -1),
+                (1, -1),
+                (1, 1),
+                (-1, 1),
+            ]
+        )
         local = (np.array(centre) + signs * np.array(half)) * self.scale
         corners = local @ self._turn().T + (self.x, self.y)
         return corners.mean(0), corners
@@ -64,22 +73,21 @@ class Thing:
         """Return its parts in world coordinates."""
         turn = np.eye(3)
         turn[:2, :2] = self._turn()
-        at = np.array([self.x, self.y, self.z])
-        return [
-            ShapePiece(
-                one.role,
-                one.soup * self.scale @ turn.T + at,
-                None if one.normals is None else one.normals @ turn.T,
-            )
-            for one in form_of(self.shape, self.pose)
-        ]
+        position = np.array([self.x, self.y, self.z])
+        parts: list[ShapePiece] = []
+        for piece in form_of(self.shape, self.pose):
+            soup = piece.soup * self.scale @ turn.T + position
+            normals = None if piece.normals is None else piece.normals @ turn.T
+            parts.append(ShapePiece(piece.role, soup, normals))
+        return parts
 
     def can_carry(self) -> bool:
-        """Return whether another thing may rest on it."""
+        """Return whether another object may rest on it."""
         return self.size != "small" and self.pose in SHAPES[self.shape].carries
 
     def _turn(self) -> Soup:
-        cos, sin = np.cos(self.yaw), np.sin(self.yaw)
+        cos = np.cos(self.yaw)
+        sin = np.sin(self.yaw)
         return np.array([(cos, -sin), (sin, cos)])
 
 
@@ -94,27 +102,30 @@ class Scene:
     things: tuple[Thing, ...]
 
     def thing(self, name: str) -> Thing:
-        """Return the thing of an id."""
-        return next(thing for thing in self.things if thing.id == name)
+        """Return the object of an id."""
+        return next(item for item in self.things if item.id == name)
 
     def without(self, *names: str) -> "Scene":
-        """Return the scene without some things."""
-        return replace(self, things=tuple(thing for thing in self.things if thing.id not in names))
+        """Return the scene without some objects."""
+        remaining = tuple(item for item in self.things if item.id not in names)
+        return replace(self, things=remaining)
 
     def having(self, *changed: Thing) -> "Scene":
-        """Return the scene with things replaced by those of the same id, and new ones at the end."""
-        new = {thing.id: thing for thing in changed}
-        kept = tuple(new.pop(thing.id, thing) for thing in self.things)
-        return replace(self, things=(*kept, *new.values()))
+        """Return the scene with objects replaced by those of the same id, and new ones added."""
+        new = {item.id: item for item in changed}
+        replaced = tuple(new.pop(item.id, item) for item in self.things)
+        return replace(self, things=(*replaced, *new.values()))
 
 
-TARGET, DISTANCE = np.array([0.0, 0.1, 0.3]), 8.0
+TARGET = np.array([0.0, 0.1, 0.3])
+DISTANCE = 8.0
 HALF_FIELD = np.radians(17.0)
 """Half of the horizontal field of view at 4:3; wider photographs keep the vertical field, narrower
 the horizontal."""
-MARGIN = 0.015  # between a thing and the edge of its photograph, as a share of the width
+MARGIN = 0.015  # between an object and the edge of its photograph, as a share of the width
 
-NEAR, FAR = -1.8, 1.8
+NEAR = -1.8
+FAR = 1.8
 """Range along the view, from the place's middle, that is divided into thirds of depth."""
 
 SURE_DEGREES = 38.0
@@ -126,11 +137,15 @@ Depth = Literal["front", "middle", "back"]
 COLUMNS: tuple[Column, Column, Column] = ("left", "centre", "right")
 DEPTHS: tuple[Depth, Depth, Depth] = ("front", "middle", "back")
 _FACINGS: tuple[Facing, ...] = ("front", "right", "back", "left")
+SUBPIXELS = 4
+"""Lines per pixel of a silhouette before it is sampled."""
+SUBPIXEL_BITS = 4
+"""Bits of a fraction of a subpixel in OpenCV's coordinates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position of a thing in a photograph, in words."""
+    """Position of an object in a photograph, in words."""
 
     column: Column
     depth: Depth
@@ -139,9 +154,9 @@ class Position:
 
     def is_clearly_not(self, other: "Position") -> bool:
         """Return whether both positions are clear and differ."""
-        return (
-            self.clear and other.clear and (self.column, self.depth) != (other.column, other.depth)
-        )
+        if not self.clear or not other.clear:
+            return False
+        return (self.column, self.depth) != (other.column, other.depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +175,12 @@ class Camera:
     @property
     def position(self) -> Soup:
         """Return its position in the world."""
-        across, up = np.radians(self.view.azimuth), np.radians(self.view.elevation)
-        away = np.array([np.sin(across) * np.cos(up), -np.cos(across) * np.cos(up), np.sin(up)])
-        return TARGET + DISTANCE * away
+        across = np.radians(self.view.azimuth)
+        up = np.radians(self.view.elevation)
+        x = np.sin(across) * np.cos(up)
+        y = -np.cos(across) * np.cos(up)
+        z = np.sin(up)
+        return TARGET + DISTANCE * np.array([x, y, z])
 
     @property
     def axes(self) -> tuple[Soup, Soup, Soup]:
@@ -177,61 +195,83 @@ class Camera:
         right, down, ahead = self.axes
         away = points - self.position
         scale = self.focal / (away @ ahead)
-        return np.stack(
-            [self.width / 2 + scale * (away @ right), self.height / 2 + scale * (away @ down)],
-            axis=-1,
-        )
+        x = self.width / 2 + scale * (away @ right)
+        y = self.height / 2 + scale * (away @ down)
+        return np.stack([x, y], axis=-1)
 
-    def silhouette(self, thing: Thing) -> Mask:
-        """Return the pixels of the thing alone, by the pixels' centres."""
-        fine = 4
-        big = np.zeros((self.height * fine, self.width * fine), np.uint8)
-        for part in thing.parts():
+    def silhouette(self, item: Thing) -> Mask:
+        """Return the pixels of the object alone, by the pixels' centres."""
+        size = (self.height * SUBPIXELS, self.width * SUBPIXELS)
+        enlarged = np.zeros(size, np.uint8)
+        for part in item.parts():
             corners = self.project(part.soup)
-            a, b = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+            a = corners[:, 1] - corners[:, 0]
+            b = corners[:, 2] - corners[:, 0]
             towards = a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0] < 0
-            for triangle in np.round((corners[towards] * fine - 0.5) * 16).astype(np.int32):
-                cv2.fillConvexPoly(big, triangle, 1, shift=4)
-        return big[fine // 2 :: fine, fine // 2 :: fine].astype(bool)
+            positions = (corners[towards] * SUBPIXELS - 0.5) * 2**SUBPIXEL_BITS
+            for triangle in np.round(positions).astype(np.int32):
+                cv2.fillConvexPoly(
+                    enlarged,
+                    triangle,
+                    1,
+                    shift=SUBPIXEL_BITS,
+                )
+        centre = SUBPIXELS // 2
+        return enlarged[centre::SUBPIXELS, centre::SUBPIXELS].astype(bool)
 
-    def frames(self, thing: Thing) -> bool:
-        """Return whether the whole thing is in the photograph, with a margin."""
-        pixels = np.concatenate([self.project(part.soup).reshape(-1, 2) for part in thing.parts()])
+    def frames(self, item: Thing) -> bool:
+        """Return whether the whole object is in the photograph, with a margin."""
+        points = [self.project(part.soup).reshape(-1, 2) for part in item.parts()]
+        pixels = np.concatenate(points)
         rim = MARGIN * self.width
-        return bool(
-            (pixels >= rim).all() and (pixels <= (self.width - rim, self.height - rim)).all()
-        )
+        end = (self.width - rim, self.height - rim)
+        return bool((pixels >= rim).all() and (pixels <= end).all())
 
-    def distance(self, thing: Thing) -> float:
-        """Return the distance of the thing's middle from the place's middle, along the view on the ground."""
+    def distance(self, item: Thing) -> float:
+        """Return the distance of the object's middle from the place's, along the view."""
         across = np.radians(self.view.azimuth)
-        return float(
-            (thing.footprint()[0] - TARGET[:2]) @ np.array([-np.sin(across), np.cos(across)])
-        )
+        middle, _ = item.footprint()
+        ahead = np.array([-np.sin(across), np.cos(across)])
+        return float((middle - TARGET[:2]) @ ahead)
 
-    def position_of(self, thing: Thing, mask: Mask) -> Position:
-        """Return the thing's position: the middle of its visible pixels across, and its distance in depth."""
+    def position_of(self, item: Thing, mask: Mask) -> Position:
+        """Return the object's position.
+
+        Its column is that of the middle of its visible pixels, its depth that of its distance.
+        """
         columns = np.flatnonzero(mask.any(axis=0))
         across = (int(columns[0]) + int(columns[-1]) + 1) / 2 / self.width
-        ahead = (self.distance(thing) - NEAR) / (FAR - NEAR)
-        clear = all(
-            abs(share - border) >= CLEAR for share in (across, ahead) for border in (1 / 3, 2 / 3)
-        )
-        column, depth = ((share >= 1 / 3) + (share > 2 / 3) for share in (across, ahead))
-        return Position(COLUMNS[column], DEPTHS[depth], clear)
+        ahead = (self.distance(item) - NEAR) / (FAR - NEAR)
+        column = COLUMNS[_third(across)]
+        depth = DEPTHS[_third(ahead)]
+        return Position(column, depth, clear=_is_clear(across) and _is_clear(ahead))
 
-    def facing(self, thing: Thing) -> tuple[Facing, float]:
-        """Return the thing's facing as seen from here, and the degrees by which it deviates."""
-        towards = self.position[:2] - (thing.x, thing.y)
-        front = np.array([np.sin(thing.yaw), -np.cos(thing.yaw)])
-        angle = np.degrees(
-            np.arctan2(towards[0] * front[1] - towards[1] * front[0], towards @ front)
-        )
-        quarter = round(float(angle) / 90)
-        return _FACINGS[quarter % 4], abs(float(angle) - 90 * quarter)
+    def facing(self, item: Thing) -> tuple[Facing, float]:
+        """Return the object's facing as seen from here, and the degrees by which it deviates."""
+        towards = self.position[:2] - (item.x, item.y)
+        front = np.array([np.sin(item.yaw), -np.cos(item.yaw)])
+        cross = towards[0] * front[1] - towards[1] * front[0]
+        angle = float(np.degrees(np.arctan2(cross, towards @ front)))
+        quarter = round(angle / 90)
+        return _FACINGS[quarter % 4], abs(angle - 90 * quarter)
 
-    def yaw(self, thing: Thing, facing: Facing, *, off_degrees: float) -> float:
+    def yaw(
+        self,
+        item: Thing,
+        facing: Facing,
+        *,
+        off_degrees: float,
+    ) -> float:
         """Return the yaw of a facing as seen from here."""
-        towards = self.position[:2] - (thing.x, thing.y)
+        towards = self.position[:2] - (item.x, item.y)
         straight = float(np.arctan2(towards[1], towards[0])) + np.pi / 2
-        return straight + float(np.radians(90 * _FACINGS.index(facing) + off_degrees))
+        degrees = 90 * _FACINGS.index(facing) + off_degrees
+        return straight + float(np.radians(degrees))
+
+
+def _third(share: float) -> int:
+    return (share >= 1 / 3) + (share > 2 / 3)
+
+
+def _is_clear(share: float) -> bool:
+    return abs(share - 1 / 3) >= CLEAR and abs(share - 2 / 3) >= CLEAR

@@ -17,16 +17,29 @@ SIZES: dict[Size, float] = {"small": 0.68, "medium": 1.0, "large": 1.42}
 """Scale of each size, in steps of 1.4, which are visible across the depth of a place."""
 
 COLOURS: dict[str, tuple[int, int, int]] = {
-    "red": (196, 26, 32), "orange": (242, 118, 14), "yellow": (246, 205, 36), "green": (38, 138, 58),
-    "turquoise": (38, 186, 180), "blue": (30, 72, 190), "purple": (118, 52, 160), "pink": (240, 128, 174),
-    "white": (236, 235, 230), "black": (30, 30, 33),
-}  # fmt: skip
+    "red": (196, 26, 32),
+    "orange": (242, 118, 14),
+    "yellow": (246, 205, 36),
+    "green": (38, 138, 58),
+    "turquoise": (38, 186, 180),
+    "blue": (30, 72, 190),
+    "purple": (118, 52, 160),
+    "pink": (240, 128, 174),
+    "white": (236, 235, 230),
+    "black": (30, 30, 33),
+}
 """sRGB of each colour under white light."""
 
 _NEAR = (
-    "red orange, orange yellow, red pink, purple pink, blue purple, green turquoise, blue turquoise"
+    "red orange",
+    "orange yellow",
+    "red pink",
+    "purple pink",
+    "blue purple",
+    "green turquoise",
+    "blue turquoise",
 )
-NEAR_COLOURS = frozenset(frozenset(pair.split()) for pair in _NEAR.split(", "))
+NEAR_COLOURS = frozenset(frozenset(pair.split()) for pair in _NEAR)
 """Pairs of colours that no change exchanges: coloured light makes them similar."""
 
 METALLIC_COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink")
@@ -37,7 +50,8 @@ VESSEL = ("ceramic", "metal", "wooden")
 CLEAR = 0.06
 """A column or a depth is clear this far from the next, as a share of the picture's width or the
 place's depth."""
-CLEAR_MATERIALS = frozenset(frozenset(("metal", matt)) for matt in ("rubber", "wooden", "leather"))
+_MATT = ("rubber", "wooden", "leather")
+CLEAR_MATERIALS = frozenset(frozenset(("metal", matt)) for matt in _MATT)
 """Pairs of materials that a change exchanges: metal, which mirrors the room, and matt ones; others
 look alike."""
 LITTLE_MATERIAL = ("chair", "sign")
@@ -54,11 +68,11 @@ class Kind:
     """Phrases after the noun; none for shapes of one piece."""
     front: bool = False
     carries: tuple[str | None, ...] = ()
-    """Poses (``None``: of one piece) with a top that can carry another thing."""
+    """Poses (``None``: of one piece) with a top that can carry another object."""
     rides: bool = True
-    """Whether it may rest on another thing."""
+    """Whether it may rest on another object."""
     repeats: bool = False
-    """Whether it occurs in groups of like things."""
+    """Whether it occurs in groups of like objects."""
 
 
 LID = ("with its lid closed", "with its lid open")
@@ -75,19 +89,45 @@ SHAPES: dict[str, Kind] = {
     "bowl": Kind(materials=VESSEL),
     "mug": Kind(materials=VESSEL, repeats=True),
     "teapot": Kind(materials=("ceramic", "metal"), front=True),
-    "box": Kind(materials=("wooden", "metal", "leather"), poses=LID, carries=LID[:1], rides=False),
+    "box": Kind(
+        materials=("wooden", "metal", "leather"),
+        poses=LID,
+        carries=LID[:1],
+        rides=False,
+    ),
     "book": Kind(
         materials=("leather",),
         poses=("lying closed", "lying open"),
         carries=("lying closed",),
         rides=False,
     ),
-    "lamp": Kind(materials=("metal", "ceramic"), poses=HEAD, front=True, rides=False),
-    "chair": Kind(materials=("wooden", "metal", "leather"), front=True, rides=False),
-    "robot": Kind(materials=("metal", "rubber", "wooden"), poses=ARMS, front=True),
+    "lamp": Kind(
+        materials=("metal", "ceramic"),
+        poses=HEAD,
+        front=True,
+        rides=False,
+    ),
+    "chair": Kind(
+        materials=("wooden", "metal", "leather"),
+        front=True,
+        rides=False,
+    ),
+    "robot": Kind(
+        materials=("metal", "rubber", "wooden"),
+        poses=ARMS,
+        front=True,
+    ),
     "car": Kind(materials=("metal", "wooden", "rubber"), front=True),
-    "duck": Kind(materials=("rubber", "ceramic", "wooden"), front=True, repeats=True),
-    "sign": Kind(materials=("wooden", "metal"), sizes=("medium", "large"), rides=False),
+    "duck": Kind(
+        materials=("rubber", "ceramic", "wooden"),
+        front=True,
+        repeats=True,
+    ),
+    "sign": Kind(
+        materials=("wooden", "metal"),
+        sizes=("medium", "large"),
+        rides=False,
+    ),
 }
 
 
@@ -151,21 +191,23 @@ class Light:
     @property
     def phrase(self) -> str:
         """Return its noun phrase ("dim warm light from the left")."""
+        brightness = "dim" if self.dim else "bright"
         origin = self.direction if self.direction == "above" else f"the {self.direction}"
-        return f"{'dim' if self.dim else 'bright'} {self.tint} light from {origin}"
+        return f"{brightness} {self.tint} light from {origin}"
 
 
 TINTS: dict[Tint, tuple[float, float, float]] = {
-    "warm": (1.12, 0.98, 0.79), "white": (1.0, 1.0, 1.0), "cool": (0.84, 0.98, 1.2)
-}  # fmt: skip
+    "warm": (1.12, 0.98, 0.79),
+    "white": (1.0, 1.0, 1.0),
+    "cool": (0.84, 0.98, 1.2),
+}
 DIRECTIONS: tuple[Direction, ...] = ("left", "right", "above")
 PLACES = tuple(PREPOSITIONS)
+_MATERIALS = set[str]().union(*(kind.materials for kind in SHAPES.values()))
 
 SCENE_WORDS: dict[str, tuple[str, ...]] = {
     "colour": tuple(COLOURS),
-    "material": tuple(
-        sorted({material for kind in SHAPES.values() for material in kind.materials})
-    ),
+    "material": tuple(sorted(_MATERIALS)),
     "size": tuple(SIZES),
     "shape": tuple(SHAPES),
     "column": ("left", "centre", "right"),

@@ -3,7 +3,7 @@
 import pytest
 
 from pairwright.tasks.rejected.compare_words import (
-    compare,
+    compare_texts,
     denies_change,
     repeats,
     says_nothing_else,
@@ -31,7 +31,7 @@ CONTRADICTIONS = [
 
 @pytest.mark.parametrize(("old", "new", "went", "came"), CONTRADICTIONS)
 def test_words_that_exclude_each_other_contradict(old, new, went, came):
-    change = compare(old, new)
+    change = compare_texts(old, new)
     assert (" ".join(change.went), " ".join(change.came)) == (went, came)
     assert change.refusal == ""
     assert not change.is_none
@@ -68,7 +68,7 @@ REFUSALS = {
     ("reason", "texts"), [(reason, one) for reason, many in REFUSALS.items() for one in many]
 )
 def test_other_changes_do_not(reason, texts):
-    assert compare(*texts).refusal == reason
+    assert compare_texts(*texts).refusal == reason
 
 
 SAME = [
@@ -129,9 +129,9 @@ def test_no_change_is_told_from_changes():
     assert [denies_change(row.text) for row in rows] == [row.no_change for row in rows]
     assert not denies_change("the same scene but with a dog")
     for odd in ("", "—", "!!!", "狗在草地上", "a" * 100_000, "a " * 10_000):
-        assert compare(odd, odd).refusal == "no other content"
+        assert compare_texts(odd, odd).refusal == "no other content"
     books = [" ".join(f"{letter}{number}" for number in range(100_000)) for letter in "ab"]
-    assert compare(*books).refusal == ""
+    assert compare_texts(*books).refusal == ""
 
 
 @pytest.mark.parametrize(

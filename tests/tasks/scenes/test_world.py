@@ -6,7 +6,7 @@ from pairwright.tasks.scenes.changes import Draft
 from pairwright.tasks.scenes.render import survey
 from pairwright.tasks.scenes.state import Camera, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import Light, View
-from pairwright.tasks.scenes.world import describe
+from pairwright.tasks.scenes.world import describe_photograph
 
 VIEW = View(0, 41, "a high viewpoint from the front")
 CAMERA = Camera(VIEW, 128, 96)
@@ -15,7 +15,9 @@ CAMERA = Camera(VIEW, 128, 96)
 def look(*things):
     scene = Scene("a photo studio", 0, VIEW, Light("left", "warm", dim=True), things)
     seen = survey(scene, CAMERA)
-    return seen, describe(Draft(scene, CAMERA, 1), CAMERA, seen, world="world-00001", number=2)
+    return seen, describe_photograph(
+        Draft(scene, CAMERA, 1), CAMERA, seen, world="world-00001", number=2
+    )
 
 
 def ball(name, **where):
@@ -48,6 +50,6 @@ def test_changed_pixels_are_those_of_the_thing():
         look(ball("object-2", x=1.5))[0],
     )
     gone = before.mask("object-1")
-    assert before.changed(after, {"object-1"}) == gone.sum() > 100
-    assert before.changed(after, {"object-2"}) == 0
+    assert before.count_changed(after, {"object-1"}) == gone.sum() > 100
+    assert before.count_changed(after, {"object-2"}) == 0
     assert not np.any(after.mask("object-1"))

@@ -1,20 +1,20 @@
 import numpy as np
 import pytest
 
-from pairwright.tasks.scenes import places
+from pairwright.tasks.scenes import pictures
 from pairwright.tasks.scenes.vocabulary import COLOURS, TEXTS
 
 
 def test_linear_values_of_srgb_by_hand():
-    assert places.linear((0, 255, 188)) == pytest.approx(
+    assert pictures.linear_colour((0, 255, 188)) == pytest.approx(
         [0, 1, ((188 / 255 + 0.055) / 1.055) ** 2.4]
     )
-    assert places.linear((10, 10, 10))[0] == pytest.approx(10 / 255 / 12.92)
+    assert pictures.linear_colour((10, 10, 10))[0] == pytest.approx(10 / 255 / 12.92)
 
 
 def test_signs_contrast_with_their_boards_and_differ_by_their_text():
     for colour in ("red", "white", "turquoise"):
-        boards = [places.sign_board(text, COLOURS[colour]) for text in TEXTS]
+        boards = [pictures.sign_board(text, COLOURS[colour]) for text in TEXTS]
         for k, board in enumerate(boards):
             brightness = board.mean(axis=2)
             assert brightness.max() - brightness.min() > 0.3
@@ -23,7 +23,7 @@ def test_signs_contrast_with_their_boards_and_differ_by_their_text():
 
 def test_letters_fill_the_board_but_stay_inside_its_frame():
     for text in TEXTS:
-        board = places.sign_board(text, (236, 235, 230)).mean(axis=2)
+        board = pictures.sign_board(text, (236, 235, 230)).mean(axis=2)
         ink = board[20:-20, 20:-20] < 0.3
         rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
         assert rows[0] > 4
