@@ -67,7 +67,7 @@ Inspections = Mapping[str, tuple[InspectionRow, ...]]
 Statements = Mapping[str, tuple[StatementsRow, ...]]
 
 
-class Candidate(NamedTuple):
+class RemovalCandidate(NamedTuple):
     """Element that was removed from one of the images, with the checks of its removal."""
 
     side: int
@@ -82,11 +82,11 @@ class Fit(NamedTuple):
     clip: float = 0.0  # sum of the cosines of the text's sentences with the candidate (Eq. 9).
 
 
-Scored = tuple[Candidate, Fit]
+Scored = tuple[RemovalCandidate, Fit]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RejectionRequest:
     """Pair or preference with its images and the texts about them; ``None``: no description."""
 
     key: str
@@ -94,17 +94,17 @@ class Request:
     texts: Sequence[Text] | None
 
 
-def has_no_text(request: Request) -> bool:
+def has_no_text(request: RejectionRequest) -> bool:
     """Return whether the pair has no description."""
     return request.texts is None
 
 
-def has_several_images(request: Request) -> bool:
+def has_several_images(request: RejectionRequest) -> bool:
     """Return whether a text is not about exactly one image."""
     return request.texts is not None and len(request.image_keys) != len(request.texts)
 
 
-SKIP_RULES: tuple[tuple[Callable[[Request], bool], str], ...] = (
+SKIP_RULES: tuple[tuple[Callable[[RejectionRequest], bool], str], ...] = (
     (has_no_text, NO_TEXT),
     (has_several_images, SEVERAL),
 )
@@ -191,7 +191,7 @@ def choose_removals(
 
 
 def _embed_requests(
-    requests: Sequence[Request], config: RejectionsConfig
+    requests: Sequence[RejectionRequest], config: RejectionsConfig
 ) -> dict[Text, Matrix] | None:
     """Return the sentence vectors of all texts; ``None`` if graphs score."""
     if config.clip is None:
@@ -200,18 +200,18 @@ def _embed_requests(
     return embed_texts(texts, OpenClipTexts(config=config.clip))
 
 
-def _pair_images(request: Request, images: Images) -> tuple[ImageRow, ImageRow]:
+def _pair_images(request: RejectionRequest, images: Images) -> tuple[ImageRow, ImageRow]:
     first, second = request.image_keys
     return images[first], images[second]
 
 
-def _known(request: Request, images: Images) -> list[ImageRow]:
+def _known(request: RejectionRequest, images: Images) -> list[ImageRow]:
     return [images[key] for key in request.image_keys if key in images]
 
 
 def _make_request(
     row: PairRow | PreferenceRow, differences: Mapping[str, DifferenceRow], statements: Statements
-) -> Request:
+) -> RejectionRequest:
     if isinstance(row, PreferenceRow):
         image_keys = row.image_keys
         text = row
@@ -219,16 +219,18 @@ def _make_request(
         image_keys = (row.first, row.second)
         text = differences.get(row.key)
     if text is None:
-        return Request(row.key, image_keys, texts=None)
+        return RejectionRequest(row.key, image_keys, texts=None)
     split: dict[str, Text] = {
         split_row.text: split_row.sentences
         for split_row in statements.get(row.subject, ())
         if split_row.source_key == text.key
     }
-    return Request(row.key, image_keys, [split.get(part, part) for part in preferred_texts(text)])
+    return RejectionRequest(
+        row.key, image_keys, [split.get(part, part) for part in preferred_texts(text)]
+    )
 
 
-def _skip(request: Request) -> Dropped | None:
+def _skip(request: RejectionRequest) -> Dropped | None:
     """Return why a pair or preference is not scored; ``None``: it is."""
     for applies, reason in SKIP_RULES:
         if applies(request):
@@ -243,21 +245,23 @@ def _skip(request: Request) -> Dropped | None:
 
 def candidates_of(
     keys: Sequence[str], elements: Elements, inspected: Inspections
-) -> list[Candidate]:
+) -> list[RemovalCandidate]:
     """Return the removed and checked elements, by image."""
     checks: dict[str, InspectionRow] = {}
     for key in keys:
         checks |= {check.element: check for check in inspected.get(key, ())}
-    candidates: list[Candidate] = []
+    candidates: list[RemovalCandidate] = []
     for side, key in enumerate(keys):
         for element in elements.get(key, ()):
             if element.key in checks:
-                candidates.append(Candidate(side, element, checks[element.key]))
+                candidates.append(RemovalCandidate(side, element, checks[element.key]))
     return candidates
 
 
 def score_by_graphs(
-    difference: DifferenceRow, images: tuple[ImageRow, ImageRow], candidates: Sequence[Candidate]
+    difference: DifferenceRow,
+    images: tuple[ImageRow, ImageRow],
+    candidates: Sequence[RemovalCandidate],
 ) -> Iterator[Scored]:
     """Yield each candidate with the share of the true claims that its removal breaks.
 
@@ -333,8 +337,8 @@ def _scored_sentences(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
 
 
 def score_by_clip(
-    candidates: Iterable[Candidate],
-    request: Request,
+    candidates: Iterable[RemovalCandidate],
+    request: RejectionRequest,
     sentence_vectors: Mapping[Text, Matrix],
     *,
     images: Mapping[str, Vectors],
@@ -417,7 +421,7 @@ def _order(scored: Scored) -> tuple[float, float, str]:
     return -fit.drop, candidate.element.area_share, candidate.element.key
 
 
-def _score_row(candidate: Candidate, fit: Fit, chosen: str) -> RemovalScore:
+def _score_row(candidate: RemovalCandidate, fit: Fit, chosen: str) -> RemovalScore:
     return RemovalScore(
         removal=candidate.element.key,
         tag=candidate.element.tag,

@@ -94,7 +94,7 @@ OFFERS = {
 """Words that a half must have for an edit of this kind."""
 
 
-class Plan(NamedTuple):
+class EditPlan(NamedTuple):
     """Edit to request: its kind and the half to edit."""
 
     kind: str
@@ -164,7 +164,7 @@ async def _ask_edit(
     chat: Chat,
     config: CounterfactualsConfig,
     *,
-    plan: Plan,
+    plan: EditPlan,
     attempt: int,
     truth: KnownContent,
 ) -> tuple[CheckedEdit | RefusedText, list[Served]]:
@@ -197,14 +197,14 @@ async def _ask_edit(
     return _read_choice(choice, edit), [answer.served, choice.served]
 
 
-def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[Plan]:
+def draw_plans(row: DifferenceRow, config: CounterfactualsConfig) -> list[EditPlan]:
     """Return the possible kinds of edits with one half each, in an order drawn by the row's key."""
     rng = Random(make_key("counterfactual", config.seed, row.key))
-    plans: list[Plan] = []
+    plans: list[EditPlan] = []
     for kind, offer in OFFERS.items():
         sides = [side for side in (0, 1) if offer.search(row.halves[side])]
         if sides:
-            plans.append(Plan(kind, rng.choice(sides)))
+            plans.append(EditPlan(kind, rng.choice(sides)))
     rng.shuffle(plans)
     return plans
 
@@ -213,7 +213,7 @@ def _edit_question(
     row: DifferenceRow,
     config: CounterfactualsConfig,
     *,
-    plan: Plan,
+    plan: EditPlan,
     attempt: int,
 ) -> Question:
     (change,) = load_wordings(KINDS).kinds[plan.kind]

@@ -92,7 +92,7 @@ class Grown(NamedTuple):
     score: float
 
 
-class Outcome(NamedTuple):
+class InspectionOutcome(NamedTuple):
     """Reason why a removal fails (empty: it passes), and the detector's findings."""
 
     why: str
@@ -226,7 +226,7 @@ def inspect_removals(
     def inspect(ready: Sequence[Inspected]) -> Iterator[InspectionRow]:
         outcomes = _detect(detector, boxes, ready, config) if detector else {}
         for item in ready:
-            undetected = Outcome(item.part.why, Remaining(-1.0, -1.0), Grown("", 0.0))
+            undetected = InspectionOutcome(item.part.why, Remaining(-1.0, -1.0), Grown("", 0.0))
             yield _inspection_row(item.row, item.part, outcomes.get(item.row.key, undetected))
 
     measure = partial(_measure, config, detector)
@@ -338,7 +338,7 @@ def _detect(
     boxes: Mapping[str, BoxesRow],
     ready: Sequence[Inspected],
     config: InspectionConfig,
-) -> dict[str, Outcome]:
+) -> dict[str, InspectionOutcome]:
     """Return the outcome by removal."""
     detections: list[Detection] = []
     for item in ready:
@@ -374,7 +374,9 @@ def _original_boxes(
     ), ()
 
 
-def _compare_boxes(detection: Detection, after: Sequence[Box], config: InspectionConfig) -> Outcome:
+def _compare_boxes(
+    detection: Detection, after: Sequence[Box], config: InspectionConfig
+) -> InspectionOutcome:
     tag = next(number for number, tag in enumerate(detection.tags) if tag.name == detection.row.tag)
     region = detection.region
     before = detection.boxes
@@ -399,10 +401,10 @@ def _compare_boxes(detection: Detection, after: Sequence[Box], config: Inspectio
         why = f"{STILL_THERE} (inspection.min_remaining_score={config.min_remaining_score:g})"
     elif grown.name:
         why = f"{GROWN} (inspection.min_grown_score={config.min_grown_score:g})"
-    return Outcome(why, remaining, grown)
+    return InspectionOutcome(why, remaining, grown)
 
 
-def _inspection_row(row: RemovalRow, trace: Trace, outcome: Outcome) -> InspectionRow:
+def _inspection_row(row: RemovalRow, trace: Trace, outcome: InspectionOutcome) -> InspectionRow:
     why, remaining, grown = outcome
     return InspectionRow(
         key=make_key("inspection", row.key, why, trace.rim, trace.difference, *remaining, *grown),
