@@ -288,13 +288,18 @@ class Dataset:
         recipe: str = "",
         model: str = "",
         start: str = "",
+        size: str = "",
+        differential: bool = False,
+        table: str = "",
+        mix: Sequence[str] = (),
         name: str = "",
         settings: Settings = (),
         watcher: "TrainingWatcher | None" = None,
     ) -> "Trained":
         """Train a model on this version's preferences, or continue a stopped run; return the result.
 
-        A stopped run continues with the version that it began with.
+        A stopped run continues with the version that it began with. The keyword arguments are the
+        options of ``pairwright train``.
 
         ``album.train("sft")``, then ``album.train("adpo", start="sft",
         settings={"optimiser.num_train_epochs": 2})``
@@ -307,10 +312,14 @@ class Dataset:
         config = make_config(
             objective,
             _settings_lines(settings),
-            model=model,
-            start=start,
             dataset=self.url,
             recipe=recipe,
+            model=model,
+            start=start,
+            size=size,
+            differential=differential,
+            table=table,
+            mix=mix,
         )
         return train(
             self.version,

@@ -34,9 +34,7 @@ class DifferentialConfig(Section):
     as printed)."""
 
 
-Objective = Literal["sft", "dpo", "mdpo", "adavip", "adpo", "namc"]
-NAMC = "namc"
-"""Objective that trains a captioner of its own, without a vision-language model or reference."""
+ObjectiveName = Literal["sft", "dpo", "mdpo", "adavip", "adpo", "namc"]
 Beta = Annotated[float, Field(gt=0, le=100)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 TINY, SMALL = "tiny", "small"
@@ -259,7 +257,7 @@ class OutputConfig(Section):
 class TrainConfig(Section):
     """Training settings: every setting of a training run."""
 
-    objective: Objective
+    objective: ObjectiveName
     """Training objective."""
     start: str = ""
     """Run to start from: a name in the same dataset, or a folder; its model is also the

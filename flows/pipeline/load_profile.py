@@ -139,9 +139,19 @@ def change_profile(profile: Profile, settings: Sequence[str]) -> Profile:
 
 
 def make_section(
-    kind: type[S], values: Mapping[str, Any], *, where: str, settings: Sequence[str] = ()
+    kind: type[S],
+    values: Mapping[str, Any],
+    *,
+    where: str,
+    settings: Sequence[str] = (),
+    options: Mapping[str, str] = {},
 ) -> S:
-    """Return the settings that a mapping describes."""
+    """Return the settings that a mapping describes.
+
+    Errors quote ``settings`` (``a.b=value``) and ``options`` (the text of an option, by its field).
+    """
+    given = {setting.partition("=")[0].strip(): f"--set {setting}" for setting in settings}
+    given |= options
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -152,7 +162,7 @@ def make_section(
         for detail in details:
             outer.update(detail["loc"][:length] for length in range(len(detail["loc"])))
         inner = [detail for detail in details if detail["loc"] not in outer]
-        messages = (_explain(kind, detail, where, settings) for detail in inner)
+        messages = (_explain(kind, detail, where, given) for detail in inner)
         raise ConfigError("\n".join(messages)) from error
 
 
@@ -175,14 +185,14 @@ def set_field(values: dict[str, Any], setting: str) -> None:
 
 
 def _explain(
-    kind: type[BaseModel], detail: ErrorDetails, where: str, settings: Sequence[str]
+    kind: type[BaseModel], detail: ErrorDetails, where: str, options: Mapping[str, str]
 ) -> str:
     """Return one of pydantic's errors as a message: file or ``--set``, field, what is wrong."""
     location, message = detail["loc"], detail["msg"].removeprefix("Value error, ")
     name = ".".join(str(part) for part in location)
     if location and location[-1] == "key":  # the value may be a secret key
         return f"{name}: {message}"
-    origin = " ".join(f"--set {text}" for text in _settings_of(name, settings)) or where
+    origin = " ".join(_options_of(name, options)) or where
     if detail["type"] == "extra_forbidden":
         fields = _fields(kind, location[:-1])
         close = difflib.get_close_matches(str(location[-1]), fields, n=1)
@@ -196,17 +206,16 @@ def _explain(
     return f"{origin}: {name}: {message}" if name else f"{origin}: {message}"
 
 
-def _settings_of(name: str, settings: Sequence[str]) -> list[str]:
-    """Return the settings that set a field, a section around it, or a field in it, each once."""
-    by_name = {setting.partition("=")[0].strip(): setting for setting in settings}
+def _options_of(name: str, options: Mapping[str, str]) -> list[str]:
+    """Return the options that set a field, a section around it, or a field in it."""
     if not name:
-        return list(by_name.values())
+        return list(options.values())
     near: list[str] = []
-    for set_name, setting in by_name.items():
+    for set_name, text in options.items():
         is_inside = f"{set_name}.".startswith(f"{name}.")
         is_around = f"{name}.".startswith(f"{set_name}.")
         if is_inside or is_around:
-            near.append(setting)
+            near.append(text)
     return near
 
 

@@ -19,7 +19,7 @@ from pairwright.flows.training import evaluate_model as models
 from pairwright.flows.training.show_training import TrainingLines
 from pairwright.flows.training.train_model import Trained
 from pairwright.flows.versions.export_dataset import ExportConfig
-from pairwright.schemas.training import Objective
+from pairwright.schemas.training import ObjectiveName
 from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.tally_rows import EVERYTHING, Selection
@@ -62,13 +62,18 @@ def export_dataset(
 @flow(name="train-model", flow_run_name="train-{objective}-on-{dataset}", persist_result=False)
 def train_model(
     dataset: str,
-    objective: Objective,
+    objective: ObjectiveName,
     model: str = "",
     start: str = "",
     name: str = "",
     settings: list[str] | None = None,
     version: Annotated[int, Field(ge=1)] | None = None,
     recipe: str = "",
+    size: str = "",
+    table: str = "",
+    mix: list[str] | None = None,
+    *,
+    differential: bool = False,
 ) -> State[Trained]:
     """Train a model on the preferences of a dataset, or continue a stopped run.
 
@@ -82,16 +87,24 @@ def train_model(
             "optimiser.num_train_epochs=3").
         version: A version's number; none is the one that the run began with, or the newest.
         recipe: A recipe (`pairwright recipes`), or a .yaml file.
+        size: namc: size of the model, small or paper.
+        table: sft: preferences (default), differences, comparisons, questions or captions.
+        mix: sft: further rows, as FILE:SHARE of LLaVA's JSON, or DATASET:SHARE.
+        differential: sft: add M3Diff's differential perception. vLLM cannot serve it.
     """
     with logged(), tagged(dataset_name(dataset), objective):
         trained = Dataset.open(dataset, version).train(
             objective,
-            recipe=recipe,
-            model=model,
-            start=start,
             name=name,
             settings=settings or [],
             watcher=TrainingLines(),
+            recipe=recipe,
+            model=model,
+            start=start,
+            size=size,
+            differential=differential,
+            table=table,
+            mix=mix or [],
         )
     if trained.finished:
         return Completed(message=f"the model is in {trained.folder}/checkpoint", data=trained)

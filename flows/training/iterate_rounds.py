@@ -1,9 +1,9 @@
-"""Train a model in rounds on its own texts: build, SFT, then rounds of a build, a training and an evaluation.
+"""Train a model in rounds on its own texts: build, SFT, then rounds.
 
-In a round's build the model of the previous round is served and writes rejected texts, comparisons
-or descriptions; the profile's checks sort them. The state of a round is in the dataset: the run
-NAME-K, its version, and ``truth.json`` beside its model. Finished parts are read, unfinished ones
-continue.
+A round is a build, a training and an evaluation. In its build the model of the previous round is
+served and writes rejected texts, comparisons or descriptions; the profile's checks sort them. The
+state of a round is in the dataset: the run NAME-K, its version, and ``truth.json`` beside its
+model. Finished parts are read, unfinished ones continue.
 """
 
 import json
@@ -14,27 +14,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pairwright.flows.building.make_request import make_request, request_of
+from pairwright.flows.building.make_request import Request, make_request, request_of
 from pairwright.flows.building.open_executor import open_executor
 from pairwright.flows.building.progress import show_steps
 from pairwright.flows.building.run_build import run_build
 from pairwright.flows.pipeline.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline, with_source
 from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
-from pairwright.flows.training.make_train_config import count_processes, make_config
+from pairwright.flows.training.make_train_config import make_config
 from pairwright.flows.training.show_training import watching_training
 from pairwright.flows.training.train_model import train
 from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, TrainingError
-from pairwright.schemas.training import NAMC
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.evaluation.benchmarks.own_datasets import TRUE, UNREADABLE
 from pairwright.tasks.models.devices import release
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.store.build import RECORD, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers
+from pairwright.tasks.training.check_environment import count_launched
 from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.objective_list import OBJECTIVES
 from pairwright.tasks.training.report.write_rounds_page import (
     HEADS,
     Round,
@@ -52,11 +54,11 @@ WRITES: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "comparisons": ("comparisons", ("comparisons.writer=served", "comparisons.input=images")),
     "differences": ("described", ("differences.writer=served", OWN)),
-}  # sections of texts that the trained model may write, with the table that they fill and the settings of a round
-SHARE, LOSS = (
-    "share of held-out answers that are true",
-    "loss per token of the held-out chosen texts, less is better",
-)
+}
+"""Sections of texts that the trained model may write, with the table that they fill and the
+settings of a round."""
+SHARE = "share of held-out answers that are true"
+LOSS = "loss per token of the held-out chosen texts, less is better"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +73,8 @@ class IterateConfig:
     name: str = "iterate"  # name of the runs: NAME-0 (SFT), NAME-1, ...
     source: str | None = None
     profile: str = ""  # profile of a new dataset
-    settings: Sequence[
-        str
-    ] = ()  # fields of the profile to set; `models.policy.launch.command` is the rounds' vLLM
+    # fields of the profile to set; `models.policy.launch.command` is the rounds' vLLM
+    settings: Sequence[str] = ()
     train_settings: Sequence[str] = ()  # fields of all trainings to set
 
 
@@ -92,20 +93,18 @@ class Iterated:
     def cells(self) -> Iterator[Sequence[str]]:
         """Yield heads and rounds as a table."""
         yield HEADS
-        yield from (finished.cells(is_kept=is_kept) for finished, is_kept in zip(self.rounds, self.kept, strict=True))
+        for row, is_kept in zip(self.rounds, self.kept, strict=True):
+            yield row.cells(is_kept=is_kept)
 
     @property
     def conclusion(self) -> str:
         """Return how it ended, in words."""
-        best = next(
-            one for one, kept in zip(self.rounds[::-1], self.kept[::-1], strict=True) if kept
-        )
-        ended = (
-            "All rounds are done"
-            if self.kept[-1]
-            else f"{self.rounds[-1].run} is worse, and no round follows"
-        )
-        return f"{ended}. The model: {Path(self.page).parents[1] / best.run}/checkpoint"
+        kept_rounds = [row for row, kept in zip(self.rounds, self.kept, strict=True) if kept]
+        ended = "All rounds are done"
+        if not self.kept[-1]:
+            ended = f"{self.rounds[-1].run} is worse, and no round follows"
+        runs = Path(self.page).parents[1]
+        return f"{ended}. The model: {runs / kept_rounds[-1].run}/checkpoint"
 
 
 @dataclass(frozen=True)
@@ -117,18 +116,21 @@ class Rounds:
 
     def iterate(self) -> Iterated:
         """Make the rounds, up to the first one that is worse than an earlier one."""
-        rounds, kept, page, stopped = list[Round](), list[bool](), "", False
+        rounds = list[Round]()
+        kept = list[bool]()
+        page = ""
+        stopped = False
         for number in range(self.config.rounds + 1):
-            found = self._read(number)
-            if found is None:
+            finished_round = self._read(number)
+            if finished_round is None:
                 stopped = not self._make(number)
-                found = self._read(number)
-            if found is None:
+                finished_round = self._read(number)
+            if finished_round is None:
                 break
-            rounds.append(found)
-            kept = keep_rounds([one.worth for one in rounds])
-            place = Path(self.folder.path(f"{RUNS}/{self.config.name}"))
-            page = str(write_rounds_page(place, rounds, measure=self.measure))
+            rounds.append(finished_round)
+            kept = keep_rounds([row.worth for row in rounds])
+            folder = Path(self.folder.path(f"{RUNS}/{self.config.name}"))
+            page = str(write_rounds_page(folder, rounds, measure=self.measure))
             if not kept[-1]:
                 break
         return Iterated(
@@ -153,149 +155,173 @@ class Rounds:
 
     @property
     def _own(self) -> list[str]:
-        return [
-            line for line in self.config.settings if not line.startswith(POLICY)
-        ]  # nobody asks it yet
+        """Return the settings of the first build, in which no trained model writes yet."""
+        return [line for line in self.config.settings if not line.startswith(POLICY)]
 
     def _run(self, number: int) -> Run:
         return Run(Path(self.folder.path(f"{RUNS}/{check_name(self.config.name)}-{number}")))
 
     def _make(self, number: int) -> bool:
         """Make a round; return whether its training finished."""
-        run, asked = self._run(number), self.config
+        run = self._run(number)
+        options = self.config
         self._check()
         version = run.data()["snapshot"] if run.config() else self._build(number)
         published = version in snapshot_numbers(self.folder)
         opened = open_version(self.folder, version if published else None)
-        start = self._run(number - 1).folder.name if number else ""
-        words = {"model": "" if number else asked.model, "start": start, "dataset": self.folder.url}
-        config = make_config(asked.objective if number else "sft", asked.train_settings, **words)
+        config = make_config(
+            options.objective if number else "sft",
+            options.train_settings,
+            dataset=self.folder.url,
+            model="" if number else options.model,
+            start=self._run(number - 1).folder.name if number else "",
+        )
         with watching_training() as watcher:
             trained = train(opened, config, name=run.folder.name, watcher=watcher)
         release()  # the GPU's memory is needed by the next process
         if trained.finished and self.measure == SHARE:
-            place: dict[str, Any] = {
-                "data": Path(self.folder.path("")),
-                "version": version,
-                "to": run.folder / TRUTH,
-            }
-            place |= {"model": str(run.folder), "max_pixels": config.model.max_pixels}
-            evaluate_model(
-                EvaluationConfig(benchmark="scene-differences", **place), watch=show_steps
+            evaluation = EvaluationConfig(
+                benchmark="scene-differences",
+                data=Path(self.folder.path("")),
+                version=version,
+                to=run.folder / TRUTH,
+                model=str(run.folder),
+                max_pixels=config.model.max_pixels,
             )
+            evaluate_model(evaluation, watch=show_steps)
             release()
         return trained.finished
 
     def _check(self) -> None:
-        """Refuse early what would fail after hours: wrong settings, a model that vLLM cannot serve, a missing vLLM."""
-        asked = self.config
-        if asked.rounds < 1 or count_processes() > 1:
+        """Refuse early what would fail after hours: settings, a model that vLLM cannot serve."""
+        options = self.config
+        if options.rounds < 1 or count_launched() > 1:
             raise ConfigError(
-                f"iterate: --rounds is {asked.rounds}; it must be at least 1, in one process"
+                f"iterate: --rounds is {options.rounds}; it must be at least 1, in one process"
             )
-        if strange := [name for name in asked.writes if name not in WRITES]:
-            raise ConfigError(f"--writes {strange[0]}: must be one of {', '.join(WRITES)}")
-        for objective in ("sft", asked.objective):
-            made = make_config(objective, asked.train_settings, model=asked.model)
-            if (
-                objective == NAMC
-                or made.model.differential.enabled
-                or not made.output.merge_adapters
-            ):
+        for name in options.writes:
+            if name not in WRITES:
+                raise ConfigError(f"--writes {name}: must be one of {', '.join(WRITES)}")
+        max_pixels = 0
+        for objective in ("sft", options.objective):
+            config = make_config(objective, options.train_settings, model=options.model)
+            if not OBJECTIVES[config.objective].can_be_served(config):
                 raise ConfigError(
-                    "iterate: vLLM serves the model of a round: it must be merged (output.merge_adapters), without "
-                    "differential perception, and not NAMC"
+                    "iterate: vLLM serves the model of a round: it must be merged "
+                    "(output.merge_adapters), without differential perception, and not NAMC"
                 )
-        lines = self._lines(Path("checkpoint"), made.model.max_pixels)
-        check_launch(change_profile(self.profile, lines).models["policy"], POLICY)
+            max_pixels = config.model.max_pixels
+        settings = self._settings_of_round(Path("checkpoint"), max_pixels)
+        check_launch(change_profile(self.profile, settings).models["policy"], POLICY)
 
-    def _lines(self, checkpoint: Path, max_pixels: int) -> list[str]:
+    def _settings_of_round(self, checkpoint: Path, max_pixels: int) -> list[str]:
         """Return the settings of a build in which the model writes."""
+        revision = ""
+        if checkpoint.is_absolute():
+            revision = find_model(str(checkpoint)).revision
         values: dict[str, Any] = {
             f"{POLICY}.model": str(checkpoint),
-            f"{POLICY}.revision": find_model(str(checkpoint)).revision
-            if checkpoint.is_absolute()
-            else "",
+            f"{POLICY}.revision": revision,
             f"{POLICY}.max_pixels": max_pixels,
             f"{POLICY}.launch.enabled": True,
             f"{POLICY}.launch.command": self.profile.served["chat"].launch.command,
             "sampled_texts.samples": max(SAMPLES, self.profile.sampled_texts.samples),
-            **{f"{section}.model": "policy" for section in self.config.writes},
         }
-        own = [line for section in self.config.writes for line in WRITES[section][1]]
-        return [
-            *(f"{name}={json.dumps(value)}" for name, value in values.items()),
-            *own,
-            *self.config.settings,
-        ]
+        for section in self.config.writes:
+            values[f"{section}.model"] = "policy"
+        lines = [f"{name}={json.dumps(value)}" for name, value in values.items()]
+        for section in self.config.writes:
+            lines += WRITES[section][1]
+        return [*lines, *self.config.settings]
 
     def _build(self, number: int) -> int:
         """Run a round's build; return the version that it published."""
-        before, lines = self._run(number - 1), self._own
-        if number and (config := before.config()):
-            lines = self._lines(before.model, config.model.max_pixels)
-        if self._is_new:
-            words: dict[str, Any] = {
-                "profile": self.config.profile,
-                "settings": lines,
-                "limit": None,
-                "until": "",
-            }
-            request = make_request(self.folder.url, self.config.source, **words)
-        else:
-            present = open_present(self.folder)
-            pipeline = Pipeline(change_profile(present.profile, lines))
-            request = request_of(pipeline, self.folder, limit=present.limit)
+        settings = self._own
+        before = self._run(number - 1)
+        config = before.config() if number else None
+        if config:
+            settings = self._settings_of_round(before.model, config.model.max_pixels)
+        request = self._make_request(settings)
         with open_executor(request.version) as executor:
             report = run_build(request, executor)
         if not report.is_complete or not report.snapshot:
             status = report.status(self.folder.url)
-            why = " ".join(
-                [report.stopped, *status.owing, *status.held, *map(str, report.failures[:1])]
-            ).strip()
+            failures = [str(failure) for failure in report.failures[:1]]
+            why = " ".join([report.stopped, *status.owing, *status.held, *failures]).strip()
             raise TrainingError(f"{self._run(number).folder}: waits for its build: {why}")
         return report.snapshot.number
 
+    def _make_request(self, settings: Sequence[str]) -> Request:
+        """Return the request of a new dataset's build, or of another build with these settings."""
+        if self._is_new:
+            return make_request(
+                self.folder.url,
+                self.config.source,
+                profile=self.config.profile,
+                settings=settings,
+                limit=None,
+                until="",
+            )
+        present = open_present(self.folder)
+        pipeline = Pipeline(change_profile(present.profile, settings))
+        return request_of(pipeline, self.folder, limit=present.limit)
+
     def _read(self, number: int) -> Round | None:
         """Return a round; ``None``: it is not finished, or not measured."""
-        run, percent = self._run(number), self.measure == SHARE
-        config, truth = run.config(), run.folder / TRUTH
-        if config is None or not run.is_finished or (percent and not truth.exists()):
+        run = self._run(number)
+        is_share = self.measure == SHARE
+        config = run.config()
+        truth = run.folder / TRUTH
+        if config is None or not run.is_finished:
             return None
-        data, unreadable = run.data(), None
-        if percent:
-            held = {one["name"]: one for one in json.loads(truth.read_text())["scores"]}
-            value, items, unreadable = (
-                held[TRUE]["value"],
-                held[TRUE]["items"],
-                held[UNREADABLE]["value"],
-            )
+        if is_share and not truth.exists():
+            return None
+        if is_share:
+            value, items, unreadable = _read_truth(truth)
         else:
-            value = MetricsFile(run.metrics).resume().last(HELD_OUT).get("nll")
-            items = min(
-                data["rows"].get(config.data.eval_split, 0),
-                config.data.max_eval_rows or sys.maxsize,
-            )
+            value, items = _read_loss(run, config)
+            unreadable = None
         if value is None:
             raise ConfigError(
-                f"{run.folder}: nothing was measured on held-out rows: set preferences.validation_share"
+                f"{run.folder}: nothing was measured on held-out rows: "
+                "set preferences.validation_share"
             )
-        written, version = list[str](), data["snapshot"]
-        if number and version in snapshot_numbers(self.folder):
-            stages = read_snapshot(self.folder, version).content["stages"]
-            for table in (WRITES[section][0] for section in self.config.writes):
-                counts = stages[table]["counts"]
-                refused = "".join(
-                    f", {count:,} x {reason}" for reason, count in counts["reasons"].items()
-                )
-                written.append(f"{counts['rows']:,} {table} of {counts['in']:,}{refused}")
+        version = run.data()["snapshot"]
         return Round(
             run=run.folder.name,
             start=config.start,
             version=version,
-            written="; ".join(written),
+            written=self._describe_written(version) if number else "",
             value=value,
             items=items,
             unreadable=unreadable,
-            percent=percent,
+            percent=is_share,
         )
+
+    def _describe_written(self, version: int) -> str:
+        """Return the numbers of texts that were kept and refused in a round's build, in words."""
+        if version not in snapshot_numbers(self.folder):
+            return ""
+        stages = read_snapshot(self.folder, version).content["stages"]
+        parts = list[str]()
+        for section in self.config.writes:
+            table, _ = WRITES[section]
+            counts = stages[table]["counts"]
+            part = f"{counts['rows']:,} {table} of {counts['in']:,}"
+            for reason, count in counts["reasons"].items():
+                part += f", {count:,} x {reason}"
+            parts.append(part)
+        return "; ".join(parts)
+
+
+def _read_truth(path: Path) -> tuple[float | None, int, float | None]:
+    """Return the share of true answers, the number of answers, and the unreadable share."""
+    scores = {score["name"]: score for score in json.loads(path.read_text())["scores"]}
+    return scores[TRUE]["value"], scores[TRUE]["items"], scores[UNREADABLE]["value"]
+
+
+def _read_loss(run: Run, config: TrainConfig) -> tuple[float | None, int]:
+    """Return the held-out loss, and the number of rows that it is of."""
+    value = MetricsFile(run.metrics).resume().last(HELD_OUT).get("nll")
+    rows = run.data()["rows"].get(config.data.eval_split, 0)
+    return value, min(rows, config.data.max_eval_rows or sys.maxsize)

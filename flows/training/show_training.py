@@ -1,4 +1,6 @@
-"""Show trainings: the list of a dataset's runs, and the progress of one (a bar on a terminal, lines elsewhere).
+"""Show trainings: the list of a dataset's runs, and the progress of one.
+
+Progress is a bar on a terminal, lines elsewhere.
 
 Reads the files of runs; needs no PyTorch.
 """
@@ -15,10 +17,10 @@ from rich.table import Column
 
 from pairwright.flows.building.progress import draws_bars
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.training import NAMC
 from pairwright.tasks.evaluation.measured import Score
 from pairwright.tasks.store.evaluations import EvaluationRow, read_evaluations
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.objective_list import OBJECTIVES
 from pairwright.tasks.training.runs import HELD_OUT, RUNS, TRAIN, MetricsFile, Run
 
 
@@ -41,66 +43,72 @@ class RunSummary:
 
     def cells(self) -> list[object]:
         """Return its cells in a table."""
-        losses = (self.loss, self.held_out_loss, self.held_out_margin)
-        numbers = ("-" if value is None else f"{value:.4g}" for value in losses)
-        version = "-" if self.version is None else self.version
-        done = "yes" if self.finished else "no"
         return [
             self.name,
             self.objective,
             self.model,
             self.start or "-",
-            version,
+            "-" if self.version is None else self.version,
             self.step,
-            *numbers,
-            done,
+            _show_number(self.loss),
+            _show_number(self.held_out_loss),
+            _show_number(self.held_out_margin),
+            "yes" if self.finished else "no",
         ]
 
     def scores(self) -> Iterator[list[object]]:
         """Yield its scores as cells of a table."""
-        for one in self.evaluations:
-            asked = [Path(one.data).name, one.asked or "-", one.at[:16].replace("T", " ")]
-            yield [self.name, one.benchmark, *show_score(one), *asked]
+        for row in self.evaluations:
+            time = row.at[:16].replace("T", " ")
+            origin = [Path(row.data).name, row.asked or "-", time]
+            yield [self.name, row.benchmark, *show_score(row), *origin]
+
+
+def _show_number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def show_score(score: Score | EvaluationRow) -> tuple[object, ...]:
     """Return name, category, value, interval and number of items; shares are times 100."""
-    value, low, high = (
-        "-" if one is None else f"{100 * one:.2f} %" if score.percent else f"{one:.3f}"
-        for one in (score.value, score.low, score.high)
-    )
-    return (
-        score.name,
-        score.category or "all",
-        value,
-        "" if "-" in (low, high) else f"{low} to {high}",
-        score.items,
-    )
+
+    def show(value: float | None) -> str:
+        if value is None:
+            return "-"
+        return f"{100 * value:.2f} %" if score.percent else f"{value:.3f}"
+
+    interval = ""
+    if score.low is not None and score.high is not None:
+        interval = f"{show(score.low)} to {show(score.high)}"
+    return score.name, score.category or "all", show(score.value), interval, score.items
 
 
 def list_runs(folder: Folder) -> list[RunSummary]:
     """Return a dataset's runs by name."""
     if not folder.is_local:
         raise ConfigError(f"{folder.url}: runs are on local disks")
-    places = sorted(Path(folder.path(RUNS)).glob("*/config.yaml"))
-    return [
-        _look_at(Run(place.parent), read_evaluations(folder, place.parent.name)) for place in places
-    ]
+    summaries = list[RunSummary]()
+    for path in sorted(Path(folder.path(RUNS)).glob("*/config.yaml")):
+        evaluations = read_evaluations(folder, path.parent.name)
+        summaries.append(_summarise(Run(path.parent), evaluations))
+    return summaries
 
 
-def _look_at(run: Run, evaluations: list[EvaluationRow]) -> RunSummary:
-    metrics, steps = MetricsFile(run.metrics).resume(), run.steps()
-    train, held_out = metrics.last(TRAIN), metrics.last(HELD_OUT)
-    objective, model, start, version, problem = "?", "?", "?", None, ""
+def _summarise(run: Run, evaluations: list[EvaluationRow]) -> RunSummary:
+    metrics = MetricsFile(run.metrics).resume()
+    train = metrics.last(TRAIN)
+    held_out = metrics.last(HELD_OUT)
+    objective = "?"
+    model = "?"
+    start = "?"
+    version = None
+    problem = ""
     try:
-        if config := run.config():
-            objective, start, version = config.objective, config.start, run.data().get("snapshot")
-            differential = " differential" if config.model.differential.enabled else ""
-            model = (
-                f"namc {config.namc.size}"
-                if objective == NAMC
-                else f"{config.model.name}{differential}"
-            )
+        config = run.config()
+        if config:
+            objective = config.objective
+            start = config.start
+            version = run.data().get("snapshot")
+            model = OBJECTIVES[objective].describe_model(config)
     except ConfigError as error:
         problem = str(error)
     return RunSummary(
@@ -109,9 +117,7 @@ def _look_at(run: Run, evaluations: list[EvaluationRow]) -> RunSummary:
         model=model,
         start=start,
         version=version,
-        step=steps[-1]
-        if steps
-        else max((entry[0] for entry in metrics.entries), default=0) * run.is_finished,
+        step=_find_last_step(run, metrics),
         finished=run.is_finished,
         loss=train.get("loss"),
         held_out_loss=held_out.get("loss"),
@@ -119,6 +125,16 @@ def _look_at(run: Run, evaluations: list[EvaluationRow]) -> RunSummary:
         evaluations=evaluations,
         problem=problem,
     )
+
+
+def _find_last_step(run: Run, metrics: MetricsFile) -> int:
+    """Return the step of the last checkpoint, or of the finished model."""
+    steps = run.steps()
+    if steps:
+        return steps[-1]
+    if not run.is_finished:
+        return 0
+    return max((step for step, *_ in metrics.entries), default=0)
 
 
 log = logging.getLogger("pairwright")
@@ -136,18 +152,18 @@ class TrainingLines:
     def begin(self, step: int, steps: int) -> None:
         """Log the steps to do."""
         self._steps = steps
-        log.info(
-            "training: %s",
-            f"{steps - step:,} of {steps:,} steps to do" if step else f"{steps:,} steps",
-        )
+        if step:
+            log.info("training: %s", f"{steps - step:,} of {steps:,} steps to do")
+        else:
+            log.info("training: %s", f"{steps:,} steps")
 
     def advance(self, step: int) -> None:
         """Do nothing: lines are written for logged steps only."""
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Write the line."""
-        about = "" if split == "train" else f", {split}"
-        log.info("step %d/%d%s: %s", step, self._steps, about, describe(values))
+        suffix = "" if split == "train" else f", {split}"
+        log.info("step %d/%d%s: %s", step, self._steps, suffix, describe_metrics(values))
 
 
 class TrainingBar:
@@ -172,19 +188,19 @@ class TrainingBar:
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
         """Show the newest means beside the bar, and measurements on held-out rows above it."""
         if split == "train":
-            self.progress.update(self._task, values=describe(values))
+            self.progress.update(self._task, values=describe_metrics(values))
         else:
             self.progress.console.print(
-                f"step {step:,}, {split}: {describe(values)}", highlight=False
+                f"step {step:,}, {split}: {describe_metrics(values)}", highlight=False
             )
 
 
-def describe(values: Mapping[str, float]) -> str:
+def describe_metrics(values: Mapping[str, float]) -> str:
     """Return the main metrics in words."""
-    shown = [f"{name} {values[name]:.4g}" for name in SHOWN if name in values]
+    parts = [f"{name} {values[name]:.4g}" for name in SHOWN if name in values]
     if RATE in values:
-        shown.insert(min(3, len(shown)), f"{values[RATE]:.3g} rows/s")
-    return ", ".join(shown)
+        parts.insert(3, f"{values[RATE]:.3g} rows/s")
+    return ", ".join(parts)
 
 
 @contextmanager

@@ -1,10 +1,9 @@
 """The verbs of training: train, iterate, recipes, runs."""
 
-import json
 import logging
 import os
 import signal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -13,14 +12,20 @@ from pairwright.flows.verbs import options
 from pairwright.flows.verbs.options import app
 from pairwright.schemas.errors import ServerError, StoreError, TrainingError
 
+if TYPE_CHECKING:
+    from pairwright.flows.training.make_train_config import TrainFlags
+    from pairwright.flows.training.train_model import Trained
+
 MODEL = "A folder or a name on the Hub; tiny: a small stand-in."
-GO_ON = "The same command goes on."
+AGAIN = "Run the same command again to continue."
 
 
 @app.command(
-    epilog="Examples: `pairwright train demo --objective sft`, `pairwright train demo --objective adpo --from sft`, "
+    epilog="Examples: `pairwright train demo --objective sft`, "
+    "`pairwright train demo --objective adpo --from sft`, "
     "`pairwright train demo --recipe qwen2.5-vl-7b-24gb`, "
-    "`torchrun --nproc-per-node 4 -m pairwright train demo --objective dpo --model Qwen/Qwen2.5-VL-3B-Instruct`"
+    "`torchrun --nproc-per-node 4 -m pairwright train demo --objective dpo "
+    "--model Qwen/Qwen2.5-VL-3B-Instruct`"
 )
 def train(
     dataset: options.DatasetUrl,
@@ -64,21 +69,19 @@ def train(
 
     Ctrl-C stops it after the current step, with a checkpoint; the same command continues.
     """
-    settings = [*(settings or []), *([f"namc.size={size}"] if size else [])]
-    settings += ["model.differential.enabled=true"] if differential else []
-    settings += [f"data.table={table}"] if table else []
-    settings += [f"data.mix={json.dumps(mix)}"] if mix else []
     from pairwright.flows.pipeline.load_profile import choose_objective
-    from pairwright.flows.training.show_training import describe, watching_training
+    from pairwright.flows.training.show_training import watching_training
 
     objective = choose_objective(objective, recipe)
     name = name or objective
-    words: dict[str, Any] = {
-        "name": name,
+    flags: TrainFlags = {
+        "recipe": recipe,
         "model": model,
         "start": start,
-        "settings": settings,
-        "recipe": recipe,
+        "size": size,
+        "differential": differential,
+        "table": table,
+        "mix": mix or [],
     }
     send = options.to_hub(
         push_to_hub if options.is_first() else "",
@@ -91,43 +94,64 @@ def train(
             from pairwright.flows.prefect.run_in_prefect import train_model
 
             logging.getLogger("httpx").setLevel(logging.WARNING)
-            words |= {"dataset": dataset, "objective": objective, "version": version}
-            trained = options.run_flow(train_model, words)
+            parameters = {
+                "dataset": dataset,
+                "objective": objective,
+                "name": name,
+                "settings": settings or [],
+                "version": version,
+                **flags,
+            }
+            trained = options.run_flow(train_model, parameters)
         else:
             if not options.is_first():
                 logging.getLogger().setLevel(logging.ERROR)
             opened = options.open_dataset(dataset, version)
             with watching_training() as watcher:
-                trained = opened.train(objective, **words, watcher=watcher)
+                trained = opened.train(
+                    objective, name=name, settings=settings or [], watcher=watcher, **flags
+                )
     except KeyboardInterrupt:
         options.say(
-            "Stopped. The same command goes on from the last checkpoint, or starts again if there is none."
+            "Stopped. The same command continues from the last checkpoint, "
+            "or starts again if there is none."
         )
         raise typer.Exit(options.STOPPED) from None
     if not trained.finished:
         options.say(
-            f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. {GO_ON}"
+            f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. {AGAIN}"
         )
         raise typer.Exit(options.STOPPED)
     if options.is_first():
-        model = f"{trained.folder}/checkpoint"
-        again = f"The run {name} is already finished: {model}. Train again under another --name."
-        print(again if trained.was_finished else f"Trained, {trained.steps:,} steps: {model}")
-        if trained.measured:
-            print(f"Held out: {describe(trained.measured)}")
-        if trained.page:
-            print(f"Look at it: {trained.page}")
-        if trained.answers:
-            print(f"Score its answers: pairwright evaluate captions {trained.answers}")
-        elif not trained.was_finished:
-            print(
-                f"Start another run from it: pairwright train {dataset} --objective adpo --from {name} --name NAME"
-            )
+        _print_outcome(trained, dataset=dataset, name=name)
     send(f"{trained.folder}/checkpoint")
 
 
+def _print_outcome(trained: "Trained", *, dataset: str, name: str) -> None:
+    """Print where the model is, its held-out metrics, and what to do next."""
+    from pairwright.flows.training.show_training import describe_metrics
+
+    model = f"{trained.folder}/checkpoint"
+    if trained.was_finished:
+        print(f"The run {name} is already finished: {model}. Train again under another --name.")
+    else:
+        print(f"Trained, {trained.steps:,} steps: {model}")
+    if trained.measured:
+        print(f"Held out: {describe_metrics(trained.measured)}")
+    if trained.page:
+        print(f"Look at it: {trained.page}")
+    if trained.answers:
+        print(f"Score its answers: pairwright evaluate captions {trained.answers}")
+    elif not trained.was_finished:
+        print(
+            f"Start another run from it: pairwright train {dataset} "
+            f"--objective adpo --from {name} --name NAME"
+        )
+
+
 @app.command(
-    epilog="Examples: `pairwright iterate demo --rounds 3`, `pairwright iterate album --source PHOTOS --profile gpu-80 "
+    epilog="Examples: `pairwright iterate demo --rounds 3`, "
+    "`pairwright iterate album --source PHOTOS --profile gpu-80 "
     "--model Qwen/Qwen2-VL-2B-Instruct --set models.policy.launch.command=/.../bin/vllm`"
 )
 def iterate(
@@ -136,7 +160,8 @@ def iterate(
     writes: Annotated[
         list[str] | None,
         Option(
-            help="Texts of the trained model: sampled_texts (default), differences, comparisons (repeatable)."
+            help="Texts of the trained model: sampled_texts (default), differences, "
+            "comparisons (repeatable)."
         ),
     ] = None,
     objective: Annotated[str, Option(help="Objective of the rounds.")] = "dpo",
@@ -152,39 +177,37 @@ def iterate(
     ] = None,
     name: Annotated[str, Option(help="Name of the runs: NAME-0 (SFT), NAME-1, ...")] = "iterate",
 ) -> None:
-    """Train in rounds on the model's own texts: build, SFT, then rounds that are kept unless they are worse.
+    """Train in rounds on the model's own texts: build, SFT, then rounds, kept unless worse.
 
     In each round vLLM serves the last model, which writes texts; checks sort them, and the model
     trains on them. A round is measured by the share of true held-out answers on rendered scenes,
     elsewhere by the held-out loss. After any stop, the same command continues.
     """
-    words: dict[str, Any] = {
-        "rounds": rounds,
-        "writes": tuple(writes or ("sampled_texts",)),
-        "objective": objective,
-    }
-    words |= {
-        "model": model,
-        "source": source,
-        "profile": profile,
-        "settings": settings or [],
-        "name": name,
-    }
-    words["train_settings"] = train_settings or []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        found = options.load_dataset().iterate(dataset, **words)
+        iterated = options.load_dataset().iterate(
+            dataset,
+            rounds=rounds,
+            writes=tuple(writes or ("sampled_texts",)),
+            objective=objective,
+            model=model,
+            source=source,
+            profile=profile,
+            settings=settings or [],
+            name=name,
+            train_settings=train_settings or [],
+        )
     except (ServerError, StoreError, TrainingError) as error:
-        raise type(error)(f"{error}. {GO_ON}") from error
+        raise type(error)(f"{error}. {AGAIN}") from error
     except KeyboardInterrupt:
-        found = None
-    if found and found.rounds:
-        options.print_table(*found.cells())
-        print(f"Held out: {found.measure}. Look at it: {found.page}")
-    if found is None or not found.finished:
-        options.say(f"Stopped. {GO_ON}")
+        iterated = None
+    if iterated and iterated.rounds:
+        options.print_table(*iterated.cells())
+        print(f"Held out: {iterated.measure}. Look at it: {iterated.page}")
+    if iterated is None or not iterated.finished:
+        options.say(f"Stopped. {AGAIN}")
         raise typer.Exit(options.STOPPED)
-    print(found.conclusion)
+    print(iterated.conclusion)
 
 
 @app.command(epilog="Example: `pairwright recipes`")
@@ -192,18 +215,47 @@ def recipes(*, as_json: options.AsJson = False) -> None:
     """List training recipes, with the memory that they need. A .yaml file may extend one."""
     from pairwright.flows.training.make_train_config import list_recipes
 
-    found = list_recipes()
+    listed = list_recipes()
     if as_json:
-        options.print_json(found)
+        options.print_json(listed)
         return
     rows = [
         (
-            *(one["name"], one["objective"], f"{one['gpus']} x {one['memory_gb']} GB"),
-            *(f"{one['needs_gb']:.1f}" if one["needs_gb"] else "", one["about"]),
+            recipe["name"],
+            recipe["objective"],
+            f"{recipe['gpus']} x {recipe['memory_gb']} GB",
+            f"{recipe['needs_gb']:.1f}" if recipe["needs_gb"] else "",
+            recipe["about"],
         )
-        for one in found
+        for recipe in listed
     ]
     options.print_table(["recipe", "objective", ">GPUs", ">needs", "about"], *rows)
+
+
+RUN_HEADS = [
+    "run",
+    "objective",
+    "model",
+    "from",
+    ">version",
+    ">step",
+    ">loss",
+    ">held-out loss",
+    ">margin",
+    "finished",
+]
+SCORE_HEADS = [
+    "run",
+    "benchmark",
+    "score",
+    "of",
+    ">value",
+    ">interval",
+    ">items",
+    "data",
+    "asked",
+    "at (UTC)",
+]
 
 
 @app.command(epilog="Example: `pairwright runs demo`")
@@ -212,27 +264,15 @@ def runs(dataset: options.DatasetUrl, as_json: options.AsJson = False) -> None:
 
     Scores of `pairwright evaluate model DIR/runs/NAME` follow below, a line each.
     """
-    found = options.open_dataset(dataset).runs()
+    listed = options.open_dataset(dataset).runs()
     if as_json:
-        options.print_json(found)
-    elif found:
-        losses = (">loss", ">held-out loss", ">margin")
-        heads = ["run", "objective", "model", "from", ">version", ">step", *losses, "finished"]
-        options.print_table(heads, *(one.cells() for one in found))
-        if scores := [score for one in found for score in one.scores()]:
-            print()
-            heads = [
-                "run",
-                "benchmark",
-                "score",
-                "of",
-                ">value",
-                ">interval",
-                ">items",
-                "data",
-                "asked",
-                "at (UTC)",
-            ]
-            options.print_table(heads, *scores)
-    else:
+        options.print_json(listed)
+        return
+    if not listed:
         print(f"No runs yet. Start one with: pairwright train {dataset} --objective sft")
+        return
+    options.print_table(RUN_HEADS, *(run.cells() for run in listed))
+    scores = [score for run in listed for score in run.scores()]
+    if scores:
+        print()
+        options.print_table(SCORE_HEADS, *scores)

@@ -226,7 +226,7 @@ def _generate(
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     """Write the model's answers to held-out rows."""
-    every = trainer.setting.config.output.write_answers
+    every = trainer.setup.config.output.write_answers
     samples = answer_held_out(trainer, most=None if every else COUNT)
     write_samples(run, samples[:COUNT])
     if every:
@@ -253,7 +253,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
     Rows that training would refuse, such as those with too long a prompt, are left out.
     ``KeyboardInterrupt``: the training is to stop.
     """
-    held_out, config = cast("Any", trainer.eval_dataset), trainer.setting.config
+    held_out, config = cast("Any", trainer.eval_dataset), trainer.setup.config
     collate = cast("Any", trainer.data_collator)
     lengths: dict[int, int] = {}
     for place in range(0 if trainer.is_fsdp_enabled else len(held_out))[:most]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.training import NAMC, TrainConfig
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.gpu_memory import GB, MARGIN, UNCHECKED, gpu_memory, read_model
 from pairwright.tasks.training.find_model import find_base
 
@@ -226,22 +226,31 @@ def check_memory(folder: Path, config: TrainConfig) -> None:
 
 def need_less(config: TrainConfig) -> str:
     """Return settings that need less memory, first those without effect on results."""
-    optimiser, model, found = config.optimiser, config.model, list[str]()
-    if half := optimiser.per_device_train_batch_size // 2:
-        twice = 2 * optimiser.gradient_accumulation_steps
-        found.append(
-            f"--set optimiser.per_device_train_batch_size={half} --set optimiser.gradient_accumulation_steps={twice}"
-        )
-    if config.objective != NAMC:
-        found += (
-            []
-            if optimiser.gradient_checkpointing
-            else ["--set optimiser.gradient_checkpointing=true"]
-        )
-        found += (
-            [] if is_spread() or len(gpu_memory()) < 2 else ["FSDP (accelerate launch --use_fsdp)"]
-        )
-        found += [] if model.tuning == "lora" else ["--set model.tuning=lora"]
-        found += [] if model.load_in_4bit else ["--set model.load_in_4bit=true (with LoRA)"]
-        found.append(f"--set model.max_pixels={model.max_pixels // 2}")
-    return ", or ".join(found) or "a smaller model"
+    optimiser, model = config.optimiser, config.model
+    settings = _halve_batch(config)
+    if not optimiser.gradient_checkpointing:
+        settings.append("--set optimiser.gradient_checkpointing=true")
+    if not is_spread() and len(gpu_memory()) > 1:
+        settings.append("FSDP (accelerate launch --use_fsdp)")
+    if model.tuning != "lora":
+        settings.append("--set model.tuning=lora")
+    if not model.load_in_4bit:
+        settings.append("--set model.load_in_4bit=true (with LoRA)")
+    settings.append(f"--set model.max_pixels={model.max_pixels // 2}")
+    return ", or ".join(settings)
+
+
+def need_smaller_batch(config: TrainConfig) -> str:
+    """Return the batch size that needs less memory, for a training without other such settings."""
+    return ", or ".join(_halve_batch(config)) or "a smaller model"
+
+
+def _halve_batch(config: TrainConfig) -> list[str]:
+    rows = config.optimiser.per_device_train_batch_size // 2
+    if not rows:
+        return []
+    steps = 2 * config.optimiser.gradient_accumulation_steps
+    return [
+        f"--set optimiser.per_device_train_batch_size={rows} "
+        f"--set optimiser.gradient_accumulation_steps={steps}"
+    ]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
 from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder, naming
-from pairwright.tasks.store.index import columns_without
+from pairwright.tasks.store.index import Index, columns_without
 from pairwright.tasks.store.part import Part, encode_part, read_rows
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
@@ -55,7 +56,8 @@ class RefusedRowError(Exception):
     """Row that cannot be trained on: a short constant phrase, and details that vary by row."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
-        self.reason, self.detail = reason, detail
+        self.reason = reason
+        self.detail = detail
         super().__init__(f"{reason}: {detail}" if detail else reason)
 
     def about(self, key: str) -> Refused:
@@ -69,12 +71,10 @@ class Needs:
 
     texts: int = 0  # maximum number of rejected texts
     images: bool = False  # whether rejected images are used
-    beside: bool = (
-        True  # whether they are used beside a rejected text, too, or only in place of one
-    )
-    every_answer: bool = (
-        False  # whether each answer of a conversation carries loss, or the last one alone
-    )
+    # whether they are used in addition to a rejected text, or only in place of one
+    beside: bool = True
+    # whether each answer of a conversation carries loss, or the last one alone
+    every_answer: bool = False
     rejected_side: bool = False  # whether a row must have a rejected text or rejected images
     pairs: bool = False  # whether images are compared in pairs (differential perception)
     held_out: frozenset[str] = frozenset()  # images that no row may show
@@ -103,9 +103,13 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
     """Return a row's example; ``RefusedRowError`` where it cannot be trained on."""
     check_row(row, needs)
     rejected = rejected_texts(row)[: needs.texts]
-    shown = row.rejected_images if needs.images and (needs.beside or not rejected) else ()
-    if shown and len(shown) != len(row.images):
-        raise RefusedRowError("rejected images do not match", f"{len(shown)} for {len(row.images)}")
+    rejected_images: tuple[bytes, ...] = ()
+    if needs.images and (needs.beside or not rejected):
+        rejected_images = row.rejected_images
+    if rejected_images and len(rejected_images) != len(row.images):
+        raise RefusedRowError(
+            "rejected images do not match", f"{len(rejected_images)} for {len(row.images)}"
+        )
     turns = (*row.prompt, Turn(role="assistant", text=row.chosen))
     first = _first_answer(row) if needs.every_answer else len(row.prompt)
     return Example(
@@ -115,46 +119,58 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
         chosen=turns[first].text,
         then=turns[first + 1 :],
         rejected=rejected,
-        rejected_images=shown,
+        rejected_images=rejected_images,
     )
 
 
 def _first_answer(row: PreferenceRow) -> int:
-    """Return the position of a conversation's first answer; ``len(row.prompt)`` for the chosen text."""
-    return next(
-        (n for n, turn in enumerate(row.prompt) if turn.role == "assistant"), len(row.prompt)
-    )
+    """Return the position of a conversation's first answer; of the chosen text without others."""
+    for position, turn in enumerate(row.prompt):
+        if turn.role == "assistant":
+            return position
+    return len(row.prompt)
 
 
 def check_row(row: PreferenceRow, needs: Needs) -> None:
-    """Raise ``RefusedRowError`` where a row cannot be trained on, as far as that shows without its images."""
+    """Raise ``RefusedRowError`` where a row's texts show that it cannot be trained on."""
     if not row.chosen.strip():
         raise RefusedRowError("no chosen text")
     if not row.prompt or row.prompt[-1].role != "user":
         raise RefusedRowError("the prompt does not end with the user")
-    images = len(row.image_keys)
-    if shown := needs.held_out.intersection(row.image_keys):
-        raise RefusedRowError("shows a held-out image", min(shown))
-    if needs.pairs and (not images or images % PAIR):
-        raise RefusedRowError(UNPAIRED, f"{images} images")
-    places = sum(turn.text.count(PLACE) for turn in row.prompt)
-    if places and places != images:
-        raise RefusedRowError(
-            "images do not match the prompt", f"{places} places for {images} images"
-        )
-    turns = row.prompt[_first_answer(row) :] if needs.every_answer else ()
-    if [turn.role for turn in turns] != ["assistant", "user"] * (len(turns) // 2):
-        raise RefusedRowError("its turns do not alternate", " ".join(turn.role for turn in turns))
-    if not all(turn.text.strip() for turn in turns):
-        raise RefusedRowError("an empty turn")
-    if any(PLACE in turn.text for turn in turns):
-        raise RefusedRowError("an image behind the first answer")
+    _check_images(row, needs)
+    if needs.every_answer:
+        _check_turns(row.prompt[_first_answer(row) :])
     if needs.rejected_side and not rejected_texts(row) and not row.rejected_image_maker:
         raise RefusedRowError("no rejected side")
 
 
+def _check_images(row: PreferenceRow, needs: Needs) -> None:
+    images = len(row.image_keys)
+    held_out = needs.held_out.intersection(row.image_keys)
+    if held_out:
+        raise RefusedRowError("shows a held-out image", min(held_out))
+    if needs.pairs and (not images or images % PAIR):
+        raise RefusedRowError(UNPAIRED, f"{images} images")
+    placeholders = sum(turn.text.count(PLACE) for turn in row.prompt)
+    if placeholders and placeholders != images:
+        raise RefusedRowError(
+            "images do not match the prompt", f"{placeholders} places for {images} images"
+        )
+
+
+def _check_turns(turns: Sequence[Turn]) -> None:
+    """Check the turns of a conversation from its first answer to its last question."""
+    roles = [turn.role for turn in turns]
+    if roles != ["assistant", "user"] * (len(turns) // 2):
+        raise RefusedRowError("its turns do not alternate", " ".join(roles))
+    if not all(turn.text.strip() for turn in turns):
+        raise RefusedRowError("an empty turn")
+    if any(PLACE in turn.text for turn in turns):
+        raise RefusedRowError("an image behind the first answer")
+
+
 def rejected_texts(row: PreferenceRow) -> tuple[str, ...]:
-    """Return the rejected text and further negatives, without duplicates and copies of the chosen text."""
+    """Return the rejected text and further negatives, distinct, without the chosen text."""
     texts = dict.fromkeys((row.rejected, *(negative.text for negative in row.negatives)))
     return tuple(text for text in texts if text.strip() and text != row.chosen)
 
@@ -178,37 +194,35 @@ class FrozenRows:
         """Return people's edits as of the freeze."""
         return _read_edits(self.file)
 
-    def read(self, place: int) -> PreferenceRow:
+    def read(self, position: int) -> PreferenceRow:
         """Return one row with its images; ``StoreError`` where its part is missing or damaged."""
-        return next(
-            self._read(_open(self.file, self.split).slice(place, 1).to_pylist(), without=())
-        )
+        entries = _open(self.file, self.split).slice(position, 1).to_pylist()
+        return next(self._read(entries, without=()))
 
     def read_texts(self) -> Iterator[PreferenceRow]:
-        """Yield all rows without images, in order; ``StoreError`` where a part is missing or damaged."""
-        for _, some in groupby(
-            _open(self.file, self.split).to_pylist(), key=lambda entry: entry["part"]
-        ):
-            yield from self._read(list(some), without=IMAGES)
+        """Yield all rows without images; ``StoreError`` where a part is missing or damaged."""
+        entries = _open(self.file, self.split).to_pylist()
+        for _, entries_of_part in groupby(entries, key=itemgetter("part")):
+            yield from self._read(list(entries_of_part), without=IMAGES)
 
     def edited(self) -> dict[int, PreferenceRow]:
         """Return edited rows without images, by position."""
         edits = self.edits()
-        return (
-            {place: row for place, row in enumerate(self.read_texts()) if edits.about(row)}
-            if edits
-            else {}
-        )
+        if not edits:
+            return {}
+        rows = enumerate(self.read_texts())
+        return {position: row for position, row in rows if edits.about(row)}
 
     def _read(
         self, entries: Sequence[dict[str, Any]], *, without: Sequence[str]
     ) -> Iterator[PreferenceRow]:
-        part = _part(self.folder, _part_paths(_open(self.file, self.split))[entries[0]["part"]])
+        """Yield rows of one part, as edited by people."""
+        path = _part_paths(_open(self.file, self.split))[entries[0]["part"]]
+        part = _part(self.folder, path)
         edits = self.edits()
-        found = read_rows(
-            part, [entry["row"] for entry in entries], columns_without(PreferenceRow, without)
-        )
-        for entry, row in zip(entries, from_table(found, PreferenceRow), strict=True):
+        row_numbers = [entry["row"] for entry in entries]
+        table = read_rows(part, row_numbers, columns_without(PreferenceRow, without))
+        for entry, row in zip(entries, from_table(table, PreferenceRow), strict=True):
             if row.key != entry["key"]:
                 raise StoreError(
                     f"{part.path}: row {entry['key']} was removed on request: give another --name"
@@ -229,35 +243,48 @@ def freeze_rows(
 
     Returns the others, and how many rows people accepted, edited and rejected.
     """
-    refused, decided = list[Refused](), Counter[str]()
-    index, columns = live_index(build, planned), columns_without(PreferenceRow, IMAGES)
-    edits = EDITS.dump_json(decisions.edits())
-    schema = SCHEMA.with_metadata(
-        {"table": planned.table, "parts": "\n".join(index.names), "edits": edits}
-    )
+    refused = list[Refused]()
+    verdicts = Counter[str]()
+    index = live_index(build, planned)
+    metadata = {
+        "table": planned.table,
+        "parts": "\n".join(index.names),
+        "edits": EDITS.dump_json(decisions.edits()),
+    }
+    schema = SCHEMA.with_metadata(metadata)
     with naming(str(file), "written"), pa.ipc.new_file(str(file), schema) as writer:
-        for number, places in index.places():
-            for start in range(0, len(places), BATCH):
-                some = places[start : start + BATCH].tolist()
-                rows = from_table(read_rows(index.part(number), some, columns), PreferenceRow)
-                wanted = [
-                    (place, row)
-                    for place, row in zip(some, rows, strict=True)
-                    if row.split in splits
-                ]
-                decided.update(one.verdict for _, row in wanted if (one := decisions.about(row)))
-                why_not = {
-                    row.key: why for _, row in wanted if (why := _refuse(row, needs, decisions))
-                }
-                refused += why_not.values()
-                kept = ((place, row) for place, row in wanted if row.key not in why_not)
-                entries = [
-                    {"part": number, "row": place, "key": row.key, "split": row.split}
-                    for place, row in kept
-                ]
-                writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
+        for batch in _read_batches(index, splits):
+            entries = list[dict[str, Any]]()
+            for part, row_number, row in batch:
+                decision = decisions.about(row)
+                if decision:
+                    verdicts[decision.verdict] += 1
+                refusal = _refuse(row, needs, decisions)
+                if refusal:
+                    refused.append(refusal)
+                else:
+                    entries.append(_make_entry(part, row_number, row.key, row.split))
+            writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     _clear_caches()
-    return refused, decided
+    return refused, verdicts
+
+
+def _read_batches(
+    index: Index, splits: tuple[str, ...]
+) -> Iterator[list[tuple[int, int, PreferenceRow]]]:
+    """Yield part, row number and row, without images, of the rows of some splits."""
+    columns = columns_without(PreferenceRow, IMAGES)
+    for part, row_numbers in index.places():
+        for start in range(0, len(row_numbers), BATCH):
+            some = row_numbers[start : start + BATCH].tolist()
+            rows = from_table(read_rows(index.part(part), some, columns), PreferenceRow)
+            numbered = zip(some, rows, strict=True)
+            yield [(part, number, row) for number, row in numbered if row.split in splits]
+
+
+def _make_entry(part: int, row: int, key: str, split: str) -> dict[str, Any]:
+    """Return an entry of ``rows.arrow``."""
+    return {"part": part, "row": row, "key": key, "split": split}
 
 
 def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused | None:
@@ -281,84 +308,97 @@ def count_rows(file: Path, split: str) -> int:
 def check_parts(folder: Folder, file: Path) -> None:
     """Raise ``TrainingError`` where a part with frozen rows is missing."""
     for path in sorted(frozen_places(file)):
-        if not (part := _part(folder, path)).folder.exists(part.name):
+        part = _part(folder, path)
+        if not part.folder.exists(part.name):
             raise TrainingError(
                 f"{part.path}: missing: build the same again, or start over with another --name"
             )
 
 
 def frozen_places(file: Path) -> dict[str, set[int]]:
-    """Return the rows of each part; parts of other folders have absolute paths."""
+    """Return the row numbers of each part; parts of other folders have absolute paths."""
     entries = _open(str(file))
-    paths, found = _part_paths(entries), dict[str, set[int]]()
+    paths = _part_paths(entries)
+    row_numbers = dict[str, set[int]]()
     for entry in entries.select(["part", "row"]).to_pylist():
-        found.setdefault(paths[entry["part"]], set()).add(entry["row"])
-    return found
+        row_numbers.setdefault(paths[entry["part"]], set()).add(entry["row"])
+    return row_numbers
 
 
 def find_held_out(build: Build, planned: Planned, split: str) -> frozenset[str]:
     """Return the images of a settled table's rows outside a split."""
-    rows = (
-        row
-        for table in stream_live(build, planned, ["image_keys", "split"])
-        for row in table.to_pylist()
-    )
-    return frozenset(key for row in rows if row["split"] != split for key in row["image_keys"])
+    keys = set[str]()
+    for table in stream_live(build, planned, ["image_keys", "split"]):
+        for row in table.to_pylist():
+            if row["split"] != split:
+                keys.update(row["image_keys"])
+    return frozenset(keys)
 
 
 def write_rows(
-    rows: Iterable[PreferenceRow | Dropped], file: Path, *, needs: Needs, split: str, most: int
+    rows: Iterable[PreferenceRow | Dropped], file: Path, *, needs: Needs, split: str, limit: int
 ) -> list[Refused]:
-    """Write the first ``most`` trainable rows as parts beside a file, and the file; return the refused ones."""
-    refused, entries, names = list[Refused](), list[dict[str, Any]](), list[str]()
+    """Write the first ``limit`` trainable rows as parts beside a file, and the file.
+
+    Return the refused rows before them.
+    """
+    refused = list[Refused]()
+    entries = list[dict[str, Any]]()
+    names = list[str]()
 
     def trainable() -> Iterator[PreferenceRow]:
         for row in rows:
             if isinstance(row, Dropped):
                 refused.append(Refused(key=row.source_key, reason=row.reason, detail=row.detail))
-            elif why := _refuse(row, needs, UNDECIDED):
-                refused.append(why)
+                continue
+            refusal = _refuse(row, needs, UNDECIDED)
+            if refusal:
+                refused.append(refusal)
             else:
                 yield row
 
-    good, folder = islice(trainable(), most), Folder(str(file.parent))
-    while some := list(islice(good, ROWS_PER_PART)):
-        entries += [
-            {"part": len(names), "row": n, "key": row.key, "split": split}
-            for n, row in enumerate(some)
-        ]
-        names.append(f"{file.stem}-{len(names):05}.parquet")
-        folder.write(names[-1], encode_part(to_table(some, PreferenceRow), {}))
+    chosen = islice(trainable(), limit)
+    folder = Folder(str(file.parent))
+    while part_rows := list(islice(chosen, ROWS_PER_PART)):
+        number = len(names)
+        for row_number, row in enumerate(part_rows):
+            entries.append(_make_entry(number, row_number, row.key, split))
+        names.append(f"{file.stem}-{number:05}.parquet")
+        folder.write(names[-1], encode_part(to_table(part_rows, PreferenceRow), {}))
     schema = SCHEMA.with_metadata({"table": str(file.parent.absolute()), "parts": "\n".join(names)})
     _write(file, pa.Table.from_pylist(entries, schema=schema))
     return refused
 
 
 def mix_rows(file: Path, other: Path, folder: Folder, *, rows: int, seed: int) -> int:
-    """Add ``rows`` random frozen rows of another file to a run's; return how many distinct ones they are.
+    """Add ``rows`` random frozen rows of another file to a run's; return how many are distinct.
 
     Rows repeat only after all have been drawn. ``folder`` is the other rows' dataset.
     """
-    own, found = _open(str(file)), _open(str(other))
-    drawn = np.resize(np.random.default_rng(seed).permutation(len(found)), rows)
-    parts = pa.array(found["part"].to_numpy() + len(_part_paths(own)), pa.int32())
-    added = found.set_column(0, SCHEMA.field("part"), parts).take(pa.array(drawn))
-    metadata, paths = own.schema.metadata, _part_paths(found)
-    paths = [f"{folder.url}/{path}" if _is_relative(path) else path for path in paths]
-    edits = [
-        edit
-        for one in (own, found)
-        for edit in EDITS.validate_json(one.schema.metadata.get(b"edits", b"[]"))
-    ]
-    mixed = json.dumps([*json.loads(metadata.get(b"mixed", b"[]")), *paths]).encode()
-    told = metadata | {b"mixed": mixed, b"edits": EDITS.dump_json(edits)}
-    _write(file, pa.concat_tables([own, added]).replace_schema_metadata(told))
-    return min(rows, len(found))
+    own_rows = _open(str(file))
+    other_rows = _open(str(other))
+    permutation = np.random.default_rng(seed).permutation(len(other_rows))
+    drawn = pa.array(np.resize(permutation, rows))
+    parts = other_rows["part"].to_numpy() + len(_part_paths(own_rows))
+    renumbered = other_rows.set_column(0, SCHEMA.field("part"), pa.array(parts, pa.int32()))
+    metadata = own_rows.schema.metadata
+    paths = json.loads(metadata.get(b"mixed", b"[]")) + _absolute_paths(other_rows, folder)
+    edits = _edits(own_rows) + _edits(other_rows)
+    metadata |= {b"mixed": json.dumps(paths).encode(), b"edits": EDITS.dump_json(edits)}
+    mixed = pa.concat_tables([own_rows, renumbered.take(drawn)])
+    _write(file, mixed.replace_schema_metadata(metadata))
+    return min(rows, len(other_rows))
 
 
-def count_reasons(refused: list[Refused]) -> dict[str, int]:
+def count_reasons(refused: Iterable[Refused]) -> dict[str, int]:
     """Return how many rows were refused for each reason, most frequent first."""
-    return dict(Counter(one.reason for one in refused).most_common())
+    return dict(Counter(row.reason for row in refused).most_common())
+
+
+def list_reasons(refused: Iterable[Refused]) -> str:
+    """Return the reasons with their numbers, most frequent first, for a message."""
+    reasons = count_reasons(refused)
+    return ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items())
 
 
 @lru_cache(maxsize=8)
@@ -374,7 +414,11 @@ def _open(file: str, split: str | None = None) -> pa.Table:
 
 @lru_cache(maxsize=8)
 def _read_edits(file: str) -> Decisions:
-    return latest(EDITS.validate_json(_open(file).schema.metadata.get(b"edits", b"[]")))
+    return latest(_edits(_open(file)))
+
+
+def _edits(entries: pa.Table) -> list[Decision]:
+    return EDITS.validate_json(entries.schema.metadata.get(b"edits", b"[]"))
 
 
 def _clear_caches() -> None:
@@ -391,17 +435,24 @@ def _write(file: Path, entries: pa.Table) -> None:
 
 
 def _part_paths(entries: pa.Table) -> list[str]:
-    """Return the parts by number: the dataset's own by relative paths, then others by absolute ones."""
+    """Return the parts by number: the dataset's by relative paths, then others by absolute ones."""
     metadata = entries.schema.metadata
-    own = [
-        f"{metadata[b'table'].decode()}/{name}" for name in metadata[b"parts"].decode().split("\n")
-    ]
-    return [*own, *json.loads(metadata.get(b"mixed", b"[]"))]
+    table = metadata[b"table"].decode()
+    names = metadata[b"parts"].decode().split("\n")
+    paths = [f"{table}/{name}" for name in names]
+    return paths + json.loads(metadata.get(b"mixed", b"[]"))
+
+
+def _absolute_paths(entries: pa.Table, folder: Folder) -> list[str]:
+    paths = _part_paths(entries)
+    return [f"{folder.url}/{path}" if _is_relative(path) else path for path in paths]
 
 
 def _part(folder: Folder, path: str) -> Part:
-    place, _, name = path.rpartition("/")
-    return Part(folder, path) if _is_relative(path) else Part(Folder(place), name)
+    if _is_relative(path):
+        return Part(folder, path)
+    other_folder, _, name = path.rpartition("/")
+    return Part(Folder(other_folder), name)
 
 
 def _is_relative(path: str) -> bool:

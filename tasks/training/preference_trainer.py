@@ -1,4 +1,4 @@
-"""Train on preferences with transformers' Trainer: objective, reference, adversary, atomic checkpoints.
+"""Train on preferences with transformers' Trainer: objective, reference, adversary, checkpoints.
 
 Differences from the Trainer: the loader (``load_batches``), means over a step's rows across ranks
 and accumulation, and atomic checkpoints (``save_checkpoints``). Three private methods of the
@@ -77,84 +77,91 @@ class TrainingSetup:
 class PreferenceTrainer(Trainer):
     """transformers' Trainer for the objectives of ``losses``."""
 
-    def __init__(self, setting: TrainingSetup, **words: Any) -> None:
-        super().__init__(**words)
+    def __init__(self, setup: TrainingSetup, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.remove_callback(PrinterCallback)
         self.add_callback(_Events(self))
         self.model_accepts_loss_kwargs = False
-        self.setting = setting
+        self.setup = setup
         self.window = runs.Window()
         self.stopping = False  # set to end after this step, with a checkpoint
         self.alarm: Alarm | None = None  # the alarm that stopped the training
         self.order = load_batches.BatchOrder(0, 1, None)
-        self._agreed_to_stop, self._total = False, 0.0
+        self._agreed_to_stop = False
+        self._total = 0.0  # weight of the step's batches on all ranks
         self._keys: list[str] = []
         self._refused: list[Refused] = []
-        self._rows, self._tokens, self._since = 0, 0, time.monotonic()  # since the last log entry
+        # since the last log entry
+        self._rows = 0
+        self._tokens = 0
+        self._since = time.monotonic()
 
     def fit(self, checkpoint: Path | None) -> None:
         """Train, from a checkpoint where there is one."""
-        if checkpoint:
-            if self.is_world_process_zero():
-                self.window.join([json.loads((checkpoint / WINDOW).read_text())])
-            if self.setting.adversary:
-                self.setting.adversary.load(checkpoint)
-            restore_beside(self.model, checkpoint)
-        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        if checkpoint is None:
+            self.train()
+            return
+        if self.is_world_process_zero():
+            self.window.add_sums(json.loads((checkpoint / WINDOW).read_text()))
+        if self.setup.adversary:
+            self.setup.adversary.load(checkpoint)
+        restore_beside(self.model, checkpoint)
+        self.train(resume_from_checkpoint=str(checkpoint))
 
     # ---- rows
 
     @override
     def get_train_dataloader(self) -> Any:
-        loader = self._loader(self.train_dataset, self.setting.config.seed)
+        loader = self._make_loader(self.train_dataset, self.setup.config.seed)
         self.order = loader.batch_sampler
         return loader
 
-    def _loader(self, rows: Any, seed: int | None) -> Any:
-        config = self.setting.config
-        batch = config.optimiser.per_device_train_batch_size
-        lengths = (
-            load_batches.text_lengths(rows)
-            if config.data.group_by_length and seed is not None
-            else ()
-        )
+    def _make_loader(self, rows: Any, seed: int | None) -> Any:
+        """Return the loader of this rank's batches; without a seed, in the rows' order."""
+        config = self.setup.config
+        lengths: Sequence[int] = ()
+        if config.data.group_by_length and seed is not None:
+            lengths = load_batches.text_lengths(rows)
         order = load_batches.BatchOrder(
-            len(rows), batch, seed, ranks=count_ranks(), rank=own_rank(), lengths=lengths
+            len(rows),
+            config.optimiser.per_device_train_batch_size,
+            seed,
+            ranks=count_ranks(),
+            rank=own_rank(),
+            lengths=lengths,
         )
         workers = load_batches.count_workers(config.data.dataloader_num_workers)
-        return load_batches.make_loader(
-            rows, cast("Any", self.data_collator), order, workers=workers
-        )
+        collate = cast("Any", self.data_collator)
+        return load_batches.make_loader(rows, collate, order, workers=workers)
 
     @cached_property
     def _held_out(self) -> Any:
         """Return the loader of held-out rows, whose processes stay for the next evaluation."""
-        return self._loader(self.eval_dataset, None)
+        return self._make_loader(self.eval_dataset, None)
 
     @override
     def get_batch_samples(
         self, epoch_iterator: Any, num_batches: int, device: Any
     ) -> tuple[list[Any], None]:
-        """Return a step's batches; agree with the other ranks on their total weight and on stopping."""
-        if (
-            self.control.should_training_stop
-        ):  # killed between the last checkpoint and the finished model
+        """Return a step's batches; agree with the other ranks on their weight and on stopping."""
+        if self.control.should_training_stop:
+            # It was killed between the last checkpoint and the finished model.
             return [], None
         try:
             samples, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        except (
-            RuntimeError
-        ) as error:  # a loading process was killed; PyTorch has no error of its own for it
+        except RuntimeError as error:
+            # A loading process was killed; PyTorch has no error of its own for it.
             raise TrainingError(
-                f"a process that reads rows ended: {error}. Out of memory? Try --set data.dataloader_num_workers=0, a "
-                "smaller model.max_pixels, or in a container more shared memory (docker run --shm-size 4g)"
+                f"a process that reads rows ended: {error}. Out of memory? "
+                "Try --set data.dataloader_num_workers=0, a smaller model.max_pixels, "
+                "or in a container more shared memory (docker run --shm-size 4g)"
             ) from error
         batches = [sample["batch"] for sample in samples]
         self._keys = [key for batch in batches for key in batch.keys]
-        weights, stopping = zip(
-            *gather((sum(map(self._weight, batches)), self.stopping)), strict=True
-        )
-        self._total, self._agreed_to_stop = sum(weights), any(stopping)
+        own_weight = sum(self._weight(batch) for batch in batches)
+        states = gather((own_weight, self.stopping))
+        self._total = sum(weight for weight, _ in states)
+        self._agreed_to_stop = any(stopping for _, stopping in states)
         return samples, None
 
     @property
@@ -164,14 +171,14 @@ class PreferenceTrainer(Trainer):
 
     def _weight(self, batch: Batch) -> float:
         """Return the denominator of a batch's mean loss: its examples, or for SFT their tokens."""
-        if self.setting.config.objective != "sft":
+        if self.setup.config.objective != "sft":
             return len(batch.keys)
-        return sum(
-            len(answer.targets)
-            for own in batch.answers
-            for answer in own
-            if answer.column == CHOSEN
-        )
+        tokens = 0
+        for answers in batch.answers:
+            for answer in answers:
+                if answer.column == CHOSEN:
+                    tokens += len(answer.targets)
+        return tokens
 
     @cached_property
     def _spare(self) -> Batch:
@@ -180,9 +187,10 @@ class PreferenceTrainer(Trainer):
 
     @override
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Create the optimiser, with groups for the vision tower where it has its own learning rate."""
+        """Create the optimiser, with groups for a vision tower that has its own learning rate."""
         optimizer = super().create_optimizer(model)
-        if rate := self.setting.config.optimiser.vision_learning_rate:
+        rate = self.setup.config.optimiser.vision_learning_rate
+        if rate:
             split_rates(optimizer, self.accelerator.unwrap_model(self.model), rate)
         return optimizer
 
@@ -198,20 +206,23 @@ class PreferenceTrainer(Trainer):
     ) -> Any:
         """Return a batch's share of the step's loss."""
         del return_outputs, num_items_in_batch
-        batch, setting = inputs["batch"], self.setting
+        batch = inputs["batch"]
+        config = self.setup.config
+        adversary = self.setup.adversary
         self._refused += batch.refused
-        weight, last = self._weight(batch), self.accelerator.sync_gradients
+        weight = self._weight(batch)
+        is_last = self.accelerator.sync_gradients  # of the step's batches
         if not weight:
-            loss, _ = self._loss(model, replace(self._spare), setting.config)
-            if setting.adversary:
-                setting.adversary.skip(step=last)
+            loss, _ = self._loss(model, replace(self._spare), config)
+            if adversary:
+                adversary.skip(step=is_last)
             return reach_whole(model, loss.value * 0)
-        loss, rewards = self._loss(model, batch, setting.config, adversary=setting.adversary)
+        loss, rewards = self._loss(model, batch, config, adversary=adversary)
         values = _to_numbers(loss)
         if not math.isfinite(values["loss"]):
-            raise TrainingError(self._not_finite(f"the loss is {values['loss']}", batch.keys))
-        if setting.adversary and rewards is not None:
-            self.window.add(setting.adversary.learn(rewards, step=last), len(batch.keys))
+            raise TrainingError(self._explain(f"the loss is {values['loss']}", batch.keys))
+        if adversary and rewards is not None:
+            self.window.add(adversary.learn(rewards, step=is_last), len(batch.keys))
         self.window.add(values, weight, loss.counts)
         self._rows += len(batch.keys)
         # The Trainer divides by the number of batches, and the ranks' gradients are averaged.
@@ -226,22 +237,21 @@ class PreferenceTrainer(Trainer):
         *,
         adversary: RetrieverAdversary | None = None,
     ) -> tuple[Loss, Tensor | None]:
+        """Return a batch's loss, and the rewards of the negatives that an adversary proposed."""
         if adversary:
-            batch = load_batches.with_answers(
-                batch, adversary.propose(batch.keys), config.model.max_length
-            )
-        self._tokens += sum(map(len, batch.prompts)) + sum(
-            len(answer.ids) for own in batch.answers for answer in own
-        )
+            proposed = adversary.propose(batch.keys)
+            batch = load_batches.with_answers(batch, proposed, config.model.max_length)
+        self._tokens += _count_tokens(batch)
         packed = self._pack(model, batch)
-        reference = self.setting.reference
-        with sharing_features(model, *([reference.model] if isinstance(reference, Copy) else [])):
+        reference = self.setup.reference
+        copies = [reference.model] if isinstance(reference, Copy) else []
+        with sharing_features(model, *copies):
             compared = reference.score(model, packed, batch.keys) if reference else None
             policy = score_answers(model, packed)
         loss = compute_loss(policy, compared, config)
-        return loss, negative_rewards(
-            policy, compared, config.adpo
-        ) if adversary and compared else None
+        if adversary and compared:
+            return loss, negative_rewards(policy, compared, config.adpo)
+        return loss, None
 
     def _pack(self, model: Any, batch: Batch, *, width: int = 0) -> Packed:
         dtype = torch.bfloat16 if self.args.bf16 else None
@@ -250,60 +260,68 @@ class PreferenceTrainer(Trainer):
     @override
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
-        if norm is not None and not math.isfinite(value := float(norm)):
-            raise TrainingError(
-                self._not_finite(f"the norm of the gradients is {value}", self._keys)
-            )
+        if norm is None:
+            return None
+        value = float(norm)
+        if not math.isfinite(value):
+            raise TrainingError(self._explain(f"the norm of the gradients is {value}", self._keys))
         return norm
 
-    def _not_finite(self, what: str, keys: Sequence[str]) -> str:
+    def _explain(self, what: str, keys: Sequence[str]) -> str:
+        """Return the message about a value that is not finite."""
         rows = ", ".join(keys) or "another process' rows"
-        latest = self.setting.run.latest()
-        since = (
-            f"The last checkpoint, {latest}, is older" if latest else "There is no checkpoint yet"
-        )
+        latest = self.setup.run.latest()
+        checkpoint = "There is no checkpoint yet"
+        if latest:
+            checkpoint = f"The last checkpoint, {latest}, is older"
         return (
-            f"step {self.state.global_step + 1}: {what}. The batch is: {rows}. {since}. Start over with another "
-            "--name and a lower learning rate (--set optimiser.learning_rate=...) or in fp32 "
-            "(--set optimiser.precision=fp32)"
+            f"step {self.state.global_step + 1}: {what}. The batch is: {rows}. {checkpoint}. "
+            "Start over with another --name and a lower learning rate "
+            "(--set optimiser.learning_rate=...) or in fp32 (--set optimiser.precision=fp32)"
         )
 
     # ---- measuring and logging
 
-    def _batches(self, rows: Any) -> Iterator[tuple[Batch, bool]]:
-        """Yield this rank's batches for evaluation; False: it only keeps the ranks in step, uncounted.
+    def _iterate_batches(self, rows: Any) -> Iterator[tuple[Batch, bool]]:
+        """Yield this rank's batches for evaluation, and whether each counts.
 
-        ``KeyboardInterrupt``: the training is to stop.
+        One that does not count keeps the ranks in step. ``KeyboardInterrupt``: the training is to
+        stop.
         """
         cast("Any", self.model).eval()
-        for inputs in self._held_out if rows is self.eval_dataset else self._loader(rows, None):
+        loader = self._held_out if rows is self.eval_dataset else self._make_loader(rows, None)
+        for inputs in loader:
             if self.stopping and count_ranks() == 1:
                 raise KeyboardInterrupt
             batch: Batch = inputs["batch"]
             self._refused += batch.refused
-            if batch.prompts or self.is_fsdp_enabled:
-                yield (batch, True) if batch.prompts else (replace(self._spare), False)
+            if batch.prompts:
+                yield batch, True
+            elif self.is_fsdp_enabled:
+                yield replace(self._spare), False
 
     def score_reference(self) -> None:
-        """Write the initial model's log-probabilities of all rows' answers, where they are the reference."""
-        table, found = self.setting.reference, list[tuple[str, list[float], list[int]]]()
+        """Write the initial model's log-probabilities, where they are the reference."""
+        table = self.setup.reference
         if not isinstance(table, ReferenceScores) or any(gather(table.path.exists())):
             return
         log.info("the initial model scores all answers once, for the reference")
-        width, model = TEXTS + measures_of(self.setting.config).texts, self.model
+        scores = list[tuple[str, list[float], list[int]]]()
+        width = TEXTS + measures_of(self.setup.config).texts
+        model = self.model
         for rows in (self.train_dataset, self.eval_dataset):
-            for batch, counts in self._batches(rows):
+            for batch, counts in self._iterate_batches(rows):
                 with torch.no_grad():
                     scored = score_answers(model, self._pack(model, batch, width=width))
                 if counts:
-                    found += zip(
-                        batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True
-                    )
-        every = [row for own in gather(found) for row in own]
+                    logps = scored.logps.tolist()
+                    tokens = scored.tokens.tolist()
+                    scores += zip(batch.keys, logps, tokens, strict=True)
+        all_scores = [row for rank_scores in gather(scores) for row in rank_scores]
         if self.is_world_process_zero():
-            if not every:
+            if not all_scores:
                 _ = self._spare  # raises, with the reasons
-            table.write(every)
+            table.write(all_scores)
         gather(None)  # the others read the file when it is there
         self._since = time.monotonic()
 
@@ -312,121 +330,147 @@ class PreferenceTrainer(Trainer):
 
         ADPO, which draws its negatives, is evaluated as DPO on the rows' own rejected texts.
         """
-        config, metrics, began = self.setting.config, self.setting.metrics, time.monotonic()
-        rows, first = cast("Any", self.eval_dataset), self.is_world_process_zero()
-        if not len(rows) or any(gather(metrics.has(self.state.global_step, runs.HELD_OUT))):
+        began = time.monotonic()
+        tokens = self._tokens
+        metrics = self.setup.metrics
+        step = self.state.global_step
+        has_rows = len(cast("Any", self.eval_dataset)) > 0
+        if not has_rows or any(gather(metrics.has(step, runs.HELD_OUT))):
             return
-        if self.setting.adversary:
-            config = config.model_copy(
-                update={"objective": "dpo", "dpo": DpoConfig(beta=config.adpo.beta)}
-            )
-        window, tokens = runs.Window(), self._tokens
+        is_first = self.is_world_process_zero()
         try:
-            with torch.no_grad():
-                for batch, counts in self._batches(rows):
-                    loss, _ = self._loss(self.model, batch, config)
-                    if counts:
-                        window.add(_to_numbers(loss), self._weight(batch), loss.counts)
-            window.join(gather(window.empty()))
-            ranked = window.sums.get("accuracy", (0.0, 0.0))[1]
-            found = window.take()
-            if found and first:
-                found |= ({runs.RANKED: ranked} if ranked else {}) | self.setting.measure_answers(
-                    self
-                )
+            values = self._measure_losses()
+            if values and is_first:
+                values |= self.setup.measure_answers(self)
         except KeyboardInterrupt:
             if not self.stopping:
                 raise
             return
-        if found and first:
-            self._add(runs.HELD_OUT, found)
-            due = self.control.should_log  # a report to trackers is no log entry of the step
-            self.callback_handler.on_log(
-                self.args, self.state, self.control, {f"eval_{k}": found[k] for k in found}
-            )
-            self.control.should_log = due
+        if values and is_first:
+            self._add_metrics(runs.HELD_OUT, values)
+            should_log = self.control.should_log  # a report to trackers is no log entry of the step
+            reported = {f"eval_{name}": value for name, value in values.items()}
+            self.callback_handler.on_log(self.args, self.state, self.control, reported)
+            self.control.should_log = should_log
         cast("Any", self.model).train()
         self._tokens = tokens
         self._since += time.monotonic() - began
 
+    def _measure_losses(self) -> dict[str, float]:
+        """Return the means over all ranks' held-out rows, and how many rows were ranked."""
+        config = self.setup.config
+        window = runs.Window()
+        if self.setup.adversary:
+            dpo = DpoConfig(beta=config.adpo.beta)
+            config = config.model_copy(update={"objective": "dpo", "dpo": dpo})
+        with torch.no_grad():
+            for batch, counts in self._iterate_batches(self.eval_dataset):
+                loss, _ = self._loss(self.model, batch, config)
+                if counts:
+                    window.add(_to_numbers(loss), self._weight(batch), loss.counts)
+        for sums in gather(window.take_sums()):
+            window.add_sums(sums)
+        _, ranked = window.sums.get("accuracy", (0.0, 0.0))
+        values = window.take_means()
+        if values and ranked:
+            values[runs.RANKED] = ranked
+        return values
+
     def check_alarms(self) -> None:
         """Stop the training after this step where the model collapses; the first rank decides."""
-        found = next(
-            find_collapse(arrange(self.setting.metrics.entries), self.setting.config), None
-        )
-        if found:
-            log.warning("step %d: %s. %s", self.state.global_step, *found)
-        if found and self.setting.config.output.alarms == "stop":
-            self.alarm, self.stopping = found, True
+        config = self.setup.config
+        entries = self.setup.metrics.entries
+        alarm = next(find_collapse(arrange(entries), config), None)
+        if alarm is None:
+            return
+        log.warning("step %d: %s. %s", self.state.global_step, *alarm)
+        if config.output.alarms == "stop":
+            self.alarm = alarm
+            self.stopping = True
 
     @override
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log the means over all ranks' rows since the last entry."""
         self._collect_ranks()
-        found, now = self.window.take(), time.monotonic()
-        speed = {"rows per second": self._rows, "tokens per second": self._tokens}
-        seconds, self._since, self._rows, self._tokens = max(now - self._since, 1e-9), now, 0, 0
-        if not found:  # not the first rank, or nothing new
+        values = self.window.take_means()
+        now = time.monotonic()
+        seconds = max(now - self._since, 1e-9)
+        rows = self._rows
+        tokens = self._tokens
+        self._since = now
+        self._rows = 0
+        self._tokens = 0
+        if not values:  # not the first rank, or nothing new
             return
-        found |= {name: logs[name] for name in ("grad_norm", "learning_rate") if name in logs}
-        found |= {name: count / seconds for name, count in speed.items()}
+        for name in ("grad_norm", "learning_rate"):
+            if name in logs:
+                values[name] = logs[name]
+        values["rows per second"] = rows / seconds
+        values["tokens per second"] = tokens / seconds
         if torch.cuda.is_available():
-            found["memory"] = torch.cuda.max_memory_allocated() / 2**30
-        self._add(runs.TRAIN, found)
-        super().log(found, start_time)
+            values["memory"] = torch.cuda.max_memory_allocated() / 2**30
+        self._add_metrics(runs.TRAIN, values)
+        super().log(values, start_time)
 
-    def _add(self, split: str, found: Mapping[str, float]) -> None:
-        self.setting.metrics.add(self.state.global_step, self.state.epoch or 0.0, split, found)
-        if watcher := self.setting.watcher:
-            watcher.logged(self.state.global_step, split, found)
+    def _add_metrics(self, split: str, values: Mapping[str, float]) -> None:
+        step = self.state.global_step
+        self.setup.metrics.add(step, self.state.epoch or 0.0, split, values)
+        if self.setup.watcher:
+            self.setup.watcher.logged(step, split, values)
 
     def _collect_ranks(self) -> None:
         """Collect all ranks' windows, counts and refused rows on the first rank."""
-        windows, rows, tokens, refused = zip(
-            *gather((self.window.empty(), self._rows, self._tokens, self._refused)), strict=True
-        )
-        self._rows, self._tokens, self._refused = 0, 0, []
+        states = gather((self.window.take_sums(), self._rows, self._tokens, self._refused))
+        self._rows = 0
+        self._tokens = 0
+        self._refused = []
         if not self.is_world_process_zero():
             return
-        self.window.join(windows)
-        self._rows, self._tokens = sum(rows), sum(tokens)
-        for one in runs.append_refused(
-            self.setting.run.refused, [one for own in refused for one in own]
-        ):
-            log.warning("row %s is skipped: %s %s", one.key, one.reason, one.detail)
+        refused = list[Refused]()
+        for sums, rows, tokens, rank_refused in states:
+            self.window.add_sums(sums)
+            self._rows += rows
+            self._tokens += tokens
+            refused += rank_refused
+        for row in runs.append_refused(self.setup.run.refused, refused):
+            log.warning("row %s is skipped: %s %s", row.key, row.reason, row.detail)
 
     # ---- checkpoints
 
     @override
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write a checkpoint under a temporary name and rename it, with all metrics so far."""
-        began, first, save = (
-            time.monotonic(),
-            self.is_world_process_zero(),
-            super()._save_checkpoint,
-        )
+        began = time.monotonic()
+        is_first = self.is_world_process_zero()
+        save = super()._save_checkpoint
         self._collect_ranks()
-        saving = Saving(self.setting.run, f"{runs.STEP}{self.state.global_step}")
-        saving.agree(lambda: saving.begin() if first else None)
-        saving.agree(lambda: save(model, trial))
+        saving = Saving(self.setup.run, f"{runs.STEP}{self.state.global_step}")
+
+        def begin() -> None:
+            if is_first:
+                saving.begin()
 
         def complete() -> None:
+            if not is_first:
+                return
             (saving.staged / WINDOW).write_text(json.dumps(self.window.sums))
-            if self.setting.adversary:
-                self.setting.adversary.save(saving.staged)
-            self.setting.metrics.write()
-            saving.publish(self.setting.config.output.save_total_limit)
+            if self.setup.adversary:
+                self.setup.adversary.save(saving.staged)
+            self.setup.metrics.write()
+            saving.publish(self.setup.config.output.save_total_limit)
 
-        saving.agree(complete if first else lambda: None)
+        saving.agree(begin)
+        saving.agree(lambda: save(model, trial))
+        saving.agree(complete)
         self._since += time.monotonic() - began
 
     @override
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the finished model, or a checkpoint's; FSDP writes checkpoints itself."""
-        if not (_internal_call and self.is_fsdp_enabled):
-            super().save_model(output_dir, _internal_call)
-        else:
+        if _internal_call and self.is_fsdp_enabled:
             save_spread(self.model, Path(str(output_dir)), first=self.args.should_save)
+        else:
+            super().save_model(output_dir, _internal_call)
 
     @override
     def _save(
@@ -437,29 +481,23 @@ class PreferenceTrainer(Trainer):
         A finished model has the published names, different in some families (Qwen2-VL). Gathered
         weights no longer share memory with those tied to them: each is written once.
         """
-        model, weights, finished = (
-            cast("Any", self.model),
-            state_dict,
-            runs.SAVING not in str(output_dir),
-        )
-        if whole := isinstance(model, PreTrainedModel):
-            if finished and hasattr(model, MODULE):
+        model = cast("Any", self.model)
+        weights = state_dict
+        is_finished = runs.SAVING not in str(output_dir)
+        if isinstance(model, PreTrainedModel):
+            if is_finished and hasattr(model, MODULE):
                 state_dict = without_module(state_dict or model.state_dict())
             if state_dict is not None:
-                tied = model.all_tied_weights_keys
-                state_dict = {
-                    name: weight for name, weight in state_dict.items() if name not in tied
-                }
-        if whole and not finished:
-            vars(model)["save_pretrained"] = partial(
-                model.save_pretrained, save_original_format=False
-            )
+                state_dict = _drop_tied(state_dict, model)
+            if not is_finished:
+                plain = partial(model.save_pretrained, save_original_format=False)
+                vars(model)["save_pretrained"] = plain
         try:
             super()._save(output_dir, state_dict)
         finally:
             vars(model).pop("save_pretrained", None)
         if self.args.should_save:
-            save_beside(model, Path(str(output_dir)), finished=finished, weights=weights)
+            save_beside(model, Path(str(output_dir)), finished=is_finished, weights=weights)
 
 
 class _Events(TrainerCallback):
@@ -469,14 +507,16 @@ class _Events(TrainerCallback):
         self.trainer = trainer
 
     @override
-    def on_train_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
-        output = self.trainer.setting.config.output  # may differ from the checkpoint's
-        state.logging_steps, state.save_steps = output.logging_steps, output.save_steps
-        if watcher := self.trainer.setting.watcher:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        output = self.trainer.setup.config.output  # may differ from the checkpoint's
+        state.logging_steps = output.logging_steps
+        state.save_steps = output.save_steps
+        watcher = self.trainer.setup.watcher
+        if watcher:
             watcher.begin(state.global_step, state.max_steps)
 
     @override
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **words: Any) -> None:
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.trainer.order.epoch = int(state.epoch or 0)
         if state.global_step >= state.max_steps:
             control.should_training_stop = True
@@ -485,21 +525,36 @@ class _Events(TrainerCallback):
             self.trainer.measure()
 
     @override
-    def on_step_end(self, args: Any, state: Any, control: Any, **words: Any) -> None:
-        every, watcher = self.trainer.setting.config.output.eval_steps, self.trainer.setting.watcher
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        watcher = self.trainer.setup.watcher
         if watcher:
             watcher.advance(state.global_step)
-        if every and state.global_step % every == 0:
+        eval_steps = self.trainer.setup.config.output.eval_steps
+        if eval_steps and state.global_step % eval_steps == 0:
             self.trainer.measure()
             if state.global_step < state.max_steps:
                 self.trainer.check_alarms()
         if self.trainer.is_stopping:
-            control.should_save = control.should_training_stop = True
+            control.should_save = True
+            control.should_training_stop = True
+
+
+def _count_tokens(batch: Batch) -> int:
+    """Return the tokens of a batch's prompts and answers."""
+    tokens = sum(len(prompt) for prompt in batch.prompts)
+    for answers in batch.answers:
+        tokens += sum(len(answer.ids) for answer in answers)
+    return tokens
+
+
+def _drop_tied(weights: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """Return the weights without those that others are tied to."""
+    tied = model.all_tied_weights_keys
+    return {name: weight for name, weight in weights.items() if name not in tied}
 
 
 def _to_numbers(loss: Loss) -> dict[str, float]:
     """Return a loss and its metrics as numbers, with one device sync."""
     named = {"loss": loss.value.detach(), **loss.metrics}
-    return dict(
-        zip(named, torch.stack([value.float() for value in named.values()]).tolist(), strict=True)
-    )
+    numbers = torch.stack([value.float() for value in named.values()]).tolist()
+    return dict(zip(named, numbers, strict=True))

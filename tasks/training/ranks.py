@@ -1,6 +1,6 @@
 """Communication between training processes, orderly stops, and progress listeners.
 
-Small objects (counts, words, failures) go over a gloo group of their own: it needs no GPU, does not
+Small objects (counts, texts, failures) go over a gloo group of their own: it needs no GPU, does not
 wait for one, and may wait for days while one rank prepares data. A single process sends nothing.
 Ctrl-C or SIGTERM finishes the step and writes a checkpoint; a second one ends the process at once.
 Needs PyTorch.
@@ -55,17 +55,17 @@ def gather(value: T) -> list[T]:
     """Return each process' value, in their order; all must call it."""
     if count_ranks() == 1:
         return [value]
-    found: list[Any] = [None] * count_ranks()
-    dist.all_gather_object(found, value, group=_group())
-    return found
+    values: list[Any] = [None] * count_ranks()
+    dist.all_gather_object(values, value, group=_group())
+    return values
 
 
-def spread(value: T | None) -> T:
+def broadcast(value: T | None) -> T:
     """Return the first process' value; all must call it."""
     if count_ranks() > 1:
-        found = [value]
-        dist.broadcast_object_list(found, src=0, group=_group())
-        value = found[0]
+        values = [value]
+        dist.broadcast_object_list(values, src=0, group=_group())
+        value = values[0]
     assert value is not None
     return value
 
@@ -77,27 +77,31 @@ def _group() -> Any:
 
 @contextmanager
 def stoppable(trainer: Any) -> Generator[None]:
-    """Let the first signal set ``stopping``, checked after each step; in a thread without signals, do nothing."""
+    """Let the first signal set ``stopping``, which is checked after each step.
+
+    Outside the main thread, which alone gets signals, do nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     passed_on = PASSED_ON if count_ranks() > 1 else 0.0
-    began = 0.0
+    stopped_at = 0.0
 
     def stop(number: int, frame: Any) -> None:
-        nonlocal began
+        nonlocal stopped_at
         del number, frame
-        if trainer.stopping and time.monotonic() - began >= passed_on:
-            raise KeyboardInterrupt
         if not trainer.stopping:
-            trainer.stopping, began = True, time.monotonic()
+            trainer.stopping = True
+            stopped_at = time.monotonic()
+        elif time.monotonic() - stopped_at >= passed_on:
+            raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    handlers = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -111,4 +115,7 @@ class Watcher(Protocol):
         """Report a finished step."""
 
     def logged(self, step: int, split: str, values: Mapping[str, float]) -> None:
-        """Report means over the rows since the last time ("train"), or over the held-out rows ("held-out")."""
+        """Report means of a split ("train", "held-out").
+
+        Those of training rows are over the rows since the last report.
+        """

@@ -14,7 +14,8 @@
       checkpoints/       for resuming; deleted at the end, unless they are to be kept
       checkpoint/        the finished model for ``from_pretrained``; README.md is its card
       samples/           held-out rows with the finished model's answers
-      answers/           all answers to held-out rows, and references: of NAMC, or with ``output.write_answers``
+      answers/           all answers to held-out rows, and references: of NAMC, or with
+                         ``output.write_answers``
       report/index.html  the run page
 
 Files appear under their names when complete and flushed, so that a process killed at any moment
@@ -27,7 +28,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -76,12 +77,11 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.rows, self.checkpoints, self.model = (
-            folder / FILE,
-            folder / "checkpoints",
-            folder / "checkpoint",
-        )
-        self.answers, self.metrics = folder / "answers", folder / "metrics.parquet"
+        self.rows = folder / FILE
+        self.checkpoints = folder / "checkpoints"
+        self.model = folder / "checkpoint"
+        self.answers = folder / "answers"
+        self.metrics = folder / "metrics.parquet"
         self.refused = folder / "refused.jsonl"
 
     @property
@@ -100,25 +100,25 @@ class Run:
 
     def latest(self) -> Path | None:
         """Return its latest checkpoint; ``None`` without any."""
-        found = self.steps()
-        return self.checkpoint(found[-1]) if found else None
+        steps = self.steps()
+        return self.checkpoint(steps[-1]) if steps else None
 
     def check_latest(self) -> None:
         """Raise ``ModelError`` where a file of the latest checkpoint is missing or changed."""
-        if (latest := self.latest()) and (damage := find_damage(latest)):
-            rest = (
-                "resume from the previous one"
-                if self.steps()[1:]
-                else "start over: there is no previous one"
-            )
-            raise ModelError(f"{damage}. Delete {latest} to {rest}, or give another --name")
+        latest = self.latest()
+        damage = find_damage(latest) if latest else ""
+        if not damage:
+            return
+        remedy = "start over: there is no previous one"
+        if len(self.steps()) > 1:
+            remedy = "resume from the previous one"
+        raise ModelError(f"{damage}. Delete {latest} to {remedy}, or give another --name")
 
     def config(self) -> TrainConfig | None:
         """Return its settings; ``None`` before it begins."""
         path = self.folder / "config.yaml"
         try:
-            # Settings of earlier versions are passed over, so that their finished runs are still
-            # read.
+            # Settings of earlier releases are ignored, so that their finished runs can be read.
             return TrainConfig.model_validate(yaml.safe_load(path.read_text()), extra="ignore")
         except FileNotFoundError:
             return None
@@ -143,25 +143,16 @@ class Run:
 
     def write_config(self, config: TrainConfig) -> None:
         """Write its settings."""
-        _write(
-            self.folder / "config.yaml",
-            yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
-        )
+        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+        _write(self.folder / "config.yaml", text)
 
     def forget(self) -> None:
         """Delete everything derived from its rows, scores included, for a new start."""
         if self.folder.parent.name == RUNS:
-            shutil.rmtree(
-                self.folder.parent.parent / EVALUATIONS / self.folder.name, ignore_errors=True
-            )
-        for name in (
-            "config.yaml",
-            FILE,
-            self.metrics.name,
-            self.refused.name,
-            REFERENCE,
-            VOCABULARY,
-        ):
+            dataset = self.folder.parent.parent
+            shutil.rmtree(dataset / EVALUATIONS / self.folder.name, ignore_errors=True)
+        own = (self.rows.name, self.metrics.name, self.refused.name)
+        for name in ("config.yaml", *own, REFERENCE, VOCABULARY):
             (self.folder / name).unlink(missing_ok=True)
         for name in (RETRIEVER, PLACES, MIXED):
             shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -170,10 +161,13 @@ class Run:
         """Delete temporary folders, and those of a finished run that only training needs."""
         names = [SAVING, FINISHING]
         if self.is_finished:
+            names += [PLACES, MIXED]
             config = self.config()
-            keeps = config is None or config.output.keep_checkpoints
-            names += [PLACES, MIXED] if keeps else [PLACES, MIXED, self.checkpoints.name]
-        for path in (*(self.folder / name for name in names), *self.checkpoints.glob(".*")):
+            if config and not config.output.keep_checkpoints:
+                names.append(self.checkpoints.name)
+        paths = [self.folder / name for name in names]
+        paths += self.checkpoints.glob(".*")
+        for path in paths:
             shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
@@ -197,11 +191,29 @@ class Run:
             lock.release()
 
 
+def find_run(dataset: Folder, name: str) -> Run:
+    """Return a finished run, by its name in the dataset or its folder."""
+    runs = Path(dataset.path(RUNS))
+    why = f"no such run in {runs}"
+    for folder in (runs / name, Path(name).expanduser()):
+        if (folder / "config.yaml").exists():
+            run = Run(folder)
+            if run.is_finished:
+                return run
+            why = f"{run.folder} is not finished: repeat its command"
+            break
+    finished = list[str]()
+    if runs.is_dir():
+        finished = sorted(folder.name for folder in runs.glob("*") if Run(folder).is_finished)
+    raise ConfigError(f"--from {name}: {why}. Finished there: {', '.join(finished) or 'none'}")
+
+
 def check_name(name: str) -> str:
     """Return a valid run name; refuse others."""
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"--name {name!r}: use letters, digits, '.', '_' and '-', and begin with a letter or digit"
+            f"--name {name!r}: use letters, digits, '.', '_' and '-', "
+            "and begin with a letter or digit"
         )
     return name
 
@@ -235,11 +247,12 @@ def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
         return []
     with naming(str(path), "read"):
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-    known = {json.loads(line)["key"] for line in text.splitlines()}
-    new = list({one.key: one for one in refused if one.key not in known}.values())
-    if new:  # each epoch repeats the known ones
-        _write(path, text + "".join(json.dumps(asdict(one)) + "\n" for one in new))
-    return new
+    written = {json.loads(line)["key"] for line in text.splitlines()}
+    new = {row.key: row for row in refused if row.key not in written}
+    if new:  # each epoch repeats the written ones
+        lines = [json.dumps(asdict(row)) + "\n" for row in new.values()]
+        _write(path, text + "".join(lines))
+    return list(new.values())
 
 
 def _write(path: Path, text: str) -> None:
@@ -256,26 +269,28 @@ class Window:
         self, values: Mapping[str, float], weight: float, counts: Mapping[str, float] = {}
     ) -> None:
         """Add a batch's means with their weight, or that of ``counts``."""
-        weights = {name: counts.get(name, weight) for name in values}
-        self.join(
-            [{name: (value * weights[name], weights[name]) for name, value in values.items()}]
-        )
+        sums: Sums = {}
+        for name, value in values.items():
+            own_weight = counts.get(name, weight)
+            sums[name] = (value * own_weight, own_weight)
+        self.add_sums(sums)
 
-    def join(self, others: Iterable[Sums]) -> None:
-        """Add the sums of other windows."""
-        for other in others:
-            for name, (total, weight) in other.items():
-                known, weighed = self.sums.get(name, (0.0, 0.0))
-                self.sums[name] = (known + total, weighed + weight)
+    def add_sums(self, sums: Mapping[str, Sequence[float]]) -> None:
+        """Add the sums of another window."""
+        for name, (total, weight) in sums.items():
+            old_total, old_weight = self.sums.get(name, (0.0, 0.0))
+            self.sums[name] = (old_total + total, old_weight + weight)
 
-    def empty(self) -> Sums:
+    def take_sums(self) -> Sums:
         """Return the sums and reset."""
-        found, self.sums = self.sums, {}
-        return found
+        sums = self.sums
+        self.sums = {}
+        return sums
 
-    def take(self) -> dict[str, float]:
+    def take_means(self) -> dict[str, float]:
         """Return the means and reset."""
-        return {name: total / weight for name, (total, weight) in self.empty().items() if weight}
+        sums = self.take_sums()
+        return {name: total / weight for name, (total, weight) in sums.items() if weight}
 
 
 @dataclass
@@ -300,9 +315,12 @@ class MetricsFile:
 
     def last(self, split: str) -> dict[str, float]:
         """Return the last logged values."""
-        newest = max((entry[0] for entry in self.entries if entry[2] == split), default=None)
+        steps = [step for step, _, own_split, _, _ in self.entries if own_split == split]
+        last_step = max(steps, default=None)
         return {
-            entry[3]: entry[4] for entry in self.entries if entry[0] == newest and entry[2] == split
+            name: value
+            for step, _, own_split, name, value in self.entries
+            if step == last_step and own_split == split
         }
 
     def add(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
@@ -313,7 +331,7 @@ class MetricsFile:
 
     def write(self) -> None:
         """Write the file."""
-        whole = pa.BufferOutputStream()
         rows = [dict(zip(SCHEMA.names, entry, strict=True)) for entry in self.entries]
-        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), whole)
-        Folder(str(self.path.parent)).write(self.path.name, whole.getvalue().to_pybytes())
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), sink)
+        Folder(str(self.path.parent)).write(self.path.name, sink.getvalue().to_pybytes())

@@ -46,24 +46,25 @@ class Saving:
     name: str
 
     def agree(self, work: Callable[[], Any]) -> None:
-        """Do a part of the work; all ranks call this and continue together. If one fails, all raise."""
+        """Do a part of the work on all ranks, which continue together; if one fails, all raise."""
         problem = ""
         try:
             work()
         except (*NOT_SAVED, ModelError) as error:  # the start model may be gone
             problem = str(error) or type(error).__name__
-        if problems := [one for one in gather(problem) if one]:
-            for name in (SAVING, FINISHING):
-                shutil.rmtree(self.run.folder / name, ignore_errors=True)
-            latest = self.run.latest()
-            kept = (
-                f"the last checkpoint, {latest}, is intact"
-                if latest
-                else "there is no earlier checkpoint"
-            )
-            raise TrainingError(
-                f"{self.name} could not be saved: {problems[0]}; {kept}. Free disk space and repeat the command"
-            )
+        problems = [text for text in gather(problem) if text]
+        if not problems:
+            return
+        for name in (SAVING, FINISHING):
+            shutil.rmtree(self.run.folder / name, ignore_errors=True)
+        state = "there is no earlier checkpoint"
+        latest = self.run.latest()
+        if latest:
+            state = f"the last checkpoint, {latest}, is intact"
+        raise TrainingError(
+            f"{self.name} could not be saved: {problems[0]}; {state}. "
+            "Free disk space and repeat the command"
+        )
 
     @property
     def staged(self) -> Path:
@@ -95,26 +96,40 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
         (saved / name).unlink(missing_ok=True)
     if config.model.tuning != "lora":
         return
-    below = find_base(start)
-    cached, own = start.parent.parent.name, json.loads((saved / ADAPTERS).read_text())
-    if below:
-        own |= {"base_model_name_or_path": str(start)}
-    elif start.parent.name == "snapshots" and cached.startswith(CACHE):
-        own |= {
-            "base_model_name_or_path": cached.removeprefix(CACHE).replace("--", "/"),
-            "revision": start.name,
-        }
-    (saved / ADAPTERS).write_text(json.dumps(own, indent=2))
-    if not (config.output.merge_adapters or below):  # adapters on adapters have no base on the disk
-        return
-    aside = saved / FOLDER
-    aside.mkdir(exist_ok=True)
-    for path in (saved / name for name in (*OWN, SIZES, WEIGHTS)):
-        if path.exists():
-            shutil.copyfile(path, aside / path.name)
-            if path.name in OWN:  # differential perception also stays beside the merged weights
-                path.unlink()
+    base = find_base(start)
+    _name_base(saved / ADAPTERS, start, on_adapters=base is not None)
+    if not config.output.merge_adapters and base is None:
+        return  # adapters on adapters are always merged: they would have no base on the disk
+    adapters = _move_adapters(saved)
     model = load_plain(start, config.model, dtype=choose_storage(config))
     if config.model.load_in_4bit:
         round_to_4bit(model)  # the adapters' base
-    merge_adapters(model, aside).save_pretrained(saved)
+    merge_adapters(model, adapters).save_pretrained(saved)
+
+
+def _name_base(path: Path, start: Path, *, on_adapters: bool) -> None:
+    """Write the base model's name and revision into the settings of adapters."""
+    content = json.loads(path.read_text())
+    repository = start.parent.parent.name
+    if on_adapters:
+        content["base_model_name_or_path"] = str(start)
+    elif start.parent.name == "snapshots" and repository.startswith(CACHE):
+        content["base_model_name_or_path"] = repository.removeprefix(CACHE).replace("--", "/")
+        content["revision"] = start.name
+    path.write_text(json.dumps(content, indent=2))
+
+
+def _move_adapters(saved: Path) -> Path:
+    """Move the files of adapters into a folder of their own, and return it.
+
+    The module of differential perception also stays beside the merged weights.
+    """
+    folder = saved / FOLDER
+    folder.mkdir(exist_ok=True)
+    for name in (*OWN, SIZES, WEIGHTS):
+        path = saved / name
+        if path.exists():
+            shutil.copyfile(path, folder / name)
+            if name in OWN:
+                path.unlink()
+    return folder

@@ -5,20 +5,20 @@ since models are shared.
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData, metadata_load
 
 from pairwright.schemas.section import find_changes
-from pairwright.schemas.training import NAMC, STAND_INS, TrainConfig
-from pairwright.tasks.models.weights import is_local
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.manifest import README
-from pairwright.tasks.training.find_model import ADAPTERS
 from pairwright.tasks.training.freeze_rows import FrozenRows
-from pairwright.tasks.training.report.draw_run import arrange
+from pairwright.tasks.training.report.draw_run import Metrics, arrange
 from pairwright.tasks.training.report.find_alarms import held_out_accuracy, say_proportion
 from pairwright.tasks.training.report.write_run_page import list_totals
 from pairwright.tasks.training.runs import MetricsFile, Run
@@ -27,87 +27,84 @@ TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 TASK = "image-text-to-text"
 UNSTATED, RANDOM = "not stated", "random weights"
 LICENCE = ("license", "license_name", "license_link")  # licence fields of a card
+LIBRARIES = {"namc": "pairwright", "adapter": "peft", "finetune": "transformers"}
+LOCAL = ("output.", "model.name", "model.revision")
+"""Prefixes of settings that are not listed: they say nothing, or name a local path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardModel:
+    """Finished model, for its card."""
+
+    kind: Literal["namc", "adapter", "finetune"]
+    base: str = RANDOM  # name of the model that it was trained from
+    on_hub: bool = False  # whether ``base`` is a name on the Hub
 
 
 def write_model_card(
-    folder: Path, run: Run, *, config: TrainConfig, rows: FrozenRows, metrics: MetricsFile
+    folder: Path,
+    run: Run,
+    *,
+    config: TrainConfig,
+    rows: FrozenRows,
+    metrics: MetricsFile,
+    model: CardModel,
 ) -> None:
     """Write the card of a finished model; ``rows`` are its training rows."""
-    data, logged = run.data(), arrange(metrics.entries)
-    name, dataset = (
-        run.folder.name,
-        str(data.get("dataset", rows.folder.url)).rstrip("/").rsplit("/", 1)[-1],
-    )
-    # Mixed-in files state no licence.
-    stated = (
-        pair for row in rows.read_texts() for pair in zip_longest(row.image_keys, row.licences)
-    )
-    licences = Counter({key: licence or UNSTATED for key, licence in stated}.values())
-    own, start = config.model.name, data.get("start", {}).get("folder", "")
-    base = (
-        RANDOM
-        if config.objective == NAMC or own in STAND_INS
-        else Path(own).name
-        if is_local(own)
-        else own
-    )
-    is_named = base == own  # on the Hub
-    kind = (
-        "namc"
-        if config.objective == NAMC
-        else "adapter"
-        if (folder / ADAPTERS).exists()
-        else "finetune"
-    )
-    licence: dict[str, Any] = _read_licence(Path(start)) if start else {}
-    if base == RANDOM and not licence and len(licences) == 1 and UNSTATED not in licences:
-        licence = {"license": "other", "license_name": next(iter(licences)).lower()}
-    licence.setdefault("license", "unknown")
-    ranked = held_out_accuracy(logged)
-    result = EvalResult(
-        task_type=TASK,
-        dataset_type="pairwright",
-        dataset_name=dataset,
-        metric_type="accuracy",
-        metric_value=ranked.value if ranked else None,
-        metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}"
-        if ranked
-        else "",
-    )
-    usual, given = (
-        one.model_dump(mode="json") for one in (TrainConfig(objective=config.objective), config)
-    )
-    settings = [
-        (name, value)
-        for name, _, value in find_changes(usual, given)
-        if not name.startswith(("output.", "model.name", "model.revision"))
-        and not {"/", "\\"} & set(value)
-    ]
-    told = ModelCardData(
-        **licence,
-        base_model=base if is_named else None,
-        base_model_relation=kind if is_named else None,
-        library_name={"namc": "pairwright", "adapter": "peft"}.get(kind, "transformers"),
+    data = run.data()
+    logged = arrange(metrics.entries)
+    dataset = _base_name(str(data.get("dataset", rows.folder.url)))
+    licences = _count_licences(rows)
+    start = data.get("start", {}).get("folder", "")
+    metadata = ModelCardData(
+        **_choose_licence(start, model, licences),
+        base_model=model.base if model.on_hub else None,
+        base_model_relation=model.kind if model.on_hub else None,
+        library_name=LIBRARIES[model.kind],
         pipeline_tag=TASK,
         tags=["image-difference", config.objective, "pairwright"],
-        model_name=name,
-        eval_results=[result] if ranked else None,
+        model_name=run.folder.name,
+        eval_results=_list_results(logged, dataset),
     )
     card = ModelCard.from_template(
-        told,
+        metadata,
         str(TEMPLATE),
-        name=name,
-        kind=kind,
-        base=base,
+        name=run.folder.name,
+        kind=model.kind,
+        base=model.base,
         config=config,
         dataset=dataset,
         data=data,
         count=len(rows),
         totals=list(list_totals(logged)),
-        settings=settings,
+        settings=list(_list_settings(config)),
         licences=licences.most_common(),
     )
     (folder / README).write_text(f"{card.content}\n", encoding="utf-8")
+
+
+def _base_name(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _count_licences(rows: FrozenRows) -> Counter[str]:
+    """Return the number of images per licence; mixed-in files state none."""
+    licence_of_image = dict[str, str]()
+    for row in rows.read_texts():
+        for key, licence in zip_longest(row.image_keys, row.licences):
+            licence_of_image[key] = licence or UNSTATED
+    return Counter(licence_of_image.values())
+
+
+def _choose_licence(start: str, model: CardModel, licences: Counter[str]) -> dict[str, Any]:
+    """Return the start model's licence; for random weights, the one that all images have."""
+    licence: dict[str, Any] = _read_licence(Path(start)) if start else {}
+    if licence:
+        return {"license": "unknown"} | licence
+    if model.base == RANDOM and len(licences) == 1 and UNSTATED not in licences:
+        (name,) = licences
+        return {"license": "other", "license_name": name.lower()}
+    return {"license": "unknown"}
 
 
 def _read_licence(start: Path) -> dict[str, Any]:
@@ -115,5 +112,30 @@ def _read_licence(start: Path) -> dict[str, Any]:
         card = metadata_load(start / README) or {}
     except (OSError, ValueError, yaml.YAMLError):
         card = {}
-    known = {name: card[name] for name in LICENCE if isinstance(card.get(name), str)}
-    return {} if known.get("license") == "unknown" else known
+    licence = {name: card[name] for name in LICENCE if isinstance(card.get(name), str)}
+    return {} if licence.get("license") == "unknown" else licence
+
+
+def _list_results(logged: Metrics, dataset: str) -> list[EvalResult] | None:
+    """Return the held-out accuracy for the Hub's YAML; ``None``: nothing was ranked."""
+    ranked = held_out_accuracy(logged)
+    if not ranked:
+        return None
+    result = EvalResult(
+        task_type=TASK,
+        dataset_type="pairwright",
+        dataset_name=dataset,
+        metric_type="accuracy",
+        metric_value=ranked.value,
+        metric_name=f"held-out preferences ranked right: {say_proportion(ranked)}",
+    )
+    return [result]
+
+
+def _list_settings(config: TrainConfig) -> Iterator[tuple[str, str]]:
+    """Yield the settings that differ from the defaults, without local paths."""
+    defaults = TrainConfig(objective=config.objective).model_dump(mode="json")
+    for name, _, value in find_changes(defaults, config.model_dump(mode="json")):
+        has_path = "/" in value or "\\" in value
+        if not name.startswith(LOCAL) and not has_path:
+            yield name, value

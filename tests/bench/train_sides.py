@@ -136,7 +136,7 @@ def run_side(task: Task) -> Measured:
 def _ours(task: Task) -> Any:
     """Return the trainer of one of our runs, as ``pairwright train`` makes it once the rows are
     frozen."""
-    from pairwright.tasks.training.train_model import make_trainer
+    from pairwright.tasks.training.fit_preferences import make_trainer
 
     job = write_run(task.folder, task.config, rows=task.rows, name=f"bench-{os.getpid()}")
     job.run.checkpoints.mkdir(parents=True, exist_ok=True)

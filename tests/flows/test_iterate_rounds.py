@@ -103,7 +103,7 @@ def test_rounds_from_nothing_to_the_page_and_once_only(
     with monkeypatch.context() as patch:
         patch.setattr(iterate_rounds, "evaluate_model", stop)
         code, _, err = iterate("--rounds", 2)
-    assert (code, "The same command goes on" in err) == (130, True)
+    assert (code, "Run the same command again" in err) == (130, True)
     assert iterate.run(1).is_finished
     assert not (iterate.run(1).folder / "truth.json").exists()
     before = iterate.files()

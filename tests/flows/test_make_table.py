@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.training.prepare_training import make_table
+from pairwright.flows.training.version_tables import make_table
 from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.rows import EmbeddingRow, PreferenceRow

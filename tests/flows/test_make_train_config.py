@@ -3,17 +3,22 @@ after a stop."""
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pairwright.flows.training.make_train_config import find_run, find_start, make_config
-from pairwright.flows.training.prepare_training import namc_defaults
+from pairwright.flows.training.make_train_config import make_config
+from pairwright.flows.training.version_tables import VersionTables
+from pairwright.flows.versions.version import open_version
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import OptimiserConfig, TrainConfig
+from pairwright.tasks.store.build import RECORD
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training import find_start as starts
 from pairwright.tasks.training.find_model import Found, find_model
-from pairwright.tasks.training.runs import Run
+from pairwright.tasks.training.namc.namc_objective import namc_defaults
+from pairwright.tasks.training.runs import Run, find_run
 
 
 @pytest.fixture
@@ -29,6 +34,13 @@ def dataset(tmp_path: Path) -> Folder:
 
 def settings(start: str = "", **model: Any) -> TrainConfig:
     return TrainConfig.model_validate({"objective": "dpo", "start": start, "model": model})
+
+
+def find_start(dataset: Folder, config: TrainConfig, run: Run) -> tuple[Found, TrainConfig]:
+    tables: Any = SimpleNamespace(folder=dataset)
+    if dataset.exists(RECORD):
+        tables = VersionTables(open_version(dataset))
+    return starts.find_start(config, run, tables)
 
 
 def run_of(dataset: Folder, name: str = "new") -> Run:

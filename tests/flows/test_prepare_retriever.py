@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.flows.training.prepare_training import choose_text_vectors, prepare_retriever
+from pairwright.flows.training.version_tables import VersionTables
 from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.encoder_config import ClipConfig
@@ -16,6 +16,11 @@ from pairwright.tasks.store.snapshot import find_live
 from pairwright.tasks.training.freeze_rows import FILE, freeze_rows
 from pairwright.tasks.training.losses import needs_of
 from pairwright.tasks.training.retriever.material import open_material
+from pairwright.tasks.training.retriever.prepare_retriever import (
+    choose_text_vectors,
+    prepare_retriever,
+)
+from pairwright.tasks.training.runs import Run
 
 CONFIG = TrainConfig.model_validate(
     {
@@ -45,7 +50,7 @@ def run(folder: Folder) -> Path:
         planned = next(one for one, _ in stages if one.stage.name == "preferences")
         needs = needs_of(CONFIG)
         freeze_rows(build, planned, place / FILE, needs=needs, splits=("train", "validation"))
-    prepare_retriever(open_version(folder), CONFIG, place)
+    prepare_retriever(CONFIG, Run(place), VersionTables(open_version(folder)))
     return place
 
 

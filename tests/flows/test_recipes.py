@@ -15,9 +15,9 @@ from pairwright.flows.pipeline.load_profile import (
 )
 from pairwright.flows.training.make_train_config import list_recipes, make_config
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.training import train_model as training
+from pairwright.tasks.training import fit_preferences as training
 from pairwright.tasks.training.estimate_memory import Sizes, demand_of
-from pairwright.tasks.training.train_model import train_model
+from pairwright.tasks.training.fit_preferences import fit_preferences
 from tests.fixtures.command import run
 from tests.fixtures.families_of_models import PACKED
 from tests.fixtures.runs_to_train import write_run
@@ -135,7 +135,7 @@ def test_a_recipe_trains_a_tiny_model_of_its_family(
         "output.write_answers=false",
     ]
     config = make_config(choose_objective("", name), few, model=str(model), recipe=name)
-    assert train_model(write_run(tmp_path, config)).step == 2
+    assert fit_preferences(write_run(tmp_path, config)).step == 2
 
 
 def test_a_recipe_gives_way_to_what_is_said(tmp_path: Path) -> None:

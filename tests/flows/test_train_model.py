@@ -17,11 +17,12 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from pairwright.flows.training import train_model
 from pairwright.flows.training.make_train_config import make_config
 from pairwright.flows.training.train_model import train
+from pairwright.flows.versions.version import open_version
 from pairwright.tasks.serving import gpu_memory
-from pairwright.tasks.training import load_model
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training import load_model, preference_objective
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.benchmarks import ask_about_a_pair
@@ -186,7 +187,7 @@ def test_damage_is_named_by_whoever_goes_on_from_it(trainer: Trainer, tmp_path: 
     settings: dict[str, Any] = {"output__save_steps": 1}
     with pytest.raises(KeyboardInterrupt):
         train(
-            str(trainer.dataset),
+            open_version(Folder(str(trainer.dataset))),
             _config(trainer.words(**settings)),
             name=trainer.name,
             watcher=interrupt(3),
@@ -248,7 +249,7 @@ def test_a_run_goes_on_with_the_version_that_it_began_with(
     settings: dict[str, Any] = {"output__save_steps": 1, "model__tuning": "full"}
     words = grown.words(**settings)
     with pytest.raises(KeyboardInterrupt):
-        train(str(out), _config(words), name="one", watcher=interrupt(2))
+        train(open_version(Folder(str(out))), _config(words), name="one", watcher=interrupt(2))
     keys = grown.run.rows.read_bytes()
     assert run("build", f"rlaif-v:{tmp_path / 'grown-source'}", "--out", out, "--limit", 8) == 0
     assert run(*words, "--version", 2) == 2
@@ -279,7 +280,7 @@ def interrupt(step: int) -> At:
 def test_a_run_without_a_checkpoint_begins_anew(trainer: Trainer) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(
-            str(trainer.dataset),
+            open_version(Folder(str(trainer.dataset))),
             _config(trainer.words(dpo__beta=0.9)),
             name=trainer.name,
             watcher=interrupt(1),
@@ -369,7 +370,7 @@ def test_a_model_that_fits_no_gpu_is_refused_before_it_is_loaded(
     monkeypatch.setattr(gpu_memory, "ASK", ("cat", str(tmp_path / "said")))
     with monkeypatch.context() as context:
         context.setattr(load_model, "load_plain", None)
-        context.setattr(train_model, "count_gpus", lambda: 1)
+        context.setattr(preference_objective, "count_gpus", lambda: 1)
         code, _, err = trainer("sft")
     assert (code, trainer.run.config()) == (2, None)
     assert "and the smallest has 1.1. Try --set optimiser.per_device_train_batch_size=" in err
@@ -381,7 +382,7 @@ def test_rows_that_namc_cannot_learn_from(
     """They are about one image each: it says so before models look at the images, and leaves no
     run."""
     monkeypatch.setattr(
-        "pairwright.flows.training.prepare_training.pin_models", lambda config, *_, **__: config
+        "pairwright.tasks.training.namc.namc_objective.pin_models", lambda config, *_, **__: config
     )
     for size in ("small", "paper"):
         assert (
@@ -428,7 +429,12 @@ def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(
     assert "Traceback" not in err
     assert (trainer.run.folder / "report/index.html").exists()
     with pytest.raises(KeyboardInterrupt):
-        train(str(trainer.dataset), _config(words), name=trainer.name, watcher=interrupt(step + 2))
+        train(
+            open_version(Folder(str(trainer.dataset))),
+            _config(words),
+            name=trainer.name,
+            watcher=interrupt(step + 2),
+        )
     rows = pq.read_table(trainer.run.metrics).to_pylist()
     steps = [row["step"] for row in rows if (row["name"], row["split"]) == ("loss", "train")]
     assert steps == [*range(1, step + 1)]

@@ -21,8 +21,8 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.namc.feature_tables import CODES
 from pairwright.tasks.training.namc.train_namc import open_batches, open_captioner
+from pairwright.tasks.training.objective import Job
 from pairwright.tasks.training.runs import PLACES, Run
-from pairwright.tasks.training.train_model import Job
 from tests.fixtures.benchmarks import ask_about_a_pair
 from tests.fixtures.command import run, words_of
 from tests.fixtures.namc_models import write_models
@@ -63,7 +63,7 @@ def read_lines(path: Path) -> list[dict[str, str]]:
 def prepared(dataset: Path, config: TrainConfig, name: str) -> Job:
     folder, place = Folder(str(dataset)), Run(dataset / "runs" / name)
     with place.locked():
-        ready = prepare(folder, config, place)
+        ready = prepare(open_version(folder), config, place)
     return Job(run=place, config=ready.config, dataset=folder, start=ready.start)
 
 

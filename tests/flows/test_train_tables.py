@@ -13,6 +13,7 @@ import pytest
 import pairwright as pw
 from pairwright.flows.training.make_train_config import make_config
 from pairwright.flows.training.train_model import prepare, train
+from pairwright.flows.versions.version import open_version
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.runs import Run
@@ -39,7 +40,8 @@ def freeze(qwen: Path, tmp_path: Path) -> Freeze:
     def begin(dataset: Path, *settings: str, name: str = "run") -> dict[str, FrozenRows]:
         started = Run(dataset / "runs" / name)
         with started.locked():
-            prepare(Folder(str(dataset)), make_config("sft", settings, model=str(qwen)), started)
+            config = make_config("sft", settings, model=str(qwen))
+            prepare(open_version(Folder(str(dataset))), config, started)
         splits = ("train", "validation", "test")
         return {
             split: FrozenRows(folder=Folder(str(dataset)), file=str(started.rows), split=split)
@@ -131,16 +133,16 @@ def test_a_stopped_run_goes_on_with_the_same_rows_in_the_same_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "pairwright.tasks.training.train_model.sample_answers", lambda trainer, folder: None
+        "pairwright.tasks.training.fit_preferences.sample_answers", lambda trainer, folder: None
     )
     mixed = write_llava(tmp_path / "llava")
     settings = [f"{name}={value}" for name, value in FAST.items()]
     settings += ["data.table=comparisons", f"data.mix=['{mixed}:0.6']"]
     config, whole = make_config("sft", settings, model=str(qwen)), Run(copy / "runs/whole")
-    assert train(str(copy), config, name="whole").finished
+    assert train(open_version(Folder(str(copy))), config, name="whole").finished
     stop = At(3, lambda: [os.kill(os.getpid(), signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
-        train(str(copy), config, name="stopped", watcher=stop)
+        train(open_version(Folder(str(copy))), config, name="stopped", watcher=stop)
     stopped = Run(copy / "runs/stopped")
     assert stopped.steps() == [2]
 

@@ -12,9 +12,10 @@ import torch
 import torch.distributed as dist
 
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.fit_preferences import fit_preferences
+from pairwright.tasks.training.objective import Job
 from pairwright.tasks.training.ranks import gather, join_ranks, leave_ranks, own_rank
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.train_model import Job, train_model
 
 
 def main(folder: str) -> None:
@@ -22,7 +23,7 @@ def main(folder: str) -> None:
     run = Run(Path(folder) / "runs/run")
     config = run.config()
     assert config is not None
-    ended = train_model(
+    ended = fit_preferences(
         Job(run=run, config=config, dataset=Folder(folder), start=Path(config.model.name))
     )
     gpu = torch.cuda.is_available()

@@ -18,6 +18,7 @@ from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.models.differential import attach, find_tower
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from pairwright.tasks.training.collate import Collator, load_example
+from pairwright.tasks.training.fit_preferences import make_trainer
 from pairwright.tasks.training.freeze_rows import make_example
 from pairwright.tasks.training.load_model import computing, load_model, load_processor
 from pairwright.tasks.training.losses import TEXTS, compute_loss, measures_of
@@ -25,7 +26,6 @@ from pairwright.tasks.training.namc.train_namc import Training
 from pairwright.tasks.training.pack_answers import pack_answers
 from pairwright.tasks.training.retriever.encoders import Clip4IdcEncoder
 from pairwright.tasks.training.score_answers import _TargetLogProbabilities, score_answers
-from pairwright.tasks.training.train_model import make_trainer
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
 from tests.fixtures.families_of_models import write_llava_onevision, write_qwen2_vl
 from tests.fixtures.preferences_to_train import preference
@@ -169,6 +169,6 @@ def test_the_trainer_s_step_is_on_the_gpu(
         trainer._clip_grad_norm(model)
         trainer.optimizer.step()
     if objective == "adpo":
-        assert trainer.setting.adversary.retriever.steps == 1
+        assert trainer.setup.adversary.retriever.steps == 1
     assert loss.device.type == weight.device.type == "cuda"
     assert torch.float64 not in fake_gpu.kinds

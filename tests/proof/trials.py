@@ -20,7 +20,7 @@ from pairwright.flows.training.make_train_config import make_config
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.training.chat_format import make_messages
 from pairwright.tasks.training.embed_chosen_texts import hash_words
-from pairwright.tasks.training.train_model import train_model
+from pairwright.tasks.training.fit_preferences import fit_preferences
 from tests.fixtures.retrievers_to_train import write_material
 from tests.fixtures.runs_to_train import write_run
 from tests.proof.draw_scenes import Drawn
@@ -97,7 +97,7 @@ class Trials:
             texts, images = [row.chosen for row in shown], look_at(self.base, shown)
             vectors: NDArray[np.float64] = hash_words(texts, WORDS).astype(np.float64)
             write_material(job, shown, images, dict(zip(texts, vectors, strict=True)))
-        train_model(job)
+        fit_preferences(job)
         seconds = time.process_time() - began
         lines = (job.run.answers / "predictions.jsonl").read_text().splitlines()
         answers = {one["id"]: one["text"] for one in map(json.loads, lines)}

@@ -8,7 +8,7 @@ The CNN's weights are not saved, but found as in training. Needs PyTorch, open_c
 timm.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -56,7 +56,7 @@ class ModelMetadata(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class Captioner:
-    """Model and vocabulary; ``cnn`` and ``length`` as in ``About``."""
+    """Model and vocabulary; ``cnn`` and ``length`` as in ``ModelMetadata``."""
 
     model: Namc
     words: DecoderWords
@@ -70,49 +70,62 @@ class Captioner:
 
     def write(self, features: Tensor) -> list[str]:
         """Return the descriptions of pairs, from ``(B, 2, places, features)``."""
-        words, model = self.words, self.model.eval()
-        own = {"start": words.start, "end": words.end, "length": self.length}
+        words = self.words
+        model = self.model.eval()
         with torch.no_grad():
             compared = model.compare(features.to(self.device))
-        said = model.describer.write(
-            compared, banned=(words.mask, words.pad, words.unknown, words.start), **own
+        descriptions = model.describer.write(
+            compared,
+            banned=(words.mask, words.pad, words.unknown, words.start),
+            start=words.start,
+            end=words.end,
+            length=self.length,
         )
-        return [words.read(tokens) for tokens in said]
+        return [words.read(tokens) for tokens in descriptions]
 
 
 def small_sizes(vocabulary: int) -> NamcSizes:
     """Return the sizes of the small model."""
-    places, features = (namc_places.SMALL_SIDE // namc_places.PATCH) ** 2, 3 * namc_places.PATCH**2
-    given = {
-        "places": places,
-        "features": features,
-        "codes": namc_places.LEVELS**3,
-        "vocabulary": vocabulary,
-    }
-    return NamcSizes(width=96, heads=4, dropout=0.0, **given)
+    return NamcSizes(
+        width=96,
+        heads=4,
+        dropout=0.0,
+        places=(namc_places.SMALL_SIDE // namc_places.PATCH) ** 2,
+        features=3 * namc_places.PATCH**2,
+        codes=namc_places.LEVELS**3,
+        vocabulary=vocabulary,
+    )
 
 
 def make_captioner(
     words: DecoderWords, config: NamcConfig, widths: Mapping[str, int], *, seed: int
 ) -> Captioner:
-    """Return a new model, determined by the seed; ``widths``: features and codes at the paper's size, by table."""
-    sizes, width = small_sizes(words.size), config.hidden_size
+    """Return a new model, determined by the seed.
+
+    ``widths``: numbers of features and codes at the paper's size, by table.
+    """
+    sizes = small_sizes(words.size)
+    cnn = None
     if config.size == PAPER:
-        own = {"features": widths["grids"], "codes": widths.get("codes", NamcSizes().codes)}
-        sizes = NamcSizes(width=width, heads=width // HEAD, vocabulary=words.size, **own)
+        sizes = NamcSizes(
+            width=config.hidden_size,
+            heads=config.hidden_size // HEAD,
+            vocabulary=words.size,
+            features=widths["grids"],
+            codes=widths.get("codes", NamcSizes().codes),
+        )
+        cnn = config.cnn
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         noise = _make_noise(config, sizes.width) if config.noise_enabled else None
-        cnn = config.cnn if config.size == PAPER else None
         return Captioner(Namc(sizes, noise), words, cnn, config.max_new_tokens)
 
 
 def _make_noise(config: NamcConfig, width: int) -> NoiseIdentifier:
-    clip = (
-        namc_places.make_clip(config.clip)
-        if config.size == PAPER
-        else open_clip.CLIP(**namc_places.SMALL_CLIP)
-    )
+    if config.size == PAPER:
+        clip = namc_places.make_clip(config.clip)
+    else:
+        clip = open_clip.CLIP(**namc_places.SMALL_CLIP)
     return NoiseIdentifier(clip, width=width)
 
 
@@ -124,10 +137,10 @@ def save_captioner(captioner: Captioner, folder: Path) -> None:
     }
     save_file(weights, folder / WEIGHTS)
     (folder / WORDS).write_text(captioner.words.as_json(), encoding="utf-8")
-    about = ModelMetadata(
+    metadata = ModelMetadata(
         sizes=model.sizes, noise=model.noise is not None, cnn=captioner.cnn, length=captioner.length
     )
-    (folder / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
+    (folder / ABOUT).write_text(metadata.model_dump_json(indent=1), encoding="utf-8")
 
 
 def is_namc(folder: Path) -> bool:
@@ -135,7 +148,7 @@ def is_namc(folder: Path) -> bool:
     return (folder / ABOUT).is_file()
 
 
-def read_about(folder: Path) -> ModelMetadata:
+def read_metadata(folder: Path) -> ModelMetadata:
     """Return the metadata of a saved model."""
     try:
         return ModelMetadata.model_validate_json((folder / ABOUT).read_text(encoding="utf-8"))
@@ -144,17 +157,24 @@ def read_about(folder: Path) -> ModelMetadata:
 
 
 def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
-    """Return a saved model; ``config``: of a run that continues it, to check its size and noise module."""
+    """Return a saved model.
+
+    ``config``: of a run that continues it, to check its size and noise module.
+    """
     refuse_damage(folder, field=FIELD)
-    about, words = read_about(folder), saved_words(folder / WORDS)
-    size = PAPER if about.cnn else SMALL
-    config = config or NamcConfig(size=size, noise_enabled=False)
-    if size != config.size or (config.noise_enabled and not about.noise):
+    metadata = read_metadata(folder)
+    words = saved_words(folder / WORDS)
+    size = PAPER if metadata.cnn else SMALL
+    if config is None:
+        config = NamcConfig(size=size, noise_enabled=False)
+    if size != config.size or (config.noise_enabled and not metadata.noise):
+        present = "with" if metadata.noise else "without"
+        needed = " with it" if config.noise_enabled else ""
         raise ModelError(
-            f"{FIELD}: {folder} holds a NAMC of --size {size} {'with' if about.noise else 'without'} its "
-            f"noise module, not of --size {config.size}{' with it' if config.noise_enabled else ''}"
+            f"{FIELD}: {folder} holds a NAMC of --size {size} {present} its noise module, "
+            f"not of --size {config.size}{needed}"
         )
-    sizes = about.sizes
+    sizes = metadata.sizes
     if sizes.width % sizes.heads or sizes.vocabulary != words.size:
         raise ModelError(
             f"{FIELD}: {folder / ABOUT}: invalid sizes for {words.size} words: {sizes}"
@@ -164,17 +184,18 @@ def load_captioner(folder: Path, config: NamcConfig | None = None) -> Captioner:
     if config.noise_enabled:
         model.noise = _make_noise(config, sizes.width)
     load_weights(model, folder, assign=True)
-    return Captioner(model, words, about.cnn, about.length)
+    return Captioner(model, words, metadata.cnn, metadata.length)
 
 
 def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
-    """Copy saved weights into the model, or ``assign`` them; those of a noise module that it lacks are ignored."""
-    weights = {
-        name: value.float()
-        for name, value in read_checkpoint(folder / WEIGHTS, field=FIELD).items()
-    }
-    if model.noise is None:
-        weights = {name: value for name, value in weights.items() if not name.startswith(NOISE)}
+    """Copy saved weights into the model, or ``assign`` them.
+
+    Those of a noise module that the model lacks are ignored.
+    """
+    weights = dict[str, Tensor]()
+    for name, value in read_checkpoint(folder / WEIGHTS, field=FIELD).items():
+        if model.noise is not None or not name.startswith(NOISE):
+            weights[name] = value.float()
     try:
         compare_shapes(shapes_of(weights), shapes_of(model.state_dict()))
     except ModelError as error:
@@ -191,36 +212,52 @@ def identify(folder: Path) -> str:
 def answer_pairs(
     questions: Iterable[tuple[str, Question]], *, folder: Path, batch: int
 ) -> Iterator[Reply]:
-    """Yield a reply to each question, ``batch`` at once: the difference between its two images, whatever is asked.
+    """Yield a reply to each question, the difference between its two images, ``batch`` at once.
 
-    Questions about other than two images are refused. Fast and deterministic, hence not cached.
+    The question's text is ignored. Questions about other than two images are refused. Fast and
+    deterministic, hence not cached.
     """
-    captioner, source = _load_cached(folder), iter(questions)
-    crop = namc_places.CROP if captioner.cnn else namc_places.crop_small
-    while some := list(islice(source, batch)):
+    captioner = _load_cached(folder)
+    rest = iter(questions)
+    while some := list(islice(rest, batch)):
         crops: dict[str, list[NDArray[np.uint8]]] = {}
         for name, question in some:
-            if (count := len(question.images)) != PAIR:
-                yield Reply(
-                    name=name, state="refused", detail=f"NAMC describes two images, not {count}"
-                )
-                continue
-            try:
-                crops[name] = [crop(decode_rgb(data)) for data in question.images]
-            except RefusedImageError as error:
-                yield Reply(name=name, state="no image", detail=str(error))
-        if crops:
-            flat = [
-                one for pair in crops.values() for one in pair
-            ]  # first and second images alternate
-            if captioner.cnn:
-                found = torch.from_numpy(
-                    namc_places.load_grids(captioner.cnn.model_dump_json()).encode(flat)
-                )
+            cropped = _crop_pair(captioner, name, question)
+            if isinstance(cropped, Reply):
+                yield cropped
             else:
-                found = torch.from_numpy(namc_places.split_patches(np.stack(flat))) / 127.5 - 1
-            said = captioner.write(found.unflatten(0, (-1, PAIR)))
-            yield from (Reply(name=name, text=text) for name, text in zip(crops, said, strict=True))
+                crops[name] = cropped
+        if crops:
+            texts = captioner.write(_encode_pairs(captioner, list(crops.values())))
+            for name, text in zip(crops, texts, strict=True):
+                yield Reply(name=name, text=text)
+
+
+def _crop_pair(
+    captioner: Captioner, name: str, question: Question
+) -> list[NDArray[np.uint8]] | Reply:
+    """Return the crops of a question's images, or the reply that says why there are none."""
+    count = len(question.images)
+    if count != PAIR:
+        return Reply(name=name, state="refused", detail=f"NAMC describes two images, not {count}")
+    crop = namc_places.CROP if captioner.cnn else namc_places.crop_small
+    try:
+        return [crop(decode_rgb(data)) for data in question.images]
+    except RefusedImageError as error:
+        return Reply(name=name, state="no image", detail=str(error))
+
+
+def _encode_pairs(captioner: Captioner, pairs: Sequence[list[NDArray[np.uint8]]]) -> Tensor:
+    """Return the features of pairs, ``(B, 2, places, features)``."""
+    crops = list[NDArray[np.uint8]]()  # first and second images alternate
+    for pair in pairs:
+        crops += pair
+    if captioner.cnn:
+        encoder = namc_places.load_grids(captioner.cnn.model_dump_json())
+        features = torch.from_numpy(encoder.encode(crops))
+    else:
+        features = torch.from_numpy(namc_places.split_patches(np.stack(crops))) / 127.5 - 1
+    return features.unflatten(0, (-1, PAIR))
 
 
 @lru_cache(maxsize=1)

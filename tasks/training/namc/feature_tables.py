@@ -54,34 +54,37 @@ def encode_places(
     if not rows:
         return
     load = load_grids if isinstance(config, CnnConfig) else load_codes
-    items, work = (
-        [(row, row) for row in rows],
-        partial(_rows, load(config.model_dump_json()), name_model(config)[0]),
-    )
+    encoder = load(config.model_dump_json())
+    (model,) = name_model(config)
     yield from in_groups(
-        items, by_image(_crop), work, on_gpu=count_gpus() > 0, size=AT_ONCE, ahead=8 * BATCH
+        [(row, row) for row in rows],
+        by_image(_crop),
+        partial(_encode_images, encoder, model),
+        on_gpu=count_gpus() > 0,
+        size=AT_ONCE,
+        ahead=8 * BATCH,
     )
 
 
-def _crop(seen: DecodedImage) -> Pixels:
-    return CROP(seen.pixels)
+def _crop(image: DecodedImage) -> Pixels:
+    return CROP(image.pixels)
 
 
-def _rows(
+def _encode_images(
     encoder: PlaceEncoder, model: str, images: Sequence[Ready[ImageRow, Pixels]]
 ) -> Iterator[PlacesRow]:
-    found = encoder.encode([image.part for image in images])
-    little = found.astype(found.dtype.newbyteorder("<"), copy=False)
-    for image, values in zip(images, little, strict=True):
+    encoded = encoder.encode([image.part for image in images])
+    little_endian = encoded.astype(encoded.dtype.newbyteorder("<"), copy=False)
+    for image, values in zip(images, little_endian, strict=True):
         key = image.row.key
-        about: dict[str, Any] = {
-            "key": make_key("places", key, model),
-            "source_key": key,
-            "subject": key,
-            "model": model,
-        }
         yield PlacesRow(
-            **about, kind=encoder.kind.__name__, width=encoder.width, values=values.tobytes()
+            key=make_key("places", key, model),
+            source_key=key,
+            subject=key,
+            model=model,
+            kind=encoder.kind.__name__,
+            width=encoder.width,
+            values=values.tobytes(),
         )
 
 
@@ -129,56 +132,62 @@ class Copies:
     """Numbers of features and codes by table; empty at the small size."""
 
 
-def copy_tables(build: Build, tables: Sequence[Planned], keys: Sequence[str], place: Path) -> None:
+def copy_tables(build: Build, tables: Sequence[Planned], keys: Sequence[str], folder: Path) -> None:
     """Copy the settled tables' values of a run's images."""
-    order = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    found, widths = set(order), dict[str, int]()
-    with naming(str(place), "written"):
-        place.mkdir(exist_ok=True)
+    positions = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    encoded = set(positions)
+    widths = dict[str, int]()  # images that all tables have
+    with naming(str(folder), "written"):
+        folder.mkdir(exist_ok=True)
         for planned in tables:
-            widths[planned.stage.name], own = _copy(
-                build, planned, place / f"{planned.stage.name}.npy", order
-            )
-            found &= own
+            name = planned.stage.name
+            widths[name], copied = _copy(build, planned, folder / f"{name}.npy", positions)
+            encoded &= copied
         about = {
-            "images": {key: number for key, number in order.items() if key in found},
+            "images": {key: number for key, number in positions.items() if key in encoded},
             "widths": widths,
         }
-        Folder(str(place)).write(ABOUT, json.dumps(about).encode())
+        Folder(str(folder)).write(ABOUT, json.dumps(about).encode())
 
 
 def _copy(
-    build: Build, planned: Planned, file: Path, order: Mapping[str, int]
+    build: Build, planned: Planned, file: Path, positions: Mapping[str, int]
 ) -> tuple[int, set[str]]:
-    """Copy a table's values to their images' positions; return its width and the images found."""
-    width, found = 0, set[str]()
+    """Copy a table's values to their images' positions; return its width and the images copied."""
+    width = 0
+    copied = set[str]()
     values: NDArray[Any] | None = None
     for table in stream_live(build, planned, ["subject", "kind", "width", "values"]):
         for row in table.to_pylist():
-            if row["subject"] not in order:
+            key = row["subject"]
+            if key not in positions:
                 continue
             if values is None:
-                width, kind = row["width"], np.dtype(row["kind"]).newbyteorder("<")
-                shape = (GRID**2, width) if row["kind"] == "float16" else (GRID**2,)
-                values = map_new(file, kind, (len(order), *shape))
-            values[order[row["subject"]]] = np.frombuffer(row["values"], values.dtype).reshape(
-                values.shape[1:]
-            )
-            found.add(row["subject"])
-    if not found:
+                width = row["width"]
+                values = _map_values(file, row["kind"], width, len(positions))
+            value = np.frombuffer(row["values"], values.dtype)
+            values[positions[key]] = value.reshape(values.shape[1:])
+            copied.add(key)
+    if not copied:
         raise TrainingError(
-            f"{planned.table}: has none of the run's {len(order):,} images: no row shows two"
+            f"{planned.table}: has none of the run's {len(positions):,} images: no row shows two"
         )
-    return width, found
+    return width, copied
 
 
-def open_copies(place: Path) -> Copies:
+def _map_values(file: Path, kind: str, width: int, images: int) -> NDArray[Any]:
+    """Return a new memory-mapped array: features of each place, or its code."""
+    shape = (GRID**2, width) if kind == "float16" else (GRID**2,)
+    return map_new(file, np.dtype(kind).newbyteorder("<"), (images, *shape))
+
+
+def open_copies(folder: Path) -> Copies:
     """Open a run's copies."""
     try:
-        about = json.loads((place / ABOUT).read_text())
-        tables = {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in about["widths"]}
+        about = json.loads((folder / ABOUT).read_text())
+        tables = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in about["widths"]}
         return Copies(**about, grids=tables["grids"], codes=tables.get("codes"))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StoreError(
-            f"{place}: cannot be read: {error}. Start over with another --name"
+            f"{folder}: cannot be read: {error}. Start over with another --name"
         ) from error

@@ -15,9 +15,9 @@ the paper's 512 only where so many fit. One process trains.
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -30,7 +30,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from pairwright.schemas.errors import ConfigError, ModelError, TrainingError
 from pairwright.schemas.namc_config import PAPER, DualEncoderConfig
-from pairwright.schemas.training import OptimiserConfig, TrainConfig
+from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.namc import Described
@@ -46,9 +46,15 @@ from pairwright.tasks.models.open_clip_embedder import create_tokenizer
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.training import runs
-from pairwright.tasks.training.freeze_rows import PAIR, FrozenRows, Refused, count_reasons
+from pairwright.tasks.training.freeze_rows import (
+    PAIR,
+    FrozenRows,
+    Refused,
+    count_reasons,
+    list_reasons,
+)
 from pairwright.tasks.training.load_model import choose_precision, computing
-from pairwright.tasks.training.namc import captioner as saved
+from pairwright.tasks.training.namc import captioner as captioners
 from pairwright.tasks.training.namc.captioner import Captioner
 from pairwright.tasks.training.namc.feature_tables import open_copies
 from pairwright.tasks.training.namc.text_batches import (
@@ -59,12 +65,12 @@ from pairwright.tasks.training.namc.text_batches import (
     read_small,
     read_texts,
 )
-from pairwright.tasks.training.ranks import count_ranks, stoppable
+from pairwright.tasks.training.objective import Ended, Job
+from pairwright.tasks.training.ranks import stoppable
 from pairwright.tasks.training.report.write_run_page import Sample, write_answers, write_samples
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Window
 from pairwright.tasks.training.save_checkpoints import Saving
-from pairwright.tasks.training.train_model import Ended, Job, find_rows
-from pairwright.tasks.training.write_model_card import write_model_card
+from pairwright.tasks.training.write_model_card import CardModel, write_model_card
 
 OPTIMISER = "optimiser.pt"
 SAMPLES = 8
@@ -75,28 +81,13 @@ VOCABULARY_SIZE = 1_000  # maximum tokens of the small decoder's vocabulary
 TOKENIZER = "ViT-B-32"  # a model with CLIP's own tokenizer, which open_clip includes
 
 
-def check_settings(config: TrainConfig) -> None:
-    """Refuse settings that this training does not support."""
-    if count_ranks() > 1:
-        raise ConfigError(
-            "NAMC is trained by one process: start it with `pairwright train`, without a launcher"
-        )
-    if (
-        config.optimiser.optim != OptimiserConfig().optim
-        or config.data.group_by_length
-        or config.output.report_to
-    ):
-        raise ConfigError(
-            "optimiser.optim, data.group_by_length, output.report_to: not supported by NAMC"
-        )
-
-
 def train_namc(job: Job) -> Ended:
     """Train to the end, or until a signal."""
     training = Training(job)
     with stoppable(training):
         step = training.run()
-    if finished := step >= training.steps:
+    finished = step >= training.steps
+    if finished:
         training.finish()
     return Ended(
         step=step, steps=training.steps, measured=training.metrics.last(HELD_OUT), finished=finished
@@ -105,104 +96,120 @@ def train_namc(job: Job) -> Ended:
 
 def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Text], list[Refused]]:
     """Return the training or held-out rows, their texts, and the rows refused."""
-    data, noise = job.config.data, job.config.namc.noise_enabled
-    split, limit = (
-        (data.eval_split, data.max_eval_rows) if held_out else (data.split, data.max_train_rows)
-    )
-    rows = find_rows(job, split)
-    texts, refused = read_texts(
-        rows, halves=noise and not held_out, limit=limit, seed=job.config.seed
-    )
-    if not (texts or held_out):
-        reasons = count_reasons(refused)
-        advice = (
-            ". To train on any text: --set namc.noise_enabled=false" if NO_HALVES in reasons else ""
-        )
-        said = (
-            ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items())
-            or "it has no rows"
-        )
+    data = job.config.data
+    split = data.split
+    limit = data.max_train_rows
+    if held_out:
+        split = data.eval_split
+        limit = data.max_eval_rows
+    rows = job.frozen_rows(split)
+    needs_halves = job.config.namc.noise_enabled and not held_out
+    texts, refused = read_texts(rows, halves=needs_halves, limit=limit, seed=job.config.seed)
+    if not texts and not held_out:
         raise ConfigError(
-            f"{job.dataset.url}: no row of split {split!r} can be trained on: {said}{advice}"
+            f"{job.dataset.url}: no row of split {split!r} can be trained on: "
+            f"{_explain_refused(refused)}"
         )
     return rows, texts, refused
+
+
+def _explain_refused(refused: Sequence[Refused]) -> str:
+    """Return why all rows are refused, and what to set."""
+    reasons = list_reasons(refused) or "it has no rows"
+    if NO_HALVES in count_reasons(refused):
+        return f"{reasons}. To train on any text: --set namc.noise_enabled=false"
+    return reasons
 
 
 def open_captioner(job: Job) -> Captioner:
     """Return a run's initial model."""
     config = job.config.namc
-    widths = open_copies(job.run.folder / PLACES).widths if config.size == PAPER else {}
+    is_paper = job.config.namc.size == PAPER
+    widths: Mapping[str, int] = {}
+    if is_paper:
+        widths = open_copies(job.run.folder / PLACES).widths
     if not job.config.start:
-        return saved.make_captioner(_make_words(job), config, widths, seed=job.config.seed)
-    captioner = saved.load_captioner(job.start, config)
+        vocabulary = _make_vocabulary(job)
+        return captioners.make_captioner(vocabulary, config, widths, seed=job.config.seed)
+    captioner = captioners.load_captioner(job.start, config)
     sizes = captioner.model.sizes
-    if widths and (
-        sizes.features != widths["grids"] or sizes.codes != widths.get("codes", sizes.codes)
-    ):
-        raise ModelError(
-            f"--from: {job.start}: has {sizes.features} features and {sizes.codes} codes per place, the tables "
-            f"{widths}: set namc.cnn and namc.vqgan to its own models"
-        )
-    return replace(
-        captioner, cnn=config.cnn if config.size == PAPER else None, length=config.max_new_tokens
-    )
+    if widths:
+        codes = widths.get("codes", sizes.codes)
+        if (sizes.features, sizes.codes) != (widths["grids"], codes):
+            raise ModelError(
+                f"--from: {job.start}: has {sizes.features} features and {sizes.codes} codes "
+                f"per place, the tables {widths}: set namc.cnn and namc.vqgan to its own models"
+            )
+    cnn = config.cnn if is_paper else None
+    return replace(captioner, cnn=cnn, length=config.max_new_tokens)
 
 
-def _make_words(job: Job) -> DecoderWords:
-    kept = job.run.folder / runs.VOCABULARY
-    if not kept.exists():
-        if job.config.namc.size == PAPER:
-            words = bert_words(find_weights(job.config.namc.vocabulary))
-        else:
-            rows = find_rows(job, job.config.data.split).read_texts()
-            texts = (row.description or row.chosen for row in rows)
-            words = learnt_words(texts, size=VOCABULARY_SIZE)
-        Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
-    return saved_words(kept)
+def _make_vocabulary(job: Job) -> DecoderWords:
+    """Return the decoder's vocabulary, which the run's folder keeps."""
+    path = job.run.folder / runs.VOCABULARY
+    if path.exists():
+        return saved_words(path)
+    if job.config.namc.size == PAPER:
+        words = bert_words(find_weights(job.config.namc.vocabulary))
+    else:
+        rows = job.frozen_rows(job.config.data.split).read_texts()
+        texts = (row.description or row.chosen for row in rows)
+        words = learnt_words(texts, size=VOCABULARY_SIZE)
+    Folder(str(job.run.folder)).write(runs.VOCABULARY, words.as_json().encode())
+    return saved_words(path)
 
 
 def open_batches(job: Job, captioner: Captioner, *, held_out: bool = False) -> TextBatches:
     """Return batches of the training rows, with inputs for masking, or of the held-out ones."""
-    config, noise = job.config.namc, None if held_out else captioner.model.noise
     rows, texts, refused = find_texts(job, held_out=held_out)
-    paper = config.size == PAPER
-    copies = open_copies(job.run.folder / PLACES) if paper else read_small(rows, texts)
-    seen = [copies.images.keys() >= set(text.images) for text in texts]
-    known = [text for text, both in zip(texts, seen, strict=True) if both]
-    refused += [
-        Refused(key=text.key, reason=NOT_SEEN)
-        for text, both in zip(texts, seen, strict=True)
-        if not both
-    ]
+    is_paper = job.config.namc.size == PAPER
+    copies = open_copies(job.run.folder / PLACES) if is_paper else read_small(rows, texts)
+    usable = list[Text]()
+    for text in texts:
+        if copies.images.keys() >= set(text.images):
+            usable.append(text)
+        else:
+            refused.append(Refused(key=text.key, reason=NOT_SEEN))
     runs.append_refused(job.run.refused, refused)
-    if not (known or held_out):
+    if not usable and not held_out:
         raise ConfigError(
             f"{job.run.folder}: no row can be trained on; see the reasons in {job.run.refused}"
         )
-    show: Callable[[Sequence[Text], Tensor], Tensor] | None = None
-    if noise:
-        show = (
-            partial(_clip_pixels, rows, clip_numbers(noise.clip))
-            if paper
-            else lambda _, found: join_patches(found)
-        )
-    tokenizer = create_tokenizer(
-        config.clip if paper else DualEncoderConfig(model=TOKENIZER), field=CLIP
-    )
-    length = captioner.model.sizes.length
+    clip = job.config.namc.clip if is_paper else DualEncoderConfig(model=TOKENIZER)
     return TextBatches(
-        known, copies, clip=ClipWords(tokenizer), words=captioner.words, length=length, show=show
+        usable,
+        copies,
+        clip=ClipWords(create_tokenizer(clip, field=CLIP)),
+        words=captioner.words,
+        length=captioner.model.sizes.length,
+        show=None if held_out else _choose_pixels(captioner, rows, is_paper=is_paper),
     )
 
 
-def _clip_pixels(
+Show = Callable[[Sequence[Text], Tensor], Tensor]
+"""Returns CLIP's pixels of texts with these features."""
+
+
+def _choose_pixels(captioner: Captioner, rows: FrozenRows, *, is_paper: bool) -> Show | None:
+    """Return the noise module's input: crops of the images, or at the small size patches."""
+    noise = captioner.model.noise
+    if noise is None:
+        return None
+    if is_paper:
+        return partial(_crop_images, rows, clip_numbers(noise.clip))
+    return lambda _, features: join_patches(features)
+
+
+def _crop_images(
     rows: FrozenRows, numbers: Callable[[Tensor], Tensor], texts: Sequence[Text], _features: Tensor
 ) -> Tensor:
     def crop(text: Text) -> list[NDArray[np.uint8]]:
-        return [CROP(decode_rgb(data)) for data in rows.read(text.place).images]
+        return [CROP(decode_rgb(data)) for data in rows.read(text.position).images]
 
+    crops = list[NDArray[np.uint8]]()
     with ThreadPoolExecutor(count_cores()) as threads:
-        crops = [one for both in threads.map(crop, texts) for one in both]
+        for pair in threads.map(crop, texts):
+            crops += pair
     return numbers(torch.from_numpy(np.stack(crops))).unflatten(0, (-1, PAIR))
 
 
@@ -210,15 +217,14 @@ class Learner:
     """Model and optimiser in training for ``steps`` steps."""
 
     def __init__(self, captioner: Captioner, config: TrainConfig, steps: int) -> None:
-        self.captioner, self.model, self.config, self.steps = (
-            captioner,
-            captioner.model,
-            config,
-            steps,
-        )
-        model, rate = self.model, config.optimiser.learning_rate or RATE
-        own = [*model.encoder.parameters(), *model.describer.parameters()]
-        groups: list[dict[str, Any]] = [{"params": own, "top": rate, "floor": FLOOR}]
+        self.captioner = captioner
+        self.model = captioner.model
+        self.config = config
+        self.steps = steps
+        model = self.model
+        rate = config.optimiser.learning_rate or RATE
+        weights = [*model.encoder.parameters(), *model.describer.parameters()]
+        groups: list[dict[str, Any]] = [{"params": weights, "top": rate, "floor": FLOOR}]
         if model.noise is not None:
             noise = list(model.noise.parameters())
             groups.append({"params": noise, "top": rate * NOISE_SHARE, "floor": NOISE_FLOOR})
@@ -226,10 +232,9 @@ class Learner:
         self.optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
 
     def step(self, batches: Iterable[Described], *, number: int, rows: int) -> dict[str, float]:
-        """Train on batches of ``rows`` rows in all, as step ``number`` (from 0); return the metrics."""
-        torch.manual_seed(
-            int(np.random.default_rng([self.config.seed, number]).integers(2**63))
-        )  # masks and dropout
+        """Train on batches of ``rows`` rows in all, as step ``number`` (from 0); return metrics."""
+        generator = np.random.default_rng([self.config.seed, number])
+        torch.manual_seed(int(generator.integers(2**63)))  # masks and dropout
         self.model.train()
         self.optimiser.zero_grad()
         window = Window()
@@ -237,25 +242,19 @@ class Learner:
             loss, values = self.losses(batch.to(self.captioner.device))
             (loss * (len(batch.written) / rows)).backward()
             window.add({"loss": loss.item()} | values, weight=len(batch.written))
-        measured, groups = window.take(), self.optimiser.param_groups
+        metrics = window.take_means()
+        groups = self.optimiser.param_groups
         for group in groups:
             group["lr"] = group["top"] * falling(number / self.steps, group["floor"])
         # Per group: gradients of cosines / 0.02 are hundreds of times those of the other losses.
-        norms = [
-            clip_grad_norm_(group["params"], self.config.optimiser.max_grad_norm).item()
-            for group in groups
-        ]
-        for what, value in (
-            ("the loss", measured["loss"]),
-            ("the norm of the gradients", sum(norms)),
-        ):
-            if not math.isfinite(value):  # before the weights become NaN
-                raise TrainingError(
-                    f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help"
-                )
+        max_norm = self.config.optimiser.max_grad_norm
+        norms = [clip_grad_norm_(group["params"], max_norm).item() for group in groups]
+        _check_finite("the loss", metrics["loss"], number)
+        _check_finite("the norm of the gradients", sum(norms), number)
         self.optimiser.step()
-        measured |= zip(("grad_norm", "grad_norm/noise"), norms, strict=False)
-        return measured | {"learning_rate": groups[0]["lr"]}
+        metrics |= zip(("grad_norm", "grad_norm/noise"), norms, strict=False)
+        metrics["learning_rate"] = groups[0]["lr"]
+        return metrics
 
     def losses(self, batch: Described) -> tuple[Tensor, dict[str, float]]:
         """Return the loss of a batch; with masks also each summed loss, and the masked shares."""
@@ -273,36 +272,47 @@ class Learner:
     @torch.no_grad()
     def measure(self, held_out: TextBatches) -> dict[str, float]:
         """Return the mean loss per token of describing held-out rows, unmasked."""
-        model, pad = self.model.eval(), self.captioner.words.pad
-        total, count = 0.0, 0
-        for batch in map(held_out.make, _chunks(held_out)):
-            own = batch.to(self.captioner.device)
-            tokens = int((own.written[:, 1:] != pad).sum())
+        model = self.model.eval()
+        pad = self.captioner.words.pad
+        total = 0.0
+        count = 0
+        for rows in _chunks(held_out):
+            batch = held_out.make(rows).to(self.captioner.device)
+            tokens = int((batch.written[:, 1:] != pad).sum())
             with computing(self.captioner.device, choose_precision(self.config)):
-                total += model(own.features, own.written, pad=pad).item() * tokens
+                total += model(batch.features, batch.written, pad=pad).item() * tokens
             count += tokens
-        return (
-            {"loss" if model.noise is None else "loss/description": total / count} if count else {}
-        )
+        if not count:
+            return {}
+        name = "loss" if model.noise is None else "loss/description"
+        return {name: total / count}
 
     def describe(self, held_out: TextBatches) -> list[str]:
         """Return the model's descriptions of all pairs."""
-        return [
-            text
-            for rows in _chunks(held_out)
-            for text in self.captioner.write(held_out.features(rows))
-        ]
+        texts = list[str]()
+        for rows in _chunks(held_out):
+            texts += self.captioner.write(held_out.features(rows))
+        return texts
+
+
+def _check_finite(what: str, value: float, number: int) -> None:
+    """Raise ``TrainingError`` before the weights become NaN."""
+    if not math.isfinite(value):
+        raise TrainingError(
+            f"step {number + 1}: {what} is {value}; a lower optimiser.learning_rate may help"
+        )
 
 
 def _chunks(batches: TextBatches) -> list[range]:
-    return [
-        range(start, min(start + AT_ONCE, len(batches)))
-        for start in range(0, len(batches), AT_ONCE)
-    ]
+    starts = range(0, len(batches), AT_ONCE)
+    return [range(start, min(start + AT_ONCE, len(batches))) for start in starts]
 
 
 def falling(done: float, floor: float) -> float:
-    """Return the factor of a learning rate at a share ``done`` of the steps: a cosine from 1 to ``floor``."""
+    """Return the factor of a learning rate at a share ``done`` of the steps.
+
+    It falls as a cosine from 1 to ``floor``.
+    """
     return floor + (1 - floor) * (1 + math.cos(math.pi * min(done, 1))) / 2
 
 
@@ -310,82 +320,93 @@ class Training:
     """Training of a run; ``stopping`` is set by a signal."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.config, self.stopping = job, job.config, False
-        captioner, optimiser = open_captioner(job), job.config.optimiser
+        self.job = job
+        self.config = job.config
+        self.stopping = False
+        captioner = open_captioner(job)
+        optimiser = job.config.optimiser
         captioner.model.to(choose_device())
-        self.batches, self.held_out = (
-            open_batches(job, captioner, held_out=one) for one in (False, True)
-        )
+        self.batches = open_batches(job, captioner)
+        self.held_out = open_batches(job, captioner, held_out=True)
         self._batch = optimiser.per_device_train_batch_size
         self._per_step = self._batch * optimiser.gradient_accumulation_steps
         self._per_epoch = math.ceil(len(self.batches) / self._per_step)
-        self.steps = optimiser.max_steps or max(
-            1, round(optimiser.num_train_epochs * self._per_epoch)
-        )
-        self.learner, self.metrics = (
-            Learner(captioner, job.config, self.steps),
-            MetricsFile(job.run.metrics),
-        )
-        if latest := job.run.latest():
-            saved.load_weights(captioner.model, latest)
-            state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
-            self.learner.optimiser.load_state_dict(state)
-            self.metrics.resume(job.run.steps()[-1])
+        steps_of_epochs = max(1, round(optimiser.num_train_epochs * self._per_epoch))
+        self.steps = optimiser.max_steps or steps_of_epochs
+        self.learner = Learner(captioner, job.config, self.steps)
+        self.metrics = MetricsFile(job.run.metrics)
+        self._resume()
+
+    def _resume(self) -> None:
+        """Read the latest checkpoint, and the metrics up to it."""
+        latest = self.job.run.latest()
+        if not latest:
+            return
+        captioners.load_weights(self.learner.model, latest)
+        state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
+        self.learner.optimiser.load_state_dict(state)
+        self.metrics.resume(self.job.run.steps()[-1])
 
     def run(self) -> int:
         """Do the remaining steps; return the last one done."""
-        job, output, window = self.job, self.config.output, Window()
-        begun = done = job.run.steps()[-1] if job.run.steps() else 0
-        if job.watcher:
-            job.watcher.begin(begun, self.steps)
-        ahead = self.batches.ahead(
-            part for step in range(begun, self.steps) for part in self._parts(step)
-        )
-        since, rows = time.monotonic(), 0
-        for step in range(begun, self.steps):
+        steps_done = self.job.run.steps()
+        begin = done = steps_done[-1] if steps_done else 0
+        watcher = self.job.watcher
+        if watcher:
+            watcher.begin(begin, self.steps)
+        ahead = self.batches.ahead(self._remaining_parts(begin))
+        progress = Progress()
+        for step in range(begin, self.steps):
             parts = self._parts(step)
-            count = sum(map(len, parts))
-            window.add(
-                self.learner.step(islice(ahead, len(parts)), number=step, rows=count), weight=count
-            )
-            rows, done, epoch = rows + count, step + 1, step / self._per_epoch
-            last = done == self.steps
-            if job.watcher:
-                job.watcher.advance(done)
-            if done % output.logging_steps == 0 or last:
-                speed = {"rows per second": rows / max(time.monotonic() - since, 1e-9)}
-                self._log(done, epoch, TRAIN, window.take() | speed)
-                since, rows = time.monotonic(), 0
-            if last or (output.eval_steps and done % output.eval_steps == 0):
-                self._log(done, epoch, HELD_OUT, self.learner.measure(self.held_out))
-            if done % output.save_steps == 0 or last or self.stopping:
-                self._save(done)
+            rows = sum(len(part) for part in parts)
+            batches = islice(ahead, len(parts))
+            progress.add(self.learner.step(batches, number=step, rows=rows), rows)
+            done = step + 1
+            if watcher:
+                watcher.advance(done)
+            self._report(done, step / self._per_epoch, progress)
             if self.stopping:
                 break
         return done
 
+    def _report(self, done: int, epoch: float, progress: "Progress") -> None:
+        """Log, evaluate and save where it is due after a step."""
+        output = self.config.output
+        is_last = done == self.steps
+        if is_last or done % output.logging_steps == 0:
+            self._log(done, epoch, TRAIN, progress.take())
+        if is_last or _is_due(done, output.eval_steps):
+            self._log(done, epoch, HELD_OUT, self.learner.measure(self.held_out))
+        if is_last or self.stopping or done % output.save_steps == 0:
+            self._save(done)
+
+    def _remaining_parts(self, begin: int) -> Iterator[list[int]]:
+        """Yield the rows of each pass through the model from a step on."""
+        for step in range(begin, self.steps):
+            yield from self._parts(step)
+
     def _parts(self, step: int) -> list[list[int]]:
         """Return a step's rows, one list per pass through the model."""
-        epoch, place = divmod(step, self._per_epoch)
+        epoch, position = divmod(step, self._per_epoch)
         order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.batches))
-        rows = order[place * self._per_step : (place + 1) * self._per_step]
-        return [
-            rows[start : start + self._batch].tolist() for start in range(0, len(rows), self._batch)
-        ]
+        rows = order[position * self._per_step : (position + 1) * self._per_step]
+        starts = range(0, len(rows), self._batch)
+        return [rows[start : start + self._batch].tolist() for start in starts]
 
     def _log(self, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
-        if values:
-            self.metrics.add(step, epoch, split, values)
-            self.metrics.write()
-            if self.job.watcher:
-                self.job.watcher.logged(step, split, values)
+        if not values:
+            return
+        self.metrics.add(step, epoch, split, values)
+        self.metrics.write()
+        if self.job.watcher:
+            self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
         saving = Saving(self.job.run, f"{runs.STEP}{step}")
 
         def write() -> None:
             saving.begin()
-            saved.save_captioner(self.learner.captioner, saving.staged)
+            captioners.save_captioner(self.learner.captioner, saving.staged)
             torch.save(self.learner.optimiser.state_dict(), saving.staged / OPTIMISER)
             saving.publish(self.config.output.save_total_limit)
 
@@ -393,34 +414,68 @@ class Training:
 
     def finish(self) -> None:
         """Write the results of a finished run; the model comes last and marks it as finished."""
-        run, staged, texts = self.job.run, self.job.run.folder / runs.FINISHING, self.held_out.texts
-        said = self.learner.describe(self.held_out)
+        run = self.job.run
+        descriptions = self.learner.describe(self.held_out)
+        Saving(run, run.model.name).agree(lambda: self._write_results(descriptions))
 
-        def write() -> None:
-            write_answers(
-                run.answers,
-                [(text.key, one, text.chosen) for text, one in zip(texts, said, strict=True)],
-            )
-            write_samples(run.folder, self._samples(said))
-            shutil.rmtree(staged, ignore_errors=True)
-            staged.mkdir()
-            saved.save_captioner(self.learner.captioner, staged)
-            rows = find_rows(self.job, self.config.data.split)
-            write_model_card(staged, run, config=self.config, rows=rows, metrics=self.metrics)
-            runs.publish_folder(staged, run.model)
-            run.clean()
+    def _write_results(self, descriptions: Sequence[str]) -> None:
+        run = self.job.run
+        staged = self.job.run.folder / runs.FINISHING
+        pairs = zip(self.held_out.texts, descriptions, strict=True)
+        write_answers(
+            run.answers, [(text.key, description, text.chosen) for text, description in pairs]
+        )
+        write_samples(run.folder, self._samples(descriptions))
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir()
+        captioners.save_captioner(self.learner.captioner, staged)
+        write_model_card(
+            staged,
+            run,
+            config=self.config,
+            rows=self.job.frozen_rows(self.config.data.split),
+            metrics=self.metrics,
+            model=CardModel(kind="namc"),
+        )
+        runs.publish_folder(staged, run.model)
+        run.clean()
 
-        Saving(run, run.model.name).agree(write)
-
-    def _samples(self, said: list[str]) -> Iterator[Sample]:
-        rows = find_rows(self.job, self.config.data.eval_split)
-        for text, answer in zip(self.held_out.texts[:SAMPLES], said, strict=False):
-            row = rows.read(text.place)
+    def _samples(self, descriptions: Sequence[str]) -> Iterator[Sample]:
+        rows = self.job.frozen_rows(self.config.data.eval_split)
+        for text, description in zip(self.held_out.texts[:SAMPLES], descriptions, strict=False):
+            row = rows.read(text.position)
             yield Sample(
                 key=row.key,
                 prompt="\n".join(turn.text for turn in row.prompt),
                 images=row.images,
                 reference=text.chosen,
-                answer=answer,
+                answer=description,
                 rejected=row.rejected,
             )
+
+
+@dataclass
+class Progress:
+    """Metrics and numbers of rows since the last log entry."""
+
+    window: Window = field(default_factory=Window)
+    rows: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    def add(self, metrics: Mapping[str, float], rows: int) -> None:
+        """Add the metrics of a step."""
+        self.window.add(metrics, weight=rows)
+        self.rows += rows
+
+    def take(self) -> dict[str, float]:
+        """Return the means and the speed, and reset."""
+        seconds = max(time.monotonic() - self.since, 1e-9)
+        metrics = self.window.take_means() | {"rows per second": self.rows / seconds}
+        self.since = time.monotonic()
+        self.rows = 0
+        return metrics
+
+
+def _is_due(step: int, every: int) -> bool:
+    """Return whether a step is one of each ``every`` steps; 0: none is."""
+    return every > 0 and step % every == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.tasks.training import train_model
+from pairwright.tasks.training import fit_preferences
 from tests.fixtures.families_of_models import PACKED, write_gemma3
 
 FAMILIES = {**PACKED, "gemma3": write_gemma3}
@@ -37,5 +37,5 @@ def start(request: pytest.FixtureRequest, checkpoint: Callable[[str], Path]) -> 
 @pytest.fixture
 def no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare what takes half of a training's time."""
-    monkeypatch.setattr(train_model, "sample_answers", lambda trainer, folder: None)
-    monkeypatch.setattr(train_model, "measure_unreadable", lambda trainer: {})
+    monkeypatch.setattr(fit_preferences, "sample_answers", lambda trainer, folder: None)
+    monkeypatch.setattr(fit_preferences, "measure_unreadable", lambda trainer: {})

@@ -4,8 +4,8 @@ import peft  # noqa: F401  (what a training imports later is imported once, befo
 import torch
 from transformers import Qwen2VLForConditionalGeneration, Qwen2VLProcessor  # noqa: F401
 
-from pairwright.tasks.training import train_model
-from pairwright.tasks.training.train_model import Job
+from pairwright.tasks.training import fit_preferences
+from pairwright.tasks.training.objective import Job
 
 TRAINING = ".training"
 
@@ -13,10 +13,10 @@ TRAINING = ".training"
 def train_deaf(job: Job) -> None:
     """Train, and leave a file when the steps begin."""
     torch.set_num_threads(1)
-    train_model.sample_answers = lambda trainer, folder: None
-    train_model.measure_unreadable = lambda trainer: {}
+    fit_preferences.sample_answers = lambda trainer, folder: None
+    fit_preferences.measure_unreadable = lambda trainer: {}
     job.run.clean()
-    train_model.train_model(train_model.Job(**{**vars(job), "watcher": Beginning(job)}))
+    fit_preferences.fit_preferences(fit_preferences.Job(**{**vars(job), "watcher": Beginning(job)}))
 
 
 class Beginning:

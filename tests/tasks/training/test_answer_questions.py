@@ -23,9 +23,9 @@ from pairwright.tasks.training.answer_questions import (
 )
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import find_model
+from pairwright.tasks.training.fit_preferences import fit_preferences
 from pairwright.tasks.training.freeze_rows import Needs, make_example
 from pairwright.tasks.training.load_model import load_processor
-from pairwright.tasks.training.train_model import train_model
 from tests.fixtures.families_of_models import write_gemma3, write_qwen2_vl
 from tests.fixtures.pictures import picture
 from tests.fixtures.preferences_to_train import encoded, preference
@@ -187,7 +187,7 @@ def test_unanswerable_rows_do_not_stop_a_run(
     }
     config = settings("dpo", model, optimiser={"max_steps": 1}, model={"max_length": 800})
     job = write_run(tmp_path, config, rows=[odd.get(place, row) for place, row in enumerate(rows)])
-    assert train_model(job).finished
+    assert fit_preferences(job).finished
     lines = (job.run.folder / "samples/samples.jsonl").read_text().splitlines()
     assert [json.loads(line)["key"] for line in lines] == [rows[8].key, rows[9].key]
 
@@ -212,7 +212,7 @@ def test_write_answers_covers_all_rows_and_long_references(
         settings("sft", model, optimiser=optimiser, output={"write_answers": True}),
         rows=rows,
     )
-    assert train_model(job).finished
+    assert fit_preferences(job).finished
     tokenizer = AutoTokenizer.from_pretrained(model)
     longest = (
         max(len(tokenizer(row.chosen)["input_ids"]) for row in rows[4:]) + 1

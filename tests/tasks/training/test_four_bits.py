@@ -12,10 +12,11 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import ModelConfig, TrainConfig
 from pairwright.tasks.serving.gpu_memory import read_model
 from pairwright.tasks.training import find_model
+from pairwright.tasks.training.check_environment import check_libraries
 from pairwright.tasks.training.estimate_memory import NF4, Sizes
+from pairwright.tasks.training.fit_preferences import fit_preferences
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.runs import HELD_OUT
-from pairwright.tasks.training.train_model import check_libraries, train_model
 from tests.fixtures.runs_to_train import At, curve, settings, write_run
 
 BITS = {"load_in_4bit": True, "lora": {"rank": 64, "alpha": 128}}
@@ -71,16 +72,16 @@ def test_four_bit_run_resumes_and_saves_the_trained_model(
         "dpo", qwen, model=BITS, optimiser={"optim": optim}, output={"merge_adapters": True}
     )
     job, alone = write_run(tmp_path / "a", config), write_run(tmp_path / "b", config)
-    train_model(alone)
+    fit_preferences(alone)
     with pytest.raises(ZeroDivisionError):
-        train_model(replace(job, watcher=At(3, lambda: 1 / 0)))
+        fit_preferences(replace(job, watcher=At(3, lambda: 1 / 0)))
     assert job.run.steps() == [2]
-    assert train_model(job).finished
+    assert fit_preferences(job).finished
     assert curve(job.run) == pytest.approx(curve(alone.run), rel=1e-6)
     assert curve(alone.run)[-1] < curve(alone.run)[0]
     measured = curve(alone.run, "logp/chosen", HELD_OUT)[-1]
     merged = write_run(tmp_path / "c", settings("dpo", alone.run.model, optimiser={"max_steps": 1}))
-    train_model(merged)
+    fit_preferences(merged)
     assert curve(merged.run, "logp/chosen", HELD_OUT)[0] == pytest.approx(measured, rel=1e-4)
 
 

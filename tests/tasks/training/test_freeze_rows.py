@@ -29,7 +29,7 @@ def test_mixed_rows_are_drawn_and_come_again_only_when_each_has_come(tmp_path: P
         job.run.folder / "mixed/0.arrow",
     )
     before = own.keys()
-    assert not write_rows(OTHERS, file, needs=NEEDS, split="train", most=1000)
+    assert not write_rows(OTHERS, file, needs=NEEDS, split="train", limit=1000)
     assert mix_rows(job.run.rows, file, Folder("unused"), rows=150, seed=3) == 60
     keys = own.keys()
     assert keys[: len(before)] == before
@@ -38,7 +38,7 @@ def test_mixed_rows_are_drawn_and_come_again_only_when_each_has_come(tmp_path: P
     assert drawn[:60] != [row.key for row in OTHERS]
     assert set(Counter(drawn).values()) == {2, 3}
     again = write_run(tmp_path, CONFIG, name="again")
-    write_rows(OTHERS, again.run.folder / "mixed/0.arrow", needs=NEEDS, split="train", most=1000)
+    write_rows(OTHERS, again.run.folder / "mixed/0.arrow", needs=NEEDS, split="train", limit=1000)
     mix_rows(again.run.rows, again.run.folder / "mixed/0.arrow", Folder("unused"), rows=150, seed=3)
     assert FrozenRows(folder=again.dataset, file=str(again.run.rows), split="train").keys() == keys
 
@@ -57,7 +57,7 @@ def test_rows_that_cannot_be_learned_are_passed_over(tmp_path: Path) -> None:
     dropped = Dropped(source_key="mix.json#4", reason="missing file", detail="gone.png")
     rows = [dropped, marked, OTHERS[2], OTHERS[3], OTHERS[4], marked]
     file = tmp_path / "mixed/0.arrow"
-    refused = write_rows(rows, file, needs=needs, split="train", most=2)
+    refused = write_rows(rows, file, needs=needs, split="train", limit=2)
     assert [(one.key, one.reason, one.detail) for one in refused] == [
         ("mix.json#4", "missing file", "gone.png"),
         (marked.key, "images do not match the prompt", "1 places for 0 images"),

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from pairwright.tasks.training.objective import Job
 from pairwright.tasks.training.runs import FINISHING, SAVING
-from pairwright.tasks.training.train_model import Job
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import logged, settings

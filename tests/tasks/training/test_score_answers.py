@@ -15,7 +15,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.schemas.training import Objective, TrainConfig
+from pairwright.schemas.training import ObjectiveName, TrainConfig
 from pairwright.tasks.training import score_answers as module
 from pairwright.tasks.training.collate import Batch, Collator, load_example
 from pairwright.tasks.training.freeze_rows import make_example
@@ -154,7 +154,7 @@ def policy_of(qwen: Path, config: TrainConfig) -> Any:
 
 @pytest.mark.parametrize("objective", ["adavip", "mdpo", "dpo"])
 def test_three_ways_to_the_same_numbers_and_the_same_loss(
-    qwen: Path, objective: Objective, tmp_path: Path
+    qwen: Path, objective: ObjectiveName, tmp_path: Path
 ) -> None:
     config = settings(objective)
     policy, batch = policy_of(qwen, config), batch_of(qwen, config)

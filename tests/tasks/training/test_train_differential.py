@@ -13,14 +13,14 @@ from safetensors.torch import load_file
 from pairwright.schemas.rows import PreferenceRow, make_key
 from pairwright.schemas.training import NAME, WEIGHTS, TrainConfig
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training import train_model
+from pairwright.tasks.training import fit_preferences
 from pairwright.tasks.training.collate import ExampleRows, Loaded, load_example
 from pairwright.tasks.training.find_model import TUNED
 from pairwright.tasks.training.freeze_rows import Refused, RefusedRowError, make_example
 from pairwright.tasks.training.load_model import load_model
 from pairwright.tasks.training.losses import needs_of
+from pairwright.tasks.training.objective import Job
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.train_model import Job
 from tests.fixtures.in_ranks import run_in_ranks
 from tests.fixtures.preferences_to_train import encoded, preference
 from tests.fixtures.runs_to_train import curve, settings, write_run
@@ -85,9 +85,9 @@ def test_two_processes_train_like_one(
         )
         for name, batch in (("two", 1), ("one", 2))
     )
-    run_in_ranks(train_model.train_model, [two], sharded=sharded)
+    run_in_ranks(fit_preferences.fit_preferences, [two], sharded=sharded)
     assert (two.run.checkpoint(3) / "pytorch_model_fsdp_0").exists() == sharded
-    assert train_model.train_model(alone).finished
+    assert fit_preferences.fit_preferences(alone).finished
     for name in ("loss", "grad_norm"):
         assert curve(two.run, name) == pytest.approx(curve(alone.run, name), rel=1e-4), name
     for name in [
@@ -99,7 +99,7 @@ def test_two_processes_train_like_one(
         torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
 
     stopped = stop_after_two_steps(two, tmp_path / "stopped")
-    run_in_ranks(train_model.train_model, [stopped], sharded=sharded)
+    run_in_ranks(fit_preferences.fit_preferences, [stopped], sharded=sharded)
     assert curve(stopped.run) == curve(two.run)
     _compare(two.run, stopped.run, start, two.config)
 
@@ -143,7 +143,7 @@ def _compare(whole: Run, stopped: Run, start: Path, config: TrainConfig) -> None
 
 def test_two_rates_are_two_groups(qwen: Path, tmp_path: Path) -> None:
     optimiser = {"vision_learning_rate": 5e-4, "weight_decay": 0.1}
-    trainer = train_model.make_trainer(
+    trainer = fit_preferences.make_trainer(
         write_run(tmp_path, with_module(qwen, optimiser=optimiser), rows=rows())
     )
     groups = trainer.create_optimizer().param_groups
@@ -172,7 +172,7 @@ def test_rows_that_are_no_pairs_are_refused(qwen: Path, tmp_path: Path) -> None:
     )
     given = [preference(n, images=1 + n % 3) for n in range(6)]
     job = write_run(tmp_path, with_module(qwen), rows=given)
-    kept = ExampleRows(train_model.find_rows(job, "train"), needs, 10_000)
+    kept = ExampleRows(job.frozen_rows("train"), needs, 10_000)
     assert [type(kept[place]) for place in range(3)] == [Refused, Loaded, Refused]
 
 

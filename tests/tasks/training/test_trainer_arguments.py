@@ -7,9 +7,10 @@ import torch
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training import train_model
+from pairwright.tasks.training import check_environment
+from pairwright.tasks.training.check_environment import can_shard, check_launcher
+from pairwright.tasks.training.fit_preferences import make_arguments, rate_of
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.train_model import check_launcher, make_arguments, rate_of
 
 
 def config(**values: object) -> TrainConfig:
@@ -63,11 +64,11 @@ def test_trackers_get_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     reported = config(output={"report_to": ["wandb"]})
     made = make_arguments(Run(tmp_path / "album"), reported, torch.float32)
     assert (made.report_to, made.run_name) == (["wandb"], "album")
-    monkeypatch.setattr(train_model, "find_spec", lambda _name: None)
+    monkeypatch.setattr(check_environment, "find_spec", lambda _name: None)
     with pytest.raises(
         ConfigError, match=r"output\.report_to: wandb .*python -m pip install wandb"
     ):
-        train_model.check_libraries(reported)
+        check_environment.check_libraries(reported)
 
 
 CONFIG = TrainConfig(objective="dpo")
@@ -79,11 +80,11 @@ def test_the_first_fsdp_and_checkpoints_in_one_piece_are_refused(
     """The first version is what ``accelerate launch --use_fsdp`` gives where none is named."""
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ConfigError, match="--fsdp_version 2"):
-        check_launcher(CONFIG)
+        check_launcher(CONFIG, can_shard=can_shard(CONFIG))
     monkeypatch.setenv("FSDP_VERSION", "2")
     monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
     with pytest.raises(ConfigError, match="--fsdp_state_dict_type SHARDED_STATE_DICT"):
-        check_launcher(CONFIG)
+        check_launcher(CONFIG, can_shard=can_shard(CONFIG))
 
 
 def test_what_cannot_be_spread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,10 +92,10 @@ def test_what_cannot_be_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")
     with pytest.raises(ConfigError, match=r"NAMC.*torchrun --nproc-per-node 2 -m pairwright train"):
-        check_launcher(TrainConfig(objective="namc"))
+        check_launcher(TrainConfig(objective="namc"), can_shard=False)
     if not torch.cuda.is_available():
         with pytest.raises(ConfigError, match="use_fsdp needs several GPUs"):
-            check_launcher(CONFIG)
+            check_launcher(CONFIG, can_shard=can_shard(CONFIG))
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     with pytest.raises(ConfigError, match="DeepSpeed is not supported"):
-        check_launcher(CONFIG)
+        check_launcher(CONFIG, can_shard=can_shard(CONFIG))

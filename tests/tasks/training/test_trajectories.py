@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.tasks.training import train_model
+from pairwright.tasks.training import fit_preferences
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import curve, settings, write_run
 
@@ -21,7 +21,7 @@ RETRIEVED = ("loss", "margin", "retriever/loss", "retriever/entropy", "retriever
 @pytest.mark.parametrize("objective", ["sft", "dpo", "mdpo", "adavip"])
 def test_objectives_of_given_answers(objective: str, qwen: Path, tmp_path: Path) -> None:
     job = write_run(tmp_path, settings(objective, qwen, optimiser=LONG, **SHORT))
-    train_model.train_model(job)
+    fit_preferences.fit_preferences(job)
     compare({"loss": curve(job.run)}, objective)
 
 
@@ -33,7 +33,7 @@ def test_adpo_and_its_retriever(samples: int, qwen: Path, tmp_path: Path) -> Non
         tmp_path,
         settings("adpo", qwen, optimiser=optimiser, adpo=LIVELY | {"samples": samples}, **SHORT),
     )
-    train_model.train_model(job)
+    fit_preferences.fit_preferences(job)
     compare({name: curve(job.run, name) for name in RETRIEVED}, f"adpo-{samples}")
 
 

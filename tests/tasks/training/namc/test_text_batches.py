@@ -17,7 +17,6 @@ from pairwright.tasks.models.namc_words import ClipWords, learnt_words
 from pairwright.tasks.training.namc.captioner import small_sizes
 from pairwright.tasks.training.namc.feature_tables import Copies, open_copies
 from pairwright.tasks.training.namc.text_batches import TextBatches, read_texts
-from pairwright.tasks.training.train_model import find_rows
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
 
@@ -40,9 +39,9 @@ def test_rows_that_cannot_be_learnt_from_are_refused(tmp_path: Path) -> None:
         row(3, TEMPLATE.format("a hat"), split="test"),
         row(4, TEMPLATE.format("a box")),
     ]
-    own = find_rows(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train")
+    own = write_run(tmp_path, TrainConfig(objective="namc"), rows=rows).frozen_rows("train")
     texts, refused = read_texts(own, halves=True)
-    assert [(text.place, text.key, text.images) for text in texts] == [
+    assert [(text.position, text.key, text.images) for text in texts] == [
         (place, rows[number].key, rows[number].image_keys) for place, number in ((0, 0), (3, 4))
     ]
     assert [(one.key, one.reason) for one in refused] == [
@@ -57,7 +56,7 @@ def test_rows_that_cannot_be_learnt_from_are_refused(tmp_path: Path) -> None:
 def test_batches_ahead_are_those_made_one_by_one(tmp_path: Path) -> None:
     rows = [row(number, TEMPLATE.format(thing)) for number, thing in enumerate(THINGS)]
     texts, _ = read_texts(
-        find_rows(write_run(tmp_path, TrainConfig(objective="namc"), rows=rows), "train"),
+        write_run(tmp_path, TrainConfig(objective="namc"), rows=rows).frozen_rows("train"),
         halves=True,
     )
     keys = sorted({key for text in texts for key in text.images})

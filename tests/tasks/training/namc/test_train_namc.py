@@ -15,9 +15,10 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.namc.captioner import answer_pairs, identify, is_namc
-from pairwright.tasks.training.namc.train_namc import check_settings, train_namc
+from pairwright.tasks.training.namc.namc_objective import check_settings
+from pairwright.tasks.training.namc.train_namc import train_namc
+from pairwright.tasks.training.objective import Job
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Run
-from pairwright.tasks.training.train_model import Job
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
 

@@ -6,7 +6,7 @@ import resource
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -20,13 +20,15 @@ from transformers import Trainer
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.manifest import MANIFEST
-from pairwright.tasks.training import preference_trainer, train_model
+from pairwright.tasks.training import fit_preferences, preference_trainer
+from pairwright.tasks.training.check_environment import explain_out_of_memory
+from pairwright.tasks.training.estimate_memory import need_less, need_smaller_batch
+from pairwright.tasks.training.fit_preferences import fit_preferences as train
+from pairwright.tasks.training.fit_preferences import make_trainer
 from pairwright.tasks.training.load_model import freeze_model, load_model
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import HELD_OUT, REFERENCE, TRAIN, Run
 from pairwright.tasks.training.score_answers import Copy
-from pairwright.tasks.training.train_model import fitting, make_trainer
-from pairwright.tasks.training.train_model import train_model as train
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.preferences_to_train import CHOSEN
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
@@ -140,7 +142,7 @@ def test_a_table_and_a_copy_of_the_reference_train_alike(
     table, copy = (write_run(tmp_path / name, config) for name in ("table", "copy"))
     train(table)
     frozen = Copy(freeze_model(load_model(qwen, config.model, dtype=torch.float32), torch.float32))
-    monkeypatch.setattr(train_model, "open_reference", lambda *_: frozen)
+    monkeypatch.setattr(fit_preferences, "open_reference", lambda *_: frozen)
     train(copy)
     assert [(job.run.folder / REFERENCE).exists() for job in (table, copy)] == [True, False]
     for split in (TRAIN, HELD_OUT):
@@ -429,9 +431,10 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
 
 
 @pytest.mark.parametrize(
-    ("values", "advice"),
+    ("need", "values", "advice"),
     [
         (
+            need_less,
             {
                 "objective": "dpo",
                 "optimiser": {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 3},
@@ -441,13 +444,20 @@ SIZE, STEPS = "optimiser.per_device_train_batch_size", "optimiser.gradient_accum
             "LoRA), or "
             "--set model.max_pixels=100352",
         ),
-        ({"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}}, "a smaller model"),
+        (
+            need_smaller_batch,
+            {"objective": "namc", "optimiser": {"per_device_train_batch_size": 1}},
+            "a smaller model",
+        ),
     ],
 )
-def test_what_helps(values: dict[str, Any], advice: str, tmp_path: Path) -> None:
+def test_what_helps(
+    need: Callable[[TrainConfig], str], values: dict[str, Any], advice: str, tmp_path: Path
+) -> None:
+    config = TrainConfig.model_validate(values)
     with (
         pytest.raises(TrainingError) as caught,
-        fitting(TrainConfig.model_validate(values), Run(tmp_path)),
+        explain_out_of_memory(Run(tmp_path), lambda: need(config)),
     ):
         take()
     assert str(caught.value).endswith(advice)
@@ -456,5 +466,8 @@ def test_what_helps(values: dict[str, Any], advice: str, tmp_path: Path) -> None
 def test_a_run_with_a_checkpoint_keeps_its_settings(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "checkpoint-2").mkdir(parents=True)
     config = TrainConfig.model_validate({"objective": "namc"})
-    with pytest.raises(TrainingError, match="--name"), fitting(config, Run(tmp_path)):
+    with (
+        pytest.raises(TrainingError, match="--name"),
+        explain_out_of_memory(Run(tmp_path), lambda: need_smaller_batch(config)),
+    ):
         take()

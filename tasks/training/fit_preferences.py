@@ -1,0 +1,289 @@
+"""Train a vision-language model on a run's frozen rows, from its last checkpoint.
+
+Reads the run's folder, the dataset's parts, the model; writes checkpoints, metrics, the finished
+model, samples of its answers. Every rank of a distributed training runs this. Needs PyTorch,
+transformers, peft.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch.utils.data import Subset
+from transformers import TrainingArguments
+from transformers.utils.logging import disable_progress_bar
+
+from pairwright.schemas.errors import PairwrightError, StoreError, TrainingError
+from pairwright.schemas.training import STAND_INS, TrainConfig
+from pairwright.tasks.models.weights import is_local
+from pairwright.tasks.store.manifest import write_manifest
+from pairwright.tasks.training import load_model
+from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
+from pairwright.tasks.training.collate import Collator, ExampleRows
+from pairwright.tasks.training.estimate_memory import is_spread
+from pairwright.tasks.training.find_model import ADAPTERS
+from pairwright.tasks.training.freeze_rows import Needs
+from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
+from pairwright.tasks.training.objective import Ended, Job
+from pairwright.tasks.training.pack_answers import can_pack
+from pairwright.tasks.training.preference_trainer import PreferenceTrainer, TrainingSetup
+from pairwright.tasks.training.ranks import gather, own_rank, stoppable
+from pairwright.tasks.training.retriever.adversary import RetrieverAdversary, open_adversary
+from pairwright.tasks.training.runs import (
+    FINISHING,
+    HELD_OUT,
+    RETRIEVER,
+    SAVING,
+    MetricsFile,
+    Run,
+    publish_folder,
+)
+from pairwright.tasks.training.save_checkpoints import Saving, finish_model
+from pairwright.tasks.training.score_answers import open_reference
+from pairwright.tasks.training.write_model_card import CardModel, write_model_card
+
+log = logging.getLogger(__name__)
+RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
+"""Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes
+none."""
+LORA_RATE = 1e-4
+
+
+def fit_preferences(job: Job) -> Ended:
+    """Train to the end, or until a signal."""
+    trainer = make_trainer(job)
+
+    def is_stopped() -> bool:
+        return any(gather(trainer.stopping or trainer.is_stopping))
+
+    with stoppable(trainer):
+        try:
+            trainer.fit(job.run.latest())
+        except (PairwrightError, RuntimeError, MemoryError):
+            # For the run page; a resumed run reads metrics up to its checkpoint only.
+            if trainer.is_world_process_zero():
+                with contextlib.suppress(StoreError):
+                    trainer.setup.metrics.write()
+            raise
+        if not is_stopped():
+            trainer.measure()
+        finished = not is_stopped()
+        if finished:
+            saving = Saving(job.run, job.run.model.name)
+            saving.agree(lambda: _finish(trainer, job))
+    if trainer.alarm:
+        name, advice = trainer.alarm
+        raise TrainingError(
+            f"stopped at step {trainer.state.global_step}: {name[0].lower()}{name[1:]}. {advice} "
+            f"{job.run.folder} has a checkpoint and keeps its settings: give another --name, "
+            "or continue with --set output.alarms=log"
+        )
+    return Ended(
+        step=trainer.state.global_step,
+        steps=trainer.state.max_steps,
+        measured=trainer.setup.metrics.last(HELD_OUT),
+        finished=finished,
+    )
+
+
+def make_trainer(job: Job) -> PreferenceTrainer:
+    """Return a run's trainer, its model loaded."""
+    config = job.config
+    run = job.run
+    data = job.config.data
+    disable_progress_bar()  # of file reads and writes
+    logging.getLogger("accelerate").setLevel(logging.WARNING)  # it logs each file of a checkpoint
+    processor = load_model.load_processor(job.start)
+    loaded = load_model.load_to_train(job.start, config)
+    model = _place_model(load_model.prepare_model(loaded, config))
+    metrics = MetricsFile(run.metrics)
+    steps = run.steps()
+    if steps:
+        metrics.resume(steps[-1])
+    is_adpo = config.objective == "adpo"
+    collator = Collator(
+        processor,
+        config.model.max_length,
+        apart=not _shares_prompt(config, model),
+        late=config.adpo.samples if is_adpo else 0,
+    )
+    adversary = _open_adversary(job, collator) if is_adpo else None
+    setup = TrainingSetup(
+        run=run,
+        config=config,
+        reference=open_reference(config, job.start, run.folder),
+        adversary=adversary,
+        metrics=metrics,
+        measure_answers=measure_unreadable,
+        watcher=job.watcher if own_rank() == 0 else None,
+    )
+    return PreferenceTrainer(
+        setup,
+        model=model,
+        args=make_arguments(run, config, load_model.choose_precision(config)),
+        train_dataset=_read_examples(job, data.split, needs_of(config), data.max_train_rows),
+        eval_dataset=_read_examples(job, data.eval_split, measures_of(config), data.max_eval_rows),
+        data_collator=collator,
+        processing_class=processor,
+    )
+
+
+def _shares_prompt(config: TrainConfig, model: Any) -> bool:
+    """Return whether a prompt is encoded once for all its answers."""
+    if config.model.shared_prompt != "auto":
+        return config.model.shared_prompt == "always"
+    if can_pack(model):
+        return True
+    log.info(
+        "answers do not share their prompt: %s models may score them otherwise",
+        model.config.model_type,
+    )
+    return False
+
+
+def _open_adversary(job: Job, collator: Collator) -> RetrieverAdversary:
+    return open_adversary(
+        job.run.folder / RETRIEVER,
+        job.config,
+        rows=job.run.rows,
+        dataset=job.dataset,
+        tokenize=lambda text: collator.answers([text], TEXTS)[0].ids,
+    )
+
+
+def _place_model(model: Any) -> Any:
+    """Move a model to its process's GPU, unless FSDP shards it."""
+    if is_spread():
+        _shard_language_layers(model)
+        return model
+    if not torch.cuda.is_available():
+        return model
+    return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))))
+
+
+def _shard_language_layers(model: Any) -> None:
+    """Let FSDP shard layers of the language model only.
+
+    A rank without images skips the vision tower, and SigLIP lists text layers that accelerate would
+    not find.
+    """
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    layers = {type(module).__name__ for module in base.get_decoder().modules()}
+    base._no_split_modules = layers & set(base._no_split_modules)
+
+
+def _read_examples(job: Job, split: str, needs: Needs, count: int) -> Any:
+    """Return ``count`` random rows of a split; 0: all, in the table's order."""
+    rows = ExampleRows(job.frozen_rows(split), needs, job.config.model.max_pixels)
+    if not count or count >= len(rows):
+        return rows
+    generator = torch.Generator().manual_seed(job.config.seed)
+    drawn = torch.randperm(len(rows), generator=generator)[:count].tolist()
+    return Subset(cast("Any", rows), drawn)
+
+
+def _finish(trainer: PreferenceTrainer, job: Job) -> None:
+    """Write the finished model with its card and samples; all ranks call it."""
+    run = job.run
+    if trainer.is_fsdp_enabled:
+        plugin = trainer.accelerator.state.fsdp_plugin
+        if plugin:
+            plugin.set_state_dict_type("FULL_STATE_DICT")
+    staged = run.folder / FINISHING
+    is_first = trainer.is_world_process_zero()
+    if is_first:
+        shutil.rmtree(staged, ignore_errors=True)
+    trainer.save_model(str(staged))
+    if not is_first:
+        return
+    adversary = trainer.setup.adversary
+    metrics = trainer.setup.metrics
+    if adversary:
+        adversary.publish(run.folder / RETRIEVER)
+        write_manifest(run.folder / RETRIEVER)
+    finish_model(staged, job.start, job.config)
+    write_model_card(
+        staged,
+        run,
+        config=job.config,
+        rows=job.frozen_rows(job.config.data.split),
+        metrics=metrics,
+        model=_describe_for_card(job.config, staged),
+    )
+    sample_answers(trainer, run.folder)
+    metrics.write()
+    publish_folder(staged, run.model)
+    run.clean()
+
+
+def _describe_for_card(config: TrainConfig, folder: Path) -> CardModel:
+    """Return kind and start model of a finished model."""
+    kind = "adapter" if (folder / ADAPTERS).exists() else "finetune"
+    name = config.model.name
+    if name in STAND_INS:
+        return CardModel(kind=kind)
+    if is_local(name):
+        return CardModel(kind=kind, base=Path(name).name)
+    return CardModel(kind=kind, base=name, on_hub=True)
+
+
+def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
+    """Return the Trainer's settings; logging, evaluation and checkpoint rotation are ours."""
+    optimiser = config.optimiser
+    output = config.output
+    schedule = optimiser.lr_scheduler_type
+    if "tensorboard" in output.report_to:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
+    checkpointing = optimiser.gradient_checkpointing
+    arguments: Any = TrainingArguments(
+        output_dir=str(run.folder / SAVING),
+        run_name=run.folder.name,
+        per_device_train_batch_size=optimiser.per_device_train_batch_size,
+        gradient_accumulation_steps=optimiser.gradient_accumulation_steps,
+        num_train_epochs=optimiser.num_train_epochs,
+        max_steps=optimiser.max_steps or -1,
+        learning_rate=rate_of(config),
+        warmup_steps=optimiser.warmup_ratio,
+        lr_scheduler_type="constant_with_warmup" if schedule == "constant" else schedule,
+        weight_decay=optimiser.weight_decay,
+        max_grad_norm=optimiser.max_grad_norm,
+        optim=optimiser.optim,
+        seed=config.seed,
+        data_seed=config.seed,
+        bf16=dtype is torch.bfloat16,
+        use_cpu=not torch.cuda.is_available(),
+        activation_checkpointing=checkpointing,
+        activation_checkpointing_kwargs={"use_reentrant": False} if checkpointing else None,
+        logging_steps=output.logging_steps,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        save_steps=output.save_steps,
+        eval_strategy="no",
+        report_to=list(output.report_to) or "none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        label_names=[],
+        # Vision towers have unused layers, and a batch without images uses none.
+        ddp_find_unused_parameters=config.model.train_vision or config.model.differential.enabled,
+    )
+    gpus = arguments.n_gpu
+    if gpus > 1:  # packed batches cannot be split by DataParallel
+        log.warning(
+            "using one of %d GPUs; "
+            "use all with: torchrun --nproc-per-node %d -m pairwright train ...",
+            gpus,
+            gpus,
+        )
+        arguments._n_gpu = 1
+    return arguments
+
+
+def rate_of(config: TrainConfig) -> float:
+    """Return the learning rate: the configured one, else the objective's default."""
+    if config.optimiser.learning_rate:
+        return config.optimiser.learning_rate
+    return LORA_RATE if config.model.tuning == "lora" else RATES[config.objective]

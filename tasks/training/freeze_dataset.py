@@ -1,0 +1,96 @@
+"""Freeze the training rows of a dataset's version, with people's decisions, into a run's folder.
+
+Reads the training table: preferences, or conversations about the rows of another table. Writes
+``rows.arrow``.
+"""
+
+import logging
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pairwright.schemas.decisions import Decisions
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.store.build import Build
+from pairwright.tasks.store.decision_table import read_decisions
+from pairwright.tasks.store.snapshot import describe_version
+from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.training.freeze_rows import (
+    Needs,
+    count_rows,
+    find_held_out,
+    freeze_rows,
+    list_reasons,
+)
+from pairwright.tasks.training.objective import DatasetTables, FrozenData
+from pairwright.tasks.training.runs import Run
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """Open training table, with people's decisions about its rows."""
+
+    build: Build
+    planned: Planned
+    decisions: Decisions
+
+    def find_held_out(self, split: str) -> frozenset[str]:
+        """Return the images of the rows outside a split."""
+        return find_held_out(self.build, self.planned, split)
+
+
+@contextmanager
+def open_training_table(
+    tables: DatasetTables, config: TrainConfig, extra: Sequence[Planned]
+) -> Generator[TrainingTable]:
+    """Open the settled training table, with the decisions about its rows."""
+    table = config.data.table
+    folder = tables.folder
+    with tables.open(extra) as build:
+        planned = {planned.stage.name: planned for planned in build.planned}.get(config.table)
+        if planned is None or not build.settle(planned).rows:
+            raise ConfigError(
+                f"{folder.url}: has no {table} to train on. "
+                f"See why with: pairwright status {folder.url}"
+            )
+        decisions = read_decisions(folder)
+        if table != "preferences":
+            decisions = decisions.without_edits()
+        yield TrainingTable(build, planned, decisions)
+
+
+def freeze_dataset(
+    config: TrainConfig, run: Run, table: TrainingTable, tables: DatasetTables, *, needs: Needs
+) -> FrozenData:
+    """Freeze the training and held-out rows; refuse a run without training rows."""
+    data = config.data
+    folder = tables.folder
+    refused, decided = freeze_rows(
+        table.build,
+        table.planned,
+        run.rows,
+        needs=needs,
+        splits=(data.split, data.eval_split),
+        decisions=table.decisions,
+    )
+    if not count_rows(run.rows, data.split):
+        why = "it has none"
+        if refused:
+            why = f"all of its rows are refused: {list_reasons(refused)}"
+        raise ConfigError(f"{folder.url}: no row of split {data.split!r} can be trained on: {why}")
+    if data.eval_split and not count_rows(run.rows, data.eval_split):
+        log.warning(
+            "split %r (data.eval_split) is empty: nothing is measured on held-out rows",
+            data.eval_split,
+        )
+    source = {
+        "dataset": folder.url,
+        "snapshot": tables.version_number,
+        "version": describe_version(table.build),
+        "table": table.planned.table,
+        "decided": dict(sorted(decided.items())),
+    }
+    return FrozenData(source=source, refused=refused)
