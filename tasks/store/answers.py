@@ -1,4 +1,4 @@
-"""Journals of running shards: a killed build repeats seconds of work and asks no finished question twice.
+"""Journals of running shards: a resumed build takes finished answers from them.
 
 An append-only file of records: length of the value, CRC-32 of key and value, the key (16 bytes),
 the value. A torn or damaged tail is left out. Values stay on disk; memory holds the position and
@@ -22,14 +22,16 @@ from pairwright.tasks.store.scratch import holding
 
 log = logging.getLogger(__name__)
 HEADER = struct.Struct("<II16s")
-CALLS, TOKENS = "calls", ("prompt_tokens", "completion_tokens")
+CALLS = "calls"
+TOKENS = ("prompt_tokens", "completion_tokens")
 """Metadata of a part about the answers of served models that it took, refused ones included."""
 
 
 class Answers:
-    """Map of keys (32 hex digits) to bytes that survives a kill at any moment. Local disks only; thread-safe.
+    """Map of keys (32 hex digits) to bytes that survives a kill at any moment.
 
-    Values are answers of served models, or results of a stage with a journal.
+    Local disks only; thread-safe. Values are answers of served models, or results of a stage with
+    a journal.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,38 +41,42 @@ class Answers:
         self._using = threading.Lock()
         """Held while the file is read, written or closed, so that a late call fails and reaches no
         other file."""
-        self._places: dict[bytes, tuple[int, int]] = {}
-        self._file, self._end = -1, 0
+        self._positions: dict[bytes, tuple[int, int]] = {}
+        """Start and length of each key's value in the file."""
+        self._file = -1
+        self._end = 0
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, written by this process or a killed one."""
-        place = self._places.get(bytes.fromhex(key))
-        return None if place is None else self._read(*place)
+        position = self._positions.get(bytes.fromhex(key))
+        if position is None:
+            return None
+        start, length = position
+        return self._read(start, length)
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a value; it survives a kill of this process (a loss of power may lose the newest)."""
+        """Store a value; it survives a kill of this process, but perhaps not a loss of power."""
         name = bytes.fromhex(key)
-        record = memoryview(
-            HEADER.pack(len(value), zlib.crc32(value, zlib.crc32(name)), name) + value
-        )
+        header = HEADER.pack(len(value), _checksum(name, value), name)
+        record = memoryview(header + value)
         done = 0
         with self._using, naming(str(self.path), "written"):
             while done < len(record):  # the remains of a failed write are overwritten by the next
                 done += os.pwrite(self._file, record[done:], self._end + done)
-            self._places[name] = (self._end + HEADER.size, len(value))
+            self._positions[name] = (self._end + HEADER.size, len(value))
             self._end += len(record)
 
     def values(self) -> Iterator[bytes]:
         """Yield every value."""
-        for place in list(self._places.values()):
-            yield self._read(*place)
+        for start, length in list(self._positions.values()):
+            yield self._read(start, length)
 
     def _read(self, start: int, length: int) -> bytes:
         with self._using, naming(str(self.path), "read"):
             return os.pread(self._file, length, start)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._positions)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack, naming(str(self.path), "opened"):
@@ -82,8 +88,9 @@ class Answers:
             stack.enter_context(holding(self._lock, on_wait=wait))
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             stack.callback(self._close)
-            self._places.update(_records(self._file))
-            self._end = max((sum(place) for place in self._places.values()), default=0)
+            self._positions.update(_records(self._file))
+            ends = [start + length for start, length in self._positions.values()]
+            self._end = max(ends, default=0)
             os.ftruncate(self._file, self._end)
             self._stack = stack.pop_all()
         return self
@@ -106,21 +113,29 @@ class Answers:
 def describe_asked(answers: Answers) -> dict[str, str]:
     """Return a part's metadata about the answers that its shard took."""
     served = [json.loads(value)["served"] for value in answers.values()]
-    return {
-        CALLS: str(len(served)),
-        **{name: str(sum(int(one[name]) for one in served)) for name in TOKENS},
-    }
+    metadata = {CALLS: str(len(served))}
+    for name in TOKENS:
+        tokens = sum(int(usage[name]) for usage in served)
+        metadata[name] = str(tokens)
+    return metadata
+
+
+def _checksum(name: bytes, value: bytes) -> int:
+    return zlib.crc32(value, zlib.crc32(name))
 
 
 def _records(file: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    place, size = 0, os.fstat(file).st_size
-    while place + HEADER.size <= size:
-        length, check, name = HEADER.unpack(os.pread(file, HEADER.size, place))
-        start = place + HEADER.size
-        if (
-            start + length > size
-            or zlib.crc32(os.pread(file, length, start), zlib.crc32(name)) != check
-        ):
+    """Yield key, start and length of each value, up to the first damaged record."""
+    position = 0
+    size = os.fstat(file).st_size
+    while position + HEADER.size <= size:
+        header = os.pread(file, HEADER.size, position)
+        length, checksum, name = HEADER.unpack(header)
+        start = position + HEADER.size
+        if start + length > size:
+            return
+        value = os.pread(file, length, start)
+        if _checksum(name, value) != checksum:
             return
         yield name, (start, length)
-        place = start + length
+        position = start + length

@@ -1,4 +1,4 @@
-"""The table of decisions, beside a dataset's own tables.
+"""Table of people's decisions, in a folder of its own.
 
 DIR/decisions/part-<hash>.parquet    decisions as they were made; files are added, none is changed
 DIR/decisions/filter-<hash>.json     named filters
@@ -72,10 +72,10 @@ def write_decisions(folder: Folder, decisions: Sequence[Decision]) -> None:
     if not decisions:
         return
     _write(folder, decisions)
-    if len(names := decision_files(folder)) > MAX_FILES:
-        with suppress(
-            StoreError
-        ):  # the decisions are stored; another process joins now, or a reader names the fault
+    names = decision_files(folder)
+    if len(names) > MAX_FILES:
+        # The decisions are stored; another process joins now, or a reader names the fault.
+        with suppress(StoreError):
             _replace(folder, names, _read(folder, names))
 
 
@@ -86,81 +86,93 @@ def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
     """
     names = decision_files(folder)
     history = _read(folder, names)
-    gone = {one.key for one in history if one.key not in keep}
-    if gone:
-        _replace(folder, names, [one for one in history if one.key in keep])
-    return len(gone)
+    removed_keys = {decision.key for decision in history if decision.key not in keep}
+    if removed_keys:
+        remaining = [decision for decision in history if decision.key in keep]
+        _replace(folder, names, remaining)
+    return len(removed_keys)
 
 
 def _replace(folder: Folder, names: Iterable[str], decisions: Sequence[Decision]) -> None:
-    kept = {_write(folder, decisions)} if decisions else set[str]()
-    for name in sorted(set(names) - kept):
+    old_names = set(names)
+    if decisions:
+        old_names.discard(_write(folder, decisions))
+    for name in sorted(old_names):
         folder.delete(name)
     folder.flush(FOLDER)
 
 
 def _write(folder: Folder, decisions: Sequence[Decision]) -> str:
-    ordered = sorted(decisions, key=lambda one: one.order)
-    rows = [one.model_dump() for one in ordered]
+    ordered = sorted(decisions, key=lambda decision: decision.order)
+    rows = [decision.model_dump() for decision in ordered]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    name = f"{FOLDER}/part-{make_key(*(one.model_dump_json() for one in ordered))}.parquet"
-    folder.write(name, encode_part(table, {"table": FOLDER, "rows": str(len(rows))}))
+    texts = [decision.model_dump_json() for decision in ordered]
+    name = f"{FOLDER}/part-{make_key(*texts)}.parquet"
+    metadata = {"table": FOLDER, "rows": str(len(rows))}
+    folder.write(name, encode_part(table, metadata))
     return name
 
 
 def _read(folder: Folder, names: Iterable[str]) -> list[Decision]:
-    found: dict[Decision, None] = {}
+    decisions: dict[Decision, None] = {}  # a set in the order of the files
     for name in names:
         try:
             table = read_part(Part(folder, name))
         except StoreError as error:
-            why = error.__cause__ or error
+            cause = error.__cause__ or error
             raise StoreError(
-                f"{folder.path(name)}: the decisions cannot be read: {why}. Restore the file from a copy; or "
-                "delete it, and give the decision files to `pairwright decide` again"
+                f"{folder.path(name)}: the decisions cannot be read: {cause}. Restore the "
+                "file from a copy; or delete it, and give the decision files to "
+                "`pairwright decide` again"
             ) from error
-        rows = ({**row, "at": row["at"].astimezone(UTC)} for row in table.to_pylist())
-        found |= dict.fromkeys(Decision.model_construct(**row) for row in rows)
-    return list(found)
+        for row in table.to_pylist():
+            at = row["at"].astimezone(UTC)
+            decision = Decision.model_construct(**{**row, "at": at})
+            decisions[decision] = None
+    return list(decisions)
 
 
 def read_decision_file(path: Path) -> list[Decision]:
     """Return the decisions of a file; ``ConfigError`` names invalid lines."""
     try:
-        found, faults = _parse(path.read_bytes().removeprefix(BOM).split(b"\n"))
+        content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    decisions, faults = _parse(content.removeprefix(BOM).split(b"\n"))
     if faults:
-        some = "; ".join(f"line {fault}" for fault in faults[:SHOWN]) + (
-            "; ..." if faults[SHOWN:] else ""
-        )
+        examples = "; ".join(f"line {fault}" for fault in faults[:SHOWN])
+        if len(faults) > SHOWN:
+            examples += "; ..."
         raise ConfigError(
-            f"{path}: nothing is stored: {len(faults):,} invalid lines. Correct them: {some}"
+            f"{path}: nothing is stored: {len(faults):,} invalid lines. Correct them: {examples}"
         )
-    return found
+    return decisions
 
 
 def parse_decisions(body: bytes) -> list[Decision]:
-    """Return the decisions of a JSON list; ``ValueError`` if it is not a list, or a decision is invalid."""
+    """Return the decisions of a JSON list; ``ValueError`` if it, or a decision, is invalid."""
     listed = from_json(body)
     if not isinstance(listed, list) or len(listed) > MAX_SENT:
         raise ValueError(f"must be a list of at most {MAX_SENT:,} decisions")
-    found, faults = _parse(map(to_json, listed))
+    decisions, faults = _parse(map(to_json, listed))
     if faults:
         raise ValueError(f"decision {faults[0]}")
-    return found
+    return decisions
 
 
 def _parse(lines: Iterable[bytes]) -> tuple[list[Decision], list[str]]:
     """Return the decisions of lines of JSON, and the faults with their numbers."""
     now = datetime.now(UTC)
-    found, faults = list[Decision](), list[str]()
+    decisions: list[Decision] = []
+    faults: list[str] = []
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
-            found += [parse_decision(line, now=now)] if line.strip() else []
+            decisions.append(parse_decision(line, now=now))
         except ValueError as error:
             faults.append(f"{number:,}: {error}")
-    return found, faults
+    return decisions, faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,37 +180,40 @@ class Sorted:
     """Decisions, sorted by whether their subject exists."""
 
     known: list[Decision] = field(default_factory=list[Decision])
-    unknown: list[Decision] = field(
-        default_factory=list[Decision]
-    )  # about a key that the version does not have
-    wordless: list[Decision] = field(
-        default_factory=list[Decision]
-    )  # edits of a pair, which has no texts of its own
+    unknown: list[Decision] = field(default_factory=list[Decision])
+    """Decisions about a key that the version does not have."""
+    wordless: list[Decision] = field(default_factory=list[Decision])
+    """Edits of a pair, which has no texts of its own."""
 
 
 def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
     """Look the keys up in the settled tables of a build."""
-    keys = list({one.key for one in decisions})
+    keys = list({decision.key for decision in decisions})
     query = "SELECT key FROM live_{} WHERE key IN (SELECT unnest(?))"
-    known: dict[type[Row], set[str]] = {PreferenceRow: set(), PairRow: set()}
+    existing: dict[type[Row], set[str]] = {PreferenceRow: set(), PairRow: set()}
     for planned in build.planned:
-        if planned.stage.writes in known:
-            found = build.ledger.run(query.format(planned.stage.name), keys)
-            known[planned.stage.writes].update(key for (key,) in found)
-    return sort_by_keys(decisions, known[PreferenceRow], known[PairRow])
+        row_type = planned.stage.writes
+        if row_type in existing:
+            results = build.ledger.run(query.format(planned.stage.name), keys)
+            existing[row_type].update(key for (key,) in results)
+    return sort_by_keys(decisions, existing[PreferenceRow], existing[PairRow])
 
 
 def sort_by_keys(
     decisions: Sequence[Decision], preferences: Collection[str], pairs: Collection[str]
 ) -> Sorted:
     """Sort decisions by the existing keys of preferences and pairs."""
-    found = Sorted()
-    for one in decisions:
-        if one.key in preferences or (one.key in pairs and one.verdict != "edit"):
-            found.known.append(one)
+    result = Sorted()
+    for decision in decisions:
+        if decision.key in preferences:
+            result.known.append(decision)
+        elif decision.key not in pairs:
+            result.unknown.append(decision)
+        elif decision.verdict == "edit":
+            result.wordless.append(decision)
         else:
-            (found.wordless if one.key in pairs else found.unknown).append(one)
-    return found
+            result.known.append(decision)
+    return result
 
 
 class KeptFilter(BaseModel):
@@ -208,19 +223,21 @@ class KeptFilter(BaseModel):
 
     name: Annotated[str, Field(min_length=1, max_length=80), AfterValidator(refuse_controls)]
     page: Literal["", "explore"]
-    query: Annotated[
-        str, Field(max_length=2000, pattern=r"^[\x21-\x7e]*$")
-    ]  # of the page; empty: delete the filter
+    # Query string of the page; empty: delete the filter.
+    query: Annotated[str, Field(max_length=2000, pattern=r"^[\x21-\x7e]*$")]
 
 
 def read_filters(folder: Folder) -> list[KeptFilter]:
     """Return the named filters, by name."""
-    names = [name for name in folder.names(FOLDER, ".json") if name.startswith("filter-")]
-    found = [
-        read_sealed(folder, f"{FOLDER}/{name}", mend="Delete it, and name the filter again")
-        for name in names
-    ]
-    return sorted((KeptFilter.model_validate(one) for one in found), key=lambda one: one.name)
+    filters: list[KeptFilter] = []
+    for name in folder.names(FOLDER, ".json"):
+        if not name.startswith("filter-"):
+            continue
+        content = read_sealed(
+            folder, f"{FOLDER}/{name}", mend="Delete it, and name the filter again"
+        )
+        filters.append(KeptFilter.model_validate(content))
+    return sorted(filters, key=lambda kept: kept.name)
 
 
 def keep_filter(folder: Folder, given: KeptFilter) -> None:

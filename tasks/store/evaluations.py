@@ -1,4 +1,4 @@
-"""The table of benchmark scores of a dataset's runs, beside its own tables.
+"""Table of the benchmark scores of a dataset's runs, in a folder of its own.
 
 DIR/evaluations/RUN/BENCHMARK-<hash>.parquet    a row per score
 
@@ -21,7 +21,7 @@ FOLDER = "evaluations"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationRow:
-    """Score of a run on a benchmark, with the ends of its interval; the last seven fields are those of a score."""
+    """Score of a run on a benchmark, with its interval; the last seven fields are the score's."""
 
     run: str
     model: str  # identity of the model
@@ -44,20 +44,26 @@ KINDS: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
     float | None: pa.float64(),
 }
-SCHEMA = pa.schema([(one.name, KINDS[one.type]) for one in fields(EvaluationRow)])
+SCHEMA = pa.schema([(column.name, KINDS[column.type]) for column in fields(EvaluationRow)])
 
 
 def write_evaluation(folder: Folder, rows: Sequence[EvaluationRow]) -> None:
-    """Add the rows of one evaluation to a dataset's table; on return they survive a loss of power."""
-    if rows:
-        one = rows[0]
-        name = f"{FOLDER}/{one.run}/{one.benchmark}-{make_key(one.data, one.asked)}.parquet"
-        table = pa.Table.from_pylist([asdict(row) for row in rows], schema=SCHEMA)
-        folder.write(name, encode_part(table, {"table": FOLDER, "rows": str(len(rows))}))
+    """Add the rows of one evaluation to a dataset's table; on return they are durable."""
+    if not rows:
+        return
+    first = rows[0]
+    key = make_key(first.data, first.asked)
+    name = f"{FOLDER}/{first.run}/{first.benchmark}-{key}.parquet"
+    table = pa.Table.from_pylist([asdict(row) for row in rows], schema=SCHEMA)
+    metadata = {"table": FOLDER, "rows": str(len(rows))}
+    folder.write(name, encode_part(table, metadata))
 
 
 def read_evaluations(folder: Folder, run: str) -> list[EvaluationRow]:
     """Return the rows of a run, by benchmark."""
     names = folder.names(f"{FOLDER}/{run}", ".parquet")
-    tables = (read_part(Part(folder, f"{FOLDER}/{run}/{name}")) for name in names)
-    return [EvaluationRow(**row) for table in tables for row in table.to_pylist()]
+    rows: list[EvaluationRow] = []
+    for name in names:
+        table = read_part(Part(folder, f"{FOLDER}/{run}/{name}"))
+        rows.extend(EvaluationRow(**row) for row in table.to_pylist())
+    return rows

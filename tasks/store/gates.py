@@ -25,21 +25,31 @@ HINTS = {
         "another model (models.chat), or more attempts (max_attempts in the section of the table)",
     ),
     "no scene graph": (
-        "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL; or, if the source brings "
-        "differences, --set differences.writer=given"
+        "a model that sees photographs: --profile laptop --set models.chat.endpoint=URL; or, if "
+        "the source brings differences, --set differences.writer=given"
     ),
-    "nobody wrote about its difference": "--set differences.writer=served, or a source with people's differences",
+    "nobody wrote about its difference": (
+        "--set differences.writer=served, or a source with people's differences"
+    ),
     "only near-identical neighbours": "a lower mining.min_hash_distance",
-    "admitted": "leaving out --exclude, other bounds in filters; check that the images have vectors (embedding)",
-    "similar_pairs": (
-        "other thresholds: mining.min_best_similarity, mining.min_similarity, mining.max_similarity. `pairwright view` "
-        "shows the similarities, `pairwright refilter` tries other thresholds without embedding again"
+    "admitted": (
+        "leaving out --exclude, other bounds in filters; check that the images have vectors "
+        "(embedding)"
     ),
-    "matched_pairs": "fewer matches (matching.min_matches), or more keypoints (matching.keypoints.max_count)",
+    "similar_pairs": (
+        "other thresholds: mining.min_best_similarity, mining.min_similarity, "
+        "mining.max_similarity. `pairwright view` shows the similarities, `pairwright refilter` "
+        "tries other thresholds without embedding again"
+    ),
+    "matched_pairs": (
+        "fewer matches (matching.min_matches), or more keypoints (matching.keypoints.max_count)"
+    ),
     "nouns": "images with captions, or --set pairing=similarity",
     "noun_pairs": "fewer nouns (noun_pairs.levels), or --set pairing=similarity",
     "pairs": "without --exclude",
-    "differences": "weaker checks (controls, grounding, judging), or more candidates (differences.candidates)",
+    "differences": (
+        "weaker checks (controls, grounding, judging), or more candidates (differences.candidates)"
+    ),
     "preferences": "--set rejections.fallback=none, or --set rejections.enabled=false",
 }
 """Remedies for an empty table, by the most frequent reason, else by the table."""
@@ -59,9 +69,9 @@ class Gate:
     @property
     def holds(self) -> bool:
         """Return whether the measurement is within the bound."""
-        return (
-            self.measured >= self.bound if self.gate == "min_yield" else self.measured <= self.bound
-        )
+        if self.gate == "min_yield":
+            return self.measured >= self.bound
+        return self.measured <= self.bound
 
     def say(self) -> str:
         """Return one line with both numbers."""
@@ -77,8 +87,8 @@ class Verdict:
 
     began: str  # time at which the build listed its source (ISO 8601, UTC)
     ended: str
-    complete: bool  # whether nothing is owed
-    version: int  # version that was published, or was already current; 0: the build was held back
+    complete: bool  # whether no row is pending
+    version: int  # version that was published, or was already current; 0: not published
     gates: tuple[Gate, ...]
     stopped: str = ""  # why the build ended early, and how to continue; empty: it did not
 
@@ -89,66 +99,102 @@ class Verdict:
 
     @property
     def held(self) -> bool:
-        """Return whether the build was held back."""
+        """Return whether the build was not published."""
         return not self.version
 
     @property
     def why(self) -> list[str]:
-        """Return why it was held back: the reason why it ended early, or else the gates that failed."""
-        return [self.stopped] if self.stopped else [gate.say() for gate in self.failed]
+        """Return why it was not published: why it ended early, or else the gates that failed."""
+        if self.stopped:
+            return [self.stopped]
+        return [gate.say() for gate in self.failed]
 
 
 def judge(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[Gate]:
-    """Yield the gates of a build: yields, failed shares, and whether any table in ``asked`` has a row."""
-    for _, one in done:
-        if bound := config.min_yield.get(one.stage):
-            share, about = one.ok / one.of if one.of else 0.0, f"ok of {one.of:,} inputs"
-            yield Gate(gate="min_yield", stage=one.stage, about=about, measured=share, bound=bound)
-        if one.of and config.max_failed < 1:
-            share, about = (
-                (one.failed + one.pending) / one.of,
-                f"failed or pending of {one.of:,} inputs",
-            )
-            yield Gate(
-                gate="max_failed",
-                stage=one.stage,
-                about=about,
-                measured=share,
-                bound=config.max_failed,
-            )
+    """Yield a build's gates: yields, failed shares, and whether a table in ``asked`` has a row."""
+    for _, count in done:
+        yield from _judge_stage(config, count)
     on = {planned.stage.name: count for planned, count in done if planned.is_on}
-    found = [on[name] for name in asked if name in on]
-    owed = any(one.failed + one.pending for one in on.values())
-    if (
-        found
-        and not owed
-        and found[-1].stage not in config.min_yield
-        and not any(one.rows for one in found)
-    ):
-        last, why = found[-1], say_empty(done, asked)
-        about, bound = f"ok of {last.of:,} inputs", 1 / max(1, last.of)
+    if any(count.failed + count.pending for count in on.values()):
+        return
+    targets = [on[name] for name in asked if name in on]
+    if not targets or any(count.rows for count in targets):
+        return
+    last = targets[-1]
+    if last.stage in config.min_yield:
+        return
+    yield Gate(
+        gate="min_yield",
+        stage=last.stage,
+        about=f"ok of {last.of:,} inputs",
+        measured=0.0,
+        bound=1 / max(1, last.of),
+        why=say_empty(done, asked),
+    )
+
+
+def _judge_stage(config: GatesConfig, count: Counts) -> Iterator[Gate]:
+    min_yield = config.min_yield.get(count.stage)
+    if min_yield:
         yield Gate(
-            gate="min_yield", stage=last.stage, about=about, measured=0.0, bound=bound, why=why
+            gate="min_yield",
+            stage=count.stage,
+            about=f"ok of {count.of:,} inputs",
+            measured=count.ok / count.of if count.of else 0.0,
+            bound=min_yield,
+        )
+    if count.of and config.max_failed < 1:
+        yield Gate(
+            gate="max_failed",
+            stage=count.stage,
+            about=f"failed or pending of {count.of:,} inputs",
+            measured=(count.failed + count.pending) / count.of,
+            bound=config.max_failed,
         )
 
 
 def say_empty(done: Settled, asked: Sequence[str]) -> str:
-    """Return a sentence on the first three empty tables behind ``asked``: why, and what to try; "" if none is empty."""
-    wanted, empty = set(asked), list[Counts]()
-    for planned, count in reversed(done):
-        if planned.is_on and planned.stage.name in wanted:
-            wanted |= planned.inputs.tables
-            empty[:0] = [count] if count.of and not count.rows else []
+    """Return why the first three empty tables behind ``asked`` are empty, and what to try.
+
+    Empty if none of them is.
+    """
+    empty = _empty_tables(done, asked)
     if not empty:
         return ""
-    reasons = [Counter(count.reasons).most_common(3) for count in empty]
-    told = [
-        f"{count.stage} ({', '.join(f'{reason}: {number:,}' for reason, number in some)})"
-        for count, some in zip(empty[:3], reasons, strict=False)
-    ]
-    heads = (without_bound(reason) for reason, _ in reasons[0])
-    hint = next((HINTS[head] for head in heads if head in HINTS), HINTS.get(empty[0].stage, ""))
-    return f"Empty: {'; '.join(told)}.{f' Try {hint}' if hint else ''}"
+    texts: list[str] = []
+    for count in empty[:3]:
+        reasons = [f"{reason}: {number:,}" for reason, number in _top_reasons(count)]
+        texts.append(f"{count.stage} ({', '.join(reasons)})")
+    hint = _hint(empty[0])
+    advice = f" Try {hint}" if hint else ""
+    return f"Empty: {'; '.join(texts)}.{advice}"
+
+
+def _empty_tables(done: Settled, asked: Sequence[str]) -> list[Counts]:
+    """Return the tables without rows that ``asked`` are made of, in the order of the stages."""
+    ancestors = set(asked)
+    empty: list[Counts] = []
+    for planned, count in reversed(done):
+        if not planned.is_on or planned.stage.name not in ancestors:
+            continue
+        ancestors |= planned.inputs.tables
+        if count.of and not count.rows:
+            empty.append(count)
+    empty.reverse()
+    return empty
+
+
+def _top_reasons(count: Counts) -> list[tuple[str, int]]:
+    return Counter(count.reasons).most_common(3)
+
+
+def _hint(count: Counts) -> str:
+    """Return the remedy for an empty table."""
+    for reason, _ in _top_reasons(count):
+        head = without_bound(reason)
+        if head in HINTS:
+            return HINTS[head]
+    return HINTS.get(count.stage, "")
 
 
 def write_verdict(folder: Folder, verdict: Verdict) -> None:

@@ -20,15 +20,14 @@ from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
 
 FOLDER = "takedowns"
 SWEPT = f"{FOLDER}/swept.json"  # number of the last entry whose images are gone from all tables
-MEND = "It lists removed images: restore it from a copy, or delete it and remove them again (`pairwright remove`)"
+MEND = (
+    "It lists removed images: restore it from a copy, or delete it and remove them again "
+    "(`pairwright remove`)"
+)
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
-NAMES = (
-    "key",
-    "subject",
-    "first",
-    "second",
-)  # columns in which a row of the source names its images
+# columns in which a row of the source names its images
+NAMES = ("key", "subject", "first", "second")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ class Takedown:
 
 
 def read_takedowns(folder: Folder) -> list[Takedown]:
-    """Return the list in order; a damaged entry is an error, since a removed image could come back."""
+    """Return the list in order; a damaged entry is an error: a removed image could come back."""
     entries = (read_sealed(folder, name, mend=MEND) for name in numbered(folder, FOLDER).values())
     return [TypeAdapter(Takedown).validate_python(content) for content in entries]
 
@@ -65,12 +64,13 @@ def write_swept(folder: Folder, number: int) -> None:
 
 def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
     """Return the number of the last entry whose images may still be in the tables; 0: none."""
-    swept = (
-        int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"])
-        if entries and folder.exists(SWEPT)
-        else 0
-    )
-    return entries[-1].number if entries and entries[-1].number > swept else 0
+    if not entries:
+        return 0
+    last = entries[-1].number
+    swept = 0
+    if folder.exists(SWEPT):
+        swept = int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"])
+    return last if last > swept else 0
 
 
 def removed_by(entries: Iterable[Takedown]) -> frozenset[str]:
@@ -85,20 +85,27 @@ def mark_of(key: str) -> str:
 
 def bury(table: pa.Table, marks: Collection[str]) -> pa.Table:
     """Return a table with tombstones in place of the ok rows about marked images."""
-    rows = table.select(
-        [name for name in (*NAMES, "source_key", "status") if name in table.column_names]
-    ).to_pylist()
-    order, stones = list(range(len(table))), list[dict[str, str]]()
-    for place, row in enumerate(rows):
-        found = [mark_of(row[name]) for name in NAMES if row["status"] == "ok" and row.get(name)]
-        if hit := next(
-            (mark for mark in reversed(found) if mark in marks), ""
-        ):  # a pair's image, not the pair
-            order[place] = len(table) + len(stones)
-            named = {"key": found[0], "source_key": row["source_key"], "subject": hit}
-            stones.append({**named, "status": "dropped", "reason": REMOVED, "detail": ""})
-    if not stones:
+    columns = [name for name in (*NAMES, "source_key", "status") if name in table.column_names]
+    order = list(range(len(table)))
+    tombstones: list[dict[str, str]] = []
+    for row_index, row in enumerate(table.select(columns).to_pylist()):
+        if row["status"] != "ok":
+            continue
+        row_marks = [mark_of(row[name]) for name in NAMES if row.get(name)]
+        removed = [mark for mark in row_marks if mark in marks]
+        if not removed:
+            continue
+        order[row_index] = len(table) + len(tombstones)
+        tombstone = {
+            "key": row_marks[0],
+            "source_key": row["source_key"],
+            "subject": removed[-1],  # a pair's image, not the pair
+            "status": "dropped",
+            "reason": REMOVED,
+            "detail": "",
+        }
+        tombstones.append(tombstone)
+    if not tombstones:
         return table
-    return pa.concat_tables([table, pa.Table.from_pylist(stones, schema=table.schema)]).take(
-        pa.array(order)
-    )
+    extra = pa.Table.from_pylist(tombstones, schema=table.schema)
+    return pa.concat_tables([table, extra]).take(pa.array(order))

@@ -1,5 +1,6 @@
-"""Find missing or changed files of a dataset: files have digests of themselves, and versions name
-their parts.
+"""Find missing or changed files of a dataset.
+
+Each file has a digest of itself, and versions name their parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,34 +21,48 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
     These are the files that versions name, all parts in ``tables``, and ``parts``, which must
     exist.
     """
-    runs = (f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER))
-    folders = (*tables, DECISIONS, *runs)
-    wanted = {*parts} | {
-        f"{place}/{name}" for place in folders for name in folder.names(place, ".parquet")
-    }
-    there = snapshot.snapshot_numbers(folder)
+    names = {*parts, *_parquet_files(folder, tables)}
+    numbers = snapshot.snapshot_numbers(folder)
+    for name, mend in _records(folder, has_versions=bool(numbers)).items():
+        yield from _fault(partial(read_sealed, folder, name, mend=mend))
+    last = max(numbers, default=0)
+    with suppress(StoreError):  # reported above, as a damaged record
+        verdict = gates.read_verdict(folder)
+        if verdict:
+            last = max(last, verdict.version)
+    deleted: list[int] = []
+    with suppress(StoreError):
+        deleted = snapshot.deleted_versions(folder)
+    for number in range(1, last + 1):
+        if number in numbers or number not in deleted:
+            yield from _fault(partial(_add_parts, names, folder, number))
+    for name in sorted(names):
+        yield from _fault(partial(read_part, Part(folder, name)))
+
+
+def _parquet_files(folder: Folder, tables: Iterable[str]) -> Iterator[str]:
+    """Yield the Parquet files in the folders of tables, decisions and evaluations."""
+    runs = [f"{evaluations.FOLDER}/{run}" for run in folder.folders(evaluations.FOLDER)]
+    for path in (*tables, DECISIONS, *runs):
+        for name in folder.names(path, ".parquet"):
+            yield f"{path}/{name}"
+
+
+def _records(folder: Folder, *, has_versions: bool) -> dict[str, str]:
+    """Return the JSON files that must be there, each with its remedy."""
     records = {RECORD: MEND_RECORD}
-    if there or folder.exists(gates.FILE):
+    if has_versions or folder.exists(gates.FILE):
         records[gates.FILE] = gates.MEND
     if folder.exists(snapshot.DELETED):
         records[snapshot.DELETED] = snapshot.MEND_DELETED
-    records |= dict.fromkeys(numbered(folder, takedowns.FOLDER).values(), takedowns.MEND)
-    for name, mend in records.items():
-        yield from _fault(partial(read_sealed, folder, name, mend=mend))
-    published, deleted = {0, *there}, list[int]()
-    with suppress(StoreError):  # reported above, as a damaged record
-        published |= {verdict.version} if (verdict := gates.read_verdict(folder)) else set()
-    with suppress(StoreError):
-        deleted = snapshot.deleted_versions(folder)
-    for number in range(1, max(published) + 1):
-        if number in there or number not in deleted:
-            yield from _fault(
-                lambda number=number: wanted.update(
-                    snapshot.part_files(snapshot.read_snapshot(folder, number))
-                )
-            )
-    for name in sorted(wanted):
-        yield from _fault(partial(read_part, Part(folder, name)))
+    for name in numbered(folder, takedowns.FOLDER).values():
+        records[name] = takedowns.MEND
+    return records
+
+
+def _add_parts(names: set[str], folder: Folder, number: int) -> None:
+    version = snapshot.read_snapshot(folder, number)
+    names.update(snapshot.part_files(version))
 
 
 def _fault(read: Callable[[], object]) -> Iterator[str]:
