@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pairwright.schemas.scene import SceneGraph
 
@@ -60,6 +60,9 @@ class Failed:
 class Row:
     """The three names of every row, each of 32 hexadecimal digits."""
 
+    ABOUT: ClassVar[tuple[str, ...]] = ("subject",)
+    """Columns that hold the keys that rows of this type are about (``ABOUT_COLUMNS``)."""
+
     key: str
     """Hash of everything that the row is made from; equal keys are the same row."""
     source_key: str
@@ -68,9 +71,19 @@ class Row:
     """The image or pair that the row is about, by which other stages look it up."""
 
     @property
+    def about_keys(self) -> tuple[str, ...]:
+        """Return the keys that the row is about: the subjects of the rows used with it."""
+        keys = (getattr(self, column) for column in self.ABOUT)
+        return tuple(key for key in keys if key)
+
+    @property
     def reason(self) -> str:
         """Return why the row is not used, which ``status`` counts; empty: it is."""
         return getattr(self, "why", "")
+
+
+ABOUT_COLUMNS = ("subject", "first", "second", "image_key", "element")
+"""Columns that a row type may name in ``ABOUT``: the ledger reads them of every part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +184,11 @@ class NeighbourRow(Row):
     """Whether a list is full and ends inside the band, so that there may be more."""
 
     @property
-    def nearest(self) -> tuple[str, ...]:
-        """Return the anchor and its ``NEAREST`` first neighbours in each space."""
+    def about_keys(self) -> tuple[str, ...]:
+        """Return the anchor and its ``NEAREST`` first neighbours in each space.
+
+        The ledger knows the anchor alone: a row made from a neighbour names that image itself.
+        """
         return (self.subject, *(key for keys in self.neighbours for key in keys[:NEAREST]))
 
     @property
@@ -197,6 +213,7 @@ class NounsRow(Row):
 class PairRow(Row):
     """Two images to compare. ``subject`` is the pair itself (= ``key``)."""
 
+    ABOUT: ClassVar[tuple[str, ...]] = ("first", "second")
     first: str
     second: str
     origin: str
@@ -517,6 +534,7 @@ class ElementRow(Row):
 class RemovalRow(Row):
     """Change of an image by removing one element (``subject``: the key of its ``ElementRow``)."""
 
+    ABOUT: ClassVar[tuple[str, ...]] = ("image_key",)
     image_key: str
     tag: str
     object_ids: tuple[str, ...]
@@ -593,6 +611,7 @@ class RemovalScore:
 class RejectionRow(Row):
     """Choice of the rejected image for one pair, or for one given preference (``subject``)."""
 
+    ABOUT: ClassVar[tuple[str, ...]] = ("element",)
     maker: str
     """"removal", "crop", or empty: no image is rejected."""
     side: int = 0

@@ -40,13 +40,13 @@ PAIRS = Uses(table="pairs", row=rows.PairRow)
 IMAGES = Uses(
     table="images",
     row=rows.ImageRow,
-    on="images",
+    on="about",
     of="pairs",
 )
 CAPTIONS = Uses(
     table="captions",
     row=rows.CaptionRow,
-    on="images",
+    on="about",
     of="pairs",
 )
 
@@ -63,20 +63,20 @@ OF_PAIRS = (
     Uses(
         table="images",
         row=rows.ImageRow,
-        on="images",
+        on="about",
         without=("image",),
         when=_reads_graphs,
     ),
     Uses(
         table="images",
         row=rows.ImageRow,
-        on="images",
+        on="about",
         when=_shows_images,
     ),
     Uses(
         table="captions",
         row=rows.CaptionRow,
-        on="images",
+        on="about",
         counts=True,
     ),
 )

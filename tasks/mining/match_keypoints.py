@@ -91,7 +91,7 @@ def _count_by_pair(
 
 def _candidates(row: NeighbourRow, config: MatchingConfig) -> list[str]:
     """Return the anchor's first neighbours in each space, sorted, without near-identical ones."""
-    candidates = set(row.nearest)
+    candidates = set(row.about_keys)
     for keys, values in zip(row.neighbours, row.similarities, strict=True):
         neighbours = zip(keys, values, strict=True)
         candidates -= {key for key, value in neighbours if value > config.max_similarity}
@@ -171,6 +171,6 @@ STAGE = Stage(
     function=match_keypoints,
     config=lambda profile: profile.matching.fill(max_similarity=profile.mining.max_similarity),
     enabled=attrgetter("enabled"),
-    uses=(Uses(table="keypoints", row=KeypointsRow, on="nearest"),),
+    uses=(Uses(table="keypoints", row=KeypointsRow, on="about"),),
     rows_per_shard=100,
 )

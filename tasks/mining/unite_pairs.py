@@ -166,7 +166,7 @@ STAGE = Stage(
     config=lambda profile: profile.uniting,
     uses=(
         Uses(
-            table="admitted", row=AdmittedRow, on="images", counts=True, when=attrgetter("excludes")
+            table="admitted", row=AdmittedRow, on="about", counts=True, when=attrgetter("excludes")
         ),
         _all("given_pairs", PairRow, COLUMNS, "given"),
         _all("similar_pairs", PairRow, COLUMNS, "similar"),

@@ -431,7 +431,7 @@ STAGE = Stage(
     prompts=(PROMPT, "answer_sentences"),
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),
-        Uses(table="images", row=ImageRow, on="images", without=("graph", "captions")),
+        Uses(table="images", row=ImageRow, on="about", without=("graph", "captions")),
         Uses(table="differences", row=DifferenceRow, kind="many", counts=True),
         *(Uses(table=maker, row=RejectedTextRow, kind="many", counts=True) for maker in MAKERS),
         Uses(
@@ -442,7 +442,7 @@ STAGE = Stage(
             counts=True,
         ),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),
-        Uses(table="removals", row=RemovalRow, on="element", of="rejections", without=("mask",)),
+        Uses(table="removals", row=RemovalRow, on="about", of="rejections", without=("mask",)),
     ),
     rows_per_shard=25,
 )

@@ -39,7 +39,7 @@ TRUTH_USES = (
     Uses(
         table="images",
         row=ImageRow,
-        on="images",
+        on="about",
         of="pairs",
         without=("image",),
     ),

@@ -511,7 +511,7 @@ def _reads_images(config: RejectionsConfig) -> bool:
 
 
 IMAGES = Uses(
-    table="images", row=ImageRow, on="shown", without=("image", "captions"), when=_reads_images
+    table="images", row=ImageRow, on="about", without=("image", "captions"), when=_reads_images
 )
 STATEMENTS = Uses(
     table="statements",
@@ -525,7 +525,7 @@ VECTORS = Uses(
     table="embeddings",
     row=EmbeddingRow,
     kind="vectors",
-    on="shown",
+    on="about",
     name="vectors",
     counts=True,
     when=_scores_by_clip,
@@ -560,11 +560,11 @@ STAGE = Stage(
             table="elements",
             row=ElementRow,
             kind="many",
-            on="shown",
+            on="about",
             counts=True,
             without=("mask", "boxes"),
         ),
-        Uses(table="inspected", row=InspectionRow, kind="many", on="shown", counts=True),
+        Uses(table="inspected", row=InspectionRow, kind="many", on="about", counts=True),
         STATEMENTS,
         VECTORS,
         CANDIDATES,

@@ -116,7 +116,7 @@ STAGE = Stage(
     config=lambda profile: profile.targets,
     enabled=attrgetter("enabled"),
     uses=(
-        Uses(table="images", row=ImageRow, on="images", without=("image", "captions")),
+        Uses(table="images", row=ImageRow, on="about", without=("image", "captions")),
         Uses(table="differences", row=DifferenceRow, counts=True),
     ),
 )

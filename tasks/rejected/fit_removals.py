@@ -89,6 +89,6 @@ STAGE = Stage(
     models=_name_models,
     processes=partial(count_processes, attrgetter("enabled")),
     without=("mask",),
-    uses=(Uses(table="images", row=ImageRow, on="image_key", without=("graph", "captions")),),
+    uses=(Uses(table="images", row=ImageRow, on="about", without=("graph", "captions")),),
     rows_per_shard=400,
 )

@@ -445,9 +445,9 @@ STAGE = Stage(
         rendered=profile.removals.rendered, detection=profile.detection
     ),
     uses=(
-        Uses(table="images", row=ImageRow, on="image_key"),
+        Uses(table="images", row=ImageRow, on="about"),
         Uses(
-            table="boxes", row=BoxesRow, on="image_key", counts=True
+            table="boxes", row=BoxesRow, on="about", counts=True
         ),  # the prompt names all of the image's tags
     ),
     models=_name_models,

@@ -197,7 +197,7 @@ STAGE = Stage(
     enabled=attrgetter("is_served"),
     uses=(
         Uses(table="pairs", row=PairRow),
-        Uses(table="images", row=ImageRow, on="images", of="pairs"),
+        Uses(table="images", row=ImageRow, on="about", of="pairs"),
     ),
     rows_per_shard=100,
 )

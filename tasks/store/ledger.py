@@ -21,24 +21,14 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import integers
 from pairwright.schemas.errors import StoreError, ValidationError
+from pairwright.schemas.rows import ABOUT_COLUMNS, ItemRow, Row
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, describe_part, read_columns
 from pairwright.tasks.store.stage import Planned, Uses
 from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 
 MEMORY_LIMIT = "1GB"
-COLUMNS = (
-    "key",
-    "source_key",
-    "subject",
-    "status",
-    "reason",
-    "first",
-    "second",
-    "anchor",
-    "image_key",
-    "element",
-)
+COLUMNS = ("key", "source_key", "status", "reason", "anchor", *ABOUT_COLUMNS)
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
 ENDS = ("ok", "dropped", "failed", "pending")
 BATCH_ROWS = 20_000
@@ -47,13 +37,8 @@ COLLECTION = (
     "collection"  # metadata field in which a part of a stage with ``whole`` identifies its input
 )
 DUPLICATE = "duplicate of another row"
-IMAGES = {
-    "images": "unnest([first, second])",
-    "shown": "unnest([first, second, subject])",
-    "nearest": "subject",
-}
-"""SQL for each ``Uses.on`` that means several images. A pair's own subject matches no image.
-"nearest" counts only the anchor: a row made from one of its neighbours names that image itself."""
+LINKS = {"subject": "subject", "about": "unnest(about)", "key": "key"}
+"""SQL for each ``Uses.on``: subjects of the rows used with a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +115,7 @@ class Ledger:
             CREATE OR REPLACE TABLE live_items AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT * FROM rows_items r WHERE {_first_of_its_key("rows_items", "true", "r.part, r.row")}
                 ORDER BY part, row)""")
+        self._say_about("items", ItemRow)
 
     def remove(self, images: Iterable[str]) -> None:
         """Leave out the parts that hold these images; must be called before tables are read."""
@@ -244,6 +230,7 @@ class Ledger:
                 SELECT r.* FROM rows_{name} r
                 JOIN (SELECT part, row_number() OVER (ORDER BY name) AS place FROM parts_{name}) p USING (part)
                 WHERE {alive} AND {first} ORDER BY p.place, r.row)""")
+        self._say_about(name, planned.stage.writes)
         self.run(f"""
             CREATE OR REPLACE TABLE outcome_{name} AS
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
@@ -260,6 +247,13 @@ class Ledger:
                 FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
                 USING (source_key)""")
 
+    def _say_about(self, name: str, row_type: type[Row]) -> None:
+        """Make ``about_S``: the live rows with ``about``, the list of the keys that each is about."""
+        columns = ", ".join(f'"{column}"' for column in row_type.ABOUT)
+        self.run(
+            f"CREATE OR REPLACE TEMP VIEW about_{name} AS SELECT *, [{columns}] AS about FROM live_{name}"
+        )
+
     def _unite(self, planned: Planned) -> None:
         """Make ``read_S``, the live rows of all tables that the stage reads; for a key in several, the first table's.
 
@@ -267,21 +261,23 @@ class Ledger:
         """
         name, tables = planned.stage.name, list(planned.inputs.reads)
         if len(tables) == 1:
-            self.run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM live_{tables[0]}")
+            self.run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM about_{tables[0]}")
             return
         columns = ", ".join(f'"{column}"' for column in ("row", *COLUMNS))
         parts, before = (
-            [f"SELECT 0 AS place, 0 AS seq, part, {columns} FROM rows_{name} WHERE false"],
+            [
+                f"SELECT 0 AS place, 0 AS seq, part, {columns}, [key] AS about FROM rows_{name} WHERE false"
+            ],
             0,
         )
         for place, table in enumerate(tables):
             parts.append(
-                f"SELECT {place} AS place, seq, part + {before} AS part, {columns} FROM live_{table}"
+                f"SELECT {place} AS place, seq, part + {before} AS part, {columns}, about FROM about_{table}"
             )
             before += len(self.part_names(table))
         self.run(f"""
             CREATE OR REPLACE TEMP VIEW read_{name} AS
-            SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, place, part, {columns} FROM (
+            SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, place, part, {columns}, about FROM (
                 SELECT * FROM ({" UNION ALL ".join(parts)})
                 QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
 
@@ -304,7 +300,7 @@ class Ledger:
             parts.append(f"'{self.collection(planned)}'")
         name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
         about = " UNION ALL ".join(
-            f"SELECT {IMAGES['shown']} FROM live_{table}" for table in inputs.only_in
+            f"SELECT unnest(about) FROM about_{table}" for table in inputs.only_in
         )
         chosen = f"WHERE l.key IN ({about})" if about else ""
         self.run(f"""
@@ -458,12 +454,12 @@ def _first_of_its_key(table: str, which: str, order: str) -> str:
 def links_of(planned: Planned, use: Uses) -> str:
     """Return the query that lists, per input row, the subjects of the rows used with it, directly or through others."""
     if not use.of:
-        return f"SELECT key, {IMAGES.get(use.on, use.on)} AS link FROM read_{planned.stage.name}"
+        return f"SELECT key, {LINKS[use.on]} AS link FROM read_{planned.stage.name}"
     other = next(other for other in planned.inputs.uses if other.argument == use.of)
-    link = IMAGES.get(use.on, use.on)
     return (
-        f"SELECT v.of AS key, {link} AS link FROM (SELECT key AS of, link AS about FROM ({links_of(planned, other)})) v "
-        f"JOIN live_{other.table} o ON o.subject = v.about"
+        f"SELECT v.of AS key, {LINKS[use.on]} AS link "
+        f"FROM (SELECT key AS of, link FROM ({links_of(planned, other)})) v "
+        f"JOIN about_{other.table} o ON o.subject = v.link"
     )
 
 

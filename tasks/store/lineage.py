@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pairwright.schemas.rows import ImageRow
+from pairwright.schemas.rows import ImageRow, Row
 from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.ledger import Ledger, links_of
 from pairwright.tasks.store.stage import Planned
 
 Way = Literal["made of it", "made from"]
-NAMED = ("first", "second", "image_key")  # columns that name images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +86,9 @@ def _edges(planned: Planned, images: Iterable[str]) -> Iterator[tuple[str, str]]
     for use in (use for use in planned.inputs.uses if use.kind in ("one", "many")):
         links = f"({links_of(planned, use)}) m ON m.key = x.input JOIN live_{use.table} u ON u.subject = m.link"
         yield use.table, f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN {links}"
-    named = f"SELECT key, unnest([{', '.join(NAMED)}]) AS image FROM live_{name}"
+    if planned.stage.writes.ABOUT == Row.ABOUT:
+        return  # about the subject of its input, which is reached already
+    named = f"SELECT key, unnest(about) AS image FROM about_{name}"
     for table in (table for table in images if table != name):
         yield (
             table,

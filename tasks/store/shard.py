@@ -252,14 +252,13 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
             yield use.argument, found
 
 
-def _wanted(use: Uses, rows: Sequence[Any]) -> Iterator[str]:
+def _wanted(use: Uses, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the subjects of the rows that are used with some rows; ``LINKS`` in the ledger's terms."""
     for row in rows:
-        if use.on in ("images", "shown"):
-            one = (row.subject,) if use.on == "shown" else ()
-            yield from (row.first, row.second) if hasattr(row, "first") else one
+        if use.on == "about":
+            yield from row.about_keys
         else:
-            found = getattr(row, use.on)
-            yield from filter(None, (found,) if isinstance(found, str) else found)
+            yield row.key if use.on == "key" else row.subject
 
 
 def _rows_about(

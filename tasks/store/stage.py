@@ -33,12 +33,11 @@ class Uses:
     """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``table``: every row, as
     an Arrow table; each row then depends on the whole input, so that any change of it makes every
     row owed again. ``vectors``: mapping from embedder to ``Vectors``."""
-    on: str = "subject"
-    """Column of the input that holds the subjects of the rows that a shard needs ("subject", "key",
-    "element"; empty: none); "images": the two images of a pair; "shown": these, or the one image
-    that a preference is about; "nearest": an anchor and its first neighbours."""
+    on: Literal["subject", "about", "key"] = "subject"
+    """Subjects of the rows that a shard needs: those of its input rows, the keys that these are
+    about (``Row.about_keys``: the two images of a pair), or their keys."""
     of: str = ""
-    """Earlier argument that provides this column instead; empty: the stage's own input rows."""
+    """Earlier argument whose rows are meant instead; empty: the stage's own input rows."""
     without: tuple[str, ...] = ()
     """Columns that the function does not use and that are not read, such as image bytes."""
     counts: bool = False

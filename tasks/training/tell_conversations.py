@@ -42,7 +42,7 @@ STAGE = Stage(
     prompts=(ASK, DESCRIBE),
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),
-        Uses(table="images", row=ImageRow, on="images", without=("captions", "graph")),
+        Uses(table="images", row=ImageRow, on="about", without=("captions", "graph")),
     ),
     rows_per_shard=25,
 )
@@ -50,6 +50,6 @@ STAGE = Stage(
 
 def stage_of(table: Stage) -> Stage:
     """Return the stage for the rows of a table, given its stage."""
-    about = "images" if table.writes is CaptionRow else "subject"
-    told = Uses(table=table.name, row=table.writes, kind="many", on=about, counts=True, name="told")
+    on = "about" if table.writes is CaptionRow else "subject"
+    told = Uses(table=table.name, row=table.writes, kind="many", on=on, counts=True, name="told")
     return replace(STAGE, uses=(*STAGE.uses, told))

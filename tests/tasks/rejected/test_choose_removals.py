@@ -296,7 +296,7 @@ def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
         "candidates",
     ]
     assert {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"} == {
-        ("embeddings", "shown", ""),
+        ("embeddings", "about", ""),
         ("fitted", "key", "elements"),
     }
     assert all(use.counts for use in clip.values()), (

@@ -1,8 +1,9 @@
 """The ledger: what is owed, and counts that add up, from the keys of the parts alone."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -29,6 +30,13 @@ STAGE = Stage(
     config=Section,
 )
 NAMES = ["a", "b", "c", "d", "e"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondRow(PairRow):
+    """A pair that is about its second image alone."""
+
+    ABOUT: ClassVar[tuple[str, ...]] = ("second",)
 
 
 class Tables:
@@ -206,17 +214,17 @@ def test_a_whole_stage_owes_everything_when_its_input_changes(tables: Tables) ->
 
 
 def test_rows_that_count_are_found_by_the_column_that_names_them(tables: Tables) -> None:
-    pairs = replace(STAGE, name="pairs", writes=PairRow)
-    use = Uses(table="words", row=CaptionRow, on="anchor", counts=True)
-    reader = replace(STAGE, name="uses", reads={"pairs": PairRow}, uses=(use,))
-    names = {"first": _key("a"), "second": _key("b"), "anchor": _key("c")}
-    pair = PairRow(
+    pairs = replace(STAGE, name="pairs", writes=SecondRow)
+    use = Uses(table="words", row=CaptionRow, on="about", counts=True)
+    reader = replace(STAGE, name="uses", reads={"pairs": SecondRow}, uses=(use,))
+    names = {"first": _key("a"), "second": _key("c"), "anchor": _key("b")}
+    pair = SecondRow(
         key=_key("p"), source_key=_key("a"), subject=_key("p"), origin="mined", cluster=0, **names
     )
     tables.items("a")
     tables.part(1, pair, stage=pairs)
     found = [tables.names(pairs, reader)]
-    for number, about in enumerate(["p", "a", "c"]):  # the anchor's alone counts
+    for number, about in enumerate(["p", "a", "c"]):  # the second image's alone counts
         tables.part(number, _row("a", about, subject=_key(about)))
         found.append(tables.names(pairs, reader))
     assert found[0] == found[1] == found[2] != found[3]

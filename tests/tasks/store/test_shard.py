@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -159,6 +159,20 @@ def test_columns_that_a_stage_does_not_look_at_are_not_read(tmp_path: Path) -> N
     assert outcome.result.counts == {"ok": 4}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRow(PairRow):
+    """A pair that is about its first image alone."""
+
+    ABOUT: ClassVar[tuple[str, ...]] = ("first",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamelessRow(PairRow):
+    """A pair whose column names nothing."""
+
+    ABOUT: ClassVar[tuple[str, ...]] = ("instruction",)
+
+
 def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
     given: dict[str, Any] = {}
 
@@ -168,16 +182,16 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
 
     uses = (
         Uses(table="notes", row=CaptionRow),
-        Uses(table="images", row=ImageRow, on="images", without=("image",)),
-        Uses(table="neighbours", row=NeighbourRow, kind="many", on="images"),
+        Uses(table="images", row=ImageRow, on="about", without=("image",)),
+        Uses(table="neighbours", row=NeighbourRow, kind="many", on="about"),
         Uses(table="links", row=CaptionRow, kind="many"),
         Uses(table="images", row=ImageRow, kind="table", without=("image", "graph"), name="flat"),
         Uses(table="pairs", row=PairRow, name="same"),
-        Uses(table="neighbours", row=NeighbourRow, on="images", of="same", name="theirs"),
-        Uses(table="neighbours", row=NeighbourRow, on="first", name="firsts"),
-        Uses(
-            table="images", row=ImageRow, on="instruction", name="none"
-        ),  # a column that names nothing
+        Uses(table="neighbours", row=NeighbourRow, on="about", of="same", name="theirs"),
+        Uses(table="pairs", row=FirstRow, name="by_first"),
+        Uses(table="neighbours", row=NeighbourRow, on="about", of="by_first", name="firsts"),
+        Uses(table="pairs", row=NamelessRow, name="nameless"),
+        Uses(table="images", row=ImageRow, on="about", of="nameless", name="none"),
     )
     (outcome,) = _run(tmp_path, take, *uses, reads={"pairs": PairRow})
     assert isinstance(outcome.result, ShardDone)

@@ -181,7 +181,7 @@ STAGES = (
         writes=CaptionRow,
         function=note_pairs,
         config=Section,
-        uses=(Uses(table="images", row=ImageRow, on="images"),),
+        uses=(Uses(table="images", row=ImageRow, on="about"),),
     ),
 )
 
