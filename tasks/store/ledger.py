@@ -98,24 +98,25 @@ class Ledger:
     ) -> None:
         self._database.close()
         if isinstance(error, duckdb.OutOfMemoryException):
-            about = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             raise StoreError(
-                f"{self._scratch}: has no room for data beyond {MEMORY_LIMIT} of memory: {about} Free space "
-                "there, or set TMPDIR to a folder on a larger disk; `pairwright resume` continues"
+                f"{self._scratch}: has no room for data beyond {MEMORY_LIMIT} of memory: {reason} "
+                "Free space there, or set TMPDIR to a folder on a larger disk; `pairwright "
+                "resume` continues"
             ) from error
 
     def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return the result of a query of the settled tables (``live_S``, ``input_S``, ``outcome_S``, ``rows_S``)."""
+        """Return the result of a query of ``live_S``, ``input_S``, ``outcome_S`` or ``rows_S``."""
         return self._database.execute(query, values).fetchall()
 
     def set_items(self, table: str, names: Sequence[str]) -> None:
         """Set the parts of a listing, in this order, as the input of the sources stages."""
         self._load("items", table, only=names)
+        first = _first_of_its_key("rows_items", "true", "r.part, r.row")
         self.run(f"""
             CREATE OR REPLACE TABLE live_items AS SELECT row_number() OVER () - 1 AS seq, * FROM (
-                SELECT * FROM rows_items r WHERE {_first_of_its_key("rows_items", "true", "r.part, r.row")}
-                ORDER BY part, row)""")
-        self._say_about("items", ItemRow)
+                SELECT * FROM rows_items r WHERE {first} ORDER BY part, row)""")
+        self._make_about("items", ItemRow)
 
     def remove(self, images: Iterable[str]) -> None:
         """Leave out the parts that hold these images; must be called before tables are read."""
@@ -124,11 +125,14 @@ class Ledger:
 
     @property
     def removed(self) -> list[str]:
-        """Return the marks of removed images and of the source's rows about them, in the tables read so far."""
+        """Return the marks of removed images and of rows about them, in the tables read so far."""
         return [mark for (mark,) in self.run("SELECT DISTINCT mark FROM removed ORDER BY mark")]
 
     def load(self, planned: Planned, *, removals: bool = False) -> None:
-        """Read the keys of parts added since the last call; ``removals``: whether anything was ever removed."""
+        """Read the keys of parts added since the last call; ``removals``.
+
+        Whether anything was ever removed.
+        """
         self._load(planned.stage.name, planned.table, only=None if planned.is_on else ())
         if removals and planned.reads_source:
             self._leave_out(planned.stage.name)
@@ -158,9 +162,11 @@ class Ledger:
         """
         name = planned.stage.name
         self._load(name, planned.table, only=[*live, *others])
+        count = len(live)
+        live_keys = f"SELECT key FROM rows_{name} WHERE part < {count} AND status = 'ok'"
         self.run(
-            f"DELETE FROM rows_{name} WHERE part >= {len(live)} AND status = 'ok' "
-            f"AND key NOT IN (SELECT key FROM rows_{name} WHERE part < {len(live)} AND status = 'ok')"
+            f"DELETE FROM rows_{name} WHERE part >= {count} AND status = 'ok' "
+            f"AND key NOT IN ({live_keys})"
         )
 
     def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
@@ -170,33 +176,32 @@ class Ledger:
                 f"CREATE OR REPLACE TABLE parts_{name} (part INTEGER, name VARCHAR)"
             )
             self._loaded[name] = {}
-        known = self._loaded[name]
-        # Parts in which every row failed are read again, since a retry of all of them replaces the
-        # part.
+        numbers = self._loaded[name]
+        # A retry of a part in which every row failed replaces it: such parts are read again.
         failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
-        again = {
-            part for (part,) in self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
-        }
+        again = self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
+        unread = {part for (part,) in again}
         self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         names = self.folder.names(table, ".parquet") if only is None else only
-        new = {
-            n: number
-            for number, n in enumerate((n for n in names if n not in known), start=len(known))
-        }
-        known.update(new)
+        new = dict[str, int]()
+        for part in names:
+            if part not in numbers and part not in new:
+                new[part] = len(numbers) + len(new)
+        numbers.update(new)
         if new:
-            self.run(
-                f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)",
-                list(new.values()),
-                list(new),
-            )
-        for keys in self._read_keys(table, {n: known[n] for n in names if n in again or n in new}):
+            parts = f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)"
+            self.run(parts, list(new.values()), list(new))
+        to_read = {part: numbers[part] for part in names if part in unread or part in new}
+        for keys in self._read_keys(table, to_read):
             self._database.register("new_rows", keys)
             self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
             self._database.unregister("new_rows")
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
-        """Yield the keys of parts, some thousand rows at once; on an object store many parts are read in parallel."""
+        """Yield the keys of parts, some thousand rows at once.
+
+        On an object store many parts are read in parallel.
+        """
 
         def read(item: tuple[str, int]) -> pa.Table:
             name, number = item
@@ -215,7 +220,7 @@ class Ledger:
             yield pa.concat_tables(batch)
 
     def settle(self, planned: Planned) -> None:
-        """Compute a stage's present input and its live rows from the live tables of earlier stages."""
+        """Compute a stage's present input and live rows from the live tables of earlier stages."""
         self._unite(planned)
         self._make_input(planned)
         name = planned.stage.name
@@ -228,57 +233,73 @@ class Ledger:
         self.run(f"""
             CREATE OR REPLACE TABLE live_{name} AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT r.* FROM rows_{name} r
-                JOIN (SELECT part, row_number() OVER (ORDER BY name) AS place FROM parts_{name}) p USING (part)
-                WHERE {alive} AND {first} ORDER BY p.place, r.row)""")
-        self._say_about(name, planned.stage.writes)
+                JOIN (SELECT part, row_number() OVER (ORDER BY name) AS rank FROM parts_{name}) p
+                    USING (part)
+                WHERE {alive} AND {first} ORDER BY p.rank, r.row)""")
+        self._make_about(name, planned.stage.writes)
         self.run(f"""
             CREATE OR REPLACE TABLE outcome_{name} AS
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
-                CASE WHEN i.done THEN 'ok' WHEN b.best >= 2 THEN 'dropped'
-                    WHEN b.best = 1 THEN 'failed' ELSE 'pending' END AS outcome,
+                CASE WHEN i.done THEN 'ok'
+                    WHEN b.best >= 2 THEN 'dropped'
+                    WHEN b.best = 1 THEN 'failed'
+                    ELSE 'pending' END AS outcome,
                 CASE WHEN i.done THEN coalesce(w.remark, '')
-                    WHEN b.best = 3 THEN '{DUPLICATE}' WHEN b.best = 2 THEN b.dropped ELSE b.failed END AS reason
-            FROM (SELECT *, source_key IN (SELECT source_key FROM live_{name}) AS done FROM input_{name}) i
-            LEFT JOIN (SELECT source_key, max(reason) AS remark FROM live_{name} WHERE reason != '' GROUP BY ALL) w
-                USING (source_key)
-            LEFT JOIN (SELECT source_key,
+                    WHEN b.best = 3 THEN '{DUPLICATE}'
+                    WHEN b.best = 2 THEN b.dropped
+                    ELSE b.failed END AS reason
+            FROM (
+                SELECT *, source_key IN (SELECT source_key FROM live_{name}) AS done
+                FROM input_{name}
+            ) i
+            LEFT JOIN (
+                SELECT source_key, max(reason) AS remark FROM live_{name}
+                WHERE reason != '' GROUP BY ALL
+            ) w USING (source_key)
+            LEFT JOIN (
+                SELECT source_key,
                     max(CASE status WHEN 'ok' THEN 3 WHEN 'dropped' THEN 2 ELSE 1 END) AS best,
-                    min(reason) FILTER (status = 'dropped') AS dropped, min(reason) FILTER (status = 'failed') AS failed
-                FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name}) GROUP BY source_key) b
-                USING (source_key)""")
+                    min(reason) FILTER (status = 'dropped') AS dropped,
+                    min(reason) FILTER (status = 'failed') AS failed
+                FROM rows_{name} WHERE source_key NOT IN (SELECT source_key FROM live_{name})
+                GROUP BY source_key
+            ) b USING (source_key)""")
 
-    def _say_about(self, name: str, row_type: type[Row]) -> None:
-        """Make ``about_S``: the live rows with ``about``, the list of the keys that each is about."""
+    def _make_about(self, name: str, row_type: type[Row]) -> None:
+        """Make ``about_S``.
+
+        The live rows with ``about``, the list of the keys that each is about.
+        """
         columns = ", ".join(f'"{column}"' for column in row_type.ABOUT)
-        self.run(
-            f"CREATE OR REPLACE TEMP VIEW about_{name} AS SELECT *, [{columns}] AS about FROM live_{name}"
-        )
+        query = f"SELECT *, [{columns}] AS about FROM live_{name}"
+        self.run(f"CREATE OR REPLACE TEMP VIEW about_{name} AS {query}")
 
     def _unite(self, planned: Planned) -> None:
-        """Make ``read_S``, the live rows of all tables that the stage reads; for a key in several, the first table's.
+        """Make ``read_S``: the live rows of all tables that the stage reads.
 
-        Parts are numbered consecutively, in the order of the tables.
+        For a key in several tables the first one's row counts. Parts are numbered consecutively, in
+        the order of the tables.
         """
-        name, tables = planned.stage.name, list(planned.inputs.reads)
+        name = planned.stage.name
+        tables = list(planned.inputs.reads)
         if len(tables) == 1:
             self.run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM about_{tables[0]}")
             return
         columns = ", ".join(f'"{column}"' for column in ("row", *COLUMNS))
-        parts, before = (
-            [
-                f"SELECT 0 AS place, 0 AS seq, part, {columns}, [key] AS about FROM rows_{name} WHERE false"
-            ],
-            0,
-        )
-        for place, table in enumerate(tables):
-            parts.append(
-                f"SELECT {place} AS place, seq, part + {before} AS part, {columns}, about FROM about_{table}"
+        no_rows = f"SELECT 0 AS place, 0 AS seq, part, {columns}, [key] AS about FROM rows_{name}"
+        selects = [f"{no_rows} WHERE false"]
+        part_count = 0
+        for position, table in enumerate(tables):
+            selects.append(
+                f"SELECT {position} AS place, seq, part + {part_count} AS part, {columns}, about "
+                f"FROM about_{table}"
             )
-            before += len(self.part_names(table))
+            part_count += len(self.part_names(table))
         self.run(f"""
             CREATE OR REPLACE TEMP VIEW read_{name} AS
-            SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, place, part, {columns}, about FROM (
-                SELECT * FROM ({" UNION ALL ".join(parts)})
+            SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, place, part, {columns}, about
+            FROM (
+                SELECT * FROM ({" UNION ALL ".join(selects)})
                 QUALIFY row_number() OVER (PARTITION BY key ORDER BY place) = 1)""")
 
     def _make_input(self, planned: Planned) -> None:
@@ -288,46 +309,67 @@ class Ledger:
         keys of the rows used, so that a row is owed again when they change; with ``by_source``,
         with its source key and, if the stage reads several tables, its table.
         """
-        stage, inputs = planned.stage, planned.inputs
-        source = ["l.source_key", *(["l.place"] if len(inputs.reads) > 1 else [])]
-        parts, joins = ["l.key", *(source if stage.by_source else [])], ""
-        for number, use in enumerate(use for use in inputs.uses if use.counts):
+        stage = planned.stage
+        inputs = planned.inputs
+        parts = ["l.key"]
+        if stage.by_source:
+            parts.append("l.source_key")
+        if stage.by_source and len(inputs.reads) > 1:
+            parts.append("l.place")
+        joins = ""
+        counted = [use for use in inputs.uses if use.counts]
+        for number, use in enumerate(counted):
             used = f"({links_of(planned, use)}) m JOIN live_{use.table} u ON u.subject = m.link"
-            keys = f"SELECT m.key AS about, string_agg(u.key, ' ' ORDER BY u.key) AS keys FROM {used} GROUP BY ALL"
-            joins += f" LEFT JOIN ({keys}) u{number} ON u{number}.about = l.key"
+            keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
+            keys_of = f"SELECT m.key AS about, {keys} FROM {used} GROUP BY ALL"
+            joins += f" LEFT JOIN ({keys_of}) u{number} ON u{number}.about = l.key"
             parts.append(f"coalesce(u{number}.keys, '')")
         if inputs.is_whole:
             parts.append(f"'{self.collection(planned)}'")
-        name = parts[0] if len(parts) == 1 else f"md5({' || chr(31) || '.join(parts)})"
-        about = " UNION ALL ".join(
-            f"SELECT unnest(about) FROM about_{table}" for table in inputs.only_in
-        )
-        chosen = f"WHERE l.key IN ({about})" if about else ""
+        source_key = parts[0]
+        if len(parts) > 1:
+            source_key = f"md5({' || chr(31) || '.join(parts)})"
+        chosen = ""
+        if inputs.only_in:
+            subjects = [f"SELECT unnest(about) FROM about_{table}" for table in inputs.only_in]
+            chosen = f"WHERE l.key IN ({' UNION ALL '.join(subjects)})"
         self.run(f"""
             CREATE OR REPLACE TABLE input_{stage.name} AS
             SELECT row_number() OVER () - 1 AS seq, * FROM (
-                SELECT l.key, {name} AS source_key, l.part, l.row
+                SELECT l.key, {source_key} AS source_key, l.part, l.row
                 FROM read_{stage.name} l {joins} {chosen} ORDER BY l.seq)""")
 
     def collection(self, planned: Planned) -> str:
         """Return an identifier of the whole input, and of every table passed as a whole."""
-        whole = (use for use in planned.inputs.uses if use.kind in ("table", "vectors"))
-        used = (f"live_{use.table}" for use in whole)
+        relations = [f"read_{planned.stage.name}"]
+        for use in planned.inputs.uses:
+            if use.kind in ("table", "vectors"):
+                relations.append(f"live_{use.table}")
         # Independent of the order of the rows.
-        query = "SELECT count(*), coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+')) FROM {}"
-        found = [self.run(query.format(rows))[0] for rows in (f"read_{planned.stage.name}", *used)]
-        return " ".join(":".join(map(str, values)) for values in found)
+        hashes = "coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+'))"
+        identifiers = list[str]()
+        for relation in relations:
+            (values,) = self.run(f"SELECT count(*), {hashes} FROM {relation}")
+            identifiers.append(":".join(map(str, values)))
+        return " ".join(identifiers)
 
     def count(self, planned: Planned) -> Counts:
-        """Count a settled stage; ``ValidationError`` if the counts, taken independently, do not add up."""
+        """Count a settled stage.
+
+        ``ValidationError`` if the counts, taken independently, do not add up.
+        """
         name = planned.stage.name
         ((total, rows),) = self.run(
             f"SELECT (SELECT count(*) FROM input_{name}), (SELECT count(*) FROM live_{name})"
         )
-        numbers, reasons, failures = dict.fromkeys(ENDS, 0), Counter[str](), Counter[str]()
-        for end, reason, number in self.run(
-            f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} GROUP BY ALL ORDER BY 2"
-        ):
+        numbers = dict.fromkeys(ENDS, 0)
+        reasons = Counter[str]()
+        failures = Counter[str]()
+        by_reason = self.run(
+            f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} "
+            "GROUP BY ALL ORDER BY 2"
+        )
+        for end, reason, number in by_reason:
             numbers[end] += number
             if reason and end != "pending":
                 reasons[reason] += number
@@ -354,11 +396,9 @@ class Ledger:
         ``shard`` (its number if the whole input is cut into slices of ``rows_per_shard``). With
         ``reason``, only rows that failed for it.
         """
-        which = (
-            "outcome IN ('pending', 'failed')"
-            if not reason
-            else "outcome = 'failed' AND reason = ?"
-        )
+        which = "outcome IN ('pending', 'failed')"
+        if reason:
+            which = "outcome = 'failed' AND reason = ?"
         return self._database.sql(
             f"SELECT key, source_key, part, row, (seq // {int(rows_per_shard)})::INTEGER AS shard "
             f"FROM outcome_{name} WHERE {which} ORDER BY seq",
@@ -366,17 +406,22 @@ class Ledger:
         ).to_arrow_reader(BATCH_ROWS)
 
     def refused(self, name: str, *, remarked: bool = False) -> list[tuple[str, int, str]]:
-        """Return positions and subjects of the dropped and failed rows of a settled stage's present input.
+        """Return part file, row and the input's subject of each dropped or failed row of a stage.
 
-        Part file, row, and the subject of the input; ``remarked``: those of live rows with a
-        reason.
+        ``remarked``: of its live rows with a reason.
         """
-        status = "r.reason != ''" if remarked else "r.status = o.outcome AND r.status != 'ok'"
+        relation = f"rows_{name}"
+        status = "r.status = o.outcome AND r.status != 'ok'"
+        group = "r.source_key"
+        if remarked:
+            relation = f"live_{name}"
+            status = "r.reason != ''"
+            group = "r.row"
         return self.run(f"""
-            SELECT p.name, min(r.row), any_value(l.subject) FROM {"live" if remarked else "rows"}_{name} r
+            SELECT p.name, min(r.row), any_value(l.subject) FROM {relation} r
             JOIN outcome_{name} o USING (source_key) JOIN parts_{name} p ON p.part = r.part
             JOIN read_{name} l ON l.key = o.key
-            WHERE {status} GROUP BY p.name, {"r.row" if remarked else "r.source_key"} ORDER BY 1, 2""")
+            WHERE {status} GROUP BY p.name, {group} ORDER BY 1, 2""")
 
     def duplicates(self, name: str) -> list[tuple[str, int, str, int]]:
         """Return the positions of duplicate rows, and of the rows that they duplicate."""
@@ -388,24 +433,25 @@ class Ledger:
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
     def index(self, table: str, *, only_in: str = "") -> pa.RecordBatchReader:
-        """Return the position of each live row of a table: ``subject`` (16 bytes, sorted), ``part``, ``row``.
+        """Return ``subject`` (16 bytes, sorted), ``part`` and ``row`` of each live row of a table.
 
         With ``only_in``, only of rows that share their subject with a live row of that table.
         """
         chosen = f"WHERE subject IN (SELECT subject FROM live_{only_in})" if only_in else ""
         return self._database.sql(
-            f"SELECT unhex(subject) AS subject, part, row FROM live_{table} {chosen} ORDER BY subject, key"
+            f"SELECT unhex(subject) AS subject, part, row FROM live_{table} {chosen} "
+            "ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 
     def places(self, table: str) -> str:
-        """Return a hash of the keys and positions of a table's live rows: the same keys may lie elsewhere later."""
-        if (
-            table not in self._places
-        ):  # half a second per million rows, and needed for every few rows read
-            query = (
-                f"SELECT bit_xor(md5_number(key || ' ' || part || ' ' || row)) FROM live_{table}"
-            )
-            self._places[table] = str(self.run(query)[0][0])
+        """Return a hash of the keys and positions of a table's live rows.
+
+        It costs half a second per million rows, and is needed for every few rows read.
+        """
+        if table not in self._places:
+            position = "key || ' ' || part || ' ' || row"
+            ((value,),) = self.run(f"SELECT bit_xor(md5_number({position})) FROM live_{table}")
+            self._places[table] = str(value)
         return self._places[table]
 
     def part_names(self, table: str) -> list[str]:
@@ -426,22 +472,25 @@ class Ledger:
         return bool(self.run(f"{self._stale(table)} LIMIT 1"))
 
     def other_parts(self, table: str) -> list[str]:
-        """Return the parts without live rows that hold dropped or failed rows of a settled stage."""
-        found = self.run(
+        """Return the parts of a settled stage with dropped or failed rows and no live ones."""
+        names = self.run(
             f"SELECT DISTINCT p.name FROM rows_{table} r JOIN parts_{table} p USING (part) "
             f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) "
             f"AND r.part NOT IN (SELECT part FROM live_{table}) ORDER BY 1"
         )
-        return [name for (name,) in found]
+        return [name for (name,) in names]
 
     def live_parts(self, table: str) -> dict[str, int]:
         """Return the number of live rows by part, for parts that hold some."""
-        query = f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) GROUP BY ALL ORDER BY 1"
-        return dict(self.run(query))
+        counts = self.run(
+            f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) "
+            "GROUP BY ALL ORDER BY 1"
+        )
+        return dict(counts)
 
 
 def _first_of_its_key(table: str, which: str, order: str) -> str:
-    """Return the condition that a row ``r`` of a table is the first, by ``order``, of the rows with its key.
+    """Return the condition that a row ``r`` of a table is the first of its key, by ``order``.
 
     Only repeated keys are sorted: sorting is expensive, and they are few.
     """
@@ -452,7 +501,10 @@ def _first_of_its_key(table: str, which: str, order: str) -> str:
 
 
 def links_of(planned: Planned, use: Uses) -> str:
-    """Return the query that lists, per input row, the subjects of the rows used with it, directly or through others."""
+    """Return the query of the subjects of the rows used with each input row.
+
+    They are named by the input row itself, or by a row used before (``of``).
+    """
     if not use.of:
         return f"SELECT key, {LINKS[use.on]} AS link FROM read_{planned.stage.name}"
     other = next(other for other in planned.inputs.uses if other.argument == use.of)
@@ -465,17 +517,18 @@ def links_of(planned: Planned, use: Uses) -> str:
 
 def _keys(part: Part, number: int) -> pa.Table:
     """Return a part's key columns, after checking its metadata."""
-    table, about = read_columns(part, COLUMNS)
-    found = describe_part(part.name, table, version=0)
-    del found["version"], found["name"]
-    wrong = [
-        f"{name} {about.get(name)} (it is {value})"
-        for name, value in found.items()
-        if about.get(name) != value
-    ]
+    table, stated = read_columns(part, COLUMNS)
+    actual = describe_part(part.name, table, version=0)
+    del actual["version"]
+    del actual["name"]
+    wrong = list[str]()
+    for name, value in actual.items():
+        if stated.get(name) != value:
+            wrong.append(f"{name} {stated.get(name)} (it is {value})")
     if wrong:
         raise StoreError(
-            f"{part.path}: the part states {', '.join(wrong)}. Delete it and run `pairwright resume`"
+            f"{part.path}: the part states {', '.join(wrong)}. "
+            "Delete it and run `pairwright resume`"
         )
     table = table.append_column("part", integers(np.full(len(table), number, np.int32)))
     return table.append_column("row", integers(np.arange(len(table), dtype=np.int32)))

@@ -1,4 +1,6 @@
-"""Follow rows from table to table, to what was made from them or what they were made from; compare two versions.
+"""Follow rows from table to table, to what was made from them or what they were made from.
+
+Compare two versions.
 
 A row is made from its stage's input row, from the rows that were looked up for it (one or many with
 the same subject), and from the images that it names. Tables that a stage got as a whole are not
@@ -32,7 +34,10 @@ class Link:
 
 
 def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
-    """Return live rows of a settled build with this key prefix, by table, the listing first; at most ten each."""
+    """Return live rows of a settled build with this key prefix, by table, the listing first.
+
+    At most ten each.
+    """
     tables = ["items", *(planned.stage.name for planned in build.planned)]
     return [(table, key) for table in tables for key in keys_like(build.ledger, table, prefix)]
 
@@ -44,10 +49,11 @@ def keys_like(ledger: Ledger, table: str, prefix: str) -> list[str]:
 
 
 def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
-    """Return every row reachable from some rows of a settled build, each once, nearest table first."""
+    """Return every row reachable from some rows of a settled build, nearest table first."""
     run = build.ledger.run
     run(
-        "CREATE OR REPLACE TEMP TABLE reached (n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)"
+        "CREATE OR REPLACE TEMP TABLE reached "
+        "(n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)"
     )
     for table, key in dict.fromkeys(seeds):
         run("INSERT INTO reached VALUES (0, ?, ?, '', '')", table, key)
@@ -61,9 +67,11 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
             )
             number += 1
             run(
-                f"INSERT INTO reached SELECT {number}, '{to}', e.{to_column}, '{of}', min(e.{of_column}) "
+                f"INSERT INTO reached SELECT {number}, '{to}', e.{to_column}, '{of}', "
+                f"min(e.{of_column}) "
                 f"FROM ({edges}) e JOIN reached r ON r.tbl = '{of}' AND r.key = e.{of_column} "
-                f"WHERE e.{to_column} NOT IN (SELECT key FROM reached WHERE tbl = '{to}') GROUP BY ALL"
+                f"WHERE e.{to_column} NOT IN (SELECT key FROM reached WHERE tbl = '{to}') "
+                "GROUP BY ALL"
             )
     found = run("SELECT tbl, key, of_tbl, of_key FROM reached WHERE n > 0 ORDER BY n, of_key, key")
     return [
@@ -72,19 +80,29 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
 
 
 def _edges(planned: Planned, images: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the tables that a stage's rows are made from, each with the query of its edges: ``made``, ``source``."""
+    """Yield the tables that a stage's rows are made from, each with the query of its edges.
+
+    ``made``, ``source``.
+    """
     name = planned.stage.name
     rows = (
-        f"SELECT r.key AS made, i.key AS input FROM rows_{name} r JOIN input_{name} i USING (source_key) "
+        f"SELECT r.key AS made, i.key AS input FROM rows_{name} r JOIN input_{name} i "
+        "USING (source_key) "
         f"WHERE r.status = 'ok' AND r.key IN (SELECT key FROM live_{name})"
     )
     for table in planned.inputs.reads:
         yield (
             table,
-            f"SELECT made, input AS source FROM ({rows}) WHERE input IN (SELECT key FROM live_{table})",
+            (
+                f"SELECT made, input AS source FROM ({rows}) WHERE input IN (SELECT key FROM "
+                f"live_{table})"
+            ),
         )
     for use in (use for use in planned.inputs.uses if use.kind in ("one", "many")):
-        links = f"({links_of(planned, use)}) m ON m.key = x.input JOIN live_{use.table} u ON u.subject = m.link"
+        links = (
+            f"({links_of(planned, use)}) m ON m.key = x.input JOIN live_{use.table} u ON "
+            f"u.subject = m.link"
+        )
         yield use.table, f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN {links}"
     if planned.stage.writes.ABOUT == Row.ABOUT:
         return  # about the subject of its input, which is reached already
@@ -92,7 +110,11 @@ def _edges(planned: Planned, images: Iterable[str]) -> Iterator[tuple[str, str]]
     for table in (table for table in images if table != name):
         yield (
             table,
-            f"SELECT n.key AS made, l.key AS source FROM ({named}) n JOIN live_{table} l ON l.key = n.image",
+            (
+                f"SELECT n.key AS made, l.key AS source FROM ({named}) n "
+                f"JOIN live_{table} l ON l.key "
+                f"= n.image"
+            ),
         )
 
 
@@ -160,12 +182,13 @@ def diff_stage(before: Build, after: Build, stage: str) -> StageDiff:
 
 
 def _state_of(build: Build, stage: str) -> tuple[str, set[str], dict[str, str]]:
-    """Return a table's fingerprint, the keys of its live rows, and the outcome of each input with its reason."""
+    """Return a table's fingerprint, its live keys, and each input's outcome with its reason."""
     planned = next((planned for planned in build.planned if planned.stage.name == stage), None)
     if planned is None:
         return "", set(), {}
     ended = build.ledger.run(
-        f"SELECT key, CASE WHEN coalesce(reason, '') = '' THEN outcome ELSE outcome || ': ' || reason END "
+        f"SELECT key, CASE WHEN coalesce(reason, '') = '' THEN outcome ELSE outcome || ': ' || "
+        f"reason END "
         f"FROM outcome_{stage}"
     )
     return (

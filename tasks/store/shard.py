@@ -114,7 +114,9 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
 
 
 def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
-    """Return the counts of an existing part of these inputs; ``None`` if there is none, or a row of it failed.
+    """Return the counts of an existing part of these inputs.
+
+    ``None`` if there is none, or a row of it failed.
 
     A cluster may repeat a shard after its worker died, although it was done, and on an object store
     another build may have written the part meanwhile.
@@ -136,7 +138,9 @@ def write_plan(
     about: Mapping[str, str] = MappingProxyType({}),
     removed: Sequence[str] = (),
 ) -> list[tuple[int, int, int]]:
-    """Write a plan file; return number, first and last row (exclusive) of each shard with owed rows.
+    """Write a plan file.
+
+    Return number, first and last row (exclusive) of each shard with owed rows.
 
     ``names`` are the parts of the input below the dataset's folder, by number; ``about`` is
     metadata of the shards' parts beside the counts; ``removed`` has the marks of removed images.
@@ -181,7 +185,10 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
 def _results(
     planned: Planned, shard: ShardRef, inputs: Sequence[Row], kept: Answers | None
 ) -> pa.Table:
-    """Return the stage's results for the inputs; with a journal, results of a killed process are reused."""
+    """Return the stage's results for the inputs.
+
+    With a journal, results of a killed process are reused.
+    """
     stage = planned.stage
 
     def run(owed: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
@@ -213,7 +220,10 @@ def _results(
 
 
 def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.Table:
-    """Order results like their inputs; keep one failed row of each input, else its ok rows, else one dropped row."""
+    """Order results like their inputs.
+
+    Keep one failed row of each input, else its ok rows, else one dropped row.
+    """
     by_source: dict[str, list[int]] = {key: [] for key in keys}
     sources, statuses = table.column("source_key").to_pylist(), table.column("status").to_pylist()
     for position, source in enumerate(sources):
@@ -235,7 +245,7 @@ def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.T
 
 
 def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
-    """Yield each used table in the form that the stage declares, with the rows that this shard needs."""
+    """Yield each used table in the declared form, with the rows that this shard needs."""
     opened: dict[str, Sequence[Row]] = {"": rows}
     places = {name: (file, folder) for name, file, folder in shard.indexes}
     for use in planned.inputs.uses:
@@ -253,7 +263,10 @@ def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterat
 
 
 def _wanted(use: Uses, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the subjects of the rows that are used with some rows; ``LINKS`` in the ledger's terms."""
+    """Yield the subjects of the rows that are used with some rows.
+
+    ``LINKS`` in the ledger's terms.
+    """
     for row in rows:
         if use.on == "about":
             yield from row.about_keys

@@ -149,13 +149,19 @@ class Stage:
         return self.config(resolved)
 
     def section_of(self, config: Section) -> str:
-        """Return the dotted name of its settings in a profile; empty: they are in several sections."""
+        """Return the dotted name of its settings in a profile; empty.
+
+        They are in several sections.
+        """
         if isinstance(self.config, type):
             return f"stages.{self.name}"
         return section_name(type(config))
 
     def inputs(self, config: Any, tables: Collection[str] | None = None) -> Inputs:
-        """Return its inputs for a configuration, from the tables that a build has (``None``: all)."""
+        """Return its inputs for a configuration, from the tables that a build has (``None``.
+
+        All).
+        """
         available = self.tables if tables is None else {*tables, LISTING}
         reads = {table: row for table, row in self.reads.items() if table in available}
         only_in = tuple(table for table in self.only_in if table in available)
@@ -198,7 +204,7 @@ def fingerprint(
     prompts: Mapping[str, str],
     tables: Mapping[str, str],
 ) -> str:
-    """Return the hash of everything that determines a stage's rows, except the input rows themselves.
+    """Return the hash of everything that determines a stage's rows, except its input rows.
 
     ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made
     so far.
@@ -253,7 +259,10 @@ class Planned:
 
     @property
     def section(self) -> str:
-        """Return the dotted name of its settings in a profile; empty: they are in several sections."""
+        """Return the dotted name of its settings in a profile; empty.
+
+        They are in several sections.
+        """
         return self.stage.section_of(self.config)
 
     @property
@@ -296,5 +305,5 @@ def table_folder(name: str, fingerprint: str) -> str:
 
 
 def table_of(path: str) -> str:
-    """Return the name of the table that a part belongs to, from its path below the dataset's folder."""
+    """Return the table that a part belongs to, from its path below the dataset's folder."""
     return path.split("/")[1]
