@@ -1,6 +1,6 @@
-"""Evaluate a model on a benchmark: ask the open questions, judge answers if a judge is needed, and score them.
+"""Evaluate a model on a benchmark: ask the open questions, judge the answers if needed, score them.
 
-Answers are kept beside the scores, so that a killed evaluation continues with the open questions.
+Answers are kept next to the scores, so that a killed evaluation continues with the open questions.
 """
 
 import json
@@ -24,7 +24,13 @@ from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Row, make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.ask_model import ask_served, find_change, prepare_questions
-from pairwright.tasks.evaluation.benchmark import Benchmark, Data, check_questions, first_items
+from pairwright.tasks.evaluation.benchmark import (
+    Benchmark,
+    Data,
+    ExamQuestion,
+    check_questions,
+    first_items,
+)
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
 from pairwright.tasks.evaluation.benchmarks.own_datasets import PREFERENCES
 from pairwright.tasks.evaluation.judge_answers import Rating, judge_answers
@@ -41,21 +47,24 @@ from pairwright.tasks.training.find_model import find_model as find_checkpoint
 from pairwright.tasks.training.runs import RUNS
 
 PIXELS = 448 * 448  # as `model.max_pixels` of a training
-RESAMPLES, SEED = (
-    1000,
-    0,
-)  # bootstrap of the intervals; the seed is that of perturbed questions, too
+RESAMPLES = 1000  # bootstrap of the intervals
+SEED = 0  # of the bootstrap and of perturbed questions
 FINISHED = "checkpoint"  # folder of a run with its model
-SAID = {
+NOTES = {
     "empty": "answers are empty",
     "cut": "answers were cut, at the most tokens that are allowed",
     "not_read": "answers could not be read, and count as no answer",
     "refused": "questions were refused, and count as not answered",
-    "failed": "questions were not answered in time; their items are left out until they are: run it again",
-    "without_image": "questions lack an image, or have one that does not decode; their items are left out",
+    "failed": (
+        "questions were not answered in time; their items are left out until they are: run it again"
+    ),
+    "without_image": (
+        "questions lack an image, or have one that does not decode; their items are left out"
+    ),
     "unjudged": "answers got no rating from the judge, and are left out",
 }
 Watch = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+Judged = dict[str, dict[str, str]]  # by question: its answer and the other fields of the rubric
 Respond = Callable[[Iterable[tuple[str, Question]], Answers], Iterator[Reply]]
 
 
@@ -73,12 +82,10 @@ class EvaluationConfig:
     to: Path | None = None  # file of the scores; ``None``: below `evaluations`
     limit: int | None = None  # only the first N items
     server: ChatConfig | str = ""  # server of the model, or its address; empty: it is loaded here
-    judge: ChatConfig | str = (
-        ""  # judge: a server, its address, or a profile (its judge, else its chat)
-    )
-    judge_model: str = (
-        ""  # the judge's name on its server; empty: the profile's, or the only model there
-    )
+    # judge: a server, its address, or a profile (its judge, else its chat)
+    judge: ChatConfig | str = ""
+    # the judge's name on its server; empty: the profile's, or the only model there
+    judge_model: str = ""
     batch: int = 8  # questions per batch of a model that is loaded here
     # maximum pixels of an image for a model that is loaded here; larger ones are scaled down
     max_pixels: int = PIXELS
@@ -96,7 +103,7 @@ class Evaluated:
     results: Results
     to: Path
 
-    def about(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return the model, the benchmark and the options."""
         return {
             "benchmark": self.benchmark.name,
@@ -111,7 +118,7 @@ class Evaluated:
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it for scripts; shares are fractions."""
-        return {**self.about(), **self.results.as_json()}
+        return {**self.metadata(), **self.results.as_json()}
 
     def cells(self) -> Iterator[tuple[object, ...]]:
         """Yield heads and scores with their intervals; shares are times 100."""
@@ -122,138 +129,212 @@ class Evaluated:
     def notes(self) -> Iterator[str]:
         """Yield the number of items, what was left out, and the files."""
         counts = self.results.counts
-        yield f"{counts['scored_items']:,} of {counts['items']:,} items, {counts['questions']:,} questions"
-        yield from (f"{counts[name]:,} {text}" for name, text in SAID.items() if counts[name])
+        yield (
+            f"{counts['scored_items']:,} of {counts['items']:,} items, "
+            f"{counts['questions']:,} questions"
+        )
+        for name, text in NOTES.items():
+            if counts[name]:
+                yield f"{counts[name]:,} {text}"
         yield from self.results.notes
         yield f"scores: {self.to}; answers: {self.to.with_suffix(ROWS)}"
-        if run := self.run:
+        run = self.run
+        if run:
             yield f"`pairwright runs {run.parent.parent}` shows them beside the run {run.name}"
 
     @property
     def run(self) -> Path | None:
         """Return the folder of the model's run; ``None``: it is not of a dataset's run."""
-        place = Path(self.config.model).absolute()
-        folder = place.parent if place.name == FINISHED else place
-        return folder if folder.parent.name == RUNS and (folder / "config.yaml").is_file() else None
+        path = Path(self.config.model).absolute()
+        folder = path.parent if path.name == FINISHED else path
+        if folder.parent.name == RUNS and (folder / "config.yaml").is_file():
+            return folder
+        return None
 
     def rows(self, run: str) -> Iterator[EvaluationRow]:
         """Yield the scores as rows of a dataset's table."""
-        about = self.about()
-        asked = ", ".join(
-            f"{name} {about[name]}"
-            for name in ("version", "limit", "perturbed", "judge")
-            if about[name]
-        )
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        whose = {
+        metadata = self.metadata()
+        names = [name for name in ("version", "limit", "perturbed", "judge") if metadata[name]]
+        columns = {
             "run": run,
             "model": self.identity,
             "benchmark": self.benchmark.name,
-            "asked": asked,
-            "at": at,
+            "asked": ", ".join(f"{name} {metadata[name]}" for name in names),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "data": str(self.config.data.absolute()),
         }
         for score in self.results.scores:
-            yield EvaluationRow(**whose, data=str(self.config.data.absolute()), **asdict(score))
+            yield EvaluationRow(**columns, **asdict(score))
 
 
 def evaluate_model(
     config: EvaluationConfig, *, watch: Watch, opened: Version | None = None
 ) -> Evaluated:
-    """Ask a model a benchmark's questions, and write its scores; answered questions are not asked again.
+    """Ask a model a benchmark's questions, and write its scores.
 
-    ``watch`` returns a progress callback for a kind of work. ``opened`` is the version of the
-    dataset, if the questions are of one that is open.
+    Answered questions are not asked again. ``watch`` returns a progress callback for a kind of
+    work. ``opened`` is the version of the dataset, if the questions are of one that is open.
     """
     benchmark = find_benchmark(config.benchmark)
     judge = _find_judge(benchmark, config)
+    exam = benchmark.open(_open_data(config, opened))
+    questions = first_items(exam.questions, config.limit)
+    check_questions(questions)
+    prepared = prepare_questions(questions, find_change(config.perturb, questions, seed=SEED))
+    respond, identity = _open_model(config, images=_count_images(questions))
+    to = _choose_target(config, identity)
+    with Answers(to.with_suffix(ANSWERS)) as answers:
+        replies = _collect_replies(prepared, respond, answers, watch=watch, total=len(questions))
+        ratings: dict[str, Rating] = {}
+        if judge and benchmark.rubric:
+            rate = partial(judge_answers, rubric=benchmark.rubric, judge=judge, answers=answers)
+            ratings = _collect_ratings(rate, _list_judged(questions, replies), watch)
+    evaluated = Evaluated(
+        config=config,
+        benchmark=benchmark,
+        identity=identity,
+        judge=judge.model if judge else "",
+        results=Results(
+            exam=exam,
+            questions=questions,
+            replies=replies,
+            ratings=ratings,
+            resamples=RESAMPLES,
+            seed=SEED,
+        ),
+        to=to,
+    )
+    _write(evaluated)
+    return evaluated
+
+
+def _open_data(config: EvaluationConfig, opened: Version | None) -> Data:
+    """Return the data of a benchmark: a dataset's tables, or the entries of a folder."""
 
     def rows(table: str, *, without: Sequence[str] = ()) -> Iterator[Row]:
         version = opened or open_version(Folder(str(config.data)), config.version)
         yield from Table[Row](version, table).rows(without=without)
 
     def entries(kind: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        source = Profile(
-            source=f"{kind}:{config.data}", reading=ReadingConfig(splits=(split,))
-        ).sources
-        yield from (
-            (item.name, json.loads(item.locator)) for item in READERS[kind].list_items(source, None)
-        )
+        reading = ReadingConfig(splits=(split,))
+        source = Profile(source=f"{kind}:{config.data}", reading=reading).sources
+        for item in READERS[kind].list_items(source, None):
+            yield item.name, json.loads(item.locator)
 
-    exam = benchmark.open(Data(folder=config.data, rows=rows, entries=entries))
-    asked = first_items(exam.questions, config.limit)
-    check_questions(asked)
-    change = find_change(config.perturb, asked, seed=SEED)
-    respond, identity = _open_model(
-        config, images=max((len(one.images) for one in asked), default=0)
-    )
-    named = [part for part in Path(config.model).parts if part != FINISHED]
-    name = "-".join(filter(None, [config.benchmark, *named[-1:], config.perturb, identity[:8]]))
-    to = config.to or Path("evaluations", re.sub(r"[^\w.-]+", "_", name) + ".json")
-    if config.benchmark == PREFERENCES and not config.to:
-        to = config.data / JUDGED  # the report looks there
-    replies, ratings = dict[str, Reply](), dict[str, Rating]()
+    return Data(folder=config.data, rows=rows, entries=entries)
 
-    def ready() -> Iterator[tuple[str, Question]]:
-        for one in prepare_questions(asked, change):
-            if isinstance(one, Reply):
-                replies[one.name] = one
+
+def _count_images(questions: Iterable[ExamQuestion]) -> int:
+    """Return the images of the question with the most."""
+    return max((len(question.images) for question in questions), default=0)
+
+
+def _choose_target(config: EvaluationConfig, identity: str) -> Path:
+    """Return the file of the scores."""
+    if config.to:
+        return config.to
+    if config.benchmark == PREFERENCES:
+        return config.data / JUDGED  # the report looks there
+    parts = [part for part in Path(config.model).parts if part != FINISHED]
+    names = [config.benchmark, *parts[-1:], config.perturb, identity[:8]]
+    name = re.sub(r"[^\w.-]+", "_", "-".join(filter(None, names)))
+    return Path("evaluations", f"{name}.json")
+
+
+def _collect_replies(
+    prepared: Iterable[Reply | tuple[str, Question]],
+    respond: Respond,
+    answers: Answers,
+    *,
+    watch: Watch,
+    total: int,
+) -> dict[str, Reply]:
+    """Return the replies by question; some are known without asking the model."""
+    replies: dict[str, Reply] = {}
+
+    def open_questions() -> Iterator[tuple[str, Question]]:
+        for item in prepared:
+            if isinstance(item, Reply):
+                replies[item.name] = item
             else:
-                yield one
+                yield item
 
-    with Answers(to.with_suffix(ANSWERS)) as answers:
-        with watch("answers") as tell:
-            for reply in respond(ready(), answers):
-                replies[reply.name] = reply
-                tell(len(replies), len(asked))
-        if judge and benchmark.rubric:
-            judged = {
-                one.name: {**one.judged, "answer": replies[one.name].text}
-                for one in asked
-                if one.judged is not None and replies[one.name].state == "answered"
-            }
-            with watch("ratings") as tell:
-                for rating in judge_answers(judged, benchmark.rubric, judge, answers=answers):
-                    ratings[rating.key] = rating
-                    tell(len(ratings), len(judged))
-    results = Results(
-        exam=exam, questions=asked, replies=replies, ratings=ratings, resamples=RESAMPLES, seed=SEED
-    )
-    about: dict[str, Any] = {
-        "benchmark": benchmark,
-        "identity": identity,
-        "judge": judge.model if judge else "",
-    }
-    found = Evaluated(config=config, **about, results=results, to=to)
-    write_results(results, to, found.about())
-    if run := found.run:
-        write_evaluation(Folder(str(run.parent.parent)), list(found.rows(run.name)))
-    return found
+    with watch("answers") as advance:
+        for reply in respond(open_questions(), answers):
+            replies[reply.name] = reply
+            advance(len(replies), total)
+    return replies
+
+
+def _list_judged(questions: Sequence[ExamQuestion], replies: dict[str, Reply]) -> Judged:
+    """Return the answers to rate, each with its fields of the rubric."""
+    judged: Judged = {}
+    for question in questions:
+        reply = replies[question.name]
+        if question.judged is not None and reply.state == "answered":
+            judged[question.name] = {**question.judged, "answer": reply.text}
+    return judged
+
+
+def _collect_ratings(
+    rate: Callable[[Judged], Iterator[Rating]], judged: Judged, watch: Watch
+) -> dict[str, Rating]:
+    """Return the ratings by question."""
+    ratings: dict[str, Rating] = {}
+    with watch("ratings") as advance:
+        for rating in rate(judged):
+            ratings[rating.key] = rating
+            advance(len(ratings), len(judged))
+    return ratings
+
+
+def _write(evaluated: Evaluated) -> None:
+    """Write the scores, and add them to the dataset of the model's run."""
+    write_results(evaluated.results, evaluated.to, evaluated.metadata())
+    run = evaluated.run
+    if run:
+        dataset = Folder(str(run.parent.parent))
+        write_evaluation(dataset, list(evaluated.rows(run.name)))
 
 
 def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | None:
-    if benchmark.rubric is None or not (config.judge or benchmark.rubric.required):
-        return None
-    if not config.judge:
-        raise ConfigError(
-            f"--benchmark {benchmark.name}: needs a judge to rate its answers: give a served model with --judge URL, "
-            "or a profile that has one"
-        )
+    """Return the served judge; ``None``: the benchmark's answers are not rated."""
     judge = config.judge
-    if isinstance(judge, str):
-        judge = (
-            ChatConfig(endpoint=(judge,)) if "://" in judge else load_profile(judge).served["judge"]
+    if benchmark.rubric is None or not (judge or benchmark.rubric.required):
+        return None
+    if not judge:
+        raise ConfigError(
+            f"--benchmark {benchmark.name}: needs a judge to rate its answers: give a served model "
+            "with --judge URL, or a profile that has one"
         )
+    if isinstance(judge, str):
+        if "://" in judge:
+            judge = ChatConfig(endpoint=(judge,))
+        else:
+            judge = load_profile(judge).served["judge"]
     if config.judge_model:
         judge = judge.model_copy(update={"model": config.judge_model})
     return probe_model(judge, field="--judge")
 
 
 def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]:
-    if server := config.server:
-        if isinstance(server, str):  # greedily, in the words of the benchmark alone
-            server = ChatConfig(endpoint=(server,), model=config.model, temperature=0.0, top_p=1.0)
-        server = probe_model(server, field="--server", images=images)
-        return partial(ask_served, model=server), make_key("served", server.model)
+    """Return the function that answers questions, and the model's identity."""
+    server = config.server
+    if not server:
+        return _load_model(config)
+    if isinstance(server, str):  # greedily, with the benchmark's prompts alone
+        server = ChatConfig(
+            endpoint=(server,),
+            model=config.model,
+            temperature=0.0,
+            top_p=1.0,
+        )
+    server = probe_model(server, field="--server", images=images)
+    return partial(ask_served, model=server), make_key("served", server.model)
+
+
+def _load_model(config: EvaluationConfig) -> tuple[Respond, str]:
+    """Return the function that answers questions by a model on this machine, and its identity."""
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
@@ -261,12 +342,13 @@ def _open_model(config: EvaluationConfig, *, images: int) -> tuple[Respond, str]
 
     finished = Path(config.model, FINISHED)
     name = str(finished) if finished.is_dir() else config.model
-    if is_namc(Path(name)):
+    folder = Path(name)
+    if is_namc(folder):
 
         def respond(questions: Iterable[tuple[str, Question]], answers: Answers) -> Iterator[Reply]:
             del answers  # it is as fast to ask again
-            return answer_pairs(questions, folder=Path(name), batch=config.batch)
+            return answer_pairs(questions, folder=folder, batch=config.batch)
 
-        return respond, identify(Path(name))
+        return respond, identify(folder)
     local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), config.max_pixels)
     return partial(answer_questions, local=local, batch=config.batch), local.identity

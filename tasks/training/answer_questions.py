@@ -1,4 +1,4 @@
-"""Generate answers with a local model: to a benchmark's questions, and to held-out rows of a training.
+"""Generate answers with a local model, to a benchmark's questions and to held-out rows.
 
 Decoding is greedy and batched. Answers to questions are cached by question, images and checkpoint;
 answers to held-out rows go into ``samples/`` of the run and, with ``output.write_answers``, into
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -62,33 +62,53 @@ class Generated(NamedTuple):
 
 
 def generate_answers(
-    model: Any, processor: Any, items: Sequence[Loaded], *, most_tokens: int = MOST_TOKENS
+    model: Any,
+    processor: Any,
+    items: Sequence[Loaded],
+    *,
+    most_tokens: int = MOST_TOKENS,
 ) -> list[Generated]:
     """Return a model's greedy answer to the prompt of each row, decoded in one batch."""
     if not items:
         return []
-    asked = [make_messages(item.example.turns, len(item.images)) for item in items]
-    prompts = [
-        processor.apply_chat_template(one, tokenize=False, add_generation_prompt=True)
-        for one in asked
-    ]
+    inputs = _encode_prompts(model, processor, items)
+    with torch.no_grad():
+        sequences = model.generate(
+            **inputs, max_new_tokens=most_tokens, do_sample=False, use_cache=True
+        )
+    prompt_length = inputs["input_ids"].shape[1]
+    answers = sequences[:, prompt_length:]
+    texts = processor.batch_decode(answers, skip_special_tokens=True)
+    end = model.generation_config.eos_token_id
+    end_tokens = set[int](end if isinstance(end, list) else [end])
+    generated: list[Generated] = []
+    for text, tokens in zip(texts, answers.tolist(), strict=True):
+        is_cut = len(tokens) == most_tokens and not end_tokens.intersection(tokens)
+        generated.append(Generated(text.strip(), is_cut))
+    return generated
+
+
+def _encode_prompts(
+    model: Any,
+    processor: Any,
+    items: Sequence[Loaded],
+) -> Any:
+    """Return the inputs of ``generate``: prompts padded at the left, on the model's device."""
+    prompts: list[str] = []
+    for item in items:
+        messages = make_messages(item.example.turns, len(item.images))
+        prompt = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        prompts.append(prompt)
     images = [list(item.images) for item in items]
-    given = processor(
+    inputs = processor(
         text=prompts,
         images=images if any(images) else None,
         padding=True,
         padding_side="left",
         return_tensors="pt",
         **encoding_options(processor, prompts[0]),
-    ).to(next(model.parameters()).device)
-    end = model.generation_config.eos_token_id
-    ends = set[int](end if isinstance(end, list) else [end])
-    with torch.no_grad():
-        made = model.generate(**given, max_new_tokens=most_tokens, do_sample=False, use_cache=True)
-    answers = made[:, given["input_ids"].shape[1] :]
-    texts = processor.batch_decode(answers, skip_special_tokens=True)
-    cut = [len(own) == most_tokens and not ends.intersection(own) for own in answers.tolist()]
-    return [Generated(text.strip(), short) for text, short in zip(texts, cut, strict=True)]
+    )
+    return inputs.to(next(model.parameters()).device)
 
 
 # ---- questions
@@ -96,7 +116,10 @@ def generate_answers(
 
 @dataclass(frozen=True)
 class LocalModel:
-    """Checkpoint on this machine, loaded at its first use: in bfloat16 on a GPU, in float32 on a CPU."""
+    """Checkpoint on this machine, loaded at its first use.
+
+    In bfloat16 on a GPU, in float32 on a CPU.
+    """
 
     found: Found
     max_pixels: int  # larger images are scaled down
@@ -116,18 +139,16 @@ class LocalModel:
     @cached_property
     def model(self) -> Any:
         """Return the model, set to greedy decoding whatever its generation config says."""
-        model = (
-            load_model(self.found.folder, ModelConfig(), dtype=self.precision)
-            .to(choose_device())
-            .eval()
+        model = load_model(self.found.folder, ModelConfig(), dtype=self.precision)
+        model = model.to(choose_device()).eval()
+        pad_token_id = model.generation_config.pad_token_id
+        if pad_token_id is None:
+            pad_token_id = self.chat.processor.tokenizer.pad_token_id
+        model.generation_config = GenerationConfig(
+            bos_token_id=model.generation_config.bos_token_id,
+            eos_token_id=model.generation_config.eos_token_id,
+            pad_token_id=pad_token_id,
         )
-        own = model.generation_config
-        ends = {
-            name: getattr(own, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")
-        }
-        if ends["pad_token_id"] is None:
-            ends["pad_token_id"] = self.chat.processor.tokenizer.pad_token_id
-        model.generation_config = GenerationConfig(**ends)
         return model
 
     @cached_property
@@ -141,66 +162,120 @@ class LocalModel:
         return choose_precision(TrainConfig(objective="sft"))
 
 
-Owed = tuple[str, str, Question]  # unanswered question: cache key, name, question
+class _Pending(NamedTuple):
+    """Unanswered question."""
+
+    key: str  # in the cache
+    name: str
+    question: Question
 
 
 def answer_questions(
-    questions: Iterable[tuple[str, Question]], answers: Answers, *, local: LocalModel, batch: int
+    questions: Iterable[tuple[str, Question]],
+    answers: Answers,
+    *,
+    local: LocalModel,
+    batch: int,
 ) -> Iterator[Reply]:
     """Yield a reply to each named question, from ``answers`` or generated and added to it."""
     batches = AdaptiveBatches(fixed=batch)
-    source = iter(questions)
-    while some := list(islice(source, AT_ONCE)):
-        owed: list[Owed] = []
-        for name, question in some:
-            images = [blake2b(image, digest_size=16).digest() for image in question.images]
-            key = make_key(
-                "local answer",
-                local.identity,
-                question.text,
-                question.max_tokens,
-                len(images),
-                *images,
-            )
-            kept = answers.get(key)
-            if kept is None:
-                owed.append((key, name, question))
+    remaining = iter(questions)
+    while chunk := list(islice(remaining, AT_ONCE)):
+        pending: list[_Pending] = []
+        for name, question in chunk:
+            key = _cache_key(question, local)
+            cached = answers.get(key)
+            if cached is None:
+                pending.append(_Pending(key, name, question))
             else:
-                yield Reply(
-                    name=name, text=kept.removeprefix(CUT).decode(), cut=kept.startswith(CUT)
-                )
-        owed.sort(key=lambda one: (one[2].max_tokens, len(one[2].images), len(one[2].text)))
-        for most, group in groupby(owed, key=lambda one: one[2].max_tokens):
-            work = partial(_answer_batch, local=local, answers=answers, most=most)
-            for replies in batches.pieces(work, list(group)):
-                yield from replies
+                yield _make_reply(name, cached)
+        pending.sort(key=_effort)
+        for _, group in groupby(pending, key=_max_tokens):
+            work = partial(_answer_batch, local=local, answers=answers)
+            yield from chain.from_iterable(batches.pieces(work, list(group)))
+
+
+def _make_reply(name: str, cached: bytes) -> Reply:
+    text = cached.removeprefix(CUT).decode()
+    return Reply(name=name, text=text, cut=cached.startswith(CUT))
+
+
+def _cache_key(question: Question, local: LocalModel) -> str:
+    images = [blake2b(image, digest_size=16).digest() for image in question.images]
+    return make_key(
+        "local answer",
+        local.identity,
+        question.text,
+        question.max_tokens,
+        len(images),
+        *images,
+    )
+
+
+def _effort(pending: _Pending) -> tuple[int, int, int]:
+    """Return a sort key by which similarly expensive questions share a batch."""
+    question = pending.question
+    return question.max_tokens, len(question.images), len(question.text)
+
+
+def _max_tokens(pending: _Pending) -> int:
+    return pending.question.max_tokens
 
 
 def _answer_batch(
-    owed: Sequence[Owed], *, local: LocalModel, answers: Answers, most: int
+    pending: Sequence[_Pending], *, local: LocalModel, answers: Answers
 ) -> list[Reply]:
-    loaded, replies = list[tuple[str, str, Loaded]](), list[Reply]()
-    for key, name, question in owed:
+    """Answer questions with the same limit of tokens."""
+    loaded: list[tuple[_Pending, Loaded]] = []
+    replies: list[Reply] = []
+    for item in pending:
         try:
-            for text, ids in local.chat.tokenise(question.text.split(PLACE)).items():
-                local.chat.check(text, ids)
-            turns = (Turn(role="user", text=question.text),)
-            example = Example(key="", turns=turns, images=question.images, chosen="")
-            loaded.append((key, name, load_example(example, local.max_pixels, pairs=local.pairs)))
+            loaded.append((item, _load_question(item.question, local)))
         except RefusedRowError as error:
             state = "no image" if error.reason == UNDECODED else "refused"
-            replies.append(Reply(name=name, state=state, detail=str(error)))
-    for (key, name, _), said in zip(
-        loaded, _generate([item for *_, item in loaded], local, most), strict=True
-    ):
-        if isinstance(said, Exception):
             replies.append(
-                Reply(name=name, state="refused", detail=(str(said) or type(said).__name__)[:200])
+                Reply(
+                    name=item.name,
+                    state=state,
+                    detail=str(error),
+                )
+            )
+    max_tokens = _max_tokens(pending[0])
+    generated = _generate([example for _, example in loaded], local, max_tokens)
+    for (item, _), answer in zip(loaded, generated, strict=True):
+        if isinstance(answer, Exception):
+            detail = (str(answer) or type(answer).__name__)[:200]
+            replies.append(
+                Reply(
+                    name=item.name,
+                    state="refused",
+                    detail=detail,
+                )
             )
         else:
-            answers.put(key, CUT * said.cut + said.text.encode())
-            replies.append(Reply(name=name, text=said.text, cut=said.cut))
+            answers.put(item.key, CUT * answer.cut + answer.text.encode())
+            replies.append(
+                Reply(
+                    name=item.name,
+                    text=answer.text,
+                    cut=answer.cut,
+                )
+            )
     return replies
+
+
+def _load_question(question: Question, local: LocalModel) -> Loaded:
+    """Return a question with its images decoded; ``RefusedRowError`` for an unusable one."""
+    for text, tokens in local.chat.tokenise(question.text.split(PLACE)).items():
+        local.chat.check(text, tokens)
+    turns = (Turn(role="user", text=question.text),)
+    example = Example(
+        key="",
+        turns=turns,
+        images=question.images,
+        chosen="",
+    )
+    return load_example(example, local.max_pixels, pairs=local.pairs)
 
 
 def _generate(
@@ -218,7 +293,10 @@ def _generate(
             raise
         if len(items) == 1:  # processors raise errors of many kinds
             return [error]
-    return [one for item in items for one in _generate([item], local, most)]
+    results: list[Generated | Exception] = []
+    for item in items:
+        results += _generate([item], local, most)
+    return results
 
 
 # ---- held-out rows
@@ -226,63 +304,86 @@ def _generate(
 
 def sample_answers(trainer: "PreferenceTrainer", run: Path) -> None:
     """Write the model's answers to held-out rows."""
-    every = trainer.setup.config.output.write_answers
-    samples = answer_held_out(trainer, most=None if every else COUNT)
+    writes_all = trainer.setup.config.output.write_answers
+    samples = answer_held_out(trainer, most=None if writes_all else COUNT)
     write_samples(run, samples[:COUNT])
-    if every:
-        write_answers(Run(run).answers, [(one.key, one.answer, one.reference) for one in samples])
+    if writes_all:
+        rows = [(sample.key, sample.answer, sample.reference) for sample in samples]
+        write_answers(Run(run).answers, rows)
 
 
 def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
-    """Return the share of unreadable held-out answers: empty, cut off, or not in the chosen one's template."""
+    """Return the share of unreadable held-out answers.
 
-    def is_unreadable(sample: Sample) -> bool:
-        texts = (
-            read_difference(text, difference_verbs()) for text in (sample.reference, sample.answer)
-        )
-        is_difference, stays_one = (isinstance(text, Difference) for text in texts)
-        return sample.cut or not sample.answer or (is_difference and not stays_one)
-
+    Unreadable: empty, cut off, or not in the chosen one's template.
+    """
     samples = answer_held_out(trainer, most=COUNT)
-    return {UNREADABLE: sum(map(is_unreadable, samples)) / len(samples)} if samples else {}
+    if not samples:
+        return {}
+    return {UNREADABLE: sum(map(_is_unreadable, samples)) / len(samples)}
+
+
+def _is_unreadable(sample: Sample) -> bool:
+    verbs = difference_verbs()
+    reference = read_difference(sample.reference, verbs)
+    answer = read_difference(sample.answer, verbs)
+    if sample.cut or not sample.answer:
+        return True
+    return isinstance(reference, Difference) and not isinstance(answer, Difference)
 
 
 def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[Sample]:
-    """Return the model's answers to the first held-out rows, or to all; none where FSDP shards its weights.
+    """Return the model's answers to the first ``most`` held-out rows, or to all.
 
-    Rows that training would refuse, such as those with too long a prompt, are left out.
-    ``KeyboardInterrupt``: the training is to stop.
+    None where FSDP shards its weights. Rows that training would refuse, such as those with too long
+    a prompt, are left out. ``KeyboardInterrupt``: the training is to stop.
     """
-    held_out, config = cast("Any", trainer.eval_dataset), trainer.setup.config
-    collate = cast("Any", trainer.data_collator)
-    lengths: dict[int, int] = {}
-    for place in range(0 if trainer.is_fsdp_enabled else len(held_out))[:most]:
-        item = held_out[place]
-        answers = collate([item])["batch"].answers if isinstance(item, Loaded) else []
-        lengths[place] = max((len(answer.ids) for own in answers for answer in own), default=0)
-    tokens = max(MOST_TOKENS, min(ROOM * max(lengths.values(), default=0), LONGEST))
+    held_out = cast("Any", trainer.eval_dataset)
+    config = trainer.setup.config
+    count = 0 if trainer.is_fsdp_enabled else len(held_out)
+    lengths = _measure_references(trainer, range(count)[:most])
+    longest = max(lengths.values(), default=0)
+    max_tokens = max(MOST_TOKENS, min(ROOM * longest, LONGEST))
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     model.eval()
 
-    def answer(some: Sequence[int]) -> list[Sample]:
+    def answer(rows: Sequence[int]) -> list[Sample]:
         if trainer.stopping and count_ranks() == 1:
             raise KeyboardInterrupt
-        items = [held_out[place] for place in some]
+        items = [held_out[row] for row in rows]
         with computing(trainer.args.device, choose_precision(config)):
-            found = generate_answers(model, trainer.processing_class, items, most_tokens=tokens)
-        return [
-            Sample(
-                key=item.example.key,
-                prompt="\n".join(turn.text for turn in item.example.turns),
-                images=item.example.images,
-                reference=item.example.chosen,
-                answer=said.text,
-                rejected=next(iter(item.example.rejected), ""),
-                cut=said.cut,
+            answers = generate_answers(
+                model, trainer.processing_class, items, most_tokens=max_tokens
             )
-            for item, said in zip(items, found, strict=True)
-        ]
+        return list(map(_make_sample, items, answers))
 
     batches = AdaptiveBatches(fixed=config.optimiser.per_device_train_batch_size)
-    asked = [place for place, length in lengths.items() if length]
-    return [one for some in batches.pieces(answer, asked) for one in some]
+    usable = [row for row, length in lengths.items() if length]
+    return list(chain.from_iterable(batches.pieces(answer, usable)))
+
+
+def _measure_references(trainer: "PreferenceTrainer", rows: Iterable[int]) -> dict[int, int]:
+    """Return the tokens of each held-out row's longest reference; 0 for a refused row."""
+    held_out = cast("Any", trainer.eval_dataset)
+    collate = cast("Any", trainer.data_collator)
+    lengths: dict[int, int] = {}
+    for row in rows:
+        item = held_out[row]
+        lengths[row] = 0
+        if isinstance(item, Loaded):
+            answers = chain.from_iterable(collate([item])["batch"].answers)
+            lengths[row] = max((len(answer.ids) for answer in answers), default=0)
+    return lengths
+
+
+def _make_sample(item: Loaded, answer: Generated) -> Sample:
+    example = item.example
+    return Sample(
+        key=example.key,
+        prompt="\n".join(turn.text for turn in example.turns),
+        images=example.images,
+        reference=example.chosen,
+        answer=answer.text,
+        rejected=next(iter(example.rejected), ""),
+        cut=answer.cut,
+    )

@@ -8,6 +8,7 @@ equal length take one call, with the same result (ours).
 """
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,13 +16,12 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 SPLIT = "packed_sdpa"  # name of two-part SDPA; transformers looks for "sdpa" in it
-WINDOWS = (
-    "windows_flash"  # transformers passes windows unsplit to functions with "flash" in their name
-)
+# transformers passes windows unsplit to functions with "flash" in their name
+WINDOWS = "windows_flash"
 
 
 def choose_attention() -> dict[str, str]:
-    """Register the attention in two parts; return ``attn_implementation`` for ``from_pretrained``."""
+    """Register attention in two parts; return ``attn_implementation`` for ``from_pretrained``."""
     from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register(SPLIT, attend_in_parts)
@@ -35,9 +35,9 @@ def attend_in_parts(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    **words: Any,
+    **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Return (P, T, heads, size) as transformers' SDPA does, with a mask for the last queries alone.
+    """Return (P, T, heads, size) as transformers' SDPA does, with a mask for the last queries.
 
     Queries are (P, heads, T, size), keys and values (P, key heads, T, size). The mask is (P, 1, A,
     T) for the last A queries, with the earlier ones causal; (P, 1, T, T) for all; or ``None``.
@@ -46,25 +46,35 @@ def attend_in_parts(
 
     first = 0 if attention_mask is None else query.shape[2] - attention_mask.shape[2]
     if not first:
-        return attend(module, query, key, value, attention_mask, **words)
+        return attend(module, query, key, value, attention_mask, **kwargs)
     prompts, _ = attend(
-        module, query[:, :, :first], key[:, :, :first], value[:, :, :first], None, **words
+        module,
+        query[:, :, :first],
+        key[:, :, :first],
+        value[:, :, :first],
+        None,
+        **kwargs,
     )
-    answers, _ = attend(module, query[:, :, first:], key, value, attention_mask, **words)
+    answer_queries = query[:, :, first:]
+    answers, _ = attend(module, answer_queries, key, value, attention_mask, **kwargs)
     return torch.cat([prompts, answers], dim=1), None
 
 
 def join_windows(model: Any) -> bool:
-    """Batch a vision tower's attention over windows of equal length; return whether it has windows."""
+    """Batch a vision tower's attention over windows of equal length.
+
+    Returns whether the model has such a tower.
+    """
     AttentionInterface.register(WINDOWS, attend_windows)
-    seeing = [one for one in model.modules() if hasattr(one, "qkv") and hasattr(one, "config")]
-    windowed = [
-        one.config for one in seeing if "cu_seqlens" in inspect.signature(one.forward).parameters
-    ]
-    for config in windowed:
-        if config._attn_implementation == "sdpa":
-            config._attn_implementation = WINDOWS
-    return bool(windowed)
+    has_windows = False
+    for module in model.modules():
+        if not hasattr(module, "qkv") or not hasattr(module, "config"):
+            continue
+        if "cu_seqlens" in inspect.signature(module.forward).parameters:
+            has_windows = True
+            if module.config._attn_implementation == "sdpa":
+                module.config._attn_implementation = WINDOWS
+    return has_windows
 
 
 def attend_windows(
@@ -85,23 +95,33 @@ def attend_windows(
     windows, then S; ``max_length_q`` is the length of the longest window.
     """
     del module, attention_mask
-    flat = [one[0].transpose(0, 1) for one in (query, key, value)]  # (S, H, D)
-    windows, length = len(cu_seq_lens_q) - 1, len(flat[0])
-    if windows * max_length_q == length:  # equal lengths: no device sync, no copy
-        return _attend_equal(flat, max_length_q, scaling)[None], None
-    found = torch.empty_like(flat[0], memory_format=torch.contiguous_format)
-    sizes = cu_seq_lens_q.diff()
+    tensors = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]  # (S, H, D)
+    windows = len(cu_seq_lens_q) - 1
+    if windows * max_length_q == len(tensors[0]):  # equal lengths: no device sync, no copy
+        return _attend_equal(tensors, max_length_q, scaling)[None], None
+    output = torch.empty_like(tensors[0], memory_format=torch.contiguous_format)
+    for positions, size in _group_windows(cu_seq_lens_q):
+        equal = [tensor[positions] for tensor in tensors]
+        output[positions] = _attend_equal(equal, size, scaling)
+    return output[None], None
+
+
+def _group_windows(starts: Tensor) -> Iterator[tuple[Tensor, int]]:
+    """Yield the token positions of the windows of each size, and the size."""
+    sizes = starts.diff()
     for size in filter(None, sizes.unique().tolist()):
-        begins = cu_seq_lens_q[:-1][sizes == size]
-        places = (begins[:, None] + torch.arange(size, device=begins.device)).flatten()
-        found[places] = _attend_equal([one[places] for one in flat], size, scaling)
-    return found[None], None
+        starts_of_size = starts[:-1][sizes == size]
+        offsets = torch.arange(size, device=starts.device)
+        yield (starts_of_size[:, None] + offsets).flatten(), size
 
 
-def _attend_equal(flat: list[Tensor], size: int, scaling: float | None) -> Tensor:
+def _attend_equal(
+    tensors: list[Tensor],
+    size: int,
+    scaling: float | None,
+) -> Tensor:
     """Return (S, H, D) for windows of one size."""
-    query, key, value = (
-        one.unflatten(0, (-1, size)).transpose(1, 2) for one in flat
-    )  # (W, H, size, D)
-    found = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scaling)
-    return found.transpose(1, 2).flatten(0, 1)
+    windows = [tensor.unflatten(0, (-1, size)).transpose(1, 2) for tensor in tensors]
+    query, key, value = windows  # (W, H, size, D)
+    output = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scaling)
+    return output.transpose(1, 2).flatten(0, 1)

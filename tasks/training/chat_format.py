@@ -25,9 +25,8 @@ class Frame:
     tail_ids: tuple[int, ...]
     lead: str  # white space between prompt and answer
     behind: str  # text after an answer in the last message
-    end: tuple[
-        int, ...
-    ]  # end tokens of an answer: those of ``behind`` up to its first control token
+    # end tokens of an answer: those of ``behind`` up to its first control token
+    end: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,116 +35,167 @@ class ChatFormat:
 
     processor: Any
 
-    def render(self, messages: Sequence[dict[str, Any]], **how: bool) -> str:
-        """Return a conversation in the model's format; ``RefusedRowError`` where the template rejects it."""
+    def render(self, messages: Sequence[dict[str, Any]], **options: bool) -> str:
+        """Return a conversation in the model's format.
+
+        ``RefusedRowError``: the template rejects it.
+        """
         from jinja2 import TemplateError
 
         try:
-            return self.processor.apply_chat_template(list(messages), tokenize=False, **how)
+            return self.processor.apply_chat_template(list(messages), tokenize=False, **options)
         except TemplateError as error:
             raise RefusedRowError("the chat template refuses it", str(error)) from error
 
-    def between(self, messages: Sequence[dict[str, Any]], place: int) -> tuple[int, ...]:
-        """Return the tokens between the answer at ``place`` and the next answer.
+    def between(self, messages: Sequence[dict[str, Any]], index: int) -> tuple[int, ...]:
+        """Return the tokens between the answer in message ``index`` and the next answer.
 
         ``RefusedRowError``: the template rewrites earlier answers.
         """
-        answer = messages[place]["content"][0]["text"].strip()
-        said = self.render(messages[: place + 1])
-        asked = self.render(messages[: place + 2], add_generation_prompt=True)
+        answer = messages[index]["content"][0]["text"].strip()
+        answered = self.render(messages[: index + 1])
+        next_prompt = self.render(messages[: index + 2], add_generation_prompt=True)
         frame = self.frame
-        if not said.endswith(answer + frame.behind) or not asked.startswith(said):
+        if not answered.endswith(answer + frame.behind) or not next_prompt.startswith(answered):
             raise RefusedRowError("the chat template changes earlier answers")
-        before, rest = f"{frame.tail}{frame.lead}{answer}", frame.behind + asked.removeprefix(said)
-        known, longer, alone = self._tokens([before, before + rest, rest])
-        ids, end = longer[len(known) :] if longer[: len(known)] == known else alone, frame.end
-        return ids[len(end) :] if ids[: len(end)] == end else ids
+        before = f"{frame.tail}{frame.lead}{answer}"
+        rest = frame.behind + next_prompt.removeprefix(answered)
+        before_ids, whole_ids, rest_ids = self._tokens([before, before + rest, rest])
+        cut = len(before_ids)
+        ids = whole_ids[cut:] if whole_ids[:cut] == before_ids else rest_ids
+        if ids[: len(frame.end)] == frame.end:
+            return ids[len(frame.end) :]
+        return ids
 
     def tokenise(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Return the tokens of each text as an answer to a prompt, in one call of the tokenizer."""
-        texts, frame = list(dict.fromkeys(texts)), self.frame
+        """Return the tokens of each text as an answer to a prompt.
+
+        The tokenizer is called once, and again for texts whose first token depends on the prompt.
+        """
+        frame = self.frame
         cut = len(frame.tail_ids)
-        behind = self._tokens([frame.tail + frame.lead + text for text in texts])
-        own = [text for text, ids in zip(texts, behind, strict=True) if ids[:cut] != frame.tail_ids]
-        alone = dict(zip(own, self._tokens([frame.lead + text for text in own]), strict=True))
-        return {text: alone.get(text, ids[cut:]) for text, ids in zip(texts, behind, strict=True)}
+        different = list(dict.fromkeys(texts))
+        behind_tail = self._tokens([frame.tail + frame.lead + text for text in different])
+        tokens: dict[str, tuple[int, ...]] = {}
+        separate: list[str] = []
+        for text, ids in zip(different, behind_tail, strict=True):
+            tokens[text] = ids[cut:]
+            if ids[:cut] != frame.tail_ids:
+                separate.append(text)
+        separate_ids = self._tokens([frame.lead + text for text in separate])
+        tokens.update(zip(separate, separate_ids, strict=True))
+        return tokens
 
     def check(self, text: str, ids: Sequence[int]) -> None:
-        """Refuse a text that spells a control token; unknown characters, which become one, are accepted."""
-        found = [self._control[token] for token in self._control.keys() & set(ids)]
-        if mark := next((mark for mark in (*found, *self._marks) if mark in text), ""):
-            raise RefusedRowError("a control token in a text", mark)
+        """Refuse a text that spells a control token.
+
+        Unknown characters, which become one, are accepted.
+        """
+        control = self._control
+        texts = [control[token] for token in control.keys() & set(ids)]
+        for mark in (*texts, *self._marks):
+            if mark and mark in text:
+                raise RefusedRowError("a control token in a text", mark)
 
     @cached_property
     def frame(self) -> Frame:
         """Return the template text around an answer."""
-        asked = {"role": "user", "content": [{"type": "text", "text": "question"}]}
-        said = {"role": "assistant", "content": [{"type": "text", "text": WORD}]}
+        question = {"role": "user", "content": [{"type": "text", "text": "question"}]}
+        answer = {"role": "assistant", "content": [{"type": "text", "text": WORD}]}
         try:
-            prompt, whole = (
-                self.render([asked], add_generation_prompt=True),
-                self.render([asked, said]),
-            )
+            prompt = self.render([question], add_generation_prompt=True)
+            whole = self.render([question, answer])
         except (RefusedRowError, ValueError) as error:
             raise ModelError(
                 f"model.name: its chat template cannot render a question and answer: {error}"
             ) from error
         before, _, behind = whole.rpartition(WORD)
         lead = before.removeprefix(prompt) if before.startswith(prompt) else ""
-        control = [text for text in self._control.values() if text in prompt]
-        tail = prompt[max((prompt.rfind(text) + len(text) for text in control), default=0) :]
+        tail = prompt[self._end_of_control(prompt) :]
         tail_ids, behind_ids = self._tokens([tail, behind])
-        ends = [n for n, token in enumerate(behind_ids) if token in self._control]
-        end = behind_ids[: ends[0] + 1] if ends else (self.processor.tokenizer.eos_token_id,)
-        return Frame(tail, tail_ids, lead if lead.isspace() else "", behind, end)
+        return Frame(
+            tail=tail,
+            tail_ids=tail_ids,
+            lead=lead if lead.isspace() else "",
+            behind=behind,
+            end=self._end_tokens(behind_ids),
+        )
+
+    def _end_of_control(self, prompt: str) -> int:
+        """Return the position behind a prompt's last control token."""
+        position = 0
+        for text in self._control.values():
+            if text in prompt:
+                position = max(position, prompt.rfind(text) + len(text))
+        return position
+
+    def _end_tokens(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the tokens up to the first control token; without one, the tokenizer's end."""
+        for index, token in enumerate(ids):
+            if token in self._control:
+                return ids[: index + 1]
+        return (self.processor.tokenizer.eos_token_id,)
 
     def _tokens(self, texts: list[str]) -> list[tuple[int, ...]]:
         if not texts:
             return []
-        return [
-            tuple(ids)
-            for ids in self.processor.tokenizer(texts, add_special_tokens=False)["input_ids"]
-        ]
+        encoded = self.processor.tokenizer(texts, add_special_tokens=False)
+        return [tuple(ids) for ids in encoded["input_ids"]]
 
     @cached_property
     def _control(self) -> dict[int, str]:
-        """Return control tokens by id: special ones, and added ones in brackets (Gemma adds white space, too)."""
+        """Return control tokens by id: special ones, and added ones in brackets.
+
+        Gemma adds white space, too.
+        """
         tokenizer = self.processor.tokenizer
-        added = tokenizer.added_tokens_decoder.items()
-        control = {
-            number: token.content
-            for number, token in added
-            if token.special or token.content[:1] in "<[{|"
-        }
-        return control | dict(
-            zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
-        )
+        control: dict[int, str] = {}
+        for number, token in tokenizer.added_tokens_decoder.items():
+            if token.special or token.content[:1] in "<[{|":
+                control[number] = token.content
+        control.update(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+        return control
 
     @cached_property
     def _marks(self) -> frozenset[str]:
         """Return the placeholders that the processor replaces in texts, such as the image token."""
-        own = vars(self.processor).items()
-        return frozenset(
-            value for name, value in own if name.endswith("_token") and isinstance(value, str)
-        ) - {""}
+        marks: set[str] = set()
+        for name, value in vars(self.processor).items():
+            if name.endswith("_token") and isinstance(value, str) and value:
+                marks.add(value)
+        return frozenset(marks)
 
 
 def encoding_options(processor: Any, prompt: str) -> dict[str, bool]:
-    """Return options of a processor call: no second start token where the rendered prompt has one."""
-    first = processor.tokenizer.bos_token
-    return {"add_special_tokens": False} if first and prompt.startswith(first) else {}
+    """Return options of a processor call.
+
+    No second start token is added where the rendered prompt has one.
+    """
+    start_token = processor.tokenizer.bos_token
+    if start_token and prompt.startswith(start_token):
+        return {"add_special_tokens": False}
+    return {}
 
 
 def make_messages(turns: Sequence[Turn], images: int) -> list[dict[str, Any]]:
-    """Return a prompt as messages of a chat template, with a place for each image."""
-    marked = any(PLACE in turn.text for turn in turns)
-    first = next((n for n, turn in enumerate(turns) if turn.role == "user"), 0)
+    """Return a prompt as messages of a chat template, with a placeholder for each image."""
+    has_placeholders = any(PLACE in turn.text for turn in turns)
+    first_user = next((index for index, turn in enumerate(turns) if turn.role == "user"), 0)
     messages: list[dict[str, Any]] = []
-    for number, turn in enumerate(turns):
-        text = PLACE * images + turn.text if number == first and not marked else turn.text
-        content: list[dict[str, str]] = []
-        for place, piece in enumerate(text.split(PLACE)):
-            content += [{"type": "image"}] if place else []
-            content += [{"type": "text", "text": piece.strip("\n")}] if piece.strip() else []
-        messages.append({"role": turn.role, "content": content})
+    for index, turn in enumerate(turns):
+        text = turn.text
+        if index == first_user and not has_placeholders:
+            text = PLACE * images + text
+        messages.append({"role": turn.role, "content": _make_content(text)})
     return messages
+
+
+def _make_content(text: str) -> list[dict[str, str]]:
+    """Return a message's parts: its texts, with an image at each placeholder."""
+    content: list[dict[str, str]] = []
+    for index, piece in enumerate(text.split(PLACE)):
+        if index:
+            content.append({"type": "image"})
+        if piece.strip():
+            content.append({"type": "text", "text": piece.strip("\n")})
+    return content

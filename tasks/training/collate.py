@@ -1,4 +1,4 @@
-"""Turn examples into a batch: decode images, apply the chat template, call the model's processor once.
+"""Turn examples into a batch: decode images, apply the chat template, call the processor once.
 
 Runs in loading processes; needs transformers and PyTorch. Prompts and answers stay separate token
 lists for ``pack_answers``, since ADPO's answers are known only at the step.
@@ -7,8 +7,9 @@ lists for ``pack_answers``, since ADPO's answers are known only at the step.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import isqrt
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from PIL import Image
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TOO_LONG = "too long"
-PER_TOKEN = (
-    "mm_token_type_ids",
-    "token_type_ids",
-)  # per-token outputs of processors; answers are of type 0
+# Per-token outputs of processors; answers are of type 0.
+PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,14 @@ class AnswerTokens:
 
     column: int  # ``CHOSEN``, ``IMAGE``, or ``TEXTS`` and up
     ids: tuple[int, ...]  # end token included
-    silent: frozenset[int] = (
-        frozenset()
-    )  # positions without loss: turns between the answers of a conversation
+    # positions without loss: turns between the answers of a conversation
+    silent: frozenset[int] = frozenset()
 
     @property
     def targets(self) -> tuple[int, ...]:
         """Return the tokens that carry loss; the first one always does."""
-        return tuple(token for place, token in enumerate(self.ids) if place not in self.silent)
+        tokens = enumerate(self.ids)
+        return tuple(token for position, token in tokens if position not in self.silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +69,10 @@ class Batch:
 
     keys: list[str]  # (B) row keys
     owners: list[int] = field(default_factory=list[int])  # (P) index into ``keys``
-    prompts: list[tuple[int, ...]] = field(
-        default_factory=list[tuple[int, ...]]
-    )  # (P) tokens, image tokens included
-    answers: list[tuple[AnswerTokens, ...]] = field(
-        default_factory=list[tuple[AnswerTokens, ...]]
-    )  # (P) answers to each prompt
+    # (P) tokens, image tokens included
+    prompts: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    # (P) answers to each prompt
+    answers: list[tuple[AnswerTokens, ...]] = field(default_factory=list[tuple[AnswerTokens, ...]])
     types: dict[str, list[tuple[int, ...]]] = field(
         default_factory=dict[str, list[tuple[int, ...]]]
     )
@@ -101,56 +98,77 @@ class ExampleRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, place: int) -> Loaded | Refused:
-        row = self.rows.read(place)
+    def __getitem__(self, row_index: int) -> Loaded | Refused:
+        row = self.rows.read(row_index)
         try:
-            return load_example(
-                make_example(row, self.needs), self.max_pixels, pairs=self.needs.pairs
-            )
+            example = make_example(row, self.needs)
+            return load_example(example, self.max_pixels, pairs=self.needs.pairs)
         except RefusedRowError as error:
             return error.about(row.key)
 
 
-def load_example(example: Example, max_pixels: int, *, pairs: bool = False) -> Loaded:
-    """Decode an example's images, each scaled down to ``max_pixels``; ``pairs``: both of a pair to the same size.
+def load_example(
+    example: Example,
+    max_pixels: int,
+    *,
+    pairs: bool = False,
+) -> Loaded:
+    """Decode an example's images, each scaled down to ``max_pixels``.
 
-    ``RefusedRowError``: an image cannot be decoded, or is not one of a pair.
+    ``pairs``: both images of a pair to the same size. ``RefusedRowError``: an image cannot be
+    decoded, or is not one of a pair.
     """
     if pairs and len(example.images) % PAIR:
         raise RefusedRowError(UNPAIRED, f"{len(example.images)} images")
     try:
-        shown = tuple(_shrink(decode_rgb(image), max_pixels) for image in example.images)
+        images = tuple(_shrink(decode_rgb(image), max_pixels) for image in example.images)
         rejected = tuple(
             _shrink(decode_rgb(image), max_pixels) for image in example.rejected_images
         )
     except PairwrightError as error:
         raise RefusedRowError("an image cannot be decoded", str(error)) from error
-    return Loaded(example, match_sizes(shown) if pairs else shown, rejected)
+    if pairs:
+        images = match_sizes(images)
+    return Loaded(example, images, rejected)
 
 
 def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
-    """Return images with each pair in one size, for one grid: the geometric means of their widths and heights."""
-    found: list[Image.Image] = []
-    for one, other in zip(images[::2], images[1::2], strict=True):
-        size = isqrt(one.width * other.width), isqrt(one.height * other.height)
-        found += [_resize(image, size) for image in (one, other)]
-    return tuple(found)
+    """Return images with each pair in one size, so that both have the same grid.
+
+    It is the geometric means of their widths and heights.
+    """
+    resized: list[Image.Image] = []
+    for first, second in zip(images[::2], images[1::2], strict=True):
+        size = isqrt(first.width * second.width), isqrt(first.height * second.height)
+        resized += [_resize(first, size), _resize(second, size)]
+    return tuple(resized)
 
 
-def _shrink(pixels: Any, most: int) -> Image.Image:
+def _shrink(pixels: Any, max_pixels: int) -> Image.Image:
     image = Image.fromarray(np.asarray(pixels))
-    scale = min(1.0, (most / (image.width * image.height)) ** 0.5)
-    return _resize(image, (max(1, int(image.width * scale)), max(1, int(image.height * scale))))
+    scale = min(1.0, (max_pixels / (image.width * image.height)) ** 0.5)
+    width = max(1, int(image.width * scale))
+    height = max(1, int(image.height * scale))
+    return _resize(image, (width, height))
 
 
 def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    return image if image.size == size else image.resize(size, Image.Resampling.BICUBIC)
+    if image.size == size:
+        return image
+    return image.resize(size, Image.Resampling.BICUBIC)
 
 
-_Prompt = tuple[
-    str, tuple[Image.Image, ...], tuple[AnswerTokens, ...]
-]  # rendered text, images, answers
-_RowPrompts = tuple[str, list[_Prompt]]  # a row's key and its prompts
+class _Prompt(NamedTuple):
+    text: str  # rendered
+    images: tuple[Image.Image, ...]
+    answers: tuple[AnswerTokens, ...]
+
+
+class _RowPrompts(NamedTuple):
+    key: str
+    prompts: list[_Prompt]
+
+
 _Texts = Mapping[str, tuple[int, ...]]  # texts and their tokens
 
 
@@ -161,9 +179,8 @@ class Collator:
     processor: Any  # from ``AutoProcessor``
     longest: int  # maximum tokens of a prompt and its longest answer
     apart: bool = False  # whether each answer has a prompt of its own: for models without packing
-    late: int = (
-        0  # number of answers added at the step (ADPO); with ``apart`` each has a prompt reserved
-    )
+    # number of answers added at the step (ADPO); with ``apart`` each has a prompt reserved
+    late: int = 0
 
     def __post_init__(self) -> None:
         _ = self.chat.frame  # fails here, not in a loading process
@@ -174,26 +191,51 @@ class Collator:
         return ChatFormat(self.processor)
 
     def __call__(self, items: Iterable[Loaded | Refused]) -> dict[str, Batch]:
-        """Return the batch of some examples; those that cannot be encoded or are too long are refused."""
-        items, kept = list(items), list[_RowPrompts]()
+        """Return the batch of some examples.
+
+        Those that cannot be encoded or are too long are refused.
+        """
+        items = list(items)
         refused = [item for item in items if isinstance(item, Refused)]
         loaded = [item for item in items if isinstance(item, Loaded)]
-        tokens = self.chat.tokenise(text for item in loaded for text in _texts(item.example))
+        texts = chain.from_iterable(_texts(item.example) for item in loaded)
+        tokens = self.chat.tokenise(texts)
+        rows: list[_RowPrompts] = []
         for item in loaded:
+            key = item.example.key
             try:
-                kept.append((item.example.key, self._make_prompts(item, tokens)))
+                rows.append(_RowPrompts(key, self._make_prompts(item, tokens)))
             except RefusedRowError as error:
-                refused.append(error.about(item.example.key))
-        batch, kept = self._encode_good(kept, refused)
-        if long := {
-            n: length for n in range(len(kept)) if (length := self._length(batch, n)) > self.longest
-        }:
-            for n, length in long.items():
-                detail = f"{length} tokens, model.max_length is {self.longest}"
-                refused.append(Refused(key=kept[n][0], reason=TOO_LONG, detail=detail))
-            batch = self._encode([one for n, one in enumerate(kept) if n not in long])
+                refused.append(error.about(key))
+        batch, rows = self._encode_good(rows, refused)
+        fitting = self._refuse_long(batch, rows, refused)
+        if len(fitting) < len(rows):
+            batch = self._encode(fitting)
         batch.refused = refused
         return {"batch": batch}
+
+    def _refuse_long(
+        self,
+        batch: Batch,
+        rows: Sequence[_RowPrompts],
+        refused: list[Refused],
+    ) -> list[_RowPrompts]:
+        """Return the rows that are not too long; add the others to ``refused``."""
+        fitting: list[_RowPrompts] = []
+        for index, row in enumerate(rows):
+            length = self._length(batch, index)
+            if length > self.longest:
+                detail = f"{length} tokens, model.max_length is {self.longest}"
+                refused.append(
+                    Refused(
+                        key=row.key,
+                        reason=TOO_LONG,
+                        detail=detail,
+                    )
+                )
+            else:
+                fitting.append(row)
+        return fitting
 
     def answers(self, texts: Sequence[str], column: int) -> list[AnswerTokens]:
         """Return texts as answers; ``RefusedRowError`` for a control token."""
@@ -205,92 +247,123 @@ class Collator:
         for text in _texts(example):
             self.chat.check(text, tokens[text])
         messages = make_messages(example.conversation, len(item.images))
-        answers = [self._conversation(example, messages, tokens)]
-        answers += [
-            self._answer(text, TEXTS + n, tokens) for n, text in enumerate(example.rejected)
-        ]
-        prompt = self.chat.render(messages[: len(example.turns)], add_generation_prompt=True)
-        groups = (
-            [(answer,) for answer in answers] + [()] * self.late if self.apart else [tuple(answers)]
-        )
-        prompts: list[_Prompt] = [(prompt, item.images, group) for group in groups]
+        chosen = self._conversation(example, messages, tokens)
+        answers = [chosen]
+        for column, text in enumerate(example.rejected, TEXTS):
+            answers.append(self._answer(text, column, tokens))
+        question = self.chat.render(messages[: len(example.turns)], add_generation_prompt=True)
+        groups: list[tuple[AnswerTokens, ...]] = [tuple(answers)]
+        if self.apart:
+            groups = [(answer,) for answer in answers]
+            groups += [()] * self.late
+        prompts = [_Prompt(question, item.images, group) for group in groups]
         if item.rejected_images:
-            prompts.append((prompt, item.rejected_images, (AnswerTokens(IMAGE, answers[0].ids),)))
+            same_answer = AnswerTokens(IMAGE, chosen.ids)
+            prompts.append(_Prompt(question, item.rejected_images, (same_answer,)))
         return prompts
 
     def _conversation(
-        self, example: Example, messages: Sequence[dict[str, Any]], tokens: _Texts
+        self,
+        example: Example,
+        messages: Sequence[dict[str, Any]],
+        tokens: _Texts,
     ) -> AnswerTokens:
         """Return all answers of a conversation as one, the turns between them silent."""
-        found = self._answer(example.chosen, CHOSEN, tokens)
-        for place, turn in enumerate(example.then[1::2]):
-            between = self.chat.between(messages, len(example.turns) + 2 * place)
-            start = len(found.ids)
-            ids = (*found.ids, *between, *self._answer(turn.text, CHOSEN, tokens).ids)
-            found = AnswerTokens(CHOSEN, ids, found.silent | {*range(start, start + len(between))})
-        return found
+        answer = self._answer(example.chosen, CHOSEN, tokens)
+        for number, turn in enumerate(example.then[1::2]):
+            between = self.chat.between(messages, len(example.turns) + 2 * number)
+            start = len(answer.ids)
+            silent = range(start, start + len(between))
+            next_answer = self._answer(turn.text, CHOSEN, tokens)
+            ids = (*answer.ids, *between, *next_answer.ids)
+            answer = AnswerTokens(CHOSEN, ids, answer.silent.union(silent))
+        return answer
 
-    def _answer(self, text: str, column: int, tokens: _Texts) -> AnswerTokens:
+    def _answer(
+        self,
+        text: str,
+        column: int,
+        tokens: _Texts,
+    ) -> AnswerTokens:
         if PLACE in text:
             raise RefusedRowError("a control token in a text", PLACE)
         self.chat.check(text, tokens[text])
         return AnswerTokens(column, (*tokens[text], *self.chat.frame.end))
 
     def _encode_good(
-        self, kept: list[_RowPrompts], refused: list[Refused]
+        self, rows: list[_RowPrompts], refused: list[Refused]
     ) -> tuple[Batch, list[_RowPrompts]]:
-        """Encode the examples together; on an error one by one, to find those that the processor refuses."""
+        """Encode the rows together; on an error one by one, to refuse those that cause it."""
         try:
-            return self._encode(kept), kept
+            return self._encode(rows), rows
         except Exception as error:  # processors raise errors of many kinds
-            if len(kept) == 1:
+            if len(rows) == 1:
                 detail = (str(error) or type(error).__name__)[:200]
+                reason = "the processor refuses it"
                 refused.append(
-                    Refused(key=kept[0][0], reason="the processor refuses it", detail=detail)
+                    Refused(
+                        key=rows[0].key,
+                        reason=reason,
+                        detail=detail,
+                    )
                 )
                 return self._encode([]), []
-            good = [one for each in kept for one in self._encode_good([each], refused)[1]]
-            if len(good) == len(kept):  # nothing is wrong with any of them
+            good: list[_RowPrompts] = []
+            for row in rows:
+                _, encoded = self._encode_good([row], refused)
+                good += encoded
+            if len(good) == len(rows):  # nothing is wrong with any of them
                 raise
         return self._encode(good), good
 
-    def _encode(self, kept: Sequence[_RowPrompts]) -> Batch:
-        batch = Batch(keys=[key for key, _ in kept])
-        prompts = [(n, ask) for n, (_, own) in enumerate(kept) for ask in own]
+    def _encode(self, rows: Sequence[_RowPrompts]) -> Batch:
+        batch = Batch(keys=[row.key for row in rows])
+        prompts: list[_Prompt] = []
+        for index, row in enumerate(rows):
+            prompts += row.prompts
+            batch.owners += [index] * len(row.prompts)
         if not prompts:
             return batch
-        texts, images = (
-            [text for _, (text, _, _) in prompts],
-            [list(images) for _, (_, images, _) in prompts],
-        )
-        given = self.processor(
+        texts = [prompt.text for prompt in prompts]
+        images = [list(prompt.images) for prompt in prompts]
+        outputs = self.processor(
             text=texts,
             images=images if any(images) else None,
             padding=True,
             return_tensors="pt",
             **encoding_options(self.processor, texts[0]),
         )
-        real = given.pop("attention_mask").bool()
-        batch.owners = [n for n, _ in prompts]
-        batch.answers = [answers for _, (_, _, answers) in prompts]
-        batch.prompts = _ragged(given.pop("input_ids"), real)
-        batch.types = {name: _ragged(given.pop(name), real) for name in PER_TOKEN if name in given}
-        batch.extras = dict(given)
+        mask = outputs.pop("attention_mask").bool()
+        batch.answers = [prompt.answers for prompt in prompts]
+        batch.prompts = _ragged(outputs.pop("input_ids"), mask)
+        for name in PER_TOKEN:
+            if name in outputs:
+                batch.types[name] = _ragged(outputs.pop(name), mask)
+        batch.extras = dict(outputs)
         return batch
 
     def _length(self, batch: Batch, example: int) -> int:
-        own = [n for n, owner in enumerate(batch.owners) if owner == example]
-        longest = max(len(answer.ids) for n in own for answer in batch.answers[n])
-        return max(len(batch.prompts[n]) for n in own) + longest
+        """Return the tokens of an example's longest prompt and longest answer."""
+        longest_prompt = 0
+        longest_answer = 0
+        for prompt_index, owner in enumerate(batch.owners):
+            if owner != example:
+                continue
+            longest_prompt = max(longest_prompt, len(batch.prompts[prompt_index]))
+            for answer in batch.answers[prompt_index]:
+                longest_answer = max(longest_answer, len(answer.ids))
+        return longest_prompt + longest_answer
 
 
 def _texts(example: Example) -> Iterable[str]:
-    yield from (piece for turn in example.conversation for piece in turn.text.split(PLACE))
+    for turn in example.conversation:
+        yield from turn.text.split(PLACE)
     yield from example.rejected
 
 
-def _ragged(tokens: "Tensor", real: "Tensor") -> list[tuple[int, ...]]:
-    return [tuple(row[mask].tolist()) for row, mask in zip(tokens, real, strict=True)]
+def _ragged(tokens: "Tensor", mask: "Tensor") -> list[tuple[int, ...]]:
+    rows = zip(tokens, mask, strict=True)
+    return [tuple(row[is_real].tolist()) for row, is_real in rows]
 
 
 Collate = Callable[[Iterable[Loaded | Refused]], dict[str, Batch]]

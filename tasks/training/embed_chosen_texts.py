@@ -4,17 +4,15 @@ Reads ``PreferenceRow`` without images, writes one ``EmbeddingRow`` per distinct
 is ``text_key``. Encoders:
 
 * ``clip``: the text tower of the images' CLIP; longer texts are cut at clauses, and the vectors of
-  the pieces added
-  (ours).
+  the pieces added (ours).
 * ``words``: hashed counts of words and word pairs; those about the first and the second image are
-  counted separately,
-  so that exchanging the halves changes the vector (ours).
+  counted separately, so that exchanging the halves changes the vector (ours).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,15 +42,17 @@ def embed_chosen_texts(
 ) -> Iterator[EmbeddingRow]:
     """Yield the vector of each row's chosen text; equal texts give equal rows, counted once."""
     texts = list(dict.fromkeys(row.chosen for row in rows))
-    matrix = (
-        _with_clip(texts, config) if _uses_clip(config) else hash_words(texts, config.dimension)
-    )
-    found = dict(zip(texts, matrix, strict=True))
+    if _uses_clip(config):
+        matrix = _with_clip(texts, config)
+    else:
+        matrix = hash_words(texts, config.dimension)
+    vectors = dict(zip(texts, matrix, strict=True))
     for row in rows:
         key = text_key(row.chosen)
-        unit, norm = to_unit(found[row.chosen], f"{name_encoder(config)}, of text {key}")
+        encoder = name_encoder(config)
+        unit, norm = to_unit(vectors[row.chosen], f"{encoder}, of text {key}")
         yield EmbeddingRow(
-            key=make_key("text vector", key, name_encoder(config)),
+            key=make_key("text vector", key, encoder),
             source_key=row.key,
             subject=key,
             embedder=config.encoder,
@@ -62,36 +62,42 @@ def embed_chosen_texts(
 
 
 def hash_words(texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
-    """Return ``(n, dimension)`` counts of hashed words and word pairs; zeros where a text has no words."""
+    """Return ``(n, dimension)`` counts of hashed words and word pairs.
+
+    They are zeros where a text has no words.
+    """
     from sklearn.feature_extraction import FeatureHasher
 
     if not texts:
         return np.empty((0, dimension), dtype=np.float32)
     terms = (list(_terms(text[:MOST_CHARACTERS])) for text in texts)
-    return (
-        FeatureHasher(dimension, input_type="string").transform(terms).toarray().astype(np.float32)
-    )
+    hasher = FeatureHasher(dimension, input_type="string")
+    return hasher.transform(terms).toarray().astype(np.float32)
 
 
 def _terms(text: str) -> Iterator[str]:
-    """Yield a text's words and word pairs, each prefixed with the number of its image."""
+    """Yield a text's words and word pairs, each prefixed with the number of its image.
+
+    It is 0 for texts that do not describe the two images in turn.
+    """
     start = START.match(text)
     halves = MIDDLE.split(text[start.end() :]) if start else []
-    for side, part in enumerate(
-        halves if len(halves) == 2 else [text], 1 if len(halves) == 2 else 0
-    ):
-        words = WORD.findall(part.lower())
-        yield from (f"{side}:{word}" for word in words)
-        yield from (f"{side}:{first} {second}" for first, second in pairwise(words))
+    numbered = list(enumerate(halves, 1)) if len(halves) == 2 else [(0, text)]
+    for image_number, part in numbered:
+        tokens = WORD.findall(part.lower())
+        yield from (f"{image_number}:{token}" for token in tokens)
+        yield from (f"{image_number}:{first} {second}" for first, second in pairwise(tokens))
 
 
 def _with_clip(texts: Sequence[str], config: TextVectorsConfig) -> NDArray[np.float32]:
     """Return ``(n, dimension)`` sums of the unit vectors of each text's pieces."""
     tower = OpenClipTexts(config=config.clip)
     pieces = [tower.pieces(text[:MOST_CHARACTERS])[:MOST_PIECES] or ("",) for text in texts]
-    vectors = tower.embed([piece for some in pieces for piece in some])
+    vectors = tower.embed(list(chain.from_iterable(pieces)))
+    if not texts:
+        return vectors
     starts = np.cumsum([0, *map(len, pieces)])[:-1]
-    return np.add.reduceat(vectors, starts, axis=0) if len(texts) else vectors
+    return np.add.reduceat(vectors, starts, axis=0)
 
 
 def _uses_clip(config: TextVectorsConfig) -> bool:

@@ -19,7 +19,8 @@ from pairwright.tasks.training.find_model import find_base
 
 log = logging.getLogger(__name__)
 PATCH = 28 * 28  # pixels per token in Qwen2-VL
-TEXT, ANSWERED = 512, 256  # tokens of a row's question and answers, and of the answers alone
+TEXT = 512  # tokens of a row's question and answers
+ANSWERED = 256  # tokens of its answers alone
 SEEN_TWICE = ("mdpo", "adavip")  # objectives with rejected images: each row is two sequences
 LOGITS = 1 << 27  # bytes of logits in float32 at a time
 WIDE = {"lora": 26, "full": 31}
@@ -37,8 +38,7 @@ MEANS = {
     "adagrad": 1,
     "ademamix": 3,
 }
-"""Numbers that optimisers keep per trained weight, by a part of their names; AdamW and the others:
-two."""
+"""Numbers that optimisers keep per trained weight, by a part of their names; the others: 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,32 +55,31 @@ class Sizes:
     tied: bool
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], weights: int) -> Self:
-        """Return the sizes given by ``config.json`` and the bytes of the weights; ``ValueError`` for missing ones."""
+    def of(
+        cls,
+        config: Mapping[str, Any],
+        weights: int,
+    ) -> Self:
+        """Return the sizes given by ``config.json`` and the bytes of the weights.
+
+        ``ValueError``: sizes are missing.
+        """
         text: Mapping[str, Any] = config.get("text_config") or config
-        dtype = next(
-            (
-                one[name]
-                for one in (text, config)
-                for name in ("dtype", "torch_dtype")
-                if one.get(name)
-            ),
-            "",
-        )
+        weight_size = 4 if _find_dtype(text, config) == "float32" else 2
         try:
-            heads, hidden = int(text["num_attention_heads"]), int(text["hidden_size"])
+            heads = int(text["num_attention_heads"])
+            hidden = int(text["hidden_size"])
             head = int(text.get("head_dim") or hidden // heads)
+            tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
             return cls(
-                whole=weights // (4 if dtype == "float32" else 2),
+                whole=weights // weight_size,
                 layers=int(text["num_hidden_layers"]),
                 hidden=hidden,
                 inner=int(text["intermediate_size"]),
                 queries=heads * head,
                 keys=int(text.get("num_key_value_heads") or heads) * head,
                 vocabulary=int(text["vocab_size"]),
-                tied=bool(
-                    text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
-                ),
+                tied=bool(tied),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"config.json lacks the sizes of layers ({error!r})") from error
@@ -88,17 +87,17 @@ class Sizes:
     @property
     def linear(self) -> tuple[tuple[int, int], ...]:
         """Return the inputs and outputs of a layer's linear layers."""
-        attention = (
-            (self.hidden, self.queries),
-            *[(self.hidden, self.keys)] * 2,
-            (self.queries, self.hidden),
-        )
-        return (*attention, *[(self.hidden, self.inner)] * 2, (self.inner, self.hidden))
+        query = (self.hidden, self.queries)
+        key = (self.hidden, self.keys)
+        output = (self.queries, self.hidden)
+        gate = (self.hidden, self.inner)
+        down = (self.inner, self.hidden)
+        return query, key, key, output, gate, gate, down
 
     @property
     def layer(self) -> int:
         """Return the weights of a layer without norms and biases."""
-        return sum(one * other for one, other in self.linear)
+        return sum(inputs * outputs for inputs, outputs in self.linear)
 
     @property
     def table(self) -> int:
@@ -108,11 +107,21 @@ class Sizes:
     @property
     def language(self) -> int:
         """Return the weights of the language model."""
-        return min(self.whole, self.layers * self.layer + self.table * (1 if self.tied else 2))
+        tables = 1 if self.tied else 2
+        return min(self.whole, self.layers * self.layer + self.table * tables)
 
     def adapters(self, rank: int) -> int:
         """Return the weights of LoRA on all linear layers of the language model."""
-        return self.layers * rank * sum(one + other for one, other in self.linear)
+        return self.layers * rank * sum(inputs + outputs for inputs, outputs in self.linear)
+
+
+def _find_dtype(*configs: Mapping[str, Any]) -> str:
+    """Return the first dtype that a configuration states; empty: none."""
+    for config in configs:
+        dtype = config.get("dtype") or config.get("torch_dtype")
+        if dtype:
+            return dtype
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,61 +142,97 @@ class Demand:
 
 def count_trained(sizes: Sizes, config: TrainConfig) -> int:
     """Return the number of trained weights."""
-    own = config.model
-    if own.tuning == "lora":
-        return sizes.adapters(own.lora.rank) + _count_vision(sizes, config)
-    return sizes.whole if own.train_vision else sizes.language
+    if config.model.tuning == "lora":
+        return sizes.adapters(config.model.lora.rank) + _count_vision(sizes, config)
+    return sizes.whole if config.model.train_vision else sizes.language
 
 
 def _count_vision(sizes: Sizes, config: TrainConfig) -> int:
-    own = config.model
-    return (sizes.whole - sizes.language) * (own.train_vision and own.vision_tuning == "full")
+    """Return the vision weights that are trained in full."""
+    if config.model.train_vision and config.model.vision_tuning == "full":
+        return sizes.whole - sizes.language
+    return 0
 
 
-def demand_of(sizes: Sizes, config: TrainConfig, *, gpus: int = 1) -> Demand:
+def demand_of(
+    sizes: Sizes,
+    config: TrainConfig,
+    *,
+    gpus: int = 1,
+) -> Demand:
     """Return the demand of each GPU; ``gpus`` share the weights by FSDP."""
-    full = config.model.tuning == "full"
-    trained, number = count_trained(sizes, config), 4 if config.optimiser.precision == "fp32" else 2
-    copy, optim = full and config.objective == "adpo", config.optimiser.optim
-    means = next((count for name, count in MEANS.items() if name in optim), 2) * (
-        1 if "8bit" in optim else 4
-    )
-    states = 4 + (0 if "paged" in optim else means)  # paged ones are swapped out under pressure
-    # With gradient accumulation, autocast keeps rounded copies of trained weights.
-    rounded = (
-        2 * trained
-        if full and gpus == 1 and config.optimiser.gradient_accumulation_steps > 1
-        else 0
-    )
-    linear = sizes.layers * sizes.layer * config.model.load_in_4bit
-    frozen = number * (sizes.whole - linear - _count_vision(sizes, config)) + int(sum(NF4) * linear)
+    trained = count_trained(sizes, config)
+    number_size = 4 if config.optimiser.precision == "fp32" else 2
+    activations = _activations(sizes, config) * number_size // 2
+    if config.model.load_in_4bit:
+        activations += number_size * sizes.hidden * sizes.inner  # one dequantised layer
     return Demand(
-        weights=(4 * sizes.whole if full else frozen + 4 * trained) // gpus + rounded,
-        states=states * trained // gpus,
-        gathered=2 * (2 * sizes.layer + 2 * sizes.table + sizes.whole - sizes.language)
-        if gpus > 1
-        else 0,
-        reference=number * sizes.whole + (4 - number) * 2 * sizes.table if copy else 0,
-        activations=_activations(sizes, config) * number // 2
-        + number * sizes.hidden * sizes.inner * config.model.load_in_4bit,  # one dequantised layer
+        weights=_count_weights(sizes, config, number_size, gpus),
+        states=_state_size(config.optimiser.optim) * trained // gpus,
+        gathered=_count_gathered(sizes) if gpus > 1 else 0,
+        reference=_count_reference(sizes, config, number_size),
+        activations=activations,
     )
+
+
+def _count_weights(
+    sizes: Sizes,
+    config: TrainConfig,
+    number_size: int,
+    gpus: int,
+) -> int:
+    """Return the bytes of the policy's weights; frozen ones have ``number_size`` bytes."""
+    trained = count_trained(sizes, config)
+    if config.model.tuning != "full":
+        linear = sizes.layers * sizes.layer * config.model.load_in_4bit
+        frozen = sizes.whole - linear - _count_vision(sizes, config)
+        return (number_size * frozen + int(sum(NF4) * linear) + 4 * trained) // gpus
+    weights = 4 * sizes.whole // gpus
+    if gpus == 1 and config.optimiser.gradient_accumulation_steps > 1:
+        weights += 2 * trained  # autocast keeps rounded copies of trained weights
+    return weights
+
+
+def _state_size(optimiser: str) -> int:
+    """Return the bytes of gradient and optimiser state for each trained weight."""
+    if "paged" in optimiser:
+        return 4  # its states are swapped out under pressure
+    means = next((count for name, count in MEANS.items() if name in optimiser), 2)
+    mean_size = 1 if "8bit" in optimiser else 4
+    return 4 + means * mean_size
+
+
+def _count_gathered(sizes: Sizes) -> int:
+    """Return the bytes that FSDP gathers at once."""
+    vision = sizes.whole - sizes.language
+    return 2 * (2 * sizes.layer + 2 * sizes.table + vision)
+
+
+def _count_reference(
+    sizes: Sizes,
+    config: TrainConfig,
+    number_size: int,
+) -> int:
+    """Return the bytes of a copied reference model, its embeddings in float32."""
+    if config.model.tuning != "full" or config.objective != "adpo":
+        return 0
+    return number_size * sizes.whole + (4 - number_size) * 2 * sizes.table
 
 
 def _activations(sizes: Sizes, config: TrainConfig) -> int:
-    rows = config.optimiser.per_device_train_batch_size * (
-        2 if config.objective in SEEN_TWICE else 1
-    )
+    rows = config.optimiser.per_device_train_batch_size
+    if config.objective in SEEN_TWICE:
+        rows *= 2
     tokens = rows * (2 * config.model.max_pixels // PATCH + TEXT)
-    layer, gradients = WIDE[config.model.tuning] * sizes.hidden + 8 * sizes.inner, 8 * sizes.inner
-    if config.optimiser.gradient_checkpointing:  # layers keep their inputs; one at a time the rest
-        kept, at_once = (
-            (4 if config.model.tuning == "full" else 2) * sizes.hidden,
-            layer + gradients,
-        )
-    else:
-        kept, at_once = layer, gradients
-    words = rows * ANSWERED * 4 * sizes.vocabulary + LOGITS
-    return tokens * kept * sizes.layers + max(tokens * at_once, words)
+    gradients = 8 * sizes.inner
+    layer = WIDE[config.model.tuning] * sizes.hidden + 8 * sizes.inner
+    stored = layer  # of each layer
+    at_once = gradients
+    if config.optimiser.gradient_checkpointing:  # only layer inputs are kept; the rest recomputed
+        stored = (4 if config.model.tuning == "full" else 2) * sizes.hidden
+        at_once = layer + gradients
+    logits = rows * ANSWERED * 4 * sizes.vocabulary + LOGITS
+    return tokens * stored * sizes.layers + max(tokens * at_once, logits)
 
 
 def is_spread() -> bool:
@@ -196,37 +241,49 @@ def is_spread() -> bool:
 
 
 def check_memory(folder: Path, config: TrainConfig) -> None:
-    """Log the memory that a training needs of each GPU; warn, with settings that need less, where it exceeds the GPU's.
+    """Log the memory that a training needs of each GPU.
 
-    Raises ``ConfigError`` where it does not fit with any batch size.
+    Where it exceeds the GPU's, warn and name settings that need less. Raises ``ConfigError`` where
+    it does not fit with any batch size.
     """
-    cards, gpus = gpu_memory(), int(os.environ.get("WORLD_SIZE", "1")) if is_spread() else 1
+    cards = gpu_memory()
     if not cards:
         return
+    gpus = int(os.environ.get("WORLD_SIZE", "1")) if is_spread() else 1
     try:
         base = find_base(folder)
         sizes = Sizes.of(*read_model(base.folder if base else folder))
-    except ValueError as unknown:
-        log.info("%s%s", UNCHECKED, unknown)
+    except ValueError as error:
+        log.info("%s%s", UNCHECKED, error)
         return
-    need, card = demand_of(sizes, config, gpus=gpus), min(cards)
-    named = ("weights", "gradients and optimiser", "gathered", "reference", "activations")
-    parts = ", ".join(
-        f"{name} {size / GB:.1f}" for name, size in zip(named, astuple(need), strict=True) if size
+    demand = demand_of(sizes, config, gpus=gpus)
+    card = min(cards)
+    estimate = _describe_demand(demand)
+    if demand.total <= card:
+        log.info("%s, of %.1f", estimate, card / GB)
+        return
+    problem = f"{estimate}, and the smallest has {card / GB:.1f}. Try {need_less(config)}"
+    if demand.total - demand.activations > card:
+        raise ConfigError(f"model.name: {problem}")
+    log.warning("%s", problem)
+
+
+def _describe_demand(demand: Demand) -> str:
+    names = ("weights", "gradients and optimiser", "gathered", "reference", "activations")
+    parts: list[str] = []
+    for name, size in zip(names, astuple(demand), strict=True):
+        if size:
+            parts.append(f"{name} {size / GB:.1f}")
+    return (
+        f"the training needs about {demand.total / GB:.1f} GB of each GPU "
+        f"({', '.join(parts)}, {MARGIN / GB:.0f} overhead)"
     )
-    said = f"the training needs about {need.total / GB:.1f} GB of each GPU ({parts}, {MARGIN / GB:.0f} overhead)"
-    if need.total <= card:
-        log.info("%s, of %.1f", said, card / GB)
-        return
-    said = f"{said}, and the smallest has {card / GB:.1f}. Try {need_less(config)}"
-    if need.total - need.activations > card:
-        raise ConfigError(f"model.name: {said}")
-    log.warning("%s", said)
 
 
 def need_less(config: TrainConfig) -> str:
     """Return settings that need less memory, first those without effect on results."""
-    optimiser, model = config.optimiser, config.model
+    optimiser = config.optimiser
+    model = config.model
     settings = _halve_batch(config)
     if not optimiser.gradient_checkpointing:
         settings.append("--set optimiser.gradient_checkpointing=true")

@@ -1,4 +1,4 @@
-"""Load batches ahead of the training, in processes beside it, in an order that follows from the seed.
+"""Load batches ahead of the training, in other processes, in an order determined by the seed.
 
 The same seed, epoch and step give the same rows, so that a run can resume. Processes are forked
 from a server process (``forkserver``, where available), not from the training, whose threads may
@@ -56,46 +56,55 @@ class BatchOrder:
 
 
 def text_lengths(rows: Any) -> list[int]:
-    """Return the characters of each row's texts, of ``ExampleRows`` or a subset; reads no images."""
+    """Return the characters of each row's texts; ``rows``: ``ExampleRows`` or a subset.
+
+    No images are read.
+    """
     whole = getattr(rows, "dataset", rows)
-    texts = [
-        [row.chosen, row.rejected, *(turn.text for turn in row.prompt)]
-        for row in whole.rows.read_texts()
-    ]
-    return [sum(map(len, texts[place])) for place in getattr(rows, "indices", range(len(rows)))]
+    lengths: list[int] = []
+    for row in whole.rows.read_texts():
+        prompt = sum(len(turn.text) for turn in row.prompt)
+        lengths.append(len(row.chosen) + len(row.rejected) + prompt)
+    indices = getattr(rows, "indices", range(len(rows)))
+    return [lengths[index] for index in indices]
 
 
 def make_loader(
     rows: Any, collate: Collate, order: BatchOrder, *, workers: int
 ) -> "DataLoader[Any]":
-    """Return the loader of a rank's batches, ``{"batch": Batch}`` each; 0 ``workers``: in this process."""
-    words: dict[str, Any] = (
-        {"multiprocessing_context": METHOD, "worker_init_fn": _begin_worker} if workers else {}
-    )
+    """Return the loader of a rank's batches, ``{"batch": Batch}`` each.
+
+    0 ``workers``: batches are loaded in this process.
+    """
+    kwargs: dict[str, Any] = {}
+    if workers:
+        kwargs = {"multiprocessing_context": METHOD, "worker_init_fn": _begin_worker}
+    # Without one, each epoch would draw from the model's own generator.
+    generator = torch.Generator().manual_seed(order.seed or 0)
     return DataLoader(
         rows,
         batch_sampler=order,
         collate_fn=collate,
         num_workers=workers,
         pin_memory=torch.cuda.is_available(),
-        generator=torch.Generator().manual_seed(
-            order.seed or 0
-        ),  # else each epoch would draw from the model's own
+        generator=generator,
         persistent_workers=workers > 0,
-        **words,
+        **kwargs,
     )
 
 
-def count_workers(wanted: int | str) -> int:
+def count_workers(setting: int | str) -> int:
     """Return how many processes load for each training process."""
-    if isinstance(wanted, int):
-        return wanted
+    if isinstance(setting, int):
+        return setting
     if not torch.cuda.is_available():
         return 0
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return max(1, min(MOST, cores // (2 * int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    trainings = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(MOST, cores // (2 * trainings)))
 
 
 def _begin_worker(number: int) -> None:
@@ -106,38 +115,52 @@ def _begin_worker(number: int) -> None:
 
 
 def find_batch(rows: Any, collate: Collate) -> Batch:
-    """Return a batch of the first usable row; ``TrainingError`` where none of the first thousand is."""
-    refused, count = list[Refused](), min(len(rows), TRIED)
-    for place in range(count):
-        batch = collate([rows[place]])["batch"]
+    """Return a batch of the first usable row.
+
+    ``TrainingError``: none of the first thousand is usable.
+    """
+    refused: list[Refused] = []
+    count = min(len(rows), TRIED)
+    for row_index in range(count):
+        batch = collate([rows[row_index]])["batch"]
         if batch.prompts:
             return batch
         refused += batch.refused
     reasons = count_reasons(refused)
-    counted = ", ".join(f"{reason} ({n})" for reason, n in reasons.items())
-    example = next((f": {one.key}: {one.detail}" for one in refused if one.detail), "")
-    advice = (
-        ". Try a larger model.max_length, or fewer model.max_pixels" if TOO_LONG in reasons else ""
-    )
+    counts = ", ".join(f"{reason} ({number})" for reason, number in reasons.items())
+    example = next((f": {row.key}: {row.detail}" for row in refused if row.detail), "")
+    advice = ""
+    if TOO_LONG in reasons:
+        advice = ". Try a larger model.max_length, or fewer model.max_pixels"
     raise TrainingError(
-        f"none of the first {count:,} rows can be trained on: {counted}{example}{advice}"
+        f"none of the first {count:,} rows can be trained on: {counts}{example}{advice}"
     )
 
 
-def with_answers(batch: Batch, added: Sequence[Sequence[AnswerTokens]], longest: int) -> Batch:
-    """Return a batch with added answers: behind those of the example's prompt, or one per empty prompt.
+def with_answers(
+    batch: Batch,
+    added: Sequence[Sequence[AnswerTokens]],
+    longest: int,
+) -> Batch:
+    """Return a batch with added answers.
 
-    Answers that exceed ``longest`` tokens with their prompt are left out.
+    They go behind those of the example's prompt, or one into each empty prompt. Answers that exceed
+    ``longest`` tokens with their prompt are left out.
     """
     answers = list(batch.answers)
-    for example, given in enumerate(added):
-        places = [n for n, owner in enumerate(batch.owners) if owner == example]
-        size = max((len(batch.prompts[n]) for n in places), default=0)
-        own = [answer for answer in given if size + len(answer.ids) <= longest]
-        if waiting := [n for n in places if not answers[n]]:
-            for place, answer in zip(waiting, own, strict=False):
-                answers[place] = (answer,)
+    for example, new_answers in enumerate(added):
+        prompts = [index for index, owner in enumerate(batch.owners) if owner == example]
+        size = max((len(batch.prompts[index]) for index in prompts), default=0)
+        fitting = [answer for answer in new_answers if size + len(answer.ids) <= longest]
+        empty = [index for index in prompts if not answers[index]]
+        if empty:
+            for index, answer in zip(empty, fitting, strict=False):
+                answers[index] = (answer,)
         else:
-            first = next(n for n in places if any(answer.column == CHOSEN for answer in answers[n]))
-            answers[first] = (*answers[first], *own)
+            first = next(index for index in prompts if _has_chosen(answers[index]))
+            answers[first] = (*answers[first], *fitting)
     return replace(batch, answers=answers)
+
+
+def _has_chosen(answers: Sequence[AnswerTokens]) -> bool:
+    return any(answer.column == CHOSEN for answer in answers)

@@ -6,8 +6,8 @@ bits; full tuning keeps float32 and rounds for each step, since bfloat16 would l
 in a weight of 0.02 (ours).
 
 The language model is trained; the vision tower and projector with ``train_vision``; differential
-perception always. Weights trained in full beside adapters go into ``tuned.safetensors``, since peft
-saves adapters alone.
+perception always. Weights trained in full in addition to adapters go into ``tuned.safetensors``,
+since peft saves adapters alone.
 """
 
 import importlib
@@ -55,13 +55,17 @@ OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
 
 def choose_precision(config: TrainConfig) -> torch.dtype:
     """Return the compute precision."""
-    wanted = config.optimiser.precision
-    fast = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.bfloat16 if wanted == "bf16" or (wanted == "auto" and fast) else torch.float32
+    precision = config.optimiser.precision
+    if precision == "auto":
+        is_fast = torch.cuda.is_available() and torch.cuda.is_bf16_supported(
+            including_emulation=False
+        )
+        return torch.bfloat16 if is_fast else torch.float32
+    return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def choose_storage(config: TrainConfig) -> torch.dtype:
-    """Return the precision of the stored weights: float32 for full tuning, so that small steps add up."""
+    """Return the precision of stored weights: float32 for full tuning, to keep small steps."""
     return torch.float32 if config.model.tuning == "full" else choose_precision(config)
 
 
@@ -72,8 +76,10 @@ def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
 
 def load_processor(folder: Path) -> Any:
     """Return a checkpoint's processor; adapters without one use their base model's."""
-    if not (folder / "tokenizer_config.json").is_file() and (base := find_base(folder)):
-        folder = base.folder
+    if not (folder / "tokenizer_config.json").is_file():
+        base = find_base(folder)
+        if base:
+            folder = base.folder
     with loading(NAME, folder):
         processor: Any = AutoProcessor.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
@@ -85,38 +91,50 @@ def load_processor(folder: Path) -> Any:
     return processor
 
 
-def load_model(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
-    """Return a checkpoint's model in this precision, adapters merged, differential perception attached."""
+def load_model(
+    folder: Path,
+    config: ModelConfig,
+    *,
+    dtype: torch.dtype,
+) -> Any:
+    """Return a checkpoint's model: adapters merged, differential perception attached."""
     model = load_plain(folder, config, dtype=dtype)
     if config.load_in_4bit:
         keep_in_4bit(model, dtype)
-    if place := find_module(folder):
-        load_differential(model, place)
+    module_folder = find_module(folder)
+    if module_folder:
+        load_differential(model, module_folder)
     return model
 
 
 def load_to_train(folder: Path, config: TrainConfig) -> Any:
-    """Return a run's initial model, with a new differential perception module where one is configured."""
-    model, wanted = (
-        load_model(folder, config.model, dtype=choose_storage(config)),
-        config.model.differential,
-    )
-    if wanted.enabled and not hasattr(model, MODULE):
-        with torch.random.fork_rng(devices=[]):  # the same module whatever was drawn before
+    """Return a run's initial model; attach a new differential perception module if configured."""
+    model = load_model(folder, config.model, dtype=choose_storage(config))
+    differential = config.model.differential
+    if differential.enabled and not hasattr(model, MODULE):
+        # Independent of earlier random draws.
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            attach(model, **wanted.model_dump(exclude={"enabled"}))
+            attach(model, **differential.model_dump(exclude={"enabled"}))
     return model
 
 
-def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
+def load_plain(
+    folder: Path,
+    config: ModelConfig,
+    *,
+    dtype: torch.dtype,
+) -> Any:
     """Return a model as ``load_model`` does, without differential perception."""
-    if base := find_base(folder):
+    base = find_base(folder)
+    if base:
         return merge_adapters(load_plain(base.folder, config, dtype=dtype), folder)
-    kind = (settings := read_json(folder / CONFIG)).get("model_type")
+    settings = read_json(folder / CONFIG)
+    kind = settings.get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        own = " Code in a checkpoint is never run." if "auto_map" in settings else ""
+        note = " Code in a checkpoint is never run." if "auto_map" in settings else ""
         raise ModelError(
-            f"{NAME}: {folder}: unsupported vision-language model type {str(kind)[:80]!r}.{own}"
+            f"{NAME}: {folder}: unsupported vision-language model type {str(kind)[:80]!r}.{note}"
         )
     model = load_pretrained(
         AutoModelForImageTextToText,
@@ -132,22 +150,26 @@ def load_plain(folder: Path, config: ModelConfig, *, dtype: torch.dtype) -> Any:
 
 
 def keep_in_4bit(model: Any, dtype: torch.dtype) -> None:
-    """Quantise the language model's linear layers to 4 bits (NF4, scales in 8 bits; QLoRA, Dettmers et al. 2023).
+    """Quantise the language model's linear layers to 4 bits.
 
-    bitsandbytes rounds them when the model moves to its GPU; without one, here. The vision tower,
-    embeddings and the output layer keep their precision.
+    NF4, with scales in 8 bits (QLoRA; Dettmers et al. 2023). bitsandbytes rounds them when the
+    model moves to its GPU; without one, here. The vision tower, embeddings and the output layer
+    keep their precision.
     """
     require_bits("model.load_in_4bit")
     bits: Any = importlib.import_module("bitsandbytes.nn")
     for name, layer in _linear_layers(model, _language_prefixes(model)):
         small = bits.Linear4bit(
-            1, 1, bias=False, compute_dtype=dtype, quant_type="nf4", device="meta"
+            1,
+            1,
+            bias=False,
+            compute_dtype=dtype,
+            quant_type="nf4",
+            device="meta",
         )
-        small.in_features, small.out_features, small.bias = (
-            layer.in_features,
-            layer.out_features,
-            layer.bias,
-        )
+        small.in_features = layer.in_features
+        small.out_features = layer.out_features
+        small.bias = layer.bias
         small.weight = bits.Params4bit(layer.weight.data, requires_grad=False, quant_type="nf4")
         small.support_avx512bf16_for_cpu = False  # else scales are rounded again between steps
         model.set_submodule(name, small if torch.cuda.is_available() else small.to("cpu"))
@@ -158,70 +180,96 @@ def round_to_4bit(model: Any) -> None:
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
     for _, layer in _linear_layers(model, _language_prefixes(model)):
-        kept = quantize_4bit(layer.weight.data, compress_statistics=True, quant_type="nf4")
-        layer.weight.data = dequantize_4bit(*kept)
+        quantised = quantize_4bit(layer.weight.data, compress_statistics=True, quant_type="nf4")
+        layer.weight.data = dequantize_4bit(*quantised)
 
 
 def _linear_layers(model: Any, inside: tuple[str, ...]) -> list[tuple[str, torch.nn.Linear]]:
     """Return the linear layers with these name prefixes, without the output layer."""
     head = model.get_output_embeddings()
-    named = [
-        (name, layer) for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)
-    ]
-    return [
-        (name, layer)
-        for name, layer in named
-        if layer is not head and f"{name}.".startswith(inside)
-    ]
+    layers: list[tuple[str, torch.nn.Linear]] = []
+    for name, layer in model.named_modules():
+        if not isinstance(layer, torch.nn.Linear) or layer is head:
+            continue
+        if f"{name}.".startswith(inside):
+            layers.append((name, layer))
+    return layers
 
 
-# ---- what is trained
+# ---- trained weights
 
 
 def prepare_model(model: Any, config: TrainConfig) -> Any:
     """Return the model with adapters or trainable weights switched on."""
+    if config.model.tuning == "lora":
+        model = _add_adapters(model, config)
+        description = f"adapters of rank {config.model.lora.rank}"
+    else:
+        prefixes = _language_prefixes(model)
+        for name, weight in model.named_parameters(remove_duplicate=False):
+            is_language = name.startswith(prefixes)
+            weight.requires_grad = is_language or _is_full(name, prefixes, config.model)
+        description = "weights"
+    _log_trained(model, description)
+    return model
+
+
+def _is_full(
+    name: str,
+    language: tuple[str, ...],
+    config: ModelConfig,
+) -> bool:
+    """Return whether a weight outside the language model is trained in full."""
+    if name.startswith(OF_MODULE):
+        return True
+    vision_in_full = config.tuning == "full" or config.vision_tuning == "full"
+    return config.train_vision and vision_in_full and not name.startswith(language)
+
+
+def _add_adapters(model: Any, config: TrainConfig) -> Any:
+    """Return the model with LoRA; the weights that are trained in full beside it are in float32."""
     import peft
 
-    inside, own = _language_prefixes(model), config.model
-    in_full = own.train_vision and (own.tuning == "full" or own.vision_tuning == "full")
+    prefixes = _language_prefixes(model)
+    in_full: list[Tensor] = []
+    for name, weight in model.named_parameters():
+        if _is_full(name, prefixes, config.model):
+            in_full.append(weight)
+    with_vision = config.model.train_vision and config.model.vision_tuning == "same"
+    layers = _linear_layers(model, ("",) if with_vision else prefixes)
+    lora = config.model.lora
+    adapters = peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=[name for name, _ in layers if not name.startswith(OF_MODULE)],
+    )
+    # Independent of earlier random draws.
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # peft uses a deprecated name of transformers.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        torch.manual_seed(config.seed)
+        model = peft.get_peft_model(model, adapters)
+    for weight in in_full:  # in float32, as adapters are: small steps add up
+        weight.data = weight.data.float()
+        weight.requires_grad = True
+    return model
 
-    def is_full(name: str) -> bool:
-        return name.startswith(OF_MODULE) or (in_full and not name.startswith(inside))
 
-    if own.tuning == "lora":
-        beside = [weight for name, weight in model.named_parameters() if is_full(name)]
-        layers = _linear_layers(
-            model, ("",) if own.train_vision and own.vision_tuning == "same" else inside
-        )
-        targets, lora = [name for name, _ in layers if not name.startswith(OF_MODULE)], own.lora
-        adapters = peft.LoraConfig(
-            r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets
-        )
-        with (
-            torch.random.fork_rng(devices=[]),
-            warnings.catch_warnings(),
-        ):  # the same whatever was drawn before
-            # peft uses a deprecated name of transformers.
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
-            torch.manual_seed(config.seed)
-            model = peft.get_peft_model(model, adapters)
-        for weight in beside:  # in float32, as adapters are: small steps add up
-            weight.data = weight.data.float()
-            weight.requires_grad = True
-    else:
-        for name, weight in model.named_parameters(remove_duplicate=False):
-            weight.requires_grad = is_full(name) or name.startswith(inside)
-    of = sum(getattr(weight, "quant_state", weight).shape.numel() for weight in model.parameters())
-    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    what = f"adapters of rank {own.lora.rank}" if own.tuning == "lora" else "weights"
+def _log_trained(model: Any, description: str) -> None:
+    total = 0
+    trained = 0
+    for weight in model.parameters():
+        total += getattr(weight, "quant_state", weight).shape.numel()
+        if weight.requires_grad:
+            trained += weight.numel()
     log.info(
         "trained: %s of %s parameters (%.2f %%), %s",
         f"{trained:,}",
-        f"{of:,}",
-        100 * trained / of,
-        what,
+        f"{total:,}",
+        100 * trained / total,
+        description,
     )
-    return model
 
 
 def freeze_model(model: Any, dtype: torch.dtype) -> Any:
@@ -241,28 +289,33 @@ def freeze_model(model: Any, dtype: torch.dtype) -> Any:
 
 def _language_prefixes(model: Any) -> tuple[str, ...]:
     """Return the name prefixes of the language model's parameters, the output layer included."""
-    if (decoder := model.get_decoder()) is model:
+    decoder = model.get_decoder()
+    if decoder is model:
         return ("",)
     inner = {id(decoder), id(model.get_output_embeddings())}
     return tuple(f"{name}." for name, module in model.named_modules() if id(module) in inner)
 
 
-def split_rates(optimizer: torch.optim.Optimizer, model: Any, rate: float) -> None:
-    """Move the vision tower's weights, adapters included, into parameter groups of their own at ``rate``.
+def split_rates(
+    optimizer: torch.optim.Optimizer,
+    model: Any,
+    rate: float,
+) -> None:
+    """Move the vision tower's weights, adapters included, to parameter groups at ``rate``.
 
     The projector and differential perception keep the main rate. The optimiser must be new: its
     state belongs to groups.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     tower = find_tower(base, field="optimiser.vision_learning_rate")
-    own = {id(weight) for weight in tower.whole.parameters()} - {
-        id(weight) for weight in tower.after.parameters()
-    }
+    whole = {id(weight) for weight in tower.whole.parameters()}
+    tower_ids = whole - {id(weight) for weight in tower.after.parameters()}
     for group in list(optimizer.param_groups):
-        seeing = [weight for weight in group["params"] if id(weight) in own]
-        group["params"] = [weight for weight in group["params"] if id(weight) not in own]
-        if seeing:
-            optimizer.add_param_group({**group, "params": seeing, "lr": rate})
+        weights = group["params"]
+        tower_weights = [weight for weight in weights if id(weight) in tower_ids]
+        group["params"] = [weight for weight in weights if id(weight) not in tower_ids]
+        if tower_weights:
+            optimizer.add_param_group({**group, "params": tower_weights, "lr": rate})
 
 
 def merge_adapters(model: Any, folder: Path) -> Any:
@@ -273,66 +326,78 @@ def merge_adapters(model: Any, folder: Path) -> Any:
     import peft
 
     with loading(NAME, folder):
-        own = peft.PeftConfig.from_pretrained(str(folder))
-        if not isinstance(own, peft.LoraConfig):
+        adapters = peft.PeftConfig.from_pretrained(str(folder))
+        if not isinstance(adapters, peft.LoraConfig):
             raise ModelError(
-                f"{NAME}: {folder} holds {own.peft_type} adapters; only LoRA can be merged"
+                f"{NAME}: {folder} holds {adapters.peft_type} adapters; only LoRA can be merged"
             )
         tensors = load_file(folder / ADAPTER_WEIGHTS)
-        own.inference_mode = True
-        tuned = peft.get_peft_model(model, own)
+        adapters.inference_mode = True
+        tuned = peft.get_peft_model(model, adapters)
         report = peft.set_peft_model_state_dict(tuned, tensors)
     missing = sorted(name for name in report.missing_keys if ADAPTER in name)
-    if strange := [*missing, *report.unexpected_keys]:
-        raise ModelError(f"{NAME}: {folder}: belongs to another model: {name_some(strange)}")
+    mismatches = [*missing, *report.unexpected_keys]
+    if mismatches:
+        raise ModelError(f"{NAME}: {folder}: belongs to another model: {name_some(mismatches)}")
     merged = tuned.merge_and_unload()
     if (folder / TUNED).is_file():
         _copy_weights(dict(merged.named_parameters()), folder / TUNED)
     return merged
 
 
-# ---- what is trained beside adapters
+# ---- weights trained in addition to adapters
 
 
 def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights without those of differential perception, which ``from_pretrained`` does not know."""
+    """Return the weights without differential perception's, unknown to ``from_pretrained``."""
     return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
 
 
 def save_beside(
-    model: Any, folder: Path, *, finished: bool, weights: Mapping[str, Any] | None = None
+    model: Any,
+    folder: Path,
+    *,
+    finished: bool,
+    weights: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write weights trained beside adapters, and when ``finished`` the differential perception module.
+    """Write weights trained beside adapters; the differential perception module if ``finished``.
 
     ``weights``: the model's gathered weights, at least the trained ones, where FSDP shards them.
     """
-    own = {
-        name.removeprefix(OF_PEFT): weight
-        for name, weight in (weights or model.state_dict()).items()
-    }
-    tuned = {name: own[name] for name in trained_beside(model)}
-    if kept := without_module(tuned) if finished else tuned:
-        save_file(
-            {name: weight.detach().cpu().contiguous() for name, weight in kept.items()},
-            folder / TUNED,
-        )
+    own_weights: dict[str, Any] = {}
+    for name, weight in (weights or model.state_dict()).items():
+        own_weights[name.removeprefix(OF_PEFT)] = weight
+    tuned = {name: own_weights[name] for name in trained_beside(model)}
+    if finished:
+        tuned = without_module(tuned)
+    if tuned:
+        tensors: dict[str, Tensor] = {}
+        for name, weight in tuned.items():
+            tensors[name] = weight.detach().cpu().contiguous()
+        save_file(tensors, folder / TUNED)
     if finished and hasattr(model, MODULE):
-        module = {
-            name.removeprefix(OF_MODULE): own[name]
-            for name in own.keys() - without_module(own).keys()
-        }
+        module: dict[str, Any] = {}
+        for name in own_weights.keys() - without_module(own_weights).keys():
+            module[name.removeprefix(OF_MODULE)] = own_weights[name]
         save_differential(model, folder, module)
 
 
-def save_spread(model: Any, folder: Path, *, first: bool) -> None:
-    """Write weights that FSDP's checkpoints of adapters lack. All processes call it, the first one writes."""
-    if trained_beside(model):
-        options = StateDictOptions(
-            full_state_dict=True, cpu_offload=True, ignore_frozen_params=True
-        )
-        weights = get_model_state_dict(model, options=options)
-        if first:
-            save_beside(model, folder, finished=False, weights=weights)
+def save_spread(
+    model: Any,
+    folder: Path,
+    *,
+    first: bool,
+) -> None:
+    """Write weights that FSDP's checkpoints of adapters lack.
+
+    All processes call it, the first one writes.
+    """
+    if not trained_beside(model):
+        return
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
+    weights = get_model_state_dict(model, options=options)
+    if first:
+        save_beside(model, folder, finished=False, weights=weights)
 
 
 def trained_beside(model: Any) -> dict[str, Tensor]:
@@ -347,14 +412,15 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
 
 def restore_beside(model: Any, folder: Path) -> None:
     """Restore the weights of ``trained_beside`` from a checkpoint."""
-    if tuned := trained_beside(model):
+    tuned = trained_beside(model)
+    if tuned:
         _copy_weights(tuned, folder / TUNED)
 
 
 def _copy_weights(weights: dict[str, Tensor], path: Path) -> None:
     """Copy a file's tensors into weights of the same names."""
     for name, tensor in read_checkpoint(path, field=NAME).items():
-        own = weights.get(name)
-        if own is None or own.shape != tensor.shape:
+        weight = weights.get(name)
+        if weight is None or weight.shape != tensor.shape:
             raise ModelError(f"{NAME}: {path}: belongs to another model: {name_some([name])}")
-        own.detach().copy_(tensor)
+        weight.detach().copy_(tensor)

@@ -65,23 +65,29 @@ class Rewards:
     # (B,) bool: whether the chosen text can be ranked above itself given the rejected images
     has_image: "Tensor"
     has_texts: "Tensor"  # (B, K) bool: which rejected texts can be ranked below a chosen one
-    logps: (
-        "Tensor"  # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
-    )
+    # (B, 2 + K): summed log-probabilities under the policy, detached; 0 where absent
+    logps: "Tensor"
 
 
-def rewards_of(policy: Scored, reference: Scored, *, beta: float, texts: int | None = 1) -> Rewards:
-    """Return rewards of the chosen text, with its and with rejected images, and of ``texts`` rejected texts (or all).
+def rewards_of(
+    policy: Scored,
+    reference: Scored,
+    *,
+    beta: float,
+    texts: int | None = 1,
+) -> Rewards:
+    """Return rewards of the chosen text, with its and with rejected images, and of rejected texts.
 
-    These are the implicit rewards of Rafailov et al. 2023 (paper 004, Eq. 4); their constant
-    cancels in every margin. The reference gets no gradient.
+    ``texts``: the number of rejected texts; ``None``: all. These are the implicit rewards of
+    Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin. The reference
+    gets no gradient.
     """
-    policy, reference = _with_columns(policy, texts), _with_columns(reference, texts)
+    policy = _with_columns(policy, texts)
+    reference = _with_columns(reference, texts)
     present = policy.present
-    values, chosen = (
-        beta * (policy.logps - reference.logps.detach()).where(present, 0),
-        present[:, CHOSEN],
-    )
+    log_ratios = policy.logps - reference.logps.detach()
+    values = beta * log_ratios.where(present, 0)
+    chosen = present[:, CHOSEN]
     return Rewards(
         chosen=values[:, CHOSEN],
         image=values[:, IMAGE],
@@ -97,45 +103,71 @@ def _with_columns(scored: Scored, texts: int | None) -> Scored:
     from torch.nn.functional import pad
 
     last = None if texts is None else TEXTS + texts
-    logps, tokens = scored.logps[:, :last], scored.tokens[:, :last]
+    logps = scored.logps[:, :last]
+    tokens = scored.tokens[:, :last]
     missing = max(0, TEXTS + 1 - logps.shape[1])
-    return Scored(logps=pad(logps, (0, missing)), tokens=pad(tokens, (0, missing)))
+    padding = (0, missing)
+    return Scored(logps=pad(logps, padding), tokens=pad(tokens, padding))
 
 
 def surprise(margins: "Tensor") -> "Tensor":
-    """Return -log sigmoid(margin): near 0 for large margins, near -margin for very negative ones."""
+    """Return -log sigmoid(margin): near 0 for large margins, near -margin for very negative."""
     from torch.nn.functional import logsigmoid
 
     return -logsigmoid(margins)
 
 
-def rank_losses(chosen: "Tensor", rivals: "Tensor", present: "Tensor") -> "Tensor":
-    """Return (B,): -log of the probability that the chosen answer, (B,), beats all present rivals, (B, K).
+def rank_losses(
+    chosen: "Tensor",
+    rivals: "Tensor",
+    present: "Tensor",
+) -> "Tensor":
+    """Return (B,): -log of the probability that the chosen answer beats the rivals.
 
-    It is the cross-entropy of the chosen one against them (S-DPO; paper 004, Eq. 11), -log
-    sigmoid(-log sum_l exp(r_l - r)), taken by logsumexp, which cannot overflow; 0 without rivals.
+    ``chosen`` is (B,), ``rivals`` and ``present`` (B, K). The loss is the cross-entropy of the
+    chosen one against them (S-DPO; paper 004, Eq. 11), -log sigmoid(-log sum_l exp(r_l - r)), taken
+    by logsumexp, which cannot overflow; 0 without rivals.
     """
     import torch
 
     # Not -inf: without rivals the gradient of logsumexp would be NaN.
     lowest = torch.finfo(rivals.dtype).min
-    lead = -(rivals - chosen[:, None]).masked_fill(~present, lowest).logsumexp(1)
-    return surprise(lead).where(present.any(1), 0)
+    leads = (rivals - chosen[:, None]).masked_fill(~present, lowest)
+    margins = -leads.logsumexp(1)
+    return surprise(margins).where(present.any(1), 0)
 
 
-def loss_of(per_example: "Tensor", counts: "Tensor", logged: Logged) -> Loss:
-    """Return the mean of (B,) losses over the examples that count, (B,) bool; 0, with zero gradients, if none does."""
+def loss_of(
+    per_example: "Tensor",
+    counts: "Tensor",
+    logged: Logged,
+) -> Loss:
+    """Return the mean of (B,) losses over the examples that count, (B,) bool.
+
+    It is 0, with zero gradients, if none counts.
+    """
+    metrics, examples = _average(logged)
+    counted = per_example.where(counts, 0)
+    value = counted.sum() / counts.sum().clamp(min=1)
+    return Loss(value=value, metrics=metrics, counts=examples)
+
+
+def _average(logged: Logged) -> tuple[dict[str, "Tensor"], dict[str, float]]:
+    """Return the means of the metrics that an example defines, and their numbers of examples."""
     import torch
 
-    having = torch.stack([mask for _, mask in logged.values()])
-    values = torch.stack([value.detach() for value, _ in logged.values()]).where(having, 0)
-    means = values.sum(1) / having.sum(1).clamp(min=1)
-    numbers = dict(zip(logged, having.sum(1).tolist(), strict=True))  # the only device sync
-    return Loss(
-        value=per_example.where(counts, 0).sum() / counts.sum().clamp(min=1),
-        metrics={name: mean for name, mean in zip(logged, means, strict=True) if numbers[name]},
-        counts={name: float(number) for name, number in numbers.items() if number},
-    )
+    masks = torch.stack([mask for _, mask in logged.values()])
+    values = torch.stack([value.detach() for value, _ in logged.values()])
+    sizes = masks.sum(1)
+    means = values.where(masks, 0).sum(1) / sizes.clamp(min=1)
+    numbers = sizes.tolist()  # the only device sync
+    metrics: dict[str, Tensor] = {}
+    examples: dict[str, float] = {}
+    for name, mean, number in zip(logged, means, numbers, strict=True):
+        if number:
+            metrics[name] = mean
+            examples[name] = float(number)
+    return metrics, examples
 
 
 def log_preferences(rewards: Rewards) -> Logged:
@@ -145,55 +177,58 @@ def log_preferences(rewards: Rewards) -> Logged:
     texts; ``accuracy`` is the share of examples whose chosen text has a larger reward than each of
     them; a tie, as of equal models, counts half.
     """
-    has_texts, has_image = rewards.has_texts, rewards.has_image
+    has_texts = rewards.has_texts
+    has_image = rewards.has_image
     has_text = has_texts.any(1)
     counts = has_text | has_image
 
     def mean_of(values: "Tensor") -> "Tensor":  # over an example's rejected texts; 0 without any
-        return values.where(has_texts, 0).sum(1) / has_texts.sum(1).clamp(min=1)
+        sums = values.where(has_texts, 0).sum(1)
+        return sums / has_texts.sum(1).clamp(min=1)
 
-    def wins(leads: "Tensor") -> "Tensor":
-        return (leads.sign() + 1) / 2
+    def wins(margins: "Tensor") -> "Tensor":
+        return (margins.sign() + 1) / 2
 
-    rejected, ahead = mean_of(rewards.texts), rewards.chosen - rewards.image
+    rejected = mean_of(rewards.texts)
+    image_margin = rewards.chosen - rewards.image
     best = rewards.texts.where(has_texts, -float("inf")).amax(1)
     return {
         "reward/chosen": (rewards.chosen, counts),
         "reward/rejected": (rejected, has_text),
         "reward/image": (rewards.image, has_image),
         "margin": (rewards.chosen - rejected, has_text),
-        "margin/image": (ahead, has_image),
+        "margin/image": (image_margin, has_image),
         "accuracy": (wins(rewards.chosen - best), has_text),
-        "accuracy/image": (wins(ahead), has_image),
+        "accuracy/image": (wins(image_margin), has_image),
         "logp/chosen": (rewards.logps[:, CHOSEN], counts),
         "logp/rejected": (mean_of(rewards.logps[:, TEXTS:]), has_text),
     }
 
 
 def sft(policy: Scored, *, by_example: bool = False) -> Loss:
-    """Return the mean of -log pi(chosen) over the batch's tokens, or over the means of its examples.
+    """Return the mean of -log pi(chosen) over the batch's tokens, or over its examples' means.
 
     Of a conversation, the chosen text is all of its answers. Logs ``nll``, per token in both cases,
     and ``logp/chosen``.
     """
-    counts, logps, tokens = (
-        policy.present[:, CHOSEN],
-        policy.logps[:, CHOSEN],
-        policy.tokens[:, CHOSEN],
-    )
+    counts = policy.present[:, CHOSEN]
+    logps = policy.logps[:, CHOSEN]
+    tokens = policy.tokens[:, CHOSEN]
     # n log p / (tokens of the batch): its mean over the n examples is the mean over tokens.
     per_batch = -logps * counts.sum() / tokens.sum().clamp(min=1)
     per_example = -logps / tokens.clamp(min=1) if by_example else per_batch
-    loss = loss_of(
-        per_example, counts, {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
-    )
-    return replace(
-        loss,
-        counts={**loss.counts, **({"nll": float(tokens.sum())} if "nll" in loss.counts else {})},
-    )
+    logged = {"nll": (per_batch, counts), "logp/chosen": (logps, counts)}
+    loss = loss_of(per_example, counts, logged)
+    if "nll" not in loss.counts:
+        return loss
+    return replace(loss, counts={**loss.counts, "nll": float(tokens.sum())})
 
 
-def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
+def dpo(
+    policy: Scored,
+    reference: Scored,
+    config: DpoConfig,
+) -> Loss:
     """Return the mean loss of ranking the chosen text above the rejected ones.
 
     With K rejected texts it is -log of the probability that the chosen one is first (S-DPO, Chen et
@@ -206,27 +241,39 @@ def dpo(policy: Scored, reference: Scored, config: DpoConfig) -> Loss:
     alone = rewards.has_image & ~rewards.has_texts.any(1)
     rivals = cat([rewards.image[:, None], rewards.texts], 1)
     present = cat([alone[:, None], rewards.has_texts], 1)
-    return loss_of(
-        rank_losses(rewards.chosen, rivals, present), present.any(1), log_preferences(rewards)
-    )
+    losses = rank_losses(rewards.chosen, rivals, present)
+    return loss_of(losses, present.any(1), log_preferences(rewards))
 
 
-def mdpo(policy: Scored, reference: Scored, config: settings.MdpoConfig) -> Loss:
-    """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor -log sigmoid(r++).
+def mdpo(
+    policy: Scored,
+    reference: Scored,
+    config: settings.MdpoConfig,
+) -> Loss:
+    """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor.
 
-    An example with a single rejected side has plain DPO on it, without the anchor (ours), as in the
-    other objectives; one with none does not count. Further rejected texts are ignored.
+    The anchor is -log sigmoid(r++). An example with a single rejected side has plain DPO on it,
+    without the anchor (ours), as in the other objectives; one with none does not count. Further
+    rejected texts are ignored.
     """
     rewards = rewards_of(policy, reference, beta=config.beta)
-    has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
-    per_text = surprise(rewards.chosen - rewards.texts[:, 0]).where(has_text, 0)
-    per_image = surprise(rewards.chosen - rewards.image).where(has_image, 0)
+    has_text = rewards.has_texts[:, 0]
+    has_image = rewards.has_image
+    text_margins = rewards.chosen - rewards.texts[:, 0]
+    image_margins = rewards.chosen - rewards.image
+    per_text = surprise(text_margins).where(has_text, 0)
+    per_image = surprise(image_margins).where(has_image, 0)
     anchor = surprise(rewards.chosen).where(has_text & has_image, 0)
-    return loss_of(per_text + per_image + anchor, has_text | has_image, log_preferences(rewards))
+    losses = per_text + per_image + anchor
+    return loss_of(losses, has_text | has_image, log_preferences(rewards))
 
 
-def adavip(policy: Scored, reference: Scored, config: settings.AdavipConfig) -> Loss:
-    """Return the mean cross-entropy of the chosen text against the rejected text and against the rejected images.
+def adavip(
+    policy: Scored,
+    reference: Scored,
+    config: settings.AdavipConfig,
+) -> Loss:
+    """Return the mean cross-entropy of the chosen text against the rejected text and images.
 
     With rewards r++, r+- (rejected text) and r-+ (chosen text, given the rejected images) it is Eq.
     11, -log sigmoid(-log(exp(r+- - r++) + exp(r-+ - r++))). An example with one rejected side has
@@ -236,41 +283,61 @@ def adavip(policy: Scored, reference: Scored, config: settings.AdavipConfig) -> 
     from torch import cat, stack
 
     rewards = rewards_of(policy, reference, beta=config.beta)
-    has_text, has_image = rewards.has_texts[:, 0], rewards.has_image
+    has_text = rewards.has_texts[:, 0]
+    has_image = rewards.has_image
     rivals = cat([rewards.texts, rewards.image[:, None]], 1)
     present = stack([has_text, has_image], 1)
     # Eq. 13: the shares of the two rejected sides in the gradient.
-    lead, both = rewards.texts[:, 0] - rewards.image, has_text & has_image
-    weights = {"weight/text": (lead.sigmoid(), both), "weight/image": ((-lead).sigmoid(), both)}
+    lead = rewards.texts[:, 0] - rewards.image
+    both = has_text & has_image
+    weights = {
+        "weight/text": (lead.sigmoid(), both),
+        "weight/image": ((-lead).sigmoid(), both),
+    }
     losses = rank_losses(rewards.chosen, rivals, present)
     return loss_of(losses, present.any(1), {**log_preferences(rewards), **weights})
 
 
-def adpo(policy: Scored, reference: Scored, config: settings.AdpoConfig) -> Loss:
-    """Return the mean of -log sigmoid(M) over the m sampled negatives, all columns from ``TEXTS`` on (Eq. 5).
+def adpo(
+    policy: Scored,
+    reference: Scored,
+    config: settings.AdpoConfig,
+) -> Loss:
+    """Return the mean of -log sigmoid(M) over the m sampled negatives (Eq. 5).
 
-    Rejected images are ignored. An example without a negative does not count.
+    They are all columns from ``TEXTS`` on. Rejected images are ignored. An example without a
+    negative does not count.
     """
     rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
-    having = rewards.has_texts
-    losses = surprise(rewards.chosen[:, None] - rewards.texts).where(having, 0)
-    per_example = losses.sum(1) / having.sum(1).clamp(min=1)
-    logged = {
-        name: value
-        for name, value in log_preferences(rewards).items()
-        if not name.endswith("/image")
-    }
-    return loss_of(per_example, having.any(1), logged)
+    has_texts = rewards.has_texts
+    margins = rewards.chosen[:, None] - rewards.texts
+    losses = surprise(margins).where(has_texts, 0)
+    per_example = losses.sum(1) / has_texts.sum(1).clamp(min=1)
+    logged = log_preferences(rewards)
+    logged = {name: value for name, value in logged.items() if not name.endswith("/image")}
+    return loss_of(per_example, has_texts.any(1), logged)
 
 
-def negative_rewards(policy: Scored, reference: Scored, config: settings.AdpoConfig) -> "Tensor":
-    """Return (B, m) detached: R = -log sigmoid(M), the retriever's reward of each negative; NaN where absent."""
+def negative_rewards(
+    policy: Scored,
+    reference: Scored,
+    config: settings.AdpoConfig,
+) -> "Tensor":
+    """Return (B, m), detached: the retriever's reward of each negative; NaN where absent.
+
+    It is R = -log sigmoid(M).
+    """
     rewards = rewards_of(policy, reference, beta=config.beta, texts=None)
-    losses = surprise(rewards.chosen[:, None] - rewards.texts)  # M of Eq. 4
-    return losses.detach().where(rewards.has_texts, float("nan"))
+    margins = rewards.chosen[:, None] - rewards.texts  # M of Eq. 4
+    losses = surprise(margins).detach()
+    return losses.where(rewards.has_texts, float("nan"))
 
 
-def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tensor":
+def retriever_loss(
+    log_q: "Tensor",
+    rewards: "Tensor",
+    baseline: float,
+) -> "Tensor":
     """Return -mean[(R - b) log q], whose expected gradient is that of -E[R] (Eq. 7, REINFORCE).
 
     ``log_q`` and ``rewards``, of ``negative_rewards`` (NaN is left out), are (B, m). ``baseline``
@@ -278,13 +345,18 @@ def retriever_loss(log_q: "Tensor", rewards: "Tensor", baseline: float) -> "Tens
     mean of the example's others, which leaves the expected gradient unchanged, as draws are
     independent (ours).
     """
-    having = ~rewards.isnan()
-    rewards = rewards.detach().where(having, 0)
-    drawn = having.sum(1, keepdim=True)
-    others = (rewards.sum(1, keepdim=True) - rewards) / (drawn - 1).clamp(min=1)
-    advantages = (rewards - others.where(drawn > 1, baseline)).where(having, 0)
-    per_pair = -(advantages * log_q.where(having, 0)).sum(1) / drawn[:, 0].clamp(min=1)
-    return per_pair.sum() / having.any(1).sum().clamp(min=1)
+    present = ~rewards.isnan()
+    rewards = rewards.detach().where(present, 0)
+    drawn = present.sum(1, keepdim=True)
+    sums = rewards.sum(1, keepdim=True) - rewards
+    others = sums / (drawn - 1).clamp(min=1)
+    baselines = others.where(drawn > 1, baseline)
+    advantages = (rewards - baselines).where(present, 0)
+    weighted = advantages * log_q.where(present, 0)
+    samples = drawn[:, 0].clamp(min=1)
+    per_pair = -weighted.sum(1) / samples
+    pairs = present.any(1).sum().clamp(min=1)
+    return per_pair.sum() / pairs
 
 
 LOSSES: dict[str, Callable[[Scored, Scored, Any], Loss]] = {
@@ -296,7 +368,12 @@ LOSSES: dict[str, Callable[[Scored, Scored, Any], Loss]] = {
 """Preference losses: of the policy, the reference, and the objective's section of the settings."""
 NEEDS: dict[str, Needs] = {
     "sft": Needs(every_answer=True),
-    "dpo": Needs(texts=1, images=True, beside=False, rejected_side=True),
+    "dpo": Needs(
+        texts=1,
+        images=True,
+        beside=False,
+        rejected_side=True,
+    ),
     "mdpo": Needs(texts=1, images=True, rejected_side=True),
     "adavip": Needs(texts=1, images=True, rejected_side=True),
     "adpo": Needs(),  # its retriever draws the negatives
@@ -304,7 +381,11 @@ NEEDS: dict[str, Needs] = {
 }
 
 
-def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) -> Loss:
+def compute_loss(
+    policy: Scored,
+    reference: Scored | None,
+    config: TrainConfig,
+) -> Loss:
     """Return the loss of a run's objective, with the settings of its own section.
 
     A preference loss gets ``sft_weight`` times the chosen text's negative log-likelihood per token,
@@ -317,10 +398,11 @@ def compute_loss(policy: Scored, reference: Scored | None, config: TrainConfig) 
     assert reference is not None
     loss = compare(policy, reference, getattr(config, config.objective))
     likelihood = sft(policy, by_example=True)
+    value = loss.value
+    if config.sft_weight:
+        value = value + config.sft_weight * likelihood.value
     return Loss(
-        value=loss.value + config.sft_weight * likelihood.value
-        if config.sft_weight
-        else loss.value,
+        value=value,
         metrics={**likelihood.metrics, **loss.metrics},
         counts={**likelihood.counts, **loss.counts},
     )
@@ -332,11 +414,13 @@ def needs_of(config: TrainConfig) -> Needs:
     needs = replace(
         NEEDS[config.objective], pairs=config.model.differential.enabled, accepted=accepted
     )
-    return replace(needs, texts=config.dpo.max_negatives) if config.objective == "dpo" else needs
+    if config.objective == "dpo":
+        needs = replace(needs, texts=config.dpo.max_negatives)
+    return needs
 
 
 def measures_of(config: TrainConfig) -> Needs:
-    """Return the needs of each held-out row: ADPO is evaluated against a row's own rejected text."""
+    """Return the needs of each held-out row: for ADPO also the row's own rejected text."""
     needs = needs_of(config)
     texts = 1 if config.objective == "adpo" else needs.texts
     return replace(needs, texts=texts, rejected_side=False)

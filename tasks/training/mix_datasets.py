@@ -26,7 +26,7 @@ from pairwright.tasks.training.freeze_rows import (
 )
 from pairwright.tasks.training.objective import DatasetTables
 from pairwright.tasks.training.runs import Run
-from pairwright.tasks.training.tell_conversations import stage_of
+from pairwright.tasks.training.write_conversations import stage_of
 
 
 def add_conversations(tables: DatasetTables, config: TrainConfig) -> list[Planned]:

@@ -1,4 +1,4 @@
-"""Pack prompts and answers into sequences: ``[prompt, answer 1, answer 2, ...]``, so that a prompt is encoded once.
+"""Pack a prompt with its answers, ``[prompt, answer 1, answer 2, ...]``, to encode it once.
 
 Each answer sees the prompt and itself, with positions from the prompt's end on, and so has the
 log-probabilities of a sequence of its own (ours). An answer's last token predicts nothing and is
@@ -6,7 +6,9 @@ left out; padding follows prompts and answers, where no token sees it.
 """
 
 import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -14,23 +16,21 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from pairwright.tasks.training.attention import SPLIT
-from pairwright.tasks.training.collate import Batch
+from pairwright.tasks.training.collate import AnswerTokens, Batch
 from pairwright.tasks.training.losses import TEXTS
 
 PACKED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava_onevision", "idefics3", "smolvlm")
 PADDING = -1  # segment number of padding; the prompt is 0, answers count from 1
-ALIGNED = (
-    8  # multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer
-)
+# Multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer.
+ALIGNED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
     """Inputs of a model, and where its logits predict answers."""
 
-    inputs: dict[
-        str, Any
-    ]  # keyword arguments of ``forward``; ``logits_to_keep``, (P, T) bool, selects K positions
+    # keyword arguments of ``forward``; ``logits_to_keep``, (P, T) bool, selects K positions
+    inputs: dict[str, Any]
     places: Tensor  # (N,) per answer token: which of the K positions predicts it
     targets: Tensor  # (N,) per answer token: its id
     numbers: Tensor  # (N,) per answer token: the number of its answer in the batch
@@ -49,8 +49,21 @@ class PackedLayout(NamedTuple):
     keep: Tensor  # (P, T) bool: which tokens predict an answer token
 
 
+class _Sequence(NamedTuple):
+    """Row of a ``PackedLayout``, without padding at its end."""
+
+    ids: list[int]
+    segments: list[int]
+    steps: list[int]
+    keep: list[bool]
+
+
 def pack_answers(
-    batch: Batch, model: Any, *, width: int = 0, dtype: torch.dtype | None = None
+    batch: Batch,
+    model: Any,
+    *,
+    width: int = 0,
+    dtype: torch.dtype | None = None,
 ) -> Packed:
     """Return the sequences of a batch of P prompts, on the device of the unwrapped model.
 
@@ -59,136 +72,222 @@ def pack_answers(
     """
     weight = next(model.parameters())
     device = weight.device
-    packed = any(len(own) > 1 for own in batch.answers)
-    in_parts = packed and model.config.get_text_config()._attn_implementation == SPLIT
-    start = max(map(len, batch.prompts)) if in_parts else 0
+    is_packed = any(len(answers) > 1 for answers in batch.answers)
+    start = 0
+    if is_packed and model.config.get_text_config()._attn_implementation == SPLIT:
+        start = max(map(len, batch.prompts))
     layout = lay_out(batch, start=start, multiple=ALIGNED if device.type == "cuda" else 1)
-    base = next(module for module in model.modules() if isinstance(module, PreTrainedModel))
-    known = inspect.signature(base.forward).parameters
-    length = layout.ids.shape[1]
-    types = {
-        name: torch.tensor([[*values, *[0] * (length - len(values))] for values in given])
-        for name, given in batch.types.items()
-        if name in known
-    }
-    inputs = {"input_ids": layout.ids, "logits_to_keep": layout.keep, **types, **batch.extras}
-    positions = _positions(model, batch, layout, types)
-    if packed or positions.ndim == 3:
-        inputs["position_ids"] = positions
-    if not packed and not can_pack(model):  # else attention is causal and padding unseen
-        inputs["attention_mask"] = (layout.segments != PADDING).long()
-    moved: dict[str, Any] = {
-        name: given.to(device, non_blocking=True) for name, given in inputs.items()
-    }
-    if packed and length > start:  # else all answers are of one token, predicted by the prompt
-        moved["attention_mask"] = _mask(
-            layout.segments.to(device), start=start, dtype=dtype or weight.dtype
-        )
+    cpu_inputs = _make_inputs(batch, model, layout, is_packed=is_packed)
+    inputs: dict[str, Any] = _move(cpu_inputs, device)
+    # Without tokens from ``start`` on, all answers are of one token, predicted by the prompt.
+    if is_packed and layout.ids.shape[1] > start:
+        segments = layout.segments.to(device)
+        inputs["attention_mask"] = _mask(segments, start=start, dtype=dtype or weight.dtype)
+    inputs["use_cache"] = False
     return Packed(
-        inputs={**moved, "use_cache": False},
-        **{
-            name: found.to(device, non_blocking=True)
-            for name, found in _index_answers(batch).items()
-        },
+        inputs=inputs,
+        **_move(_index_answers(batch), device),
         examples=len(batch.keys),
-        width=width or max(TEXTS, *(answer.column + 1 for own in batch.answers for answer in own)),
+        width=width or _count_columns(batch),
     )
+
+
+def _make_inputs(
+    batch: Batch, model: Any, layout: PackedLayout, *, is_packed: bool
+) -> dict[str, Tensor]:
+    """Return the arguments of ``forward``, on the CPU, without the mask of packed answers."""
+    types = _pad_types(batch, model, layout.ids.shape[1])
+    inputs = {
+        "input_ids": layout.ids,
+        "logits_to_keep": layout.keep,
+        **types,
+        **batch.extras,
+    }
+    positions = _find_positions(model, batch, layout, types)
+    if is_packed or positions.ndim == 3:
+        inputs["position_ids"] = positions
+    if not is_packed and not can_pack(model):  # else attention is causal and padding unseen
+        inputs["attention_mask"] = (layout.segments != PADDING).long()
+    return inputs
 
 
 def can_pack(model: Any) -> bool:
-    """Return whether a model scores answers with a shared prompt as it scores them separately (a test compares)."""
-    return model.config.model_type in PACKED and not getattr(
-        model.config.get_text_config(), "sliding_window", None
-    )
+    """Return whether a model scores answers with a shared prompt as separately (tests compare)."""
+    text_config = model.config.get_text_config()
+    if getattr(text_config, "sliding_window", None):
+        return False
+    return model.config.model_type in PACKED
 
 
-def lay_out(batch: Batch, *, start: int = 0, multiple: int = 1) -> PackedLayout:
-    """Lay out the tokens; answers start at ``start`` (0: at each prompt's end), T is a multiple of ``multiple``."""
-    rows: list[tuple[list[Any], ...]] = []
-    for prompt, own in zip(batch.prompts, batch.answers, strict=True):
-        size, gap = len(prompt), max(0, start - len(prompt))
-        ids, segments, steps = (
-            [*prompt, *[0] * gap],
-            [0] * size + [PADDING] * gap,
-            [0] * (size + gap),
-        )
-        keep = [False] * (size - 1) + [bool(own)] + [False] * gap
-        for number, answer in enumerate(own, 1):
-            seen = len(answer.ids) - 1
-            ids += answer.ids[:-1]
-            segments += [number] * seen
-            steps += range(1, seen + 1)
-            keep += [place not in answer.silent for place in range(1, seen + 1)]
-        rows.append((ids, segments, steps, keep))
-    length = -(-max(len(row[0]) for row in rows) // multiple) * multiple
-    columns = zip(zip(*rows, strict=True), (0, PADDING, 0, False), strict=True)
+def lay_out(
+    batch: Batch,
+    *,
+    start: int = 0,
+    multiple: int = 1,
+) -> PackedLayout:
+    """Lay out the tokens.
+
+    Answers start at ``start`` (0: at each prompt's end); T is a multiple of ``multiple``.
+    """
+    prompts = zip(batch.prompts, batch.answers, strict=True)
+    rows = [_lay_out_prompt(prompt, answers, start) for prompt, answers in prompts]
+    longest = max(len(row.ids) for row in rows)
+    length = -(-longest // multiple) * multiple
     return PackedLayout(
-        *(
-            torch.tensor([given + [filler] * (length - len(given)) for given in column])
-            for column, filler in columns
-        )
+        ids=_pad([row.ids for row in rows], length),
+        segments=_pad([row.segments for row in rows], length, filler=PADDING),
+        steps=_pad([row.steps for row in rows], length),
+        keep=_pad([row.keep for row in rows], length, filler=False),
     )
+
+
+def _lay_out_prompt(
+    prompt: Sequence[int], answers: Sequence[AnswerTokens], start: int
+) -> _Sequence:
+    """Return a prompt's sequence, its answers from ``start`` on."""
+    size = len(prompt)
+    gap = max(0, start - size)
+    ids = [*prompt, *[0] * gap]
+    segments = [0] * size + [PADDING] * gap
+    steps = [0] * (size + gap)
+    keep = [False] * (size - 1) + [bool(answers)] + [False] * gap
+    for number, answer in enumerate(answers, 1):
+        answer_ids = answer.ids[:-1]
+        answer_steps = range(1, len(answer_ids) + 1)
+        ids += answer_ids
+        segments += [number] * len(answer_ids)
+        steps += answer_steps
+        keep += [step not in answer.silent for step in answer_steps]
+    return _Sequence(ids, segments, steps, keep)
+
+
+def _pad(
+    rows: Sequence[Sequence[int]],
+    length: int,
+    *,
+    filler: int = 0,
+) -> Tensor:
+    """Return (P, T) values, ``filler`` behind each row."""
+    padded: list[list[int]] = []
+    for row in rows:
+        padding = [filler] * (length - len(row))
+        padded.append([*row, *padding])
+    return torch.tensor(padded)
+
+
+def _pad_types(
+    batch: Batch,
+    model: Any,
+    length: int,
+) -> dict[str, Tensor]:
+    """Return (P, T) per-token outputs of the processor that the model accepts; answers are 0."""
+    base = next(module for module in model.modules() if isinstance(module, PreTrainedModel))
+    parameters = inspect.signature(base.forward).parameters
+    return {name: _pad(rows, length) for name, rows in batch.types.items() if name in parameters}
+
+
+def _move(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+
+
+def _count_columns(batch: Batch) -> int:
+    columns = [answer.column for answer in chain.from_iterable(batch.answers)]
+    return max(TEXTS, max(columns, default=0) + 1)
 
 
 def _index_answers(batch: Batch) -> dict[str, Tensor]:
-    """Return per answer token the kept position that predicts it, the token and its answer; per answer, its owner.
+    """Return the fields of ``Packed`` that describe the answers and their tokens.
 
     A row's first kept position is the prompt's last token, which predicts the first token of every
     answer.
     """
-    places, first = list[int](), 0
-    for own in filter(None, batch.answers):
-        behind = first + 1
-        for answer in own:
-            places += [first, *range(behind, behind + len(answer.targets) - 1)]
-            behind += len(answer.targets) - 1
-        first = behind
-    answers = [
-        (owner, answer)
-        for owner, own in zip(batch.owners, batch.answers, strict=True)
-        for answer in own
-    ]
-    found = {
-        "places": places,
-        "targets": [token for _, answer in answers for token in answer.targets],
-        "numbers": [number for number, (_, answer) in enumerate(answers) for _ in answer.targets],
-        "owners": [owner for owner, _ in answers],
-        "columns": [answer.column for _, answer in answers],
+    index: dict[str, list[int]] = {
+        "places": [],
+        "targets": [],
+        "numbers": [],
+        "owners": [],
+        "columns": [],
     }
-    return {name: torch.tensor(values, dtype=torch.long) for name, values in found.items()}
+    prompt_end = 0
+    for owner, answers in zip(batch.owners, batch.answers, strict=True):
+        if not answers:
+            continue
+        position = prompt_end + 1
+        for answer in answers:
+            targets = answer.targets
+            number = len(index["owners"])
+            next_position = position + len(targets) - 1
+            index["places"] += [prompt_end, *range(position, next_position)]
+            index["targets"] += targets
+            index["numbers"] += [number] * len(targets)
+            index["owners"].append(owner)
+            index["columns"].append(answer.column)
+            position = next_position
+        prompt_end = position
+    return {name: torch.tensor(values, dtype=torch.long) for name, values in index.items()}
 
 
-def _positions(model: Any, batch: Batch, layout: PackedLayout, types: dict[str, Tensor]) -> Tensor:
-    """Return the positions, (P, T) or (axes, P, T): the prompts', then each answer's, from its prompt's end."""
-    real = layout.segments == 0
+def _find_positions(
+    model: Any,
+    batch: Batch,
+    layout: PackedLayout,
+    types: dict[str, Tensor],
+) -> Tensor:
+    """Return the positions, (P, T) or (axes, P, T): each answer's continue its prompt's."""
+    is_prompt = layout.segments == 0
     # The model's own rule for image tokens; None: positions count tokens.
-    find = next(
+    rule = next(
         (module.get_rope_index for module in model.modules() if hasattr(module, "get_rope_index")),
         None,
     )
-    if find is None:
-        found = ((real.long().cumsum(-1) - 1) * real)[None]
+    if rule is None:
+        counts = is_prompt.long().cumsum(-1)
+        prompts = ((counts - 1) * is_prompt)[None]
     else:
-        size = int(real.sum(-1).max())
-        given = {"input_ids": layout.ids, "attention_mask": real.long(), **types}
-        given = {name: values[:, :size] for name, values in given.items()}
-        wanted = inspect.signature(find).parameters
-        given |= {name: tensor.cpu() for name, tensor in batch.extras.items() if name in wanted}
-        found, _ = find(**{name: value for name, value in given.items() if name in wanted})
-        found = torch.nn.functional.pad(found, (0, layout.ids.shape[1] - size))
-    last = torch.where(real, found, 0).amax(dim=(0, 2))  # (P,)
-    whole = torch.where(real, found, last[:, None] + layout.steps)
-    return whole if find else whole[0]
+        prompts = _find_prompt_positions(rule, batch, layout, types)
+    last = torch.where(is_prompt, prompts, 0).amax(dim=(0, 2))  # (P,)
+    positions = torch.where(is_prompt, prompts, last[:, None] + layout.steps)
+    return positions[0] if rule is None else positions
 
 
-def _mask(segments: Tensor, *, start: int, dtype: torch.dtype) -> Tensor:
+def _find_prompt_positions(
+    rule: Callable[..., Any],
+    batch: Batch,
+    layout: PackedLayout,
+    types: dict[str, Tensor],
+) -> Tensor:
+    """Return the prompts' positions by a model's rule, (axes, P, T)."""
+    is_prompt = layout.segments == 0
+    size = int(is_prompt.sum(-1).max())
+    inputs = {"input_ids": layout.ids, "attention_mask": is_prompt.long(), **types}
+    inputs = {name: values[:, :size] for name, values in inputs.items()}
+    parameters = inspect.signature(rule).parameters
+    for name, tensor in batch.extras.items():
+        if name in parameters:
+            inputs[name] = tensor.cpu()
+    kwargs = {name: tensor for name, tensor in inputs.items() if name in parameters}
+    positions, _ = rule(**kwargs)
+    padding = layout.ids.shape[1] - size
+    return torch.nn.functional.pad(positions, (0, padding))
+
+
+def _mask(
+    segments: Tensor,
+    *,
+    start: int,
+    dtype: torch.dtype,
+) -> Tensor:
     """Return the additive mask of the tokens from ``start`` on, (P, 1, T - start, T).
 
     Not bool: PyTorch would convert it in each layer, and keep the result for the backward pass.
     """
     length = segments.shape[1]
-    before = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()[start:]
-    queries, keys = segments[:, start:, None], segments[:, None, :]
-    seen = before & ((keys == 0) | ((keys == queries) & (keys != PADDING)))
-    nothing = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
-    return nothing.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
+    ones = torch.ones(length, length, dtype=torch.bool, device=segments.device)
+    before = ones.tril()[start:]
+    queries = segments[:, start:, None]
+    keys = segments[:, None, :]
+    is_same_answer = (keys == queries) & (keys != PADDING)
+    seen = before & ((keys == 0) | is_same_answer)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    mask.masked_fill_(~seen, torch.finfo(dtype).min)
+    return mask[:, None]

@@ -44,17 +44,19 @@ FIND = "get_image_features"  # method of transformers' models from pixels to ima
 
 
 def score_answers(model: Any, packed: Packed) -> Scored:
-    """Return the summed log-probabilities of answers, (B, A); the model may be wrapped (DDP, FSDP, PEFT)."""
-    logits, keep = model(**packed.inputs).logits, packed.inputs["logits_to_keep"]
+    """Return the summed log-probabilities of answers, (B, A).
+
+    The model may be wrapped (DDP, FSDP, PEFT).
+    """
+    logits = model(**packed.inputs).logits
     if logits.ndim == 3:  # the model ignores logits_to_keep: (K, V) expected
-        logits = logits[keep]
+        logits = logits[packed.inputs["logits_to_keep"]]
     chosen = target_log_probabilities(logits, packed.places, packed.targets)
     answers = len(packed.owners)
     sums = torch.zeros(answers, device=chosen.device).index_add(0, packed.numbers, chosen)
-    place = (packed.owners, packed.columns)
-    logps = torch.zeros((packed.examples, packed.width), device=chosen.device).index_put(
-        place, sums
-    )
+    cells = (packed.owners, packed.columns)
+    logps = torch.zeros((packed.examples, packed.width), device=chosen.device)
+    logps = logps.index_put(cells, sums)
     return Scored(logps=logps, tokens=count_tokens(packed))
 
 
@@ -67,24 +69,27 @@ def reach_whole(model: Any, loss: Tensor) -> Tensor:
     """
     if not isinstance(model, FSDPModule):
         return loss
-    whole = [
-        one
-        for one in cast("Any", model).parameters()
-        if one.requires_grad and not isinstance(one, DTensor)
-    ]
-    return loss + sum(one.flatten()[0] * 0 for one in whole)
+    zeros: list[Tensor] = []
+    for weight in cast("Any", model).parameters():
+        if weight.requires_grad and not isinstance(weight, DTensor):
+            zeros.append(weight.flatten()[0] * 0)
+    return loss + sum(zeros)
 
 
 def count_tokens(packed: Packed) -> Tensor:
     """Return (B, A): the number of tokens of each answer, without a device sync."""
-    place = packed.owners[packed.numbers], packed.columns[packed.numbers]
+    cells = packed.owners[packed.numbers], packed.columns[packed.numbers]
     tokens = torch.zeros(
         packed.examples, packed.width, dtype=torch.long, device=packed.targets.device
     )
-    return tokens.index_put_(place, torch.ones_like(packed.numbers), accumulate=True)
+    return tokens.index_put_(cells, torch.ones_like(packed.numbers), accumulate=True)
 
 
-def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:
+def target_log_probabilities(
+    logits: Tensor,
+    places: Tensor,
+    targets: Tensor,
+) -> Tensor:
     """Return the log-probabilities of target tokens, (N,) float32, differentiable once.
 
     Equals ``logits.log_softmax(-1)[places, targets]``, but keeps only the logits for the backward
@@ -96,10 +101,14 @@ def target_log_probabilities(logits: Tensor, places: Tensor, targets: Tensor) ->
 
 class _TargetLogProbabilities(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, places: Tensor, targets: Tensor) -> Tensor:
-        total = torch.cat(
-            [part.float().logsumexp(-1) for part in logits.split(_chunk_rows(logits))]
-        )
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        places: Tensor,
+        targets: Tensor,
+    ) -> Tensor:
+        chunks = logits.split(_chunk_rows(logits))
+        total = torch.cat([chunk.float().logsumexp(-1) for chunk in chunks])
         ctx.save_for_backward(logits, total, places, targets)
         return logits[places, targets].float() - total[places]
 
@@ -110,18 +119,17 @@ class _TargetLogProbabilities(torch.autograd.Function):
         logits, total, places, targets = ctx.saved_tensors
         (grad,) = grads
         weights = torch.zeros_like(total).index_add_(0, places, grad)
-        found, size = torch.empty_like(logits), _chunk_rows(logits)
+        gradient = torch.empty_like(logits)
+        size = _chunk_rows(logits)
         for begin in range(0, len(logits), size):
-            part = (
-                logits[begin : begin + size] - total[begin : begin + size, None]
-            ).exp_()  # float32, as total is
-            part.mul_(-weights[begin : begin + size, None])
-            own = (places >= begin) & (places < begin + len(part))
-            where = ((places - begin).clamp(0, len(part) - 1), targets)
-            found[begin : begin + size] = part.index_put_(
-                where, grad.where(own, 0), accumulate=True
-            )
-        return found, None, None
+            rows = slice(begin, begin + size)
+            chunk = (logits[rows] - total[rows, None]).exp_()  # float32, as total is
+            chunk.mul_(-weights[rows, None])
+            is_in_chunk = (places >= begin) & (places < begin + len(chunk))
+            cells = ((places - begin).clamp(0, len(chunk) - 1), targets)
+            chunk.index_put_(cells, grad.where(is_in_chunk, 0), accumulate=True)
+            gradient[rows] = chunk
+        return gradient, None, None
 
 
 def _chunk_rows(logits: Tensor) -> int:
@@ -135,7 +143,12 @@ def _chunk_rows(logits: Tensor) -> int:
 class Adapters:
     """Policy with its adapters switched off."""
 
-    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
+    def score(
+        self,
+        policy: Any,
+        packed: Packed,
+        keys: Sequence[str],
+    ) -> Scored:
         """Run the policy, possibly wrapped, once more without adapters."""
         del keys
         inner = policy
@@ -152,7 +165,12 @@ class Copy:
     model: Any
     dtype: torch.dtype = torch.float32  # compute precision
 
-    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
+    def score(
+        self,
+        policy: Any,
+        packed: Packed,
+        keys: Sequence[str],
+    ) -> Scored:
         """Run the second model."""
         del policy, keys
         with torch.no_grad(), computing(self.model.device, self.dtype):
@@ -167,7 +185,7 @@ class ReferenceScores:
 
     @cached_property
     def scores(self) -> dict[str, NDArray[Any]]:
-        """Return ``keys``, (R,) of 16 bytes, ascending, and per column the ``logps`` and ``tokens``, (R, A)."""
+        """Return ``keys``, (R,) of 16 bytes, ascending; ``logps`` and ``tokens``, both (R, A)."""
         try:
             with np.load(self.path) as file:
                 return dict(file)
@@ -178,8 +196,10 @@ class ReferenceScores:
 
     def write(self, rows: Iterable[tuple[str, Sequence[float], Sequence[int]]]) -> None:
         """Write keys, log-probabilities and token numbers of rows, each key once."""
-        keys, logps, tokens = zip(*sorted({row[0]: row for row in rows}.values()), strict=True)
-        names, file = [bytes.fromhex(key) for key in keys], io.BytesIO()
+        by_key = {row[0]: row for row in rows}
+        keys, logps, tokens = zip(*sorted(by_key.values()), strict=True)
+        names = [bytes.fromhex(key) for key in keys]
+        file = io.BytesIO()
         np.savez(
             file,
             keys=np.array(names, KEY),
@@ -188,33 +208,47 @@ class ReferenceScores:
         )
         Folder(str(self.path.parent)).write(self.path.name, file.getbuffer())
 
-    def score(self, policy: Any, packed: Packed, keys: Sequence[str]) -> Scored:
-        """Look up a batch's rows; ``TrainingError`` for a missing row or a different number of tokens."""
+    def score(
+        self,
+        policy: Any,
+        packed: Packed,
+        keys: Sequence[str],
+    ) -> Scored:
+        """Look up a batch's rows.
+
+        ``TrainingError``: a row is missing, or has a different number of tokens.
+        """
         del policy
-        tokens, wanted = count_tokens(packed), np.array([bytes.fromhex(key) for key in keys], KEY)
-        places = np.searchsorted(self.scores["keys"], wanted).clip(max=len(self.scores["keys"]) - 1)
-        logps, known = (
-            torch.from_numpy(self.scores[name][places, : packed.width])
-            for name in ("logps", "tokens")
-        )
-        asked = tokens.cpu()
-        wrong = ((asked > 0) & (asked != known)).any(1).numpy() | (
-            self.scores["keys"][places] != wanted
-        )
+        tokens = count_tokens(packed)
+        batch_keys = np.array([bytes.fromhex(key) for key in keys], KEY)
+        stored_keys = self.scores["keys"]
+        rows = np.searchsorted(stored_keys, batch_keys).clip(max=len(stored_keys) - 1)
+        logps = torch.from_numpy(self.scores["logps"][rows, : packed.width])
+        stored_tokens = torch.from_numpy(self.scores["tokens"][rows, : packed.width])
+        batch_tokens = tokens.cpu()
+        differs = (batch_tokens > 0) & (batch_tokens != stored_tokens)
+        wrong = differs.any(1).numpy() | (stored_keys[rows] != batch_keys)
         if wrong.any():
             raise TrainingError(
                 f"row {keys[wrong.argmax()]}: not as in {self.path}: start over with another --name"
             )
-        return Scored(logps=logps.to(tokens.device).where(tokens > 0, 0.0), tokens=tokens)
+        logps = logps.to(tokens.device).where(tokens > 0, 0.0)
+        return Scored(logps=logps, tokens=tokens)
 
 
-Reference = (
-    Adapters | Copy | ReferenceScores
-)  # each scores the answers of the rows with these keys, (B, A), without gradients
+# Each scores the answers of the rows with these keys, (B, A), without gradients.
+Reference = Adapters | Copy | ReferenceScores
 
 
-def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | None:
-    """Return a run's reference; ADPO, whose negatives are drawn at each step, cannot have a table."""
+def open_reference(
+    config: TrainConfig,
+    start: Path,
+    run: Path,
+) -> Reference | None:
+    """Return a run's reference.
+
+    ADPO, whose negatives are drawn at each step, cannot have a table.
+    """
     if config.objective not in LOSSES:
         return None
     if config.model.tuning == "lora":
@@ -222,8 +256,10 @@ def open_reference(config: TrainConfig, start: Path, run: Path) -> Reference | N
     if config.objective != "adpo":
         return ReferenceScores(run / REFERENCE)
     dtype = choose_precision(config)
-    model = freeze_model(load_model(start, config.model, dtype=choose_storage(config)), dtype)
-    return Copy(model.to("cuda" if torch.cuda.is_available() else "cpu"), dtype)
+    model = load_model(start, config.model, dtype=choose_storage(config))
+    model = freeze_model(model, dtype)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Copy(model.to(device), dtype)
 
 
 # ---- shared image features
@@ -236,42 +272,49 @@ def sharing_features(*models: Any) -> Generator[None]:
     Models with trained vision weights, adapters or differential perception are left alone. The
     models are the policy and a copied reference, possibly wrapped.
     """
-    seen: list[tuple[Tensor, Any]] = []
-    with ExitStack() as after:
+    cache: list[tuple[Tensor, Any]] = []
+    with ExitStack() as cleanup:
         for model in models:
-            # The innermost module with the method is used.
-            found = [
-                module
-                for module in model.modules()
-                if hasattr(type(module), FIND) and FIND not in vars(module)
-            ]
-            if not found or any(isinstance(one, DifferentialPerception) for one in model.modules()):
-                continue
-            decoder = found[-1].get_decoder()
-            language = (
-                {id(weight) for weight in decoder.parameters()}
-                if decoder is not found[-1]
-                else set[int]()
-            )
-            if all(
-                id(weight) in language for weight in found[-1].parameters() if weight.requires_grad
-            ):
-                setattr(found[-1], FIND, _caching(found[-1], seen))
-                after.callback(delattr, found[-1], FIND)
+            module = _find_encoder(model)
+            if module is not None and not _trains_vision(module):
+                setattr(module, FIND, _caching(module, cache))
+                cleanup.callback(delattr, module, FIND)
         yield
 
 
-def _caching(eye: Any, seen: list[tuple[Tensor, Any]]) -> Callable[..., Any]:
-    find = getattr(eye, FIND)
+def _find_encoder(model: Any) -> Any | None:
+    """Return the innermost module that encodes images; ``None`` with differential perception."""
+    encoder = None
+    for module in model.modules():
+        if isinstance(module, DifferentialPerception):
+            return None
+        if hasattr(type(module), FIND) and FIND not in vars(module):
+            encoder = module
+    return encoder
 
-    def look(*words: Any, **named: Any) -> Any:
-        pixels = words[0] if words else named["pixel_values"]
-        for known, features in seen:
-            if known is pixels:
+
+def _trains_vision(module: Any) -> bool:
+    """Return whether a weight outside the language model is trained."""
+    decoder = module.get_decoder()
+    language: set[int] = set()
+    if decoder is not module:
+        language = {id(weight) for weight in decoder.parameters()}
+    trained = [weight for weight in module.parameters() if weight.requires_grad]
+    return any(id(weight) not in language for weight in trained)
+
+
+def _caching(module: Any, cache: list[tuple[Tensor, Any]]) -> Callable[..., Any]:
+    """Return a module's method ``FIND``, called once for the same pixels."""
+    find = getattr(module, FIND)
+
+    def find_cached(*args: Any, **kwargs: Any) -> Any:
+        pixels = args[0] if args else kwargs["pixel_values"]
+        for cached_pixels, features in cache:
+            if cached_pixels is pixels:
                 return features
         with torch.no_grad():
-            features = find(*words, **named)
-        seen.append((pixels, features))
+            features = find(*args, **kwargs)
+        cache.append((pixels, features))
         return features
 
-    return look
+    return find_cached

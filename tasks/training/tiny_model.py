@@ -15,27 +15,23 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import naming
 
 RECIPE = 3  # part of the folder's name: raise when the same texts give another model
-MOST_TEXTS = (
-    20_000  # texts for the tokenizer: those of the lowest hashes, independent of order and number
-)
+# Texts for the tokenizer: those of the lowest hashes, independent of order and number.
+MOST_TEXTS = 20_000
 TOKENS = (
-    *(
-        "<|endoftext|>",
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|object_ref_start|>",
-        "<|object_ref_end|>",
-        "<|box_start|>",
-    ),
-    *(
-        "<|box_end|>",
-        "<|quad_start|>",
-        "<|quad_end|>",
-        "<|vision_start|>",
-        "<|vision_end|>",
-        "<|vision_pad|>",
-    ),
-    *("<|image_pad|>", "<|video_pad|>"),
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|object_ref_start|>",
+    "<|object_ref_end|>",
+    "<|box_start|>",
+    "<|box_end|>",
+    "<|quad_start|>",
+    "<|quad_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
 )
 """The family's own tokens, in its order."""
 TEMPLATE = """\
@@ -74,24 +70,45 @@ class Size:
 
 SIZES = {
     "tiny": Size(
-        vocabulary=1000, hidden=128, layers=2, heads=4, vision_width=64, vision_layers=2, vision_heads=2,
-        patch=14, max_pixels=256 * 196, spread=0.05,
+        vocabulary=1000,
+        hidden=128,
+        layers=2,
+        heads=4,
+        vision_width=64,
+        vision_layers=2,
+        vision_heads=2,
+        patch=14,
+        max_pixels=256 * 196,
+        spread=0.05,
     ),
     "small": Size(
-        vocabulary=1500, hidden=192, layers=4, heads=6, vision_width=128, vision_layers=3, vision_heads=4,
-        patch=8, max_pixels=256 * 192, spread=0.04,
+        vocabulary=1500,
+        hidden=192,
+        layers=4,
+        heads=6,
+        vision_width=128,
+        vision_layers=3,
+        vision_heads=4,
+        patch=8,
+        max_pixels=256 * 192,
+        spread=0.04,
     ),
-}  # fmt: skip
+}
 """To try a training within minutes, and to learn vision from scratch."""
 
 
 def write_tiny_model(
-    folder: Path, texts: Iterable[str], *, seed: int = 0, size: str = "tiny"
+    folder: Path,
+    texts: Iterable[str],
+    *,
+    seed: int = 0,
+    size: str = "tiny",
 ) -> Path:
-    """Write a checkpoint of one of the ``SIZES`` into ``folder``/SIZE-HASH unless it exists, and return its path.
+    """Write a checkpoint of one of the ``SIZES`` unless it exists, and return its path.
 
-    The hash covers the texts, in any order, the seed and the libraries' versions: same input, same
-    bytes. The folder appears when complete; of two processes that write it at once, one wins.
+    It is ``folder``/SIZE-HASH. The hash covers the texts, in any order, the seed and the libraries'
+    versions: same input, same bytes. The folder appears when complete; of two processes that write
+    it at once, one wins.
     """
     import tokenizers
     import torch
@@ -100,32 +117,42 @@ def write_tiny_model(
     lowest = heapq.nsmallest(MOST_TEXTS, ((make_key(text), text) for text in texts))
     corpus = sorted({text for _, text in lowest})
     libraries = (str(torch.__version__), transformers.__version__, tokenizers.__version__)
-    target = (
-        folder / f"{size}-{make_key(RECIPE, repr(SIZES[size]), seed, *libraries, *corpus)[:16]}"
-    )
-    if not target.exists():
-        with naming(str(target), "written"):
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=folder) as scratch:
-                new = Path(scratch) / "model"
-                tokenizer = train_tokenizer(corpus, SIZES[size].vocabulary)
-                with torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(seed)
-                    model = transformers.Qwen2VLForConditionalGeneration(
-                        qwen_config(tokenizer, SIZES[size])
-                    )
-                model.generation_config = transformers.GenerationConfig(
-                    **end_tokens(tokenizer), do_sample=False
-                )
-                transformers.logging.disable_progress_bar()
-                model.save_pretrained(new)
-                save_processor(new, tokenizer, SIZES[size], template=TEMPLATE)
-                try:
-                    new.rename(target)
-                except OSError:
-                    if not target.exists():  # else another process was first
-                        raise
+    key = make_key(RECIPE, repr(SIZES[size]), seed, *libraries, *corpus)
+    target = folder / f"{size}-{key[:16]}"
+    if target.exists():
+        return target
+    with naming(str(target), "written"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=folder) as scratch:
+            new = Path(scratch) / "model"
+            _write_checkpoint(new, corpus, SIZES[size], seed)
+            try:
+                new.rename(target)
+            except OSError:
+                if not target.exists():  # else another process was first
+                    raise
     return target
+
+
+def _write_checkpoint(
+    folder: Path,
+    corpus: Sequence[str],
+    size: Size,
+    seed: int,
+) -> None:
+    import torch
+    import transformers
+
+    tokenizer = train_tokenizer(corpus, size.vocabulary)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = transformers.Qwen2VLForConditionalGeneration(qwen_config(tokenizer, size))
+    model.generation_config = transformers.GenerationConfig(
+        **end_tokens(tokenizer), do_sample=False
+    )
+    transformers.logging.disable_progress_bar()
+    model.save_pretrained(folder)
+    save_processor(folder, tokenizer, size, template=TEMPLATE)
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
@@ -136,7 +163,8 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
         [list(texts)], vocabulary, show_progress=False
     )
     trained.add_tokens(list(TOKENS), special_tokens=True)
-    trained.eos_token, trained.pad_token = "<|im_end|>", "<|endoftext|>"
+    trained.eos_token = "<|im_end|>"
+    trained.pad_token = "<|endoftext|>"
     trained.model_max_length = LONGEST
     return trained
 
@@ -188,19 +216,31 @@ def qwen_config(tokenizer: Any, size: Size) -> Any:
     )
 
 
-def save_processor(folder: Path, tokenizer: Any, size: Size, *, template: str) -> None:
-    """Write tokenizer, chat template and image processor; image sides are multiples of two patches."""
+def save_processor(
+    folder: Path,
+    tokenizer: Any,
+    size: Size,
+    *,
+    template: str,
+) -> None:
+    """Write tokenizer, chat template and image processor.
+
+    Image sides are multiples of two patches.
+    """
     from transformers import Qwen2VLImageProcessor
 
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     images = Qwen2VLImageProcessor(
-        patch_size=size.patch, min_pixels=(4 * size.patch) ** 2, max_pixels=size.max_pixels
+        patch_size=size.patch,
+        min_pixels=(4 * size.patch) ** 2,
+        max_pixels=size.max_pixels,
     )
     images.save_pretrained(folder)
 
 
 def end_tokens(tokenizer: Any) -> dict[str, Any]:
     """Return the end tokens for a generation config."""
-    end, pad = (tokenizer.convert_tokens_to_ids(name) for name in ("<|im_end|>", "<|endoftext|>"))
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    pad = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     return {"bos_token_id": pad, "pad_token_id": pad, "eos_token_id": [end, pad]}

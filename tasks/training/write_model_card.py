@@ -25,7 +25,8 @@ from pairwright.tasks.training.runs import MetricsFile, Run
 
 TEMPLATE = Path(__file__).with_name("model_card.md.j2")
 TASK = "image-text-to-text"
-UNSTATED, RANDOM = "not stated", "random weights"
+UNSTATED = "not stated"
+RANDOM = "random weights"
 LICENCE = ("license", "license_name", "license_link")  # licence fields of a card
 LIBRARIES = {"namc": "pairwright", "adapter": "peft", "finetune": "transformers"}
 LOCAL = ("output.", "model.name", "model.revision")

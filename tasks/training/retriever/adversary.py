@@ -1,12 +1,12 @@
-"""Adversary of the trainer: proposes the retriever's negatives as tokens, passes it rewards, watches and saves it.
+"""Adversary of the trainer: proposes the retriever's negatives as tokens and passes it rewards.
 
-Alarms, in words for the run page and numbers for charts (ours):
+It also saves the retriever, and raises alarms, as texts for the run page and as numbers for charts
+(ours):
 
 * Collapse: the entropy of q, as a share of the uniform one, stays below a bound: a pair nearly
   always gets one text.
 * Generic negatives: one text is a large part of all proposals, as "more people in parking lot"
-  would be (paper 000,
-  Fig. 5c).
+  would be (paper 000, Fig. 5c).
 
 Reads ``runs/NAME/retriever/`` (``material``), the frozen rows for CLIP4IDC's images, and a
 checkpoint's ``retriever.pt`` (weights, moments, numbers, history; with ``weights_only``). Writes
@@ -53,8 +53,10 @@ from pairwright.tasks.training.retriever.retriever import Average, Proposal, Ret
 
 log = logging.getLogger(__name__)
 PAGE = "retriever.json"
-STATE, NETWORK = "retriever.pt", "retriever.safetensors"
-FORMAT, ABOUT = "pairwright retriever 1", "about"
+STATE = "retriever.pt"
+NETWORK = "retriever.safetensors"
+FORMAT = "pairwright retriever 1"
+ABOUT = "about"
 Tokenize = Callable[[str], tuple[int, ...]]
 """Returns an answer's tokens, end token included; ``RefusedRowError`` for an unusable text."""
 WINDOW = 2048  # negatives in the history
@@ -72,60 +74,70 @@ class Watch:
 
     texts: tuple[str, ...]  # the pool's
     min_entropy: float
-    _seen: deque[tuple[int, int]] = field(
-        default_factory=lambda: deque(maxlen=WINDOW)
-    )  # text and row
+    # text and row
+    _seen: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WINDOW))
     _shares: deque[float] = field(default_factory=lambda: deque(maxlen=FEWEST))
 
     def see(self, proposal: Proposal) -> None:
         """Add a batch's negatives."""
-        rows = zip(proposal.places.tolist(), proposal.ids.tolist(), strict=True)
-        seen = [(number, place) for place, numbers in rows for number in numbers if number != NONE]
-        if seen:
-            self._seen += seen
+        has_negatives = False
+        for row, numbers in zip(proposal.places.tolist(), proposal.ids.tolist(), strict=True):
+            for number in numbers:
+                if number != NONE:
+                    self._seen.append((number, row))
+                    has_negatives = True
+        if has_negatives:
             self._shares.append(proposal.metrics["retriever/entropy share"])
 
     def metrics(self) -> dict[str, float]:
         """Return ``retriever/most common share``, of the recent proposals."""
         common = self.common()
-        return (
-            {"retriever/most common share": common[0]["count"] / len(self._seen)} if common else {}
-        )
+        if not common:
+            return {}
+        return {"retriever/most common share": common[0]["count"] / len(self._seen)}
 
     def common(self) -> list[dict[str, Any]]:
-        """Return the most frequently proposed texts, each with its count and its number of different rows."""
+        """Return the most frequently proposed texts, with their counts and numbers of rows."""
         counts = Counter(number for number, _ in self._seen)
         pairs = Counter(number for number, _ in set(self._seen))
         top = sorted(counts, key=lambda number: (-counts[number], number))[:TOP]
-        return [{"text": self.texts[n], "count": counts[n], "pairs": pairs[n]} for n in top]
+        return [
+            {"text": self.texts[number], "count": counts[number], "pairs": pairs[number]}
+            for number in top
+        ]
 
     def alarms(self) -> dict[str, str]:
         """Return current alarms by name, with advice; none until there is enough data."""
         if len(self._seen) < LEAST or len(self._shares) < FEWEST:
             return {}
-        found: dict[str, str] = {}
-        first = self.common()[0]
+        alarms: dict[str, str] = {}
+        common = self.common()[0]
         if max(self._shares) < min(self.min_entropy, 1):
-            found["collapse"] = (
-                f"the retriever's choice has {sum(self._shares) / FEWEST:.1%} of the entropy of a uniform one, in each "
-                f"of the last {FEWEST} batches less than adpo.min_entropy ({self.min_entropy:.0%}): each pair "
-                "nearly always gets the same text. Raise adpo.temperature, or lower adpo.retriever_learning_rate"
+            alarms["collapse"] = (
+                f"the retriever's choice has {sum(self._shares) / FEWEST:.1%} of the entropy of a "
+                f"uniform one, in each of the last {FEWEST} batches less than adpo.min_entropy "
+                f"({self.min_entropy:.0%}): each pair nearly always gets the same text. Raise "
+                "adpo.temperature, or lower adpo.retriever_learning_rate"
             )
-        share = first["count"] / len(self._seen)
-        if share > max(MOST_COMMON, FAIR / max(len(self.texts), 1)) and first["pairs"] > 1:
-            found["generic negatives"] = (
-                f"one text is {share:.0%} of the last {len(self._seen)} negatives, for {first['pairs']} different "
-                f"pairs: it may be true of many, or say nothing: {first['text'][:200]!r}"
+        share = common["count"] / len(self._seen)
+        fair_share = FAIR / max(len(self.texts), 1)
+        if share > max(MOST_COMMON, fair_share) and common["pairs"] > 1:
+            alarms["generic negatives"] = (
+                f"one text is {share:.0%} of the last {len(self._seen)} negatives, for "
+                f"{common['pairs']} different pairs: it may be true of many, or say nothing: "
+                f"{common['text'][:200]!r}"
             )
-        return found
+        return alarms
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history."""
-        return {"seen": [list(one) for one in self._seen], "shares": list(self._shares)}
+        return {"seen": [list(negative) for negative in self._seen], "shares": list(self._shares)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the history."""
-        self._seen = deque(((number, place) for number, place, *_ in state["seen"]), maxlen=WINDOW)
+        self._seen = deque(maxlen=WINDOW)
+        for number, row, *_ in state["seen"]:
+            self._seen.append((number, row))
         self._shares = deque(state["shares"], maxlen=FEWEST)
 
 
@@ -142,50 +154,58 @@ class RetrieverAdversary:
         most_tokens: int,
     ) -> None:
         """Keep the parts; texts longer than ``most_tokens`` are not proposed."""
-        self.retriever, self.watch, self._places = retriever, watch, places
-        self._tokenize, self._most_tokens = tokenize, most_tokens
+        self.retriever = retriever
+        self.watch = watch
+        self._places = places
+        self._tokenize = tokenize
+        self._most_tokens = most_tokens
         self._proposed: Proposal | None = None
         self._raised: set[str] = set()
 
     def propose(self, keys: Sequence[str]) -> list[tuple[AnswerTokens, ...]]:
-        """Return m answers per row, in columns from ``TEXTS`` on, or none; warm up a new retriever first.
+        """Return m answers per row, in columns from ``TEXTS`` on, or none.
 
-        Unusable texts are left out, without a reward.
+        A new retriever is warmed up first. Unusable texts are left out, without a reward.
         """
         self._warm_up()
         self._proposed = self.retriever.propose([self._places[key] for key in keys])
-        answers: list[list[AnswerTokens]] = [[] for _ in keys]
-        for own, texts in zip(answers, self._proposed.texts, strict=True):
-            for column, text in enumerate(texts):
-                with suppress(RefusedRowError):
-                    if len(ids := self._tokenize(text)) <= self._most_tokens:
-                        own.append(AnswerTokens(TEXTS + column, ids))
-        return list(map(tuple, answers))
+        return [self._tokenize_texts(texts) for texts in self._proposed.texts]
+
+    def _tokenize_texts(self, texts: Sequence[str]) -> tuple[AnswerTokens, ...]:
+        """Return a row's negatives as tokens."""
+        answers: list[AnswerTokens] = []
+        for column, text in enumerate(texts, TEXTS):
+            with suppress(RefusedRowError):
+                ids = self._tokenize(text)
+                if len(ids) <= self._most_tokens:
+                    answers.append(AnswerTokens(column, ids))
+        return tuple(answers)
 
     def _warm_up(self) -> None:
         if not self.retriever.drawn and self.retriever.config.warmup_steps:
             warm_up(self.retriever, self.retriever.config.warmup_steps)
 
     def learn(self, rewards: Tensor, *, step: bool) -> dict[str, float]:
-        """Learn from the rewards of the last proposal; with ``step``, step on the mean gradient so far; return metrics.
+        """Learn from the rewards of the last proposal, and return metrics.
 
-        ``rewards`` are ``(B, m)``, NaN for absent negatives; fewer columns where no row has so
-        many.
+        With ``step``, step on the mean gradient so far. ``rewards`` are ``(B, m)``, NaN for absent
+        negatives; fewer columns where no row has so many.
         """
-        proposed, self._proposed = self._proposed, None
+        proposed = self._proposed
         assert proposed is not None
+        self._proposed = None
         self.watch.see(proposed)
         missing = proposed.log_q.shape[1] - rewards.shape[1]
         padded = torch.nn.functional.pad(rewards, (0, missing), value=float("nan"))
         learned = self.retriever.learn(proposed, padded, last=step)
-        now = self.watch.alarms()
-        for name in sorted(now.keys() - self._raised):  # once each
-            log.warning("retriever, %s: %s", name, now[name])
-        self._raised = set(now)
+        alarms = self.watch.alarms()
+        for name in sorted(alarms.keys() - self._raised):  # once each
+            log.warning("retriever, %s: %s", name, alarms[name])
+        self._raised = set(alarms)
         return proposed.metrics | self.watch.metrics() | learned
 
     def skip(self, *, step: bool) -> None:
-        """Replace ``propose`` and ``learn`` on a rank without rows, to stay in step with the others."""
+        """Stay in step with the other ranks where this one has no rows to propose for."""
         self._warm_up()
         self.retriever.drawn += 1
         self._proposed = None
@@ -194,10 +214,8 @@ class RetrieverAdversary:
 
     def save(self, folder: Path) -> None:
         """Write the state into a checkpoint."""
-        torch.save(
-            {"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()},
-            folder / STATE,
-        )
+        state = {"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()}
+        torch.save(state, folder / STATE)
 
     def load(self, folder: Path) -> None:
         """Restore the state of a checkpoint."""
@@ -209,49 +227,76 @@ class RetrieverAdversary:
     def publish(self, folder: Path) -> None:
         """Write the network, and the summary for the run's page."""
         config = self.retriever.config
-        about = self.retriever.encoder.about | {
+        description = {
+            "format": FORMAT,
+            **self.retriever.encoder.about,
             "scale": repr(config.logit_scale),
             "tau": repr(config.temperature),
         }
         weights = self.retriever.encoder.network.state_dict().items()
-        held = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights}
+        tensors = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights}
         # One metadata entry: safetensors writes several in random order, and the file is hashed.
-        told = {ABOUT: json.dumps({"format": FORMAT, **about}, sort_keys=True)}
-        save_file(held, folder / NETWORK, metadata=told)
+        metadata = {ABOUT: json.dumps(description, sort_keys=True)}
+        save_file(tensors, folder / NETWORK, metadata=metadata)
+        alarms = self.watch.alarms()
         page: dict[str, Any] = {
             "steps": self.retriever.steps,
             "pool": len(self.retriever.pool.texts),
-            "alarms": [{"name": name, "text": text} for name, text in self.watch.alarms().items()],
+            "alarms": [{"name": name, "text": text} for name, text in alarms.items()],
             "common": self.watch.common(),
         }
         (folder / PAGE).write_text(json.dumps(page, indent=1))
 
 
 def open_adversary(
-    folder: Path, config: TrainConfig, *, rows: Path, dataset: Folder, tokenize: Tokenize
+    folder: Path,
+    config: TrainConfig,
+    *,
+    rows: Path,
+    dataset: Folder,
+    tokenize: Tokenize,
 ) -> RetrieverAdversary:
     """Create a run's new retriever from ``material.freeze_material``; every process has one."""
-    material, clip = open_material(folder), None
-    where: dict[str, tuple[FrozenRows, int]] = {}
-
-    def read(place: int) -> Sequence[NDArray[Any]]:
-        frozen, number = where[material.entries[place].key]
-        return [np.asarray(decode_rgb(image)) for image in frozen.read(number).images]
-
+    material = open_material(folder)
+    clip: tuple[ClipConfig, ReadImages] | None = None
     if (folder / CLIP).exists():
-        for split in (config.data.split, config.data.eval_split):
-            frozen = FrozenRows(folder=dataset, file=str(rows), split=split)
-            where |= {key: (frozen, place) for place, key in enumerate(frozen.keys())}
-        clip = (ClipConfig.model_validate_json((folder / CLIP).read_text()), read)
-    device = (
-        torch.device("cuda", torch.cuda.current_device())
-        if torch.cuda.is_available()
-        else torch.device("cpu")
-    )
+        clip_config = ClipConfig.model_validate_json((folder / CLIP).read_text())
+        splits = (config.data.split, config.data.eval_split)
+        frozen = [
+            FrozenRows(
+                folder=dataset,
+                file=str(rows),
+                split=split,
+            )
+            for split in splits
+        ]
+        clip = (clip_config, _make_reader(material, frozen))
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", torch.cuda.current_device())
     average = average_over_ranks if count_ranks() > 1 else None
     return make_adversary(
-        material, config, tokenize=tokenize, device=device, average=average, clip=clip
+        material,
+        config,
+        tokenize=tokenize,
+        device=device,
+        average=average,
+        clip=clip,
     )
+
+
+def _make_reader(material: Material, frozen: Sequence[FrozenRows]) -> ReadImages:
+    """Return a function that reads the images of an entry of the material."""
+    positions: dict[str, tuple[FrozenRows, int]] = {}
+    for rows in frozen:
+        for position, key in enumerate(rows.keys()):
+            positions[key] = (rows, position)
+
+    def read_images(entry_index: int) -> Sequence[NDArray[Any]]:
+        rows, position = positions[material.entries[entry_index].key]
+        return [np.asarray(decode_rgb(image)) for image in rows.read(position).images]
+
+    return read_images
 
 
 def make_adversary(
@@ -264,35 +309,51 @@ def make_adversary(
     clip: tuple[ClipConfig, ReadImages] | None = None,
 ) -> RetrieverAdversary:
     """Create a new retriever; ``clip``: CLIP4IDC's base, and the reader of a row's images."""
-    pool, adpo = material.pool, config.adpo
+    pool = material.pool
     if len(pool.texts) < 2:
         raise ConfigError(
             f"adpo: only {len(pool.texts)} distinct chosen texts to train on: use --objective dpo"
         )
-    encoder: Encoder
-    if adpo.encoder == "clip4idc":
+    retriever = Retriever(
+        pool=pool,
+        encoder=_make_encoder(material, config, device=device, clip=clip),
+        config=config.adpo,
+        seed=config.seed,
+        average=average,
+    )
+    watch = Watch(texts=pool.texts, min_entropy=config.adpo.min_entropy)
+    # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch,
+    # whatever their length.
+    most_tokens = config.model.max_length // 2
+    return RetrieverAdversary(
+        retriever, watch, material.places, tokenize=tokenize, most_tokens=most_tokens
+    )
+
+
+def _make_encoder(
+    material: Material,
+    config: TrainConfig,
+    *,
+    device: torch.device,
+    clip: tuple[ClipConfig, ReadImages] | None,
+) -> Encoder:
+    if config.adpo.encoder == "clip4idc":
         if clip is None:
             raise ConfigError(
                 "adpo.encoder: clip4idc: the dataset's profile names no CLIP (embedding.clip)"
             )
-        encoder = Clip4IdcEncoder(clip[0], pool.texts, clip[1], seed=config.seed, device=device)
-    elif material.features is None:
-        raise ConfigError(
-            "adpo.encoder: heads: no vectors: build the table embeddings, or set adpo.encoder=clip4idc"
+        clip_config, read_images = clip
+        return Clip4IdcEncoder(
+            clip_config, material.pool.texts, read_images, seed=config.seed, device=device
         )
-    else:
-        heads = Heads(*material.features.sizes, adpo.projection_dim, seed=config.seed)
-        encoder = HeadsEncoder(heads, material.features, device)
-    retriever = Retriever(
-        pool=pool, encoder=encoder, config=adpo, seed=config.seed, average=average
-    )
-    watch = Watch(texts=pool.texts, min_entropy=adpo.min_entropy)
-    # Longer ones would seldom fit behind a prompt: those that do not are left out of the batch,
-    # whatever their length.
-    most = config.model.max_length // 2
-    return RetrieverAdversary(
-        retriever, watch, material.places, tokenize=tokenize, most_tokens=most
-    )
+    features = material.features
+    if features is None:
+        raise ConfigError(
+            "adpo.encoder: heads: no vectors: build the table embeddings, or set "
+            "adpo.encoder=clip4idc"
+        )
+    heads = Heads(*features.sizes, config.adpo.projection_dim, seed=config.seed)
+    return HeadsEncoder(heads, features, device)
 
 
 def average_over_ranks(tensors: Sequence[Tensor]) -> None:

@@ -1,13 +1,12 @@
 """Encoders of the retriever: pairs of images and texts as unit vectors in one space.
 
 ``heads``, the default: small trainable heads on precomputed vectors of images and texts (ours). A
-pair is ``[f1, f2, f2
-- f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled to numbers of about 1;
-  two layers for pairs and one for texts map them into one space, where their cosine is the score. A
-  scale of 100 and a temperature of 2 suit CLIP, whose cosines differ by hundredths. New heads fill
-  the whole sphere, and one text would get nearly all of q. So their vectors have a constant part,
-  and only ``SPREAD`` of a cosine varies (ours): q then starts with 80 % of the uniform entropy on
-  descriptions of random scenes; without it, with 2 % on rendered ones.
+pair is ``[f1, f2, f2 - f1, f1 * f2]`` of its images' vectors, a text its own vector, all scaled to
+numbers of about 1; two layers for pairs and one for texts map them into one space, where their
+cosine is the score. A scale of 100 and a temperature of 2 suit CLIP, whose cosines differ by
+hundredths. New heads fill the whole sphere, and one text would get nearly all of q. So their
+vectors have a constant part, and only ``SPREAD`` of a cosine varies (ours): q then starts with 80 %
+of the uniform entropy on descriptions of random scenes; without it, with 2 % on rendered ones.
 
 ``clip4idc``: a CLIP that sees both images at once (Guo et al. 2022). The first three quarters of
 its vision layers (9 of 12) see each image alone, the others the tokens of both, after an image
@@ -40,7 +39,14 @@ SPREAD = 0.2  # cosines lie between 1 - 2 SPREAD and 1
 class Heads(nn.Module):
     """Heads that map pairs and texts into one space."""
 
-    def __init__(self, image_size: int, text_size: int, width: int, *, seed: int) -> None:
+    def __init__(
+        self,
+        image_size: int,
+        text_size: int,
+        width: int,
+        *,
+        seed: int,
+    ) -> None:
         """Create new heads, determined by the seed alone."""
         super().__init__()
         with torch.random.fork_rng(devices=[]):
@@ -49,7 +55,8 @@ class Heads(nn.Module):
                 nn.Linear(BLOCKS * image_size, width), nn.GELU(), nn.Linear(width, width)
             )
             self.text = nn.Linear(text_size, width)
-        self.image_scale, self.text_scale = float(image_size) ** 0.5, float(text_size) ** 0.5
+        self.image_scale = float(image_size) ** 0.5
+        self.text_scale = float(text_size) ** 0.5
 
     def pairs(self, vectors: Tensor) -> Tensor:
         """Return ``(B, width + 1)`` unit vectors of ``(B, 2, d)`` image vectors."""
@@ -63,7 +70,7 @@ class Heads(nn.Module):
 
 
 def _into_cone(vectors: Tensor) -> Tensor:
-    """Return unit vectors with one more, constant number: cosines become 1 - SPREAD (1 - cosine)."""
+    """Return unit vectors with an added constant: cosines become 1 - SPREAD (1 - cosine)."""
     free = functional.normalize(vectors, dim=-1) * SPREAD**0.5
     return functional.pad(free, (0, 1), value=(1 - SPREAD) ** 0.5)
 
@@ -73,28 +80,34 @@ class HeadsEncoder:
 
     wants_pixels = False  # whether ``pairs`` reads images
 
-    def __init__(self, network: Heads, features: Features, device: torch.device) -> None:
-        self.network, self._features, self._device = network.to(device), features, device
+    def __init__(
+        self,
+        network: Heads,
+        features: Features,
+        device: torch.device,
+    ) -> None:
+        self.network = network.to(device)
+        self._features = features
+        self._device = device
         image_size, text_size = features.sizes
-        sizes = {
-            "image_size": image_size,
-            "text_size": text_size,
-            "width": network.text.out_features,
-        }
         self.about = {
             "encoder": "heads",
             "vectors": features.made_by,
-            **{name: str(n) for name, n in sizes.items()},
+            "image_size": str(image_size),
+            "text_size": str(text_size),
+            "width": str(network.text.out_features),
         }
         """Everything needed to create the same network again."""
 
     def pairs(self, places: Places) -> Tensor:
         """Return ``(B, width + 1)`` unit vectors."""
-        return self.network.pairs(torch.from_numpy(self._features.pairs(places)).to(self._device))
+        vectors = torch.from_numpy(self._features.pairs(places))
+        return self.network.pairs(vectors.to(self._device))
 
     def texts(self, ids: Places) -> Tensor:
         """Return ``(N, width + 1)`` unit vectors."""
-        return self.network.texts(torch.from_numpy(self._features.words(ids)).to(self._device))
+        vectors = torch.from_numpy(self._features.words(ids))
+        return self.network.texts(vectors.to(self._device))
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
         """Return the optimiser's parameter groups."""
@@ -130,7 +143,8 @@ class Clip4Idc(nn.Module):
         def fresh(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.randn(*shape, generator=generator) * width**-0.5)
 
-        self.first, self.second = fresh(width), fresh(width)
+        self.first = fresh(width)
+        self.second = fresh(width)
         self.joint_positions = fresh(2 * tokens, width)
         self.middle = nn.LayerNorm(width)
 
@@ -142,9 +156,8 @@ class Clip4Idc(nn.Module):
         for block in blocks[: self.alone]:
             tokens = block(tokens)
         first, second = tokens.unflatten(0, (-1, 2)).unbind(1)
-        both = self.middle(
-            torch.cat([first + self.first, second + self.second], dim=1) + self.joint_positions
-        )
+        both = torch.cat([first + self.first, second + self.second], dim=1)
+        both = self.middle(both + self.joint_positions)
         for block in blocks[self.alone :]:
             both = block(both)
         classes = visual.ln_post(both[:, [0, first.shape[1]]])
@@ -164,7 +177,7 @@ class Clip4IdcEncoder:
         self,
         config: ClipConfig,
         texts: Sequence[str],
-        shown: ReadImages,
+        read_images: ReadImages,
         *,
         seed: int,
         device: torch.device,
@@ -175,30 +188,33 @@ class Clip4IdcEncoder:
         self.about = {"encoder": "clip4idc", "clip": clips.identify(config)}
         self._tokenize: Callable[[list[str]], Tensor] = clips.create_tokenizer(config)
         self._preprocess = clips.transform_of(clip.visual.preprocess_cfg)
-        self._texts, self._shown, self._device = texts, shown, device
+        self._texts = texts
+        self._read_images = read_images
+        self._device = device
 
     def pairs(self, places: Places) -> Tensor:
         """Return ``(B, d)`` unit vectors of the rows' first and last images, cropped as by CLIP."""
-        shown = [self._shown(place) for place in places.tolist()]
-        crops = np.stack([self._preprocess(images[place]) for images in shown for place in (0, -1)])
-        pixels = self._preprocess.numbers(torch.from_numpy(crops).to(self._device))
+        crops: list[NDArray[np.uint8]] = []
+        for row_index in places.tolist():
+            images = self._read_images(row_index)
+            crops += [self._preprocess(images[0]), self._preprocess(images[-1])]
+        stacked = torch.from_numpy(np.stack(crops)).to(self._device)
+        pixels = self._preprocess.numbers(stacked)
         return self.network.pairs(pixels.unflatten(0, (-1, 2)))
 
     def texts(self, ids: Places) -> Tensor:
         """Return ``(N, d)`` unit vectors; texts are truncated to the tower's length."""
-        return self.network.texts(
-            self._tokenize([self._texts[int(number)] for number in ids]).to(self._device)
-        )
+        texts = [self._texts[int(number)] for number in ids]
+        return self.network.texts(self._tokenize(texts).to(self._device))
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
-        """Return the parameter groups: new weights at the full rate, CLIP's at a thousandth of it."""
-        own = [weight for weight in self.network.clip.parameters() if weight.requires_grad]
-        new = [
-            weight
-            for name, weight in self.network.named_parameters()
-            if not name.startswith("clip.")
-        ]
-        return [{"params": new, "lr": rate}, {"params": own, "lr": rate * CLIP_SHARE}]
+        """Return the parameter groups: CLIP's weights at a thousandth of the new ones' rate."""
+        clip = [weight for weight in self.network.clip.parameters() if weight.requires_grad]
+        new: list[nn.Parameter] = []
+        for name, weight in self.network.named_parameters():
+            if not name.startswith("clip."):
+                new.append(weight)
+        return [{"params": new, "lr": rate}, {"params": clip, "lr": rate * CLIP_SHARE}]
 
 
 Encoder = HeadsEncoder | Clip4IdcEncoder

@@ -1,6 +1,6 @@
-"""Material of a run's retriever: frozen beside the rows, and opened by every process.
+"""Material of a run's retriever: frozen with the rows, and opened by every process.
 
-Reads the settled tables ``preferences``, ``differences`` (texts that state no change),
+Reads the resolved tables ``preferences``, ``differences`` (texts that state no change),
 ``embeddings`` and ``text_vectors``; only ``preferences`` is required, and for heads the vectors.
 Writes into ``runs/NAME/retriever/``:
 
@@ -16,6 +16,7 @@ holds one batch. Needs no PyTorch.
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,9 @@ from pairwright.tasks.training.retriever.candidate_pool import (
 )
 
 CLIP, ENTRIES = "clip.json", "entries.arrow"
-COPIES = (
-    "perceptual-hash"  # vector for finding copies; photographs of one scene have nearly the same
-)
-Tables = Mapping[str, Planned]  # a dataset's settled tables by name
+# Embedder for finding copies; photographs of one scene have nearly the same vector.
+COPIES = "perceptual-hash"
+Tables = Mapping[str, Planned]  # a dataset's resolved tables by name
 Floats = NDArray[np.float32]
 
 
@@ -54,7 +54,7 @@ class Features:
     """Vectors of rows and texts, looked up by batch."""
 
     images: tuple[NDArray[np.float16], ...]  # per embedder ``(images, d)`` unit vectors
-    shown: Places  # (n, 2) index into ``images`` of each row's first and last image
+    of_images: Places  # (n, 2) index into ``images`` of each row's first and last image
     texts: NDArray[np.float16]  # ``(vectors, d)`` unit vectors
     of_texts: Places  # (T,) index into ``texts`` of each text of the pool
     made_by: str  # names of the embedders, which trained heads depend on
@@ -66,11 +66,9 @@ class Features:
 
     def pairs(self, places: Places) -> Floats:
         """Return ``(B, 2, d)`` unit vectors of both images; zeros for an image without features."""
-        rows = self.shown[places]
-        joined = np.concatenate([matrix[rows] for matrix in self.images], axis=-1).astype(
-            np.float32
-        )
-        return joined / np.sqrt(np.float32(len(self.images)))
+        rows = self.of_images[places]
+        joined = np.concatenate([matrix[rows] for matrix in self.images], axis=-1)
+        return joined.astype(np.float32) / np.sqrt(np.float32(len(self.images)))
 
     def words(self, ids: Places) -> Floats:
         """Return ``(N, d)`` vectors of texts of the pool."""
@@ -85,29 +83,29 @@ def map_features(
     texts: Mapping[str, Vectors],
 ) -> Features:
     """Look up the vectors of rows and of the texts of their pool."""
-    used = {name: vectors for name, vectors in sorted(images.items()) if name != COPIES}
-    if not used or not texts:
+    embedders = {name: vectors for name, vectors in sorted(images.items()) if name != COPIES}
+    if not embedders or not texts:
+        missing = "texts" if embedders else "images"
         raise ConfigError(
-            f"adpo.encoder: heads: the dataset has no vectors of its {'texts' if used else 'images'}. Set "
+            f"adpo.encoder: heads: the dataset has no vectors of its {missing}. Set "
             "adpo.encoder=clip4idc, or build the dataset with the table embeddings"
         )
-    (name, words), *_ = sorted(texts.items())
+    text_embedder, text_vectors = min(texts.items())
+    image_keys = list(chain.from_iterable(entry.images for entry in entries))
     try:
-        rows = [
-            vectors.rows_of(key for entry in entries for key in entry.images)
-            for vectors in used.values()
-        ]
-        of_texts = words.rows_of(map(text_key, pool.texts))
+        image_rows = [vectors.rows_of(image_keys) for vectors in embedders.values()]
+        of_texts = text_vectors.rows_of(map(text_key, pool.texts))
     except KeyError as error:
         raise ConfigError(
             "adpo.encoder: heads: a vector is missing: run `pairwright resume`"
         ) from error
+    text_size = text_vectors.matrix.shape[1]
     return Features(
-        images=tuple(vectors.matrix for vectors in used.values()),
-        shown=rows[0].reshape(-1, 2),
-        texts=words.matrix,
+        images=tuple(vectors.matrix for vectors in embedders.values()),
+        of_images=image_rows[0].reshape(-1, 2),
+        texts=text_vectors.matrix,
         of_texts=of_texts,
-        made_by=f"{'+'.join(used)} | {name} {words.matrix.shape[1]}",
+        made_by=f"{'+'.join(embedders)} | {text_embedder} {text_size}",
     )
 
 
@@ -122,30 +120,40 @@ class Material:
 
 
 def freeze_material(
-    build: Build, tables: Tables, folder: Path, *, frozen: Sequence[FrozenRows], table: str
+    build: Build,
+    tables: Tables,
+    folder: Path,
+    *,
+    frozen: Sequence[FrozenRows],
+    table: str,
 ) -> None:
-    """Write a retriever's material; the texts of the first of the ``frozen`` splits are the pool."""
+    """Write a retriever's material; the texts of the first ``frozen`` split are the pool."""
     edited = {row.key: row for rows in frozen for row in rows.edited().values()}
-    entries = list(read_entries(build, tables, frozen=frozen, edited=edited, table=table))
+    entries = list(
+        read_entries(
+            build,
+            tables,
+            frozen=frozen,
+            edited=edited,
+            table=table,
+        )
+    )
     write_entries(folder, entries)
-    for name, place in (("embeddings", "images"), ("text_vectors", "texts")):
-        if name in tables and not (folder / place).exists():
-            staged = folder / f".{place}"
+    for name, subfolder in (("embeddings", "images"), ("text_vectors", "texts")):
+        if name in tables and not (folder / subfolder).exists():
+            staged = folder / f".{subfolder}"
             shutil.rmtree(staged, ignore_errors=True)
             write_vectors(staged, live_index(build, tables[name]))
-            if place == "texts":
+            if subfolder == "texts":
                 add_vectors(staged, embed_chosen_texts(list(edited.values()), tables[name].config))
-            staged.rename(folder / place)
+            staged.rename(folder / subfolder)
 
 
 def write_entries(folder: Path, entries: Sequence[PoolEntry]) -> None:
     """Write the rows' entries."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_feather(
-        pa.Table.from_pylist(list(map(asdict, entries))),
-        str(folder / ENTRIES),
-        compression="uncompressed",
-    )
+    table = pa.Table.from_pylist(list(map(asdict, entries)))
+    write_feather(table, str(folder / ENTRIES), compression="uncompressed")
 
 
 def open_material(folder: Path) -> Material:
@@ -160,18 +168,21 @@ def open_material(folder: Path) -> Material:
         row["images"] = tuple(row["images"])
     entries = tuple(PoolEntry(**row) for row in rows)
     pool = make_pool(entries)
-    images, texts = (
-        open_vectors(folder / name) if (folder / name).exists() else {}
-        for name in ("images", "texts")
-    )
+    images = _open_vectors(folder / "images")
+    texts = _open_vectors(folder / "texts")
+    features = None
+    if images and texts:
+        features = map_features(entries, pool, images=images, texts=texts)
     return Material(
         entries=entries,
         pool=pool,
-        places={entry.key: place for place, entry in enumerate(entries)},
-        features=map_features(entries, pool, images=images, texts=texts)
-        if images and texts
-        else None,
+        places={entry.key: position for position, entry in enumerate(entries)},
+        features=features,
     )
+
+
+def _open_vectors(folder: Path) -> Mapping[str, Vectors]:
+    return open_vectors(folder) if folder.exists() else {}
 
 
 def read_entries(
@@ -183,42 +194,74 @@ def read_entries(
     table: str,
 ) -> Iterator[PoolEntry]:
     """Yield the entries of a run's rows, in the order of the table."""
-    train, splits = frozen[0].split, dict[str, str]()
-    for some in frozen:
-        splits |= dict.fromkeys(some.keys(), some.split)
-    said: dict[tuple[str, str], bool] = {}
-    if "differences" in tables:
-        rows = _stream(build, tables["differences"], "subject", "text", "no_change")
-        said = {(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}
-    columns = ("key", "subject", "split", "chosen", "description", "image_keys")
-
-    def stream() -> Iterator[dict[str, Any]]:
-        for row in _stream(build, tables[table], *columns):
-            own = edited.get(row["key"])
-            yield {**row, "chosen": own.chosen, "description": own.description} if own else row
-
+    train = frozen[0].split
+    splits: dict[str, str] = {}
+    for rows in frozen:
+        splits |= dict.fromkeys(rows.keys(), rows.split)
+    no_change = _read_no_change(build, tables)
     # Texts of other splits must not become negatives.
-    held = {plain_text(row["chosen"]) for row in stream() if row["split"] != train}
-    for row in stream():
-        if row["key"] in splits:
-            exact = said.get((row["subject"], row["description"] or row["chosen"]))
-            in_pool = splits[row["key"]] == train and plain_text(row["chosen"]) not in held
-            yield make_entry(row, in_pool=in_pool, no_change=exact)
+    excluded: set[str] = set()
+    for row in _stream_edited(build, tables[table], edited):
+        if row["split"] != train:
+            excluded.add(plain_text(row["chosen"]))
+    for row in _stream_edited(build, tables[table], edited):
+        if row["key"] not in splits:
+            continue
+        is_excluded = plain_text(row["chosen"]) in excluded
+        in_pool = splits[row["key"]] == train and not is_excluded
+        text = row["description"] or row["chosen"]
+        stated = no_change.get((row["subject"], text))
+        yield make_entry(row, in_pool=in_pool, no_change=stated)
 
 
-def _stream(build: Build, planned: Planned, *columns: str) -> Iterator[dict[str, Any]]:
+def _stream_edited(
+    build: Build, planned: Planned, edited: Mapping[str, PreferenceRow]
+) -> Iterator[dict[str, Any]]:
+    """Yield a table's preferences with the edits of their texts."""
+    columns = ("key", "subject", "split", "chosen", "description", "image_keys")
+    for row in _stream(build, planned, *columns):
+        edit = edited.get(row["key"])
+        if edit:
+            row |= {"chosen": edit.chosen, "description": edit.description}
+        yield row
+
+
+def _read_no_change(build: Build, tables: Tables) -> dict[tuple[str, str], bool]:
+    """Return for each subject and text of ``differences`` whether it states no change."""
+    if "differences" not in tables:
+        return {}
+    rows = _stream(build, tables["differences"], "subject", "text", "no_change")
+    return {(row["subject"], row["text"]): bool(row["no_change"]) for row in rows}
+
+
+def _stream(
+    build: Build,
+    planned: Planned,
+    *columns: str,
+) -> Iterator[dict[str, Any]]:
     for table in stream_live(build, planned, list(columns)):
         yield from table.to_pylist()
 
 
-def make_entry(row: Mapping[str, Any], *, in_pool: bool, no_change: bool | None) -> PoolEntry:
-    """Return a preference's entry; ``no_change``: whether its text states no change, ``None``: read from its words."""
-    chosen, images = row["chosen"], row["image_keys"]
+def make_entry(
+    row: Mapping[str, Any],
+    *,
+    in_pool: bool,
+    no_change: bool | None,
+) -> PoolEntry:
+    """Return a preference's entry.
+
+    ``no_change``: whether its text states no change; ``None``: that is read from the text.
+    """
+    chosen = row["chosen"]
+    images = row["image_keys"]
+    if no_change is None:
+        no_change = may_say_no_change(chosen)
     return PoolEntry(
         key=row["key"],
         pair=row["subject"],
         chosen=chosen,
         images=(images[0], images[-1]),
         in_pool=in_pool,
-        no_change=may_say_no_change(chosen) if no_change is None else no_change,
+        no_change=no_change,
     )

@@ -22,7 +22,7 @@ def test_the_pool_holds_the_training_split_s_texts_once():
     ]
     pool = make_pool(rows)
     assert pool.texts == ("B.", "c")
-    assert pool.own.tolist() == [[0], [0], [NONE], [1], [0]]
+    assert pool.positives.tolist() == [[0], [0], [NONE], [1], [0]]
 
 
 @PROPERTY

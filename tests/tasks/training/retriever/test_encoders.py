@@ -144,7 +144,7 @@ def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
     shared = set(candidates[0].tolist())
     assert NONE not in shared
     for place in range(3):
-        own = pool.own[place, 0]
+        own = pool.positives[place, 0]
         assert set(candidates[place].tolist()) - {NONE} == shared - {own}
     before = {name: weight.detach().clone() for name, weight in encoder.network.named_parameters()}
     proposal = retriever.propose([0, 1, 2])

@@ -205,7 +205,7 @@ def test_q_entropy_and_numbers_are_numpys(seed):
 
 
 def logits_of(retriever, places):
-    ids = np.array([retriever.pool.own[place, 0] for place in places])
+    ids = np.array([retriever.pool.positives[place, 0] for place in places])
     with torch.no_grad():
         pairs, texts = retriever.encoder.pairs(places), retriever.encoder.texts(ids)
         return (
@@ -232,7 +232,7 @@ def test_what_is_as_right_does_not_compete():
     rows = [replace(row, no_change=row.chosen == "as it was") for row in rows]
     rows += [entry(4, "unchanged", no_change=True), entry(5, "third")]
     retriever = make_retriever(rows)
-    first = retriever.pool.own[:, 0]
+    first = retriever.pool.positives[:, 0]
     logits = logits_of(retriever, np.arange(6))
     right = {0: {"same"}, 1: {"same", "else"}, 2: {"same", "else"}, 5: {"third"}}
     right |= {row: {"as it was", "unchanged"} for row in (3, 4)}
@@ -258,7 +258,7 @@ def test_pairs_find_their_texts():
     found = (
         retriever.logits(np.arange(40), np.broadcast_to(np.arange(40), (40, 40))).argmax(1).numpy()
     )
-    assert (found == retriever.pool.own[:, 0]).mean() > 0.9
+    assert (found == retriever.pool.positives[:, 0]).mean() > 0.9
 
 
 def test_held_out_rows_teach_nothing():

@@ -14,7 +14,7 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.conversations import ASK, DESCRIBE, TellingRow, converse
 
 
-def tell_conversations(
+def write_conversations(
     rows: Sequence[PairRow],
     config: Section,
     *,
@@ -25,11 +25,13 @@ def tell_conversations(
     """Yield the conversations about each pair, or about its images."""
     del config  # has no fields
     for pair in rows:
-        for row in (
-            row for subject in (pair.key, pair.first, pair.second) for row in told.get(subject, ())
-        ):
-            shown = [pair.first, pair.second] if row.subject == pair.key else [row.subject]
-            yield converse(row, pair, [images[key] for key in shown], splits[pair.key])
+        for subject in (pair.key, pair.first, pair.second):
+            for row in told.get(subject, ()):
+                keys = [row.subject]
+                if row.subject == pair.key:
+                    keys = [pair.first, pair.second]
+                row_images = [images[key] for key in keys]
+                yield converse(row, pair, row_images, splits[pair.key])
 
 
 STAGE = Stage(
@@ -37,7 +39,7 @@ STAGE = Stage(
     group="training",
     reads={"pairs": PairRow},
     writes=PreferenceRow,
-    function=tell_conversations,
+    function=write_conversations,
     config=Section,
     prompts=(ASK, DESCRIBE),
     uses=(
