@@ -1,4 +1,4 @@
-"""One build of a dataset: plan stages, cut shards, settle results, write a snapshot.
+"""One build of a dataset: read and count its tables, cut shards, write indexes.
 
 OUT/
   build.json                   what to resume: source, profile, limit
@@ -48,8 +48,7 @@ MEND_RECORD = (
 )
 ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
-# lock held while a dataset is cleaned up, and for a moment by each process that begins to work on
-# it
+# lock held during a cleanup, and for a moment by each process that begins to work on the dataset
 GATE = ".gate"
 
 
@@ -70,33 +69,41 @@ def read_record(folder: Folder) -> BuildRecord:
     try:
         return BuildRecord.model_validate(content)
     except ValidationError as error:
-        what = "; ".join(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
-            for e in error.errors(include_url=False)[:3]
-        )
+        faults: list[str] = []
+        for fault in error.errors(include_url=False)[:3]:
+            field_path = ".".join(map(str, fault["loc"]))
+            faults.append(f"{field_path}: {fault['msg']}")
         raise StoreError(
-            f"{folder.path(RECORD)}: written by another release, cannot be read by this one: {what}. {MEND_RECORD}"
+            f"{folder.path(RECORD)}: written by another release, cannot be read by this one: "
+            f"{'; '.join(faults)}. {MEND_RECORD}"
         ) from error
 
 
 def write_items(folder: Folder, items: Iterable[ItemRow]) -> tuple[str, ...]:
-    """Write a source's listing as parts of the items table; return their names. Equal listings give equal parts."""
+    """Write a source's listing as parts of the items table; return their names.
+
+    Equal listings give equal parts.
+    """
     rest = iter(items)
     names: list[str] = []
     while rows := list(islice(rest, ITEMS_PER_PART)):
-        name = f"{ITEMS}/part-{make_key(*(row.key for row in rows))}.parquet"
+        key = make_key(*[row.key for row in rows])
+        name = f"{ITEMS}/part-{key}.parquet"
         names.append(name)
         with hold(folder, ITEMS):
-            if not folder.exists(name):
-                table = to_table(rows, ItemRow)
-                folder.write(name, encode_part(table, describe_part(name, table, version=1)))
+            if folder.exists(name):
+                continue
+            table = to_table(rows, ItemRow)
+            metadata = describe_part(name, table, version=1)
+            folder.write(name, encode_part(table, metadata))
     return tuple(names)
 
 
 def table_folders(folder: Folder) -> Iterator[str]:
     """Yield the folders of all tables, of every configuration."""
     for name in folder.folders("tables"):
-        yield from (f"tables/{name}/{mark}" for mark in folder.folders(f"tables/{name}"))
+        for fingerprint in folder.folders(f"tables/{name}"):
+            yield f"tables/{name}/{fingerprint}"
 
 
 def journals_of(folder: Folder) -> Path:
@@ -108,10 +115,11 @@ def journals_of(folder: Folder) -> Path:
 
 @contextlib.contextmanager
 def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) -> Generator[None]:
-    """Lock a table, so that no other process works on it, and delete files that a killed process left half-written.
+    """Lock a table, and delete the half-written files of killed processes.
 
-    The lock ends with its process. An object store has no locks: two builds there may do work
-    twice, never wrongly, since a part is named by its inputs.
+    Other processes cannot work on it meanwhile. The lock ends with its process. An object store
+    has no locks: two builds there may do work twice, never wrongly, since a part is named by its
+    inputs.
     """
     if not folder.is_local:
         yield
@@ -128,9 +136,9 @@ def hold(folder: Folder, table: str, on_wait: Callable[[], None] | None = None) 
 
 @contextlib.contextmanager
 def alone(folder: Folder) -> Generator[None]:
-    """Lock a whole dataset; ``StoreError`` if a process reads rows or builds. New ones wait meanwhile.
+    """Lock a whole dataset; ``StoreError`` if a process reads rows or builds.
 
-    On an object store there is no lock.
+    New processes wait meanwhile. On an object store there is no lock.
     """
     if not folder.is_local:
         yield
@@ -138,20 +146,21 @@ def alone(folder: Folder) -> Generator[None]:
     work = Path(folder.path("work"))
     with naming(str(work), "locked"):
         work.mkdir(exist_ok=True)
-    with holding(
-        work / GATE,
-        fault=f"{folder.url}: another process is starting to read or clean it. Try again",
-    ):
+    starting = f"{folder.url}: another process is starting to read or clean it. Try again"
+    with holding(work / GATE, fault=starting):
         for lock in work.glob(f"*{ENDING}"):
-            busy = f"{folder.url}: a build, or another process that reads its rows, is running (it holds {lock})"
-            with holding(lock, fault=f"{busy}. Wait for it to end"):
+            running = (
+                f"{folder.url}: a build, or another process that reads its rows, is running "
+                f"(it holds {lock}). Wait for it to end"
+            )
+            with holding(lock, fault=running):
                 pass
         yield
 
 
 @contextlib.contextmanager
 def in_use(folder: Folder) -> Generator[str]:
-    """Make a folder for work files, "work/ID", which shows that a process reads rows or builds; ``alone`` sees it."""
+    """Make a folder for work files, "work/ID", whose lock tells ``alone`` of this process."""
     if not folder.is_local:
         name = f"work/{uuid.uuid4().hex}"
         try:
@@ -184,7 +193,7 @@ class Build:
 
     folder: Folder
     planned: Sequence[Planned]
-    items: Sequence[str]  # the parts that list the source, in its order
+    items: Sequence[str]  # parts of the items table, in the order of the source
     rows_per_shard: int = 200
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
     pinned: Snapshot | None = None  # the version to read; none: the tables as they are now
@@ -194,13 +203,13 @@ class Build:
         with contextlib.ExitStack() as stack:
             self._scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
             self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
-            entries = (
-                [] if self.pinned else read_takedowns(self.folder)
-            )  # a version's parts hold no removed image
+            # A version's parts hold no removed image.
+            entries = [] if self.pinned else read_takedowns(self.folder)
             self.takedowns = entries[-1].number if entries else 0
             self.ledger.remove(removed_by(entries))
             self.ledger.sweeping = bool(last_unswept(self.folder, entries))
-            self.ledger.set_items(ITEMS, [name.rpartition("/")[2] for name in self.items])
+            item_names = [name.rpartition("/")[2] for name in self.items]
+            self.ledger.set_items(ITEMS, item_names)
             self._stack = stack.pop_all()
         return self
 
@@ -209,103 +218,123 @@ class Build:
 
     def settle(self, planned: Planned) -> Counts:
         """Read and count a stage's table as it is now; earlier stages must be settled."""
-        stated = self.pinned.content["stages"].get(planned.stage.name) if self.pinned else None
-        if stated and stated["fingerprint"] == planned.fingerprint:
-            self.ledger.load_only(planned, list(stated["parts"]), stated["refused"])
+        published = None
+        if self.pinned:
+            published = self.pinned.content["stages"].get(planned.stage.name)
+        if published and published["fingerprint"] == planned.fingerprint:
+            self.ledger.load_only(planned, list(published["parts"]), published["refused"])
         else:
             self.ledger.load(planned, removals=self.takedowns > 0)
         self.ledger.settle(planned)
         return self.ledger.count(planned)
 
     def cells(
-        self, planned: Planned, places: Iterable[tuple[Any, ...]], columns: Sequence[str]
+        self, planned: Planned, positions: Iterable[tuple[Any, ...]], columns: Sequence[str]
     ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Yield each place (part, row, then anything; sorted by part and row) with some columns of the row there."""
-        for name, group in groupby(places, key=itemgetter(0)):
-            some = list(group)
-            table = read_rows(
-                Part(self.folder, f"{planned.table}/{name}"), [place[1] for place in some], columns
-            )
-            yield from zip(some, table.to_pylist(), strict=True)
+        """Yield each position (part, row, then anything) with some columns of its row.
+
+        Positions are sorted by part and row.
+        """
+        for name, group in groupby(positions, key=itemgetter(0)):
+            of_part = list(group)
+            part = Part(self.folder, f"{planned.table}/{name}")
+            row_numbers = [position[1] for position in of_part]
+            table = read_rows(part, row_numbers, columns)
+            yield from zip(of_part, table.to_pylist(), strict=True)
 
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
-        """Yield status, reason, detail and subject of each input that a settled stage dropped or failed.
+        """Yield status, reason, detail and subject of each dropped or failed input of a stage.
 
         Then those of the rows that it kept with a reason, as status "kept". Duplicates are not
-        refused.
+        refused. The stage must be settled.
         """
+        columns = ["status", "reason", "detail"]
         for remarked in (False, True):
-            places = self.ledger.refused(planned.stage.name, remarked=remarked)
-            for (_, _, subject), row in self.cells(planned, places, ["status", "reason", "detail"]):
-                yield "kept" if remarked else row["status"], row["reason"], row["detail"], subject
+            positions = self.ledger.refused(planned.stage.name, remarked=remarked)
+            for (_, _, subject), row in self.cells(planned, positions, columns):
+                status = "kept" if remarked else row["status"]
+                yield status, row["reason"], row["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
-        """Yield a column's value for each duplicate input of a settled stage, and for the input that it duplicates."""
-        for (*_, part, row), own in self.cells(
-            planned, self.ledger.duplicates(planned.stage.name), [column]
-        ):
-            ((_, other),) = self.cells(planned, [(part, row)], [column])
-            yield own[column], other[column]
+        """Yield a column's value for each duplicate input of a settled stage and its original."""
+        positions = self.ledger.duplicates(planned.stage.name)
+        for (*_, part, row), duplicate in self.cells(planned, positions, [column]):
+            ((_, original),) = self.cells(planned, [(part, row)], [column])
+            yield duplicate[column], original[column]
 
     @contextlib.contextmanager
     def locked(
         self, planned: Planned, on_wait: Callable[[Planned], None] | None = None
     ) -> Generator[None]:
-        """Lock a stage's table: another build of the same table waits here, and then finds the work done."""
+        """Lock a stage's table; another build of the same table waits here."""
         self._workspace()  # marks the dataset as in use, before anything is counted
         with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
             yield
 
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
-        """Cut the owed rows of a settled stage into shards, and write the files that their workers read."""
+        """Cut the pending rows of a settled stage into shards, and write their workers' files."""
         stage = planned.stage
-        size = (
-            self.rows_per_shard_of.get(stage.name)
-            or stage.shard_size(planned.config)
-            or self.rows_per_shard
-        )
-        plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
-        names = [
-            f"{self._folder_of(table)}/{name}"
-            for table in planned.inputs.reads
-            for name in self.ledger.part_names(table)
-        ]
         takedowns = self.takedowns if planned.reads_source else 0
-        about = {COLLECTION: self.ledger.collection(planned)} if planned.inputs.is_whole else {}
-        removed = self.ledger.removed if takedowns else []
+        metadata: dict[str, str] = {}
+        if planned.inputs.is_whole:
+            metadata[COLLECTION] = self.ledger.collection(planned)
+        plan = f"{self._workspace()}/plan-{stage.name}-{uuid.uuid4().hex}.arrow"
+        names = self._input_parts(planned)
+        size = self._shard_size(planned)
         with self._new_file(plan) as path:
             slices = write_plan(
                 path,
                 self.ledger.owed(stage.name, size, reason=reason),
                 names,
-                about=about,
-                removed=removed,
+                about=metadata,
+                removed=self.ledger.removed if takedowns else [],
             )
         if not slices:
             return []
-        indexes = tuple(
-            (
-                use.argument,
-                self.write_index(use.table, only_in=use.only_in),
-                self._folder_of(use.table),
-            )
-            for use in planned.inputs.uses
+        shard = partial(
+            ShardRef,
+            folder=self.folder,
+            plan=plan,
+            indexes=self._input_indexes(planned),
+            journals=str(self._journals(planned)),
+            takedowns=takedowns,
         )
-        kept = {"journals": str(self._journals(planned)), "takedowns": takedowns}
-        shard = partial(ShardRef, folder=self.folder, plan=plan, indexes=indexes, **kept)
         return [
             shard(name=f"{stage.name}-{number:05d}", start=start, stop=stop)
             for number, start, stop in slices
         ]
 
+    def _shard_size(self, planned: Planned) -> int:
+        stage = planned.stage
+        configured = self.rows_per_shard_of.get(stage.name)
+        return configured or stage.shard_size(planned.config) or self.rows_per_shard
+
+    def _input_parts(self, planned: Planned) -> list[str]:
+        """Return the parts of the tables that a stage reads."""
+        names: list[str] = []
+        for table in planned.inputs.reads:
+            folder = self._folder_of(table)
+            names.extend(f"{folder}/{name}" for name in self.ledger.part_names(table))
+        return names
+
+    def _input_indexes(self, planned: Planned) -> tuple[tuple[str, str, str], ...]:
+        """Write the indexes that a stage uses; return argument, index and table folder of each."""
+        indexes: list[tuple[str, str, str]] = []
+        for use in planned.inputs.uses:
+            index = self.write_index(use.table, only_in=use.only_in)
+            indexes.append((use.argument, index, self._folder_of(use.table)))
+        return tuple(indexes)
+
     @contextlib.contextmanager
     def _new_file(self, name: str) -> Generator[Path]:
-        """Yield a local path to write a work file to; it gets its name afterwards. Work files need no flush."""
-        path = (
-            Path(self.folder.path(name))
-            if self.folder.is_local
-            else self._scratch / uuid.uuid4().hex
-        )
+        """Yield a local path to write a work file to, and upload it to an object store.
+
+        Work files need no flush.
+        """
+        if self.folder.is_local:
+            path = Path(self.folder.path(name))
+        else:
+            path = self._scratch / uuid.uuid4().hex
         with naming(str(path), "written"):
             yield path
         if not self.folder.is_local:
@@ -313,9 +342,10 @@ class Build:
             path.unlink()
 
     def _folder_of(self, table: str) -> str:
-        return next(
-            (planned.table for planned in self.planned if planned.stage.name == table), ITEMS
-        )
+        for planned in self.planned:
+            if planned.stage.name == table:
+                return planned.table
+        return ITEMS
 
     def drop_journals(self, planned: Planned) -> None:
         """Delete the journals of a stage when all of its shards are done; its lock must be held."""
@@ -325,17 +355,18 @@ class Build:
         return journals_of(self.folder) / f"{planned.stage.name}-{planned.fingerprint}"
 
     def _workspace(self) -> str:
-        """Return this build's own folder for files that workers read, below the dataset's; deleted at its end."""
+        """Return this build's folder for files that workers read; deleted at its end."""
         self._work = self._work or self._stack.enter_context(in_use(self.folder))
         return self._work
 
     def write_index(self, table: str, *, only_in: str = "") -> str:
-        """Write the index of a settled table's live rows, unless this build has written it; return its name.
+        """Write the index of a settled table's live rows, once per build; return its name.
 
         With ``only_in``, only of rows about a subject of that table.
         """
-        places = " ".join(self.ledger.places(one) for one in (table, only_in) if one)
-        name = f"{self._workspace()}/index-{table}-{make_key(places)[:12]}.arrow"
+        tables = [table, only_in] if only_in else [table]
+        positions = " ".join(self.ledger.places(name) for name in tables)
+        name = f"{self._workspace()}/index-{table}-{make_key(positions)[:12]}.arrow"
         if not self.folder.exists(name):
             names = self.ledger.part_names(table)
             with self._new_file(name) as path:

@@ -237,13 +237,13 @@ def read_filters(folder: Folder) -> list[KeptFilter]:
             folder, f"{FOLDER}/{name}", mend="Delete it, and name the filter again"
         )
         filters.append(KeptFilter.model_validate(content))
-    return sorted(filters, key=lambda kept: kept.name)
+    return sorted(filters, key=lambda named: named.name)
 
 
-def keep_filter(folder: Folder, given: KeptFilter) -> None:
+def keep_filter(folder: Folder, named: KeptFilter) -> None:
     """Store a filter in place of the one of its name; a filter without a query is deleted."""
-    name = f"{FOLDER}/filter-{make_key('filter', given.page, given.name)}.json"
-    if given.query:
-        folder.write(name, seal(given.model_dump()))
+    name = f"{FOLDER}/filter-{make_key('filter', named.page, named.name)}.json"
+    if named.query:
+        folder.write(name, seal(named.model_dump()))
     else:
         folder.delete(name)

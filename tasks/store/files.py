@@ -25,10 +25,9 @@ from pairwright.tasks.store.remote import ask, open_file, open_store
 
 # part of temporary names; files that a killed process left may be deleted under the table's lock
 TEMPORARY = ".tmp-"
-DIGEST, DIGEST_BYTES = (
-    "digest",
-    16,
-)  # last field of a JSON file, and its length; computed with zeros in its place
+# last field of a JSON file, and its length; computed with zeros in its place
+DIGEST = "digest"
+DIGEST_BYTES = 16
 BLANK = "0" * (2 * DIGEST_BYTES)
 FULL = "Free space there, then run the same command again, or `pairwright resume`"
 
@@ -47,13 +46,11 @@ class Folder:
         try:
             system, path = open_store(self.url)
         except (ImportError, ValueError) as error:
-            how = (
-                ": python -m pip install -c constraints.txt -e '.[s3]'"
-                if self.url.startswith("s3")
-                else ""
-            )
+            remedy = ""
+            if self.url.startswith("s3"):
+                remedy = ": python -m pip install -c constraints.txt -e '.[s3]'"
             raise StoreError(
-                f"{self.url}: cannot be opened as a dataset folder: {error}{how}"
+                f"{self.url}: cannot be opened as a dataset folder: {error}{remedy}"
             ) from error
         return system, path.rstrip("/") or "/"
 
@@ -66,45 +63,42 @@ class Folder:
         """Return a name below the folder as the file system's own path."""
         return f"{self._target[1]}/{name}"
 
-    def _place(self, name: str) -> str:
+    def _label(self, name: str) -> str:
         """Return a name below the folder as messages show it."""
-        return self.path(name) if self.is_local else f"{self.url.rstrip('/')}/{name}"
+        if self.is_local:
+            return self.path(name)
+        return f"{self.url.rstrip('/')}/{name}"
 
     def _ask(self, name: str, what: str, call: Callable[[], T]) -> T:
-        """Return the result of a file system call; an object store's is retried after a temporary fault."""
-        place = self._place(name)
-        with naming(place, what):
-            return call() if self.is_local else ask(call, place=place, what=what)
+        """Return the result of a file system call; one to an object store is retried."""
+        label = self._label(name)
+        with naming(label, what):
+            if self.is_local:
+                return call()
+            return ask(call, label=label, what=what)
 
     def __getstate__(self) -> dict[str, str]:
-        return {
-            "url": self._target[1] if self.is_local else self.url
-        }  # a worker may be in another folder
+        # An absolute path: a worker may be in another folder.
+        return {"url": self._target[1] if self.is_local else self.url}
 
     def names(self, folder: str, ending: str = "") -> list[str]:
-        """Return the sorted names of the files directly in a folder with this ending; none if it does not exist."""
+        """Return the sorted names of a folder's files with this ending; none if it is missing."""
         return [name for name in self._list(folder, "file") if name.endswith(ending)]
 
     def folders(self, folder: str) -> list[str]:
-        """Return the sorted names of the folders directly in a folder; none if it does not exist."""
+        """Return the sorted names of a folder's subfolders; none if it is missing."""
         return self._list(folder, "directory")
 
     def _list(self, folder: str, kind: Literal["file", "directory"]) -> list[str]:
         def names() -> list[str]:
+            path = self.path(folder)
             try:
-                if self.is_local:  # without a look at each file
-                    entries = list(os.scandir(self.path(folder)))
-                    return [
-                        one.name
-                        for one in entries
-                        if (one.is_file() if kind == "file" else one.is_dir())
-                    ]
-                found = self._target[0].ls(self.path(folder), detail=True, refresh=True)
-                return [
-                    entry["name"].rsplit("/", 1)[-1] for entry in found if entry["type"] == kind
-                ]
+                if self.is_local:
+                    return _scan(path, kind)
+                entries = self._target[0].ls(path, detail=True, refresh=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
+            return [entry["name"].rsplit("/", 1)[-1] for entry in entries if entry["type"] == kind]
 
         return sorted(self._ask(folder, "listed", names))
 
@@ -114,24 +108,27 @@ class Folder:
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for random access reading."""
-        with naming(self._place(name), "opened"):
+        system, _ = self._target
+        path = self.path(name)
+        label = self._label(name)
+        with naming(label, "opened"):
             if self.is_local:
-                return self._target[0].open(self.path(name), "rb")
-            return open_file(self._target[0], self.path(name), self._place(name))
+                return system.open(path, "rb")
+            return open_file(system, path, label)
 
     def read(self, name: str) -> bytes:
         """Return a whole file."""
         return self._ask(name, "read", lambda: self._target[0].cat_file(self.path(name)))
 
     def write(self, name: str, data: Data) -> None:
-        """Write a whole file, replacing one of the same name; on return it survives a loss of power."""
-        if not self.is_local:
-            self._ask(
-                name, "written", lambda: self._target[0].pipe_file(self.path(name), bytes(data))
-            )
+        """Write a whole file, replacing one of the same name; on return it is durable."""
+        path = self.path(name)
+        if self.is_local:
+            with naming(path, "written"):
+                _write_local(Path(path), data)
             return
-        with naming(self.path(name), "written"):
-            _write_local(Path(self.path(name)), data)
+        system, _ = self._target
+        self._ask(name, "written", lambda: system.pipe_file(path, bytes(data)))
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file unless its name is taken; return whether it was written.
@@ -139,30 +136,33 @@ class Folder:
         On return it survives a loss of power. Atomic on a local disk and on stores with conditional
         writes (If-None-Match on S3, and the equivalents of Google and Azure).
         """
-        if not self.is_local:
-            if self.exists(name):  # for stores that ignore the condition
-                return False
-            try:
-                self._ask(
-                    name,
-                    "written",
-                    lambda: self._target[0].pipe_file(self.path(name), data, mode="create"),
-                )
-            except StoreError:
-                if not self.exists(name):
-                    raise
-                return self.read(name) == data  # the reply to an earlier attempt may have been lost
-            return True
+        if self.is_local:
+            return self._create_local(name, data)
+        if self.exists(name):  # for stores that ignore the condition
+            return False
+        system, _ = self._target
+        path = self.path(name)
+        try:
+            self._ask(name, "written", lambda: system.pipe_file(path, data, mode="create"))
+        except StoreError:
+            if not self.exists(name):
+                raise
+            return self.read(name) == data  # the reply to an earlier attempt may have been lost
+        return True
+
+    def _create_local(self, name: str, data: bytes) -> bool:
         temporary = f"{name}{TEMPORARY}{uuid.uuid4().hex}"
         self.write(temporary, data)
-        with naming(self.path(name), "written"):
+        path = self.path(name)
+        temporary_path = self.path(temporary)
+        with naming(path, "written"):
             try:
-                os.link(self.path(temporary), self.path(name))
+                os.link(temporary_path, path)
             except FileExistsError:
                 return False
             finally:
-                Path(self.path(temporary)).unlink()
-            flush(Path(self.path(name)).parent)
+                Path(temporary_path).unlink()
+            flush(Path(path).parent)
         return True
 
     def size_of(self, name: str) -> int:
@@ -172,25 +172,38 @@ class Folder:
     def delete(self, name: str) -> None:
         """Delete a file, if it exists. A loss of power may bring it back until ``flush``."""
 
-        def drop() -> None:
+        def delete_file() -> None:
             with suppress(FileNotFoundError):
                 self._target[0].rm_file(self.path(name))
 
-        self._ask(name, "deleted", drop)
+        self._ask(name, "deleted", delete_file)
 
     def flush(self, folder: str) -> None:
         """Make deletions in a folder durable, also if the folder itself is gone."""
-        if self.is_local:
-            place = Path(self.path(folder))
-            with naming(str(place), "written"):
-                flush(next(here for here in (place, *place.parents) if here.is_dir()))
+        if not self.is_local:
+            return
+        path = Path(self.path(folder))
+        with naming(str(path), "written"):
+            existing = next(parent for parent in (path, *path.parents) if parent.is_dir())
+            flush(existing)
+
+
+def _scan(path: str, kind: Literal["file", "directory"]) -> list[str]:
+    """Return the names of a local folder's files or subfolders, without a call for each."""
+    entries = list(os.scandir(path))
+    if kind == "file":
+        return [entry.name for entry in entries if entry.is_file()]
+    return [entry.name for entry in entries if entry.is_dir()]
 
 
 def numbered(folder: Folder, name: str) -> dict[int, str]:
     """Return the files "000001.json", ... of a folder, by number, in ascending order."""
-    files = {file.removesuffix(".json"): f"{name}/{file}" for file in folder.names(name, ".json")}
-    ours = (number for number in files if number.isdecimal() and number == f"{int(number):06d}")
-    return {int(number): files[number] for number in sorted(ours, key=int)}
+    files: dict[int, str] = {}
+    for file in folder.names(name, ".json"):
+        stem = file.removesuffix(".json")
+        if stem.isdecimal() and stem == f"{int(stem):06d}":
+            files[int(stem)] = f"{name}/{file}"
+    return dict(sorted(files.items()))
 
 
 def _write_local(path: Path, data: Data) -> None:
@@ -235,24 +248,33 @@ def naming(path: str, what: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        full = f". {FULL}" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        raise StoreError(f"{path}: could not be {what}: {error.strerror or error}{full}") from error
+        remedy = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = f". {FULL}"
+        cause = error.strerror or error
+        raise StoreError(f"{path}: could not be {what}: {cause}{remedy}") from error
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
     """Return the bytes of a JSON file with a content and its digest."""
     text = json.dumps({**content, DIGEST: BLANK}, indent=1)
-    return text.replace(f'"{BLANK}"', f'"{_digest(text)}"').encode()
+    digest = _digest(text)
+    return text.replace(f'"{BLANK}"', f'"{digest}"').encode()
 
 
 def read_sealed(folder: Folder, name: str, *, mend: str) -> dict[str, Any]:
-    """Return the content of a JSON file; ``StoreError``, with the remedy, if it is missing or a byte has changed."""
+    """Return the content of a JSON file; ``StoreError`` if it is missing or a byte has changed.
+
+    The error's message ends with ``mend``, the remedy.
+    """
     try:
         text = folder.read(name).decode()
         content = dict(json.loads(text))
-        stated = str(content.pop(DIGEST, ""))
-        if not stated or _digest(text.replace(f'"{stated}"', f'"{BLANK}"')) != stated:
-            raise ValueError("its bytes do not match its digest" if stated else "it has no digest")
+        digest = str(content.pop(DIGEST, ""))
+        if not digest:
+            raise ValueError("it has no digest")
+        if _digest(text.replace(f'"{digest}"', f'"{BLANK}"')) != digest:
+            raise ValueError("its bytes do not match its digest")
     except StoreError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise

@@ -110,17 +110,17 @@ class Verdict:
         return [gate.say() for gate in self.failed]
 
 
-def judge(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[Gate]:
-    """Yield a build's gates: yields, failed shares, and whether a table in ``asked`` has a row."""
+def judge(config: GatesConfig, done: Settled, targets: Sequence[str]) -> Iterator[Gate]:
+    """Yield a build's gates: yields, failed shares, and whether any of ``targets`` has a row."""
     for _, count in done:
         yield from _judge_stage(config, count)
     on = {planned.stage.name: count for planned, count in done if planned.is_on}
     if any(count.failed + count.pending for count in on.values()):
         return
-    targets = [on[name] for name in asked if name in on]
-    if not targets or any(count.rows for count in targets):
+    counts = [on[name] for name in targets if name in on]
+    if not counts or any(count.rows for count in counts):
         return
-    last = targets[-1]
+    last = counts[-1]
     if last.stage in config.min_yield:
         return
     yield Gate(
@@ -129,7 +129,7 @@ def judge(config: GatesConfig, done: Settled, asked: Sequence[str]) -> Iterator[
         about=f"ok of {last.of:,} inputs",
         measured=0.0,
         bound=1 / max(1, last.of),
-        why=say_empty(done, asked),
+        why=say_empty(done, targets),
     )
 
 
@@ -153,12 +153,12 @@ def _judge_stage(config: GatesConfig, count: Counts) -> Iterator[Gate]:
         )
 
 
-def say_empty(done: Settled, asked: Sequence[str]) -> str:
-    """Return why the first three empty tables behind ``asked`` are empty, and what to try.
+def say_empty(done: Settled, targets: Sequence[str]) -> str:
+    """Return why the first three empty tables behind ``targets`` are empty, and what to try.
 
     Empty if none of them is.
     """
-    empty = _empty_tables(done, asked)
+    empty = _empty_tables(done, targets)
     if not empty:
         return ""
     texts: list[str] = []
@@ -170,9 +170,9 @@ def say_empty(done: Settled, asked: Sequence[str]) -> str:
     return f"Empty: {'; '.join(texts)}.{advice}"
 
 
-def _empty_tables(done: Settled, asked: Sequence[str]) -> list[Counts]:
-    """Return the tables without rows that ``asked`` are made of, in the order of the stages."""
-    ancestors = set(asked)
+def _empty_tables(done: Settled, targets: Sequence[str]) -> list[Counts]:
+    """Return the tables without rows that ``targets`` are made of, in the order of the stages."""
+    ancestors = set(targets)
     empty: list[Counts] = []
     for planned, count in reversed(done):
         if not planned.is_on or planned.stage.name not in ancestors:

@@ -25,7 +25,7 @@ SCHEMA = pa.schema([("subject", pa.binary(16)), ("part", pa.int32()), ("row", pa
 
 @dataclass(frozen=True)
 class Index:
-    """Index of one table's live rows; ``subjects`` are sorted, ``names`` are the files of its parts."""
+    """Index of one table's live rows, sorted by subject; ``names`` are the files of its parts."""
 
     folder: Folder
     table: str  # folder of the table, below the dataset's
@@ -41,21 +41,24 @@ class Index:
         return np.frombuffer(column.buffers()[1], dtype="S16", count=len(column))
 
     @cached_property
-    def _places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        return self.entries.column("part").to_numpy(), self.entries.column("row").to_numpy()
+    def _parts(self) -> NDArray[np.int32]:
+        return self.entries.column("part").to_numpy()
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int32]:
+        return self.entries.column("row").to_numpy()
 
     def find(self, subjects: Iterable[str]) -> NDArray[np.int64]:
         """Return the positions in the index of every row about one of the subjects."""
-        wanted = np.frombuffer(
-            b"".join(bytes.fromhex(s) for s in sorted(set(subjects))), dtype="S16"
-        )
-        low, high = (
-            np.searchsorted(self._subjects, wanted, side=side) for side in ("left", "right")
-        )
-        ranges = [
-            np.arange(start, stop) for start, stop in zip(low, high, strict=True) if stop > start
-        ]
-        return np.concatenate([np.empty(0, np.int64), *ranges])
+        digests = [bytes.fromhex(subject) for subject in sorted(set(subjects))]
+        queries = np.frombuffer(b"".join(digests), dtype="S16")
+        starts = np.searchsorted(self._subjects, queries, side="left")
+        stops = np.searchsorted(self._subjects, queries, side="right")
+        ranges = [np.empty(0, np.int64)]
+        for start, stop in zip(starts, stops, strict=True):
+            if stop > start:
+                ranges.append(np.arange(start, stop))
+        return np.concatenate(ranges)
 
     def rows(
         self,
@@ -63,40 +66,49 @@ class Index:
         row_type: type[R],
         columns: Sequence[str],
     ) -> Iterator[R]:
-        """Yield the rows at these positions of the index, part by part, reading each row group once."""
-        for number, places in self.places(positions):
-            yield from from_table(read_rows(self.part(number), places.tolist(), columns), row_type)
+        """Yield the rows at these positions, part by part, reading each row group once."""
+        for number, rows in self.places(positions):
+            table = read_rows(self.part(number), rows.tolist(), columns)
+            yield from from_table(table, row_type)
 
     def places(
         self, positions: Sequence[int] | NDArray[np.int64] | None = None
     ) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """Yield each part's number with the rows there, sorted, of all or some positions of the index."""
-        parts, rows = self._places
-        order = self.order() if positions is None else np.asarray(positions, dtype=np.int64)
+        """Yield each part's number with its sorted rows, of all or some positions of the index."""
+        parts = self._parts
+        rows = self._rows
+        if positions is None:
+            order = self.order()
+        else:
+            order = np.asarray(positions, dtype=np.int64)
         order = order[np.lexsort((rows[order], parts[order]))]
         for number in np.unique(parts[order]):
-            yield int(number), rows[order[parts[order] == number]]
+            of_part = order[parts[order] == number]
+            yield int(number), rows[of_part]
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all live rows, one table per part."""
-        for number, places in self.places():
-            yield read_rows(self.part(number), places.tolist(), columns)
+        for number, rows in self.places():
+            yield read_rows(self.part(number), rows.tolist(), columns)
 
     def order(self) -> NDArray[np.int64]:
-        """Return the positions of all live rows in the order of the parts, so that each byte is read once."""
-        parts, rows = self._places
-        return np.lexsort((rows, parts))
+        """Return the positions of all live rows in the order of the parts: each byte read once."""
+        return np.lexsort((self._rows, self._parts))
 
     def batches(
         self, columns: Sequence[str], chosen: NDArray[np.int64] | None = None
     ) -> Iterator[pa.Table]:
-        """Yield some columns of all live rows in the order of the parts, one table per row group."""
-        parts, rows = self._places
+        """Yield some columns of live rows in the order of the parts, one table per row group."""
+        parts = self._parts
+        rows = self._rows
         order = self.order() if chosen is None else chosen
+        if not len(order):
+            return
         groups = np.stack([parts[order], rows[order] // ROWS_PER_GROUP], axis=1)
         starts = np.flatnonzero(np.any(np.diff(groups, axis=0, prepend=-1), axis=1))
-        for places in np.split(order, starts[1:]) if len(order) else []:
-            yield read_rows(self.part(int(parts[places[0]])), rows[places].tolist(), columns)
+        for positions in np.split(order, starts[1:]):
+            part = self.part(int(parts[positions[0]]))
+            yield read_rows(part, rows[positions].tolist(), columns)
 
     @cached_property
     def images(self) -> NDArray[np.bytes_]:
@@ -116,31 +128,29 @@ class Index:
 
 def columns_without(row_type: type[R], without: Iterable[str]) -> list[str]:
     """Return a row type's columns without some; status columns are not needed to make rows."""
-    return [
-        name
-        for name in schema_of(row_type).names
-        if name not in {*without, "status", "reason", "detail"}
-    ]
+    excluded = {*without, "status", "reason", "detail"}
+    return [name for name in schema_of(row_type).names if name not in excluded]
 
 
 def write_index(path: Path, entries: pa.RecordBatchReader, names: Sequence[str]) -> None:
     """Write an index file from entries sorted by subject."""
     schema = SCHEMA.with_metadata({PARTS: "\n".join(names).encode()})
-    table = (
-        entries.read_all().cast(SCHEMA).combine_chunks()
-    )  # one batch, so that readers need no copy of it
+    # one batch, so that readers need no copy of it
+    table = entries.read_all().cast(SCHEMA).combine_chunks()
     with pa.ipc.new_file(str(path), schema) as writer:
         writer.write_table(table.replace_schema_metadata(schema.metadata))
 
 
 @lru_cache(maxsize=64)
 def open_index(folder: Folder, name: str, table: str) -> Index:
-    """Open an index file, mapped into memory; of a dataset on an object store, this machine's copy of it."""
+    """Open an index file, mapped into memory: of an object store, this machine's copy."""
     return open_index_file(copy_of(folder, name), folder, table)
 
 
 def open_index_file(path: Path, folder: Folder, table: str) -> Index:
     """Open an index file of this machine; it may be deleted afterwards."""
     entries = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    names = (entries.schema.metadata or {})[PARTS].decode()
-    return Index(folder, table, tuple(names.split("\n")) if names else (), entries)
+    metadata = entries.schema.metadata or {}
+    lines = metadata[PARTS].decode()
+    names = tuple(lines.split("\n")) if lines else ()
+    return Index(folder, table, names, entries)

@@ -1,4 +1,4 @@
-"""Manifests: names, sizes and hashes of a folder's files, to find those that are damaged or missing.
+"""Manifests: names, sizes and hashes of a folder's files, to find damaged or missing ones.
 
 A checkpoint and a finished model have a ``manifest.json``, an export has it in its marker; both are
 written last. ``README.md`` is not listed, since people edit it; files added later are ignored.
@@ -16,7 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from pairwright.schemas.errors import ModelError
 
-MANIFEST, MARKER, README = "manifest.json", ".pairwright-export.json", "README.md"
+MANIFEST = "manifest.json"
+MARKER = ".pairwright-export.json"
+README = "README.md"
 
 
 class FileEntry(BaseModel, frozen=True):
@@ -46,27 +48,24 @@ def _digest(path: Path, algorithm: Callable[[], Any], size: int, changed: int) -
 
 def list_files(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the entries of all files below a folder, by name."""
-    files = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.relative_to(folder) != Path(README)
-    )
-    return {
-        path.relative_to(folder).as_posix(): _list(path).model_dump()
-        for path in files
-        if path.name != MANIFEST
-    }
+    entries: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_file() or path.name == MANIFEST or name == README:
+            continue
+        entries[name] = _file_entry(path).model_dump()
+    return entries
 
 
-def _list(path: Path) -> FileEntry:
+def _file_entry(path: Path) -> FileEntry:
     return FileEntry(size_bytes=path.stat().st_size, xxh3_128=digest(path, xxhash.xxh3_128))
 
 
 def write_manifest(folder: Path) -> None:
     """Write the manifest of a complete folder."""
-    (folder / MANIFEST).write_text(
-        json.dumps({"files": list_files(folder)}, indent=1) + "\n", encoding="utf-8"
-    )
+    content = {"files": list_files(folder)}
+    text = json.dumps(content, indent=1) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
 def read_manifest(path: Path) -> dict[str, FileEntry]:
@@ -75,29 +74,47 @@ def read_manifest(path: Path) -> dict[str, FileEntry]:
 
 
 def find_damage(folder: Path, manifest: str = MANIFEST) -> str:
-    """Return what is wrong with the first file of a folder that is not as written; empty: nothing."""
+    """Describe the first file that differs from the manifest; empty: none does."""
     try:
-        listed = read_manifest(folder / manifest)
+        entries = read_manifest(folder / manifest)
     except FileNotFoundError:
-        listed = {}
+        entries = {}
     except (ValidationError, OSError) as error:
-        return f"{folder / manifest}: cannot be read: {str(error).partition(chr(10))[0]}"
-    if not listed:
-        return f"{folder}: has no manifest ({manifest}): it was deleted, or an earlier release wrote the folder"
-    for path, wanted in ((folder / name, one) for name, one in listed.items()):
-        try:
-            if _list(path) != wanted:
-                found = f"its {path.stat().st_size:,} bytes are not the {wanted.size_bytes:,} bytes written"
-                return f"{path}: is damaged: {found}"
-        except OSError as error:
-            return f"{path}: {'is missing' if isinstance(error, FileNotFoundError) else 'cannot be read'}"
+        first_line = str(error).partition("\n")[0]
+        return f"{folder / manifest}: cannot be read: {first_line}"
+    if not entries:
+        return (
+            f"{folder}: has no manifest ({manifest}): it was deleted, or an earlier release wrote "
+            "the folder"
+        )
+    for name, entry in entries.items():
+        damage = _file_damage(folder / name, entry)
+        if damage:
+            return damage
     return ""
+
+
+def _file_damage(path: Path, entry: FileEntry) -> str:
+    """Describe how a file differs from its entry; empty: it does not."""
+    try:
+        if _file_entry(path) == entry:
+            return ""
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return f"{path}: is missing"
+    except OSError:
+        return f"{path}: cannot be read"
+    return f"{path}: is damaged: its {size:,} bytes are not the {entry.size_bytes:,} bytes written"
 
 
 def refuse_damage(folder: Path, *, field: str) -> None:
     """Raise ``ModelError`` if a model is not as written; without a manifest it is not checked."""
-    if (folder / MANIFEST).is_file() and (damage := find_damage(folder)):
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        return
+    damage = find_damage(folder)
+    if damage:
         raise ModelError(
-            f"{field}: {damage}. Restore it from a copy, or train it again; if you changed it on purpose, delete "
-            f"{folder / MANIFEST}"
+            f"{field}: {damage}. Restore it from a copy, or train it again; if you changed it on "
+            f"purpose, delete {manifest}"
         )

@@ -25,16 +25,16 @@ import xxhash
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.files import Folder
 
-ROWS_PER_GROUP, GROUP_BYTES = 100, 1 << 20
+ROWS_PER_GROUP = 100
+GROUP_BYTES = 1 << 20
 """Maximum rows and bytes of a row group: few enough to read one row at little cost, enough to
 compress text."""
-PAGE_BYTES, ROWS_PER_BATCH = 256 << 10, 16
+PAGE_BYTES = 256 << 10
+ROWS_PER_BATCH = 16
 """A page ends at the first batch that fills it; larger pages would not stay in the processor's
 cache while copied."""
-CHUNK_BYTES, FOOTER_BYTES = (
-    1 << 10,
-    1 << 20,
-)  # reserved for the metadata of a column chunk, and of the part
+CHUNK_BYTES = 1 << 10  # reserved for the metadata of a column chunk
+FOOTER_BYTES = 1 << 20  # reserved for the metadata of the part
 DIGEST_BYTES = 16
 TAIL_BYTES = 65536  # bytes of a file's end read first; most footers fit
 MAGIC = b"PAR1"
@@ -57,52 +57,59 @@ class Part:
         return self.folder.path(self.name)
 
 
-def encode_part(table: pa.Table, about: dict[str, str]) -> memoryview:
-    """Return the bytes of a part that holds the table, with the metadata ``about``."""
-    large = pa.types.is_large_binary
-    images = {
-        field.name
-        for field in table.schema
-        if large(field.type) or (pa.types.is_list(field.type) and large(field.type.value_type))
-    }
-    leaves = _leaf_paths(table.schema)
-    options: dict[str, Any] = {
-        "compression": {
-            path: "none" if path.split(".")[0] in images else "zstd" for path in leaves
-        },
-        "use_dictionary": False,  # zstd finds repetitions
-        "write_statistics": False,  # keys are random: no row group could be skipped
-        "data_page_size": PAGE_BYTES,
-        "write_batch_size": ROWS_PER_BATCH,
-    }
+def encode_part(table: pa.Table, metadata: dict[str, str]) -> memoryview:
+    """Return the bytes of a part that holds the table, with the metadata ``metadata``."""
+    columns = _leaf_paths(table.schema)
     rows_per_group = max(1, min(ROWS_PER_GROUP, GROUP_BYTES * len(table) // max(1, table.nbytes)))
     starts = range(0, max(1, len(table)), rows_per_group)
-    chunks = len(starts) * len(leaves)
+    chunks = len(starts) * len(columns)
     # An upper bound of the bytes (each cell is stored once); unused pages take no memory.
-    footer = FOOTER_BYTES + sum(len(value.encode()) for value in about.values())
-    room = memoryview(pa.allocate_buffer(2 * table.nbytes + chunks * CHUNK_BYTES + footer)).cast(
-        "B"
-    )
-    sink = pa.FixedSizeBufferWriter(pa.py_buffer(room))
-    with pq.ParquetWriter(sink, table.schema, **options) as writer:
+    footer_bytes = FOOTER_BYTES + sum(len(value.encode()) for value in metadata.values())
+    capacity = 2 * table.nbytes + chunks * CHUNK_BYTES + footer_bytes
+    buffer = memoryview(pa.allocate_buffer(capacity)).cast("B")
+    sink = pa.FixedSizeBufferWriter(pa.py_buffer(buffer))
+    with pq.ParquetWriter(sink, table.schema, **_writer_options(table.schema, columns)) as writer:
         for start in starts:
             writer.write_table(table.slice(start, rows_per_group))
         blanks = {
             CHUNKS_KEY.decode(): "0" * (SUM_DIGITS * chunks),
             CHECK_KEY.decode(): BLANK.decode(),
         }
-        writer.add_key_value_metadata({**about, **blanks})
-    data = room[: sink.tell()]
-    # The blanks are overwritten in place, with the chunks' hashes and then the footer's digest.
+        writer.add_key_value_metadata({**metadata, **blanks})
+    data = buffer[: sink.tell()]
+    _fill_blanks(data)
+    return data
+
+
+def _writer_options(schema: pa.Schema, columns: Sequence[str]) -> dict[str, Any]:
+    images = {field.name for field in schema if _holds_images(field.type)}
+    compression = {path: "none" if path.split(".")[0] in images else "zstd" for path in columns}
+    return {
+        "compression": compression,
+        "use_dictionary": False,  # zstd finds repetitions
+        "write_statistics": False,  # keys are random: no row group could be skipped
+        "data_page_size": PAGE_BYTES,
+        "write_batch_size": ROWS_PER_BATCH,
+    }
+
+
+def _holds_images(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds encoded images, which are not compressed again."""
+    if pa.types.is_list(kind):
+        kind = kind.value_type
+    return pa.types.is_large_binary(kind)
+
+
+def _fill_blanks(data: memoryview) -> None:
+    """Overwrite the blanks in place: the chunks' hashes first, then the footer's digest."""
     start = _footer_start(data)
     ends = _chunk_ends(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))), start)
     sums = b"".join(_sum(data[begin:end]) for begin, end in pairwise(ends))
     footer = bytes(data[start:])
-    place = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
-    data[place : place + len(sums)] = sums
-    place = start + _find_digest(footer)
-    data[place : place + len(BLANK)] = _digest(data[start:])
-    return data
+    position = start + footer.rindex(b"0" * len(sums), 0, footer.rindex(CHECK_KEY))
+    data[position : position + len(sums)] = sums
+    position = start + _find_digest(footer)
+    data[position : position + len(BLANK)] = _digest(data[start:])
 
 
 @cache
@@ -115,9 +122,13 @@ def _leaf_paths(schema: pa.Schema) -> list[str]:
 
 
 def _chunk_ends(metadata: pq.FileMetaData, footer_start: int) -> list[int]:
-    """Return the start of the first column chunk and the end of each; they fill the file up to the footer."""
+    """Return the start of the first column chunk and the end of each.
+
+    They fill the file up to the footer.
+    """
     ends = [len(MAGIC)]
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+    for group_number in range(metadata.num_row_groups):
+        group = metadata.row_group(group_number)
         for column in range(metadata.num_columns):
             ends.append(ends[-1] + group.column(column).total_compressed_size)
     if ends[-1] != footer_start:
@@ -134,11 +145,11 @@ def _digest(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _find_digest(footer: bytes | bytearray) -> int:
-    """Return the position of the digest in a footer; other metadata may imitate its key, but precede it."""
-    place = footer.rfind(CHECK_KEY)
-    if place < 0:
+    """Return the position of the digest in a footer: the last key of that name is the real one."""
+    position = footer.rfind(CHECK_KEY)
+    if position < 0:
         raise ValueError("its footer has no digest")
-    return place + len(CHECK_KEY) + 2  # Thrift's header of the value, and its length
+    return position + len(CHECK_KEY) + 2  # Thrift's header of the value, and its length
 
 
 def _footer_start(data: bytes | bytearray | memoryview) -> int:
@@ -159,21 +170,20 @@ class OpenPart:
             file.seek(max(0, size - len(tail) + _footer_start(tail)))
             tail = file.read()
         start = _check_footer(tail)
-        self._metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(tail))
-        self._ends = _chunk_ends(self._metadata, size - len(tail) + start)
-        self._sums: bytes = self._metadata.metadata[CHUNKS_KEY]
-        schema = self._metadata.schema
-        self._names = [
-            schema.column(number).path.split(".")[0] for number in range(self._metadata.num_columns)
-        ]
+        metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(tail))
+        self._metadata = metadata
+        self._ends = _chunk_ends(metadata, size - len(tail) + start)
+        self._sums: bytes = metadata.metadata[CHUNKS_KEY]
+        paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+        self._names = [path.split(".")[0] for path in paths]
         self.names = list(dict.fromkeys(self._names))
-        pairs: dict[bytes, bytes] = self._metadata.metadata
-        own = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
+        pairs: dict[bytes, bytes] = metadata.metadata
+        internal = (b"ARROW:schema", CHUNKS_KEY, CHECK_KEY)
         self.about = {
-            key.decode(): value.decode() for key, value in pairs.items() if key not in own
+            key.decode(): value.decode() for key, value in pairs.items() if key not in internal
         }
         """Metadata of the part (stage, fingerprint, counts, versions)."""
-        self.rows_per_group = max(1, self._metadata.row_group(0).num_rows)
+        self.rows_per_group = max(1, metadata.row_group(0).num_rows)
         """Rows of each row group but the last."""
         self._image = mmap.mmap(-1, size)  # as large as the file; only the bytes read take memory
 
@@ -181,15 +191,15 @@ class OpenPart:
         self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
     ) -> pa.Table:
         """Return all or some row groups, with all or some of their columns."""
-        groups = range(self._metadata.num_row_groups) if groups is None else groups
+        if groups is None:
+            groups = range(self._metadata.num_row_groups)
         for group in groups:
             for number, name in enumerate(self._names):
                 if columns is None or name in columns:
                     self._fetch(group * len(self._names) + number)
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._image)), metadata=self._metadata)
-        return file.read_row_groups(
-            groups, columns=None if columns is None else list(columns), use_threads=False
-        )
+        names = None if columns is None else list(columns)
+        return file.read_row_groups(groups, columns=names, use_threads=False)
 
     def check(self) -> None:
         """Check every byte outside the footer."""
@@ -200,12 +210,14 @@ class OpenPart:
             self._fetch(chunk)
 
     def _fetch(self, chunk: int) -> None:
-        """Read a column chunk into its place and check it."""
-        start, end = self._ends[chunk], self._ends[chunk + 1]
-        place = memoryview(self._image)[start:end]
+        """Read a column chunk to its position in the image and check it."""
+        start = self._ends[chunk]
+        end = self._ends[chunk + 1]
+        target = memoryview(self._image)[start:end]
         self._file.seek(start)
-        stated = self._sums[SUM_DIGITS * chunk : SUM_DIGITS * (chunk + 1)]
-        if self._file.readinto(place) != len(place) or _sum(place) != stated:  # pyright: ignore[reportAttributeAccessIssue]
+        expected = self._sums[SUM_DIGITS * chunk : SUM_DIGITS * (chunk + 1)]
+        size = self._file.readinto(target)  # pyright: ignore[reportAttributeAccessIssue]
+        if size != len(target) or _sum(target) != expected:
             raise ValueError(f"bytes {start} to {end} do not match the hash in its footer")
 
 
@@ -217,10 +229,11 @@ def _check_footer(tail: bytes) -> int:
     if start < 0:
         raise ValueError("its footer has an impossible length")
     footer = bytearray(tail[start:])
-    place = _find_digest(footer)
-    stated = bytes(footer[place : place + len(BLANK)])
-    footer[place : place + len(BLANK)] = BLANK
-    if _digest(footer) != stated:
+    position = _find_digest(footer)
+    digest_slice = slice(position, position + len(BLANK))
+    expected = bytes(footer[digest_slice])
+    footer[digest_slice] = BLANK
+    if _digest(footer) != expected:
         raise ValueError("its footer does not match its digest")
     return start
 
@@ -233,9 +246,10 @@ def read_part(part: Part) -> pa.Table:
 
 
 def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-    """Return the requested columns, as far as the part has them, and its metadata; little else is read."""
+    """Return those of the columns that the part has, and its metadata; little else is read."""
     with open_part(part) as file:
-        return file.read([name for name in columns if name in file.names]), file.about
+        existing = [name for name in columns if name in file.names]
+        return file.read(existing), file.about
 
 
 def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
@@ -245,8 +259,8 @@ def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = N
         groups = sorted({row // size for row in rows})
         starts = {group: index * size for index, group in enumerate(groups)}
         table = file.read(columns, groups)
-        places = [starts[row // size] + row % size for row in rows]
-        return table.take(pa.array(places, pa.int64()))
+        positions = [starts[row // size] + row % size for row in rows]
+        return table.take(pa.array(positions, pa.int64()))
 
 
 def read_about(part: Part) -> dict[str, str]:
@@ -260,41 +274,46 @@ def open_part(part: Part) -> Generator[OpenPart]:
     """Open a part to read some of it."""
     try:
         with part.folder.open(part.name) as file:
-            opened, own = OpenPart(file), part.name.rpartition("/")[2]
-            if (
-                stated := opened.about.get("name", own)
-            ) != own:  # parts of earlier releases state none
-                raise ValueError(f"it was written as {stated}")
+            opened = OpenPart(file)
+            name = part.name.rpartition("/")[2]
+            written_name = opened.about.get("name", name)  # parts of earlier releases have none
+            if written_name != name:
+                raise ValueError(f"it was written as {written_name}")
             yield opened
     except StoreError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        again = f"pairwright resume {shlex.quote(part.folder.url)}"
+        command = f"pairwright resume {shlex.quote(part.folder.url)}"
         raise StoreError(
-            f"{part.path}: the part is missing. Make its rows again: {again}"
+            f"{part.path}: the part is missing. Make its rows again: {command}"
         ) from error
     except (ValueError, KeyError, OSError, IndexError, struct.error, pa.ArrowException) as error:
-        if (
-            isinstance(error, OSError) and error.errno
-        ):  # Arrow's own errors are OSErrors without a number
-            raise StoreError(
-                f"{part.path}: could not be read: {error.strerror or error}"
-            ) from error
+        # Arrow's own errors are OSErrors without a number.
+        if isinstance(error, OSError) and error.errno:
+            cause = error.strerror or error
+            raise StoreError(f"{part.path}: could not be read: {cause}") from error
         raise StoreError(
-            f"{part.path}: the part is damaged: {error}. Delete it and run `pairwright resume` to make its rows again."
+            f"{part.path}: the part is damaged: {error}. Delete it and run `pairwright resume` to "
+            "make its rows again."
         ) from error
 
 
 def describe_part(name: str, table: pa.Table, *, version: int) -> dict[str, str]:
     """Return the metadata of a part of this name ("tables/STAGE/FINGERPRINT/part-...")."""
-    _, stage, mark, file = name.split("/")
+    _, stage, fingerprint, file = name.split("/")
     counts = {"rows": len(table), "ok": 0, "dropped": 0, "failed": 0, **count_statuses(table)}
-    about = {"name": file, "stage": stage, "fingerprint": mark, "version": str(version)}
-    return about | {name: str(count) for name, count in counts.items()}
+    metadata = {
+        "name": file,
+        "stage": stage,
+        "fingerprint": fingerprint,
+        "version": str(version),
+    }
+    for key, count in counts.items():
+        metadata[key] = str(count)
+    return metadata
 
 
 def count_statuses(table: pa.Table) -> dict[str, int]:
     """Return the number of rows by status, for the part's metadata."""
-    return {
-        item["values"]: item["counts"] for item in table.column("status").value_counts().to_pylist()
-    }
+    counts = table.column("status").value_counts().to_pylist()
+    return {item["values"]: item["counts"] for item in counts}

@@ -1,7 +1,7 @@
-"""Scratch folders of one process, copies for all processes of a machine, and folders that are replaced as a whole.
+"""Scratch folders of a process, copies of a machine, and folders replaced as a whole.
 
 A scratch folder is deleted when its process ends, or by the next process if it was killed. A
-replacement is written beside the old folder under a hidden name and renamed into its place; if the
+replacement is written next to the old folder under a hidden name and renamed into its place; if the
 process is killed between the two renames, the next call restores the old folder first.
 
 Plans, indexes and vectors belong to one build and lie in its workspace ("work/ID"). If the dataset
@@ -33,8 +33,8 @@ UNUSED_S = 24 * 3600.0
 def scratch_folder(parent: Path) -> Generator[Path]:
     """Make a folder of this process below ``parent``, after deleting those of dead processes.
 
-    A lock beside each folder shows that its process lives; it is made before the folder and deleted
-    after it, so that a kill between the two leaves nothing behind unnoticed.
+    A lock file next to each folder shows that its process lives; it is made before the folder and
+    deleted after it, so that a kill between the two leaves no folder without a lock.
     """
     path = parent / uuid.uuid4().hex
     lock = Path(f"{path}{ENDING}")
@@ -63,21 +63,22 @@ def own_temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Generator[Path]:
-    """Yield an empty folder that replaces the target if the block succeeds, and is deleted otherwise.
+    """Yield an empty folder that replaces the target if the block succeeds.
 
-    If the target is a link, the folder that it points to is replaced.
+    It is deleted otherwise. If the target is a link, the folder that it points to is replaced.
     """
     target = target.resolve()
-    new, old = (target.with_name(f".{target.name}.{kind}") for kind in ("new", "old"))
-    # The lock lies elsewhere, so that nothing is left beside the target.
+    new = target.with_name(f".{target.name}.new")
+    old = target.with_name(f".{target.name}.old")
+    # The lock lies elsewhere, so that nothing is left next to the target.
     lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), os.getuid())}.lock"
     busy = f"{target}: another process is writing it; wait until it ends and run this again"
     with holding(lock, fault=busy), naming(str(target), "replaced"):
         target.parent.mkdir(parents=True, exist_ok=True)
         if old.exists() and not target.exists():
             old.rename(target)
-        for left in (old, new):
-            shutil.rmtree(left, ignore_errors=True)
+        for path in (old, new):
+            shutil.rmtree(path, ignore_errors=True)
         new.mkdir()
         try:
             yield new
@@ -89,8 +90,8 @@ def replacing(target: Path) -> Generator[Path]:
                 old.rename(target)
             raise
         finally:
-            for left in (old, new):
-                shutil.rmtree(left, ignore_errors=True)
+            for path in (old, new):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -126,32 +127,35 @@ def copy_of(folder: Folder, name: str) -> Path:
 
 
 def made(folder: Folder, name: str, label: str, make: Callable[[Path], object]) -> Path:
-    """Return this machine's file that is derived from a file of the dataset, made now if missing."""
+    """Return this machine's derived file of a file of the dataset, made now if missing."""
     copies = copies_of(folder, str(Path(name).parent))
-    path, new = copies / label, copies / f"{label}.new"
+    path = copies / label
     with naming(str(path), "written"):
         if not path.exists():
             if not folder.is_local:
                 copies.mkdir(parents=True, exist_ok=True)
-                for other in copies.parent.iterdir():
-                    with contextlib.suppress(
-                        FileNotFoundError
-                    ):  # another process may drop it first
-                        if other.stat().st_mtime < time.time() - UNUSED_S:
-                            shutil.rmtree(other, ignore_errors=True)
+                _delete_unused(copies.parent)
             with FileLock(copies / f"{label}.lock"):
                 if not path.exists():
-                    shutil.rmtree(
-                        new, ignore_errors=True
-                    )  # of a killed process; a file is overwritten
+                    new = copies / f"{label}.new"
+                    # of a killed process; a file is overwritten
+                    shutil.rmtree(new, ignore_errors=True)
                     make(new)
                     new.rename(path)
         os.utime(copies)
     return path
 
 
+def _delete_unused(parent: Path) -> None:
+    """Delete the copies of builds that were not used for a day."""
+    for copies in parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process may delete it first
+            if copies.stat().st_mtime < time.time() - UNUSED_S:
+                shutil.rmtree(copies, ignore_errors=True)
+
+
 def copies_of(folder: Folder, workspace: str) -> Path:
-    """Return this machine's folder of a build's workspace: the workspace itself, or the folder of its copies."""
+    """Return this machine's folder of a build's workspace, or of its copies (object stores)."""
     if folder.is_local:
         return Path(folder.path(workspace))
     return own_temporary_folder() / "copies" / make_key(folder.url, workspace)[:16]

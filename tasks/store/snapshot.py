@@ -48,21 +48,20 @@ def snapshot_file(number: int) -> str:
 
 def read_snapshot(folder: Folder, number: int) -> Snapshot:
     """Return one version, whose files are all below the dataset's folder."""
-    snapshot = Snapshot(number, read_sealed(folder, snapshot_file(number), mend=MEND_SNAPSHOT))
-    if strange := next((name for name in part_files(snapshot) if not PART.fullmatch(name)), ""):
-        raise StoreError(
-            f"{folder.path(snapshot_file(number))}: names no part: {strange}. {MEND_SNAPSHOT}"
-        )
+    file = snapshot_file(number)
+    snapshot = Snapshot(number, read_sealed(folder, file, mend=MEND_SNAPSHOT))
+    for name in part_files(snapshot):
+        if not PART.fullmatch(name):
+            raise StoreError(f"{folder.path(file)}: names no part: {name}. {MEND_SNAPSHOT}")
     return snapshot
 
 
 def deleted_versions(folder: Folder) -> list[int]:
     """Return the numbers of the versions that were deleted on purpose."""
-    return (
-        list(read_sealed(folder, DELETED, mend=MEND_DELETED)["versions"])
-        if folder.exists(DELETED)
-        else []
-    )
+    if not folder.exists(DELETED):
+        return []
+    content = read_sealed(folder, DELETED, mend=MEND_DELETED)
+    return list(content["versions"])
 
 
 def write_deleted(folder: Folder, numbers: Iterable[int]) -> None:
@@ -71,7 +70,7 @@ def write_deleted(folder: Folder, numbers: Iterable[int]) -> None:
 
 
 def part_files(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the files of a version below the dataset's folder: its listing, and its tables' parts."""
+    """Yield the files of a version below the dataset's folder: its listing and its parts."""
     yield from snapshot.content["items"]
     for name, stated in snapshot.content["stages"].items():
         table = table_folder(name, stated["fingerprint"])
@@ -80,27 +79,30 @@ def part_files(snapshot: Snapshot) -> Iterator[str]:
 
 def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:
     """Return the missing files of a version, listing each folder once."""
-    wanted = list(part_files(snapshot))
-    tables = {name.rpartition("/")[0] for name in wanted}
-    there = {f"{table}/{name}" for table in tables for name in folder.names(table)}
-    return [name for name in wanted if name not in there]
+    files = list(part_files(snapshot))
+    tables = {file.rpartition("/")[0] for file in files}
+    existing = {f"{table}/{name}" for table in tables for name in folder.names(table)}
+    return [file for file in files if file not in existing]
 
 
 def check_parts(folder: Folder, snapshot: Snapshot) -> None:
     """Raise a ``StoreError`` that names the first missing file of a version."""
-    if gone := missing_files(folder, snapshot):
-        more = f" (and {len(gone) - 1:,} others)" if gone[1:] else ""
-        raise StoreError(
-            f"{folder.path(gone[0])}{more}: missing, but version {snapshot.number} names it: `pairwright gc` or a "
-            f"person deleted it. Make it again: pairwright resume {shlex.quote(folder.url)}. Or open another version "
-            "(`pairwright versions`)"
-        )
+    missing = missing_files(folder, snapshot)
+    if not missing:
+        return
+    others = f" (and {len(missing) - 1:,} others)" if len(missing) > 1 else ""
+    raise StoreError(
+        f"{folder.path(missing[0])}{others}: missing, but version {snapshot.number} names it: "
+        "`pairwright gc` or a person deleted it. Make it again: "
+        f"pairwright resume {shlex.quote(folder.url)}. Or open another version "
+        "(`pairwright versions`)"
+    )
 
 
 def write_snapshot(
     build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord
 ) -> Snapshot:
-    """Publish the state of the settled stages as the next version; an unchanged state gives no new version."""
+    """Publish the state of the settled stages as the next version, unless it is unchanged."""
     stages = {
         planned.stage.name: {
             "fingerprint": planned.fingerprint,
@@ -117,18 +119,20 @@ def write_snapshot(
         "lineage": record.model_dump(mode="json"),
     }
     while True:
-        before = latest_snapshot(build.folder)
-        if before and {name: before.content.get(name) for name in content} == content:
-            return before
-        number, parent = (before.number + 1, before.number) if before else (1, None)
+        latest = latest_snapshot(build.folder)
+        if latest and all(latest.content.get(name) == content[name] for name in content):
+            return latest
+        parent = latest.number if latest else None
+        number = (parent or 0) + 1
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        whole = {"version": number, "parent": parent, "created": created, **content}
+        header = {"version": number, "parent": parent, "created": created}
+        whole = {**header, **content}
         if build.folder.create(snapshot_file(number), seal(whole)):
             return Snapshot(number, whole)
 
 
 def describe_version(build: Build) -> str:
-    """Return which version is read, in words."""
+    """Return a text for messages: which version is read."""
     return f"version {build.pinned.number}" if build.pinned else "not yet a version"
 
 
@@ -140,7 +144,7 @@ def find_live(
     subjects: Iterable[str] | None = None,
     without: Sequence[str] = (),
 ) -> list[R]:
-    """Return the live rows of a settled stage, all or those about the subjects, ordered by subject and key."""
+    """Return a settled stage's live rows, all or of the subjects, ordered by subject and key."""
     index = live_index(build, planned)
     positions = range(len(index)) if subjects is None else index.find(subjects)
     rows = index.rows(positions, row_type, columns_without(row_type, without))
@@ -148,7 +152,7 @@ def find_live(
 
 
 def stream_live(build: Build, planned: Planned, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield some columns of a settled stage's live rows in the order of its parts, reading each byte once."""
+    """Yield some columns of a settled stage's live rows, part by part, reading each byte once."""
     return live_index(build, planned).batches(columns)
 
 

@@ -1,11 +1,11 @@
-"""Vectors of all live images as one matrix per embedder, mapped into memory by the stages that search them.
+"""Vectors of all live images: one matrix per embedder, mapped into memory by searching stages.
 
 Size per image: 2 bytes per dimension (float16), 4 for the norm and 32 for the key, on disk and
 shared by all workers.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,102 +31,121 @@ class Vectors:
     keys: NDArray[np.bytes_]  # (N,) image keys as 32 ASCII bytes
     matrix: NDArray[np.float16]  # (N, d) unit vectors
     norms: NDArray[np.float32]  # (N,) lengths before normalisation
-    index: Path | None = (
-        None  # index of the matrix, which any worker may make for all; deleted with the matrix
-    )
+    # index of the matrix, which any worker may make for all; deleted with the matrix
+    index: Path | None = None
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
-        """Return the row of each image, in the order of the keys; ``KeyError`` if one has no vector."""
-        wanted = np.array([key.encode() for key in keys], dtype=KEY_TYPE)
-        rows = np.searchsorted(self.keys, wanted)
-        inside = np.minimum(rows, max(len(self.keys) - 1, 0))
-        if len(wanted) and (not len(self.keys) or not np.array_equal(self.keys[inside], wanted)):
+        """Return the row of each key, in their order; ``KeyError`` if an image has no vector."""
+        queries = np.array([key.encode() for key in keys], dtype=KEY_TYPE)
+        rows = np.searchsorted(self.keys, queries)
+        if not len(queries):
+            return rows
+        if not len(self.keys):
+            raise KeyError("an image has no vector")
+        inside = np.minimum(rows, len(self.keys) - 1)
+        if not np.array_equal(self.keys[inside], queries):
             raise KeyError("an image has no vector")
         return rows
 
     def units_of(self, keys: Iterable[str]) -> NDArray[np.float64] | None:
         """Return the vector of each image, normalised again; ``None`` if one has none."""
         try:
-            found = self.matrix[self.rows_of(keys)].astype(np.float64)
+            rows = self.rows_of(keys)
         except KeyError:
             return None
-        return found / np.maximum(
-            np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny
-        )
+        vectors = self.matrix[rows].astype(np.float64)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+
+
+@dataclass
+class _NewMatrix:
+    """Mapped files of an embedder that are being filled."""
+
+    matrix: NDArray[np.float16]
+    norms: NDArray[np.float32]
+    filled: int = 0
 
 
 def write_vectors(folder: Path, index: Index) -> None:
     """Write one matrix per embedder from the live rows of an embeddings table, part by part."""
     folder.mkdir(parents=True)
     keys = index.images
-    filled: dict[str, int] = {}
-    open_files: dict[str, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}
+    new: dict[str, _NewMatrix] = {}
     for table in index.tables(["subject", "embedder", "vector", "norm"]):
-        names = (
-            table.column("embedder").unique().to_pylist()
-        )  # in the order of each image's vectors
-        for name in names:
-            own = table.filter(pc.field("embedder") == name)
-            subjects = np.array(
-                [key.encode() for key in own.column("subject").to_pylist()], dtype=KEY_TYPE
-            )
-            vectors = (
-                own.column("vector").combine_chunks().flatten().to_numpy().reshape(len(own), -1)
-            )
-            if name not in open_files:
-                matrix = map_new(
-                    folder / f"{name}.matrix.npy", np.float16, (len(keys), vectors.shape[1])
-                )
-                open_files[name] = (
-                    matrix,
-                    map_new(folder / f"{name}.norms.npy", np.float32, (len(keys),)),
-                )
-            places = np.searchsorted(keys, subjects)
-            matrix, norms = open_files[name]
-            matrix[places], norms[places] = vectors, own.column("norm").to_numpy()
-            filled[name] = filled.get(name, 0) + len(places)
-    for name, count in filled.items():
-        if count != len(keys):
+        # Embedders come in the order of each image's vectors.
+        for name in table.column("embedder").unique().to_pylist():
+            rows = table.filter(pc.field("embedder") == name)
+            flat = rows.column("vector").combine_chunks().flatten().to_numpy()
+            vectors = flat.reshape(len(rows), -1)
+            if name not in new:
+                new[name] = _open_new(folder, name, count=len(keys), size=vectors.shape[1])
+            subjects = [key.encode() for key in rows.column("subject").to_pylist()]
+            positions = np.searchsorted(keys, np.array(subjects, dtype=KEY_TYPE))
+            new[name].matrix[positions] = vectors
+            new[name].norms[positions] = rows.column("norm").to_numpy()
+            new[name].filled += len(positions)
+    for name, files in new.items():
+        missing = len(keys) - files.filled
+        if missing:
             raise StoreError(
-                f"{index.table}: {len(keys) - count} images have no {name} vector: run `pairwright resume`"
+                f"{index.table}: {missing} images have no {name} vector: run `pairwright resume`"
             )
         np.save(folder / f"{name}.keys.npy", keys)
-    (folder / ORDER).write_text("\n".join(filled))
+    (folder / ORDER).write_text("\n".join(new))
+
+
+def _open_new(folder: Path, name: str, *, count: int, size: int) -> _NewMatrix:
+    matrix = map_new(folder / f"{name}.matrix.npy", np.float16, (count, size))
+    norms = map_new(folder / f"{name}.norms.npy", np.float32, (count,))
+    return _NewMatrix(matrix, norms)
 
 
 def add_vectors(folder: Path, rows: Iterable[EmbeddingRow]) -> None:
-    """Add the vectors of new subjects to their embedders' matrices, if there are any; no process may have one open."""
-    new = {(row.embedder, row.subject): row for row in rows}
-    for name, held in open_vectors(folder).items():
-        own = {
-            subject.encode(): row
-            for (embedder, subject), row in sorted(new.items())
-            if embedder == name
-        }
-        keys = np.setdiff1d(np.array(list(own), dtype=KEY_TYPE), held.keys)
-        places, added = np.searchsorted(held.keys, keys), [own[key] for key in keys.tolist()]
-        if added:
-            joined = {
-                "keys": np.insert(held.keys, places, keys),
-                "matrix": np.insert(held.matrix, places, [row.vector for row in added], axis=0),
-                "norms": np.insert(held.norms, places, [row.norm for row in added]),
-            }
-            for what, array in joined.items():
-                np.save(folder / f"{name}.{what}.npy", array)
+    """Add the vectors of new subjects to their embedders' matrices, if there are any.
+
+    No process may have one of the matrices open.
+    """
+    rows_of: dict[str, dict[bytes, EmbeddingRow]] = {}
+    for row in rows:
+        rows_of.setdefault(row.embedder, {})[row.subject.encode()] = row
+    for name, vectors in open_vectors(folder).items():
+        _insert_vectors(folder, name, vectors, rows_of.get(name, {}))
+
+
+def _insert_vectors(
+    folder: Path, name: str, vectors: Vectors, rows: Mapping[bytes, EmbeddingRow]
+) -> None:
+    keys = np.setdiff1d(np.array(list(rows), dtype=KEY_TYPE), vectors.keys)
+    added = [rows[key] for key in keys.tolist()]
+    if not added:
+        return
+    positions = np.searchsorted(vectors.keys, keys)
+    new_vectors = [row.vector for row in added]
+    new_norms = [row.norm for row in added]
+    arrays = {
+        "keys": np.insert(vectors.keys, positions, keys),
+        "matrix": np.insert(vectors.matrix, positions, new_vectors, axis=0),
+        "norms": np.insert(vectors.norms, positions, new_norms),
+    }
+    for kind, array in arrays.items():
+        np.save(folder / f"{name}.{kind}.npy", array)
 
 
 def place_vectors(folder: Folder, name: str, *, table: str) -> Path:
     """Return the folder of a table's vectors, by its index file ``name``; made now if missing."""
-    return made(
-        folder,
-        name,
-        Path(name).stem,
-        lambda new: write_vectors(new, open_index(folder, name, table)),
-    )
+
+    def make(new: Path) -> None:
+        write_vectors(new, open_index(folder, name, table))
+
+    return made(folder, name, Path(name).stem, make)
 
 
 def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Map a new array's file; its disk space is allocated now: a full disk kills a process that writes to a map."""
+    """Map a new array's file.
+
+    Its disk space is allocated now, since a full disk kills a process that writes to a map.
+    """
     array = np.lib.format.open_memmap(path, "w+", dtype=kind, shape=shape)
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -134,12 +153,17 @@ def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[An
 
 
 def open_vectors(folder: Path) -> dict[str, Vectors]:
-    """Map every embedder's matrix in the folder into memory, in the order of the embedding stage's configuration."""
-    found: dict[str, Vectors] = {}
+    """Map every embedder's matrix into memory, in the order of the embedding stage's config."""
+    vectors: dict[str, Vectors] = {}
     for name in (folder / ORDER).read_text().splitlines():
-        files = (folder / f"{name}.{what}.npy" for what in ("keys", "matrix", "norms"))
-        arrays = (
-            np.load(file, mmap_mode=None if file.stat().st_size <= 4096 else "r") for file in files
-        )
-        found[name] = Vectors(*arrays, index=folder / f"{name}.index")
-    return found
+        keys = _load_array(folder / f"{name}.keys.npy")
+        matrix = _load_array(folder / f"{name}.matrix.npy")
+        norms = _load_array(folder / f"{name}.norms.npy")
+        vectors[name] = Vectors(keys, matrix, norms, index=folder / f"{name}.index")
+    return vectors
+
+
+def _load_array(path: Path) -> NDArray[Any]:
+    """Load a small array, map a larger one."""
+    is_small = path.stat().st_size <= 4096
+    return np.load(path, mmap_mode=None if is_small else "r")
