@@ -11,7 +11,7 @@ images, and for near-duplicates also their vectors.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import ExcludeConfig
-from pairwright.schemas.filters import FiltersConfig
+from pairwright.schemas.filters import FiltersConfig, MeasureBound
 from pairwright.schemas.rows import (
     AdmittedRow,
     Dropped,
@@ -78,12 +78,13 @@ def admit_images(
     images = sorted(image for image, embeddings in vectors.items() if embeddings)
     refusals: dict[str, Refusal] = {}
     if qualities is not None:
-        for refusal in filter_images(
+        filtered = filter_images(
             images,
             config.filters,
             qualities=qualities,
             spaces=spaces or {},
-        ):
+        )
+        for refusal in filtered:
             refusals[refusal.key] = refusal
     for file in config.files:
         references = _read_references(file)
@@ -92,11 +93,19 @@ def admit_images(
     for row in rows:
         refusal = refusals.get(row.key)
         if refusal:
-            yield Dropped(source_key=row.key, reason=refusal.reason, detail=refusal.detail)
+            yield Dropped(
+                source_key=row.key,
+                reason=refusal.reason,
+                detail=refusal.detail,
+            )
         elif not vectors.get(row.key):
             yield Dropped(source_key=row.key, reason=NO_VECTOR)
         else:
-            yield AdmittedRow(key=row.key, source_key=row.key, subject=row.key)
+            yield AdmittedRow(
+                key=row.key,
+                source_key=row.key,
+                subject=row.key,
+            )
 
 
 def _refuse(
@@ -112,10 +121,11 @@ def _refuse(
     for start in range(0, len(images), BLOCK):
         block = images[start : start + BLOCK]
         cosines = _find_cosines(block, vectors, references)
-        distances = (1 - cosines.pop(perceptual_hash.NAME)) * perceptual_hash.BITS / 2
+        hash_cosines = cosines.pop(perceptual_hash.NAME)
+        distances = (1 - hash_cosines) * perceptual_hash.BITS / 2
         bits = np.rint(distances).astype(np.int64)
-        similar = np.min(list(cosines.values()), axis=0)
-        for image, differing, similarities in zip(block, bits, similar, strict=True):
+        lowest = np.min(list(cosines.values()), axis=0)
+        for image, differing, similarities in zip(block, bits, lowest, strict=True):
             detail = _compare(differing, similarities, references.names, config)
             if detail:
                 yield Refusal(image, REASON, detail)
@@ -133,7 +143,8 @@ def _find_cosines(
     cosines: dict[str, NDArray[np.float32]] = {}
     for name, matrix in references.spaces.items():
         space = [row.vector for row in embeddings if row.embedder == name]
-        cosines[name] = np.array(space, dtype=np.float32) @ matrix.T
+        queries = np.array(space, dtype=np.float32)
+        cosines[name] = queries @ matrix.T
     return cosines
 
 
@@ -145,11 +156,13 @@ def _compare(
 ) -> str:
     """Return which excluded image an image matches, and why; empty: none."""
     nearest = int(differing.argmin())
-    if differing[nearest] <= config.max_hash_distance:
-        return f"{names[nearest]}: {differing[nearest]} bits of the perceptual hash differ"
+    bits = differing[nearest]
+    if bits <= config.max_hash_distance:
+        return f"{names[nearest]}: {bits} bits of the perceptual hash differ"
     nearest = int(similarities.argmax())
-    if similarities[nearest] >= config.min_similarity:
-        return f"{names[nearest]}: similarity {similarities[nearest]:.4f} in every space"
+    similarity = similarities[nearest]
+    if similarity >= config.min_similarity:
+        return f"{names[nearest]}: similarity {similarity:.4f} in every space"
     return ""
 
 
@@ -163,31 +176,76 @@ def filter_images(
     """Yield the images left out; ``qualities`` and ``spaces`` are those of all images."""
     table = qualities.sort_by("subject")
     keys = np.array(table.column("subject").to_pylist(), dtype=KEY_TYPE)
-    in_shard = np.isin(keys, np.array(images, dtype=KEY_TYPE))
-    passing = np.ones(len(keys), dtype=bool)
+    shard_keys = np.array(images, dtype=KEY_TYPE)
+    measured = MeasuredImages(
+        table=table,
+        keys=keys,
+        in_shard=np.isin(keys, shard_keys),
+        passing=np.ones(len(keys), dtype=bool),
+    )
     for check, bound in config.checks:
-        values = table.column(check.column).to_numpy()
-        is_outside = values < bound if check.is_least else values > bound
-        broken = passing & is_outside
-        passing &= ~broken
-        reason = f"{check.reason} (filters.{check.field}={bound:g})"
-        for position in np.flatnonzero(broken & in_shard).tolist():
-            detail = f"{check.column} {values[position]:.4g}"
-            yield Refusal(keys[position].decode(), reason, detail)
+        yield from measured.check_bound(check, bound)
     if config.max_images_per_group:
-        groups = table.column("group").to_pylist()
-        crowded = _find_crowded(groups, passing, config.max_images_per_group)
-        passing &= ~crowded
-        reason = f"{CROWDED} (filters.max_images_per_group={config.max_images_per_group})"
-        for position in np.flatnonzero(crowded & in_shard).tolist():
-            yield Refusal(keys[position].decode(), reason, groups[position])
+        yield from measured.limit_groups(config.max_images_per_group)
     if config.max_similarity < 1:
-        names = table.column("name").take(np.flatnonzero(passing)).to_pylist()
-        search = DuplicateSearch(keys[passing], spaces, config.max_similarity)
-        yield from search.find(in_shard[passing], names)
+        yield from measured.find_duplicates(spaces, config.max_similarity)
 
 
-def _find_crowded(groups: Sequence[str], passing: Flags, limit: int) -> Flags:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredImages:
+    """Images with measures, sorted by key; each filter takes those that fail it out."""
+
+    table: pa.Table
+    """Measures of all images."""
+    keys: NDArray[np.bytes_]
+    in_shard: Flags
+    """Whether an image is in the shard, whose refusals are yielded."""
+    passing: Flags
+    """Whether an image has passed all filters so far; changed in place."""
+
+    def check_bound(self, check: MeasureBound, bound: float) -> Iterator[Refusal]:
+        """Yield the images with a measure beyond its bound."""
+        values = self.table.column(check.column).to_numpy()
+        is_outside = values < bound if check.is_least else values > bound
+        reason = f"{check.reason} (filters.{check.field}={bound:g})"
+        for position in self._refuse(is_outside):
+            detail = f"{check.column} {values[position]:.4g}"
+            yield Refusal(self._key(position), reason, detail)
+
+    def limit_groups(self, limit: int) -> Iterator[Refusal]:
+        """Yield the images after the first ``limit`` of their groups."""
+        groups = self.table.column("group").to_pylist()
+        crowded = _find_crowded(groups, self.passing, limit)
+        reason = f"{CROWDED} (filters.max_images_per_group={limit})"
+        for position in self._refuse(crowded):
+            yield Refusal(self._key(position), reason, groups[position])
+
+    def find_duplicates(
+        self,
+        spaces: Mapping[str, Vectors],
+        bound: float,
+    ) -> Iterator[Refusal]:
+        """Yield the near-duplicates."""
+        positions = np.flatnonzero(self.passing)
+        names = self.table.column("name").take(positions).to_pylist()
+        search = DuplicateSearch(self.keys[positions], spaces, bound)
+        yield from search.find(self.in_shard[positions], names)
+
+    def _refuse(self, failing: Flags) -> list[int]:
+        """Take images out; return the positions of those in the shard that had passed so far."""
+        refused = self.passing & failing
+        self.passing[refused] = False
+        return np.flatnonzero(refused & self.in_shard).tolist()
+
+    def _key(self, position: int) -> str:
+        return bytes(self.keys[position]).decode()
+
+
+def _find_crowded(
+    groups: Sequence[str],
+    passing: Flags,
+    limit: int,
+) -> Flags:
     """Return which passing images come after the first ``limit`` of their groups."""
     counts: Counter[str] = Counter()
     crowded = np.zeros(len(passing), dtype=bool)
@@ -210,7 +268,8 @@ class DuplicateSearch:
         self._bound = bound
         self._keys = keys
         used = [space for name, space in spaces.items() if name != perceptual_hash.NAME]
-        embedded = np.logical_and.reduce([np.isin(keys, space.keys) for space in used])
+        is_in_space = [np.isin(keys, space.keys) for space in used]
+        embedded = np.logical_and.reduce(is_in_space)
         self._positions = np.flatnonzero(embedded)
         """Positions of the embedded images among the keys; all others here are among these."""
         embedded_keys = keys[self._positions]
@@ -222,16 +281,18 @@ class DuplicateSearch:
         reason = f"{COPY} (filters.max_similarity={self._bound:g})"
         pending = np.flatnonzero(in_shard[self._positions])
         queries = self._vectors(pending)
-        for start in range(0, int(pending.max(initial=0)), COLUMNS_AT_ONCE):
+        last = int(pending.max(initial=0))
+        for start in range(0, last, COLUMNS_AT_ONCE):
             is_similar = self._compare(queries, pending, start)
             is_copy = is_similar.any(axis=1)
-            copies = self._positions[pending[is_copy]].tolist()
-            first = is_similar.argmax(axis=1)[is_copy] + start
-            originals = self._positions[first].tolist()
-            for copy, original in zip(copies, originals, strict=True):
+            copies = self._positions[pending[is_copy]]
+            first_similar = is_similar.argmax(axis=1)
+            originals = self._positions[first_similar[is_copy] + start]
+            for copy, original in zip(copies.tolist(), originals.tolist(), strict=True):
                 yield Refusal(self._key(copy), reason, f"of {names[original]}")
-            pending = pending[~is_copy]
-            queries = [vectors[~is_copy] for vectors in queries]
+            is_pending = ~is_copy
+            pending = pending[is_pending]
+            queries = [vectors[is_pending] for vectors in queries]
 
     def _key(self, position: int) -> str:
         return bytes(self._keys[position]).decode()
@@ -240,7 +301,8 @@ class DuplicateSearch:
         """Return the vectors of images in each space."""
         vectors: list[NDArray[np.float32]] = []
         for matrix, rows in zip(self._matrices, self._rows, strict=True):
-            vectors.append(matrix[rows[images]].astype(np.float32))
+            units = matrix[rows[images]]
+            vectors.append(units.astype(np.float32))
         return vectors
 
     def _compare(
@@ -251,7 +313,8 @@ class DuplicateSearch:
     ) -> Flags:
         """Return which images of the block from ``start`` on each pending one is too similar to."""
         block = slice(start, start + COLUMNS_AT_ONCE)
-        is_similar = np.arange(len(self._positions))[block] < pending[:, None]
+        columns = np.arange(len(self._positions))[block]
+        is_similar = columns < pending[:, None]
         for vectors, others in zip(queries, self._vectors(block), strict=True):
             is_similar &= vectors @ others.T >= self._bound
         return is_similar
@@ -265,11 +328,14 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     live = find_live(build, images, ImageRow, without=("image", "graph"))
     names = {row.key: row.name for row in live}
     tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
-    table = pa.concat_tables(tables).sort_by([("embedder", "ascending"), ("subject", "ascending")])
-    column = pa.array([names[key] for key in table.column("subject").to_pylist()], pa.string())
+    order = [("embedder", "ascending"), ("subject", "ascending")]
+    table = pa.concat_tables(tables).sort_by(order)
+    subjects = table.column("subject").to_pylist()
+    column = pa.array([names[key] for key in subjects], pa.string())
+    named = table.append_column("name", column)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema.append(pa.field("name", pa.string()))) as writer:
-        writer.write_table(table.append_column("name", column).combine_chunks())
+    with pa.ipc.new_file(sink, named.schema) as writer:
+        writer.write_table(named.combine_chunks())
     data = sink.getvalue().to_pybytes()
     name = f"references-{make_key(data)[:16]}.arrow"
     build.folder.write(name, data)
@@ -280,7 +346,8 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
 def _read_references(path: str) -> ExcludedVectors:
     """Return an excluded set; every image has every embedder, in the same order."""
     folder, _, file = path.rpartition("/")
-    table = pa.ipc.open_file(pa.BufferReader(Folder(folder).read(file))).read_all()
+    data = Folder(folder).read(file)
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
     embedders = table.column("embedder").to_numpy()
     spaces: dict[str, NDArray[np.float32]] = {}
     names: list[str] = []

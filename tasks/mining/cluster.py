@@ -60,22 +60,23 @@ def spectral_labels(
     Raises:
         ValueError: features of a set are NaN, infinite or too large for their squares in float32.
     """
-    labels = [np.zeros(len(rows), np.int32) for rows in sets]
-    by_size = [number for number, rows in enumerate(sets) if len(rows)]
-    by_size.sort(key=lambda number: len(sets[number]))
-    largest = max(map(len, sets), default=0)
+    sizes = [len(rows) for rows in sets]
+    labels = [np.zeros(size, np.int32) for size in sizes]
+    by_size = [number for number, size in enumerate(sizes) if size]
+    by_size.sort(key=lambda number: sizes[number])
+    largest = max(sizes, default=0)
     draws = _draw_numbers(largest, n_clusters=n_clusters, seed=seed)
     step = max(1, ENTRIES // max(1, largest**2))
     for start in range(0, len(by_size), step):
-        batch = by_size[start : start + step]
-        for number, set_labels in _label_batch(
+        labelled = _label_batch(
             vectors,
             sets,
-            batch,
+            by_size[start : start + step],
             k=n_clusters,
             gamma=gamma,
             draws=draws,
-        ):
+        )
+        for number, set_labels in labelled:
             labels[number][:] = set_labels
     return labels
 
@@ -105,7 +106,8 @@ def _draw_numbers(largest: int, *, n_clusters: int, seed: int) -> Floats:
     and some for each of the others.
     """
     count = largest + N_INIT * _draws_per_run(n_clusters)
-    return np.random.RandomState(seed).random_sample(count)
+    generator = np.random.RandomState(seed)
+    return generator.random_sample(count)
 
 
 def _draws_per_run(k: int) -> int:
@@ -126,7 +128,8 @@ def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Int
     """
     block = vectors[rows]
     block -= block[0].copy()
-    gram = (block @ block.T).astype(np.float64)
+    products = block @ block.T
+    gram = products.astype(np.float64)
     norms = gram.diagonal()
     if not np.isfinite(norms.sum()):
         raise ValueError(
@@ -138,35 +141,53 @@ def _measure(vectors: Singles, rows: Integers, number: int) -> tuple[Floats, Int
     if np.count_nonzero(rough) == len(rows):
         return squared, np.arange(len(rows))
     _measure_exactly(squared, vectors, rows, np.tril(rough, -1))
-    firsts = (squared == 0).argmax(axis=1)
+    is_identical = squared == 0
+    firsts = is_identical.argmax(axis=1)
     distinct, numbers = np.unique(firsts, return_inverse=True)
     return squared[np.ix_(distinct, distinct)], numbers
 
 
-def _measure_exactly(squared: Floats, vectors: Singles, rows: Integers, rough: Flags) -> None:
+def _measure_exactly(
+    squared: Floats,
+    vectors: Singles,
+    rows: Integers,
+    rough: Flags,
+) -> None:
     """Replace the ``rough`` distances, given below the diagonal, by those in float64."""
     left, right = np.nonzero(rough)
     step = 8 * len(rows)  # a few at a time: differences have the width of features
     for start in range(0, len(left), step):
         block = slice(start, start + step)
-        differences = vectors[rows[left[block]]].astype(np.float64) - vectors[rows[right[block]]]
-        squared[left[block], right[block]] = np.einsum("ij,ij->i", differences, differences)
+        first = left[block]
+        second = right[block]
+        exact = vectors[rows[first]].astype(np.float64)
+        differences = exact - vectors[rows[second]]
+        squared[first, second] = np.einsum("ij,ij->i", differences, differences)
     squared[right, left] = squared[left, right]
     np.fill_diagonal(squared, 0)
 
 
-def _label(distances: Sequence[Floats], *, k: int, gamma: float, draws: Floats) -> list[Integers]:
+def _label(
+    distances: Sequence[Floats],
+    *,
+    k: int,
+    gamma: float,
+    draws: Floats,
+) -> list[Integers]:
     """Return the labels of the rows of each set of distinct rows."""
     labels = [np.minimum(np.arange(len(squared)), k - 1) for squared in distances]
     if k == 1:
         return labels
     sizes = np.array([len(squared) for squared in distances])
-    for size in np.unique(sizes[sizes > k]).tolist():
+    clustered = sizes[sizes > k]
+    for size in np.unique(clustered).tolist():
         same_size = np.flatnonzero(sizes == size)
         for start in range(0, len(same_size), GROUP):
             group = same_size[start : start + GROUP]
-            points = _embed(np.stack([distances[number] for number in group]), k=k, gamma=gamma)
-            for number, set_labels in zip(group, _k_means(points, draws), strict=True):
+            squared = np.stack([distances[number] for number in group])
+            points = _embed(squared, k=k, gamma=gamma)
+            labels_of_sets = _k_means(points, draws)
+            for number, set_labels in zip(group, labels_of_sets, strict=True):
                 labels[number] = set_labels
     return labels
 
@@ -183,16 +204,25 @@ def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
     affinity[:, diagonal, diagonal] = 0
     degrees = affinity.sum(axis=1)
     roots = np.sqrt(np.where(degrees > 0, degrees, 1))  # as in SciPy
-    values, vectors = np.linalg.eigh(affinity / (roots[:, :, None] * roots[:, None]))
-    points = vectors[:, :, : -k - 1 : -1].transpose(0, 2, 1) / roots[:, None]
+    scale = roots[:, :, None] * roots[:, None]
+    values, vectors = np.linalg.eigh(affinity / scale)
+    leading = slice(None, -k - 1, -1)
+    axes = vectors[:, :, leading].transpose(0, 2, 1)
+    points = axes / roots[:, None]
     # The solver's error is the same for all points, and division by roots of degrees that span many
     # orders magnifies it: such a point is set to the weighted mean of the others, which is exact.
-    for number in np.flatnonzero(roots.min(axis=1) < UNEVEN * roots.max(axis=1)):
-        for axis, value in enumerate(values[number, : -k - 1 : -1]):
-            if value >= MIN_VALUE:
-                means = affinity[number] @ points[number, axis]
-                points[number, axis] = means / roots[number] ** 2 / value
+    is_uneven = roots.min(axis=1) < UNEVEN * roots.max(axis=1)
+    for number in np.flatnonzero(is_uneven):
+        _correct(points[number], values[number, leading], affinity[number], roots[number])
     return points
+
+
+def _correct(points: Floats, values: Floats, affinity: Floats, roots: Floats) -> None:
+    """Set a set's points ``(k, n)`` to the weighted means of the others, axis by axis."""
+    for axis, value in enumerate(values):
+        if value >= MIN_VALUE:
+            means = affinity @ points[axis]
+            points[axis] = means / roots**2 / value
 
 
 @dataclass(slots=True)
@@ -219,13 +249,15 @@ class _Runs:
         limits: Floats,
     ) -> "_Runs":
         """Return the runs ``left`` at new centres; ``limits``: shifts below which sets stop."""
-        shifts = ((centres - self.centres) ** 2).sum(axis=(1, 2))
+        moves = centres - self.centres
+        shifts = (moves**2).sum(axis=(1, 2))
+        owner = self.owner[left]
         return _Runs(
-            owner=self.owner[left],
+            owner=owner,
             number=self.number[left],
             centres=centres[left],
             before=labels[left],
-            is_last=shifts[left] <= limits[self.owner[left]],
+            is_last=shifts[left] <= limits[owner],
         )
 
 
@@ -233,89 +265,148 @@ def _k_means(points: Floats, draws: Floats) -> Integers:
     """Return ``(sets, n)`` labels of points ``(sets, k, n)`` in ``k`` clusters: the best run's."""
     points = points - points.mean(axis=2, keepdims=True)
     variance = (points**2).sum(axis=(1, 2))
-    limits = TOLERANCE * variance / points[0].size
-    with_ones = np.concatenate([points, np.ones_like(points[:, :1])], axis=1)
-    best = np.full((len(points), N_INIT), np.inf)
-    labels = np.zeros((len(points), N_INIT, points.shape[2]), np.int8)
+    sums, labels = _run_k_means(points, variance, draws)
+    # Of runs with the same partition the first counts, whatever the last digits of its sum.
+    lowest = sums.min(axis=1, keepdims=True)
+    is_best = sums <= lowest + TIE * variance[:, None]
+    first_best = is_best.argmax(axis=1)
+    sets = np.arange(len(points))
+    return labels[sets, first_best].astype(np.int64)
 
+
+def _run_k_means(
+    points: Floats,
+    variance: Floats,
+    draws: Floats,
+) -> tuple[Floats, NDArray[np.int8]]:
+    """Return the within-cluster sums ``(sets, runs)`` and labels ``(sets, runs, n)``.
+
+    The sets' points, ``(sets, k, n)``, are centred; ``variance`` is the sum of their squares.
+    """
+    n_sets, _, n = points.shape
+    limits = TOLERANCE * variance / points[0].size
+    ones = np.ones_like(points[:, :1])
+    with_ones = np.concatenate([points, ones], axis=1)
+    sums = np.full((n_sets, N_INIT), np.inf)
+    labels = np.zeros((n_sets, N_INIT, n), np.int8)
     runs = _start_runs(points, draws)
     for iteration in range(MAX_ITERATIONS + 1):
         nearest, scores = _assign(points[runs.owner], runs.centres)
         centres = _move_centres(with_ones[runs.owner], nearest, scores)
-        ended = runs.is_last | (nearest == runs.before).all(axis=1) | (iteration == MAX_ITERATIONS)
-        results = (runs.owner[ended], runs.number[ended])
-        best[results] = variance[results[0]] + scores[ended].sum(axis=1)
+        is_stable = (nearest == runs.before).all(axis=1)
+        ended = runs.is_last | is_stable | (iteration == MAX_ITERATIONS)
+        owner = runs.owner[ended]
+        results = (owner, runs.number[ended])
+        sums[results] = variance[owner] + scores[ended].sum(axis=1)
         labels[results] = nearest[ended]
         if ended.all():
             break
-        runs = runs.resume(~ended, centres=centres, labels=nearest, limits=limits)
-    # Of runs with the same partition the first counts, whatever the last digits of its sum.
-    is_best = best <= best.min(axis=1, keepdims=True) + TIE * variance[:, None]
-    return labels[np.arange(len(points)), is_best.argmax(axis=1)].astype(np.int64)
+        runs = runs.resume(
+            ~ended,
+            centres=centres,
+            labels=nearest,
+            limits=limits,
+        )
+    return sums, labels
 
 
 def _start_runs(points: Floats, draws: Floats) -> _Runs:
     """Return all runs of all sets, with their initial centres."""
     n_sets, k, n = points.shape
     seeds = _seed(points, draws).reshape(-1, k)
-    owner, number = np.divmod(np.arange(n_sets * N_INIT), N_INIT)
+    runs = np.arange(n_sets * N_INIT)
+    owner, number = np.divmod(runs, N_INIT)
+    rows = points.transpose(0, 2, 1)
     return _Runs(
         owner=owner,
         number=number,
-        centres=points.transpose(0, 2, 1)[owner[:, None], seeds],
+        centres=rows[owner[:, None], seeds],
         before=np.full((len(owner), n), -1, np.int8),
         is_last=np.zeros(len(owner), bool),
     )
 
 
-def _move_centres(points: Floats, nearest: NDArray[np.int8], scores: Floats) -> Floats:
+def _move_centres(
+    points: Floats,
+    nearest: NDArray[np.int8],
+    scores: Floats,
+) -> Floats:
     """Return the means of each run's clusters; ``points``, ``(runs, k + 1, n)``, end in ones."""
     k = points.shape[1] - 1
-    members = (nearest[:, None] == np.arange(k)[:, None]).astype(np.float64)
+    clusters = np.arange(k)[:, None]
+    is_member = nearest[:, None] == clusters
+    members = is_member.astype(np.float64)
     sums = members @ points.transpose(0, 2, 1)
     sizes = sums[:, :, k]  # a view: filling an empty cluster changes it
-    for run in np.flatnonzero((sizes == 0).any(axis=1)):
-        squares = scores[run] + (points[run, :k] ** 2).sum(axis=0)
-        sums[run] = _fill_empty(members[run], squares) @ points[run].T
-    centres = sums[:, :, :k] / np.maximum(sums[:, :, k:], 1)
-    for run in np.flatnonzero((sizes == 0).any(axis=1)):
+    for run in _runs_with_empty(sizes):
+        norms = (points[run, :k] ** 2).sum(axis=0)
+        filled = _fill_empty(members[run], scores[run] + norms)
+        sums[run] = filled @ points[run].T
+    counts = np.maximum(sums[:, :, k:], 1)
+    centres = sums[:, :, :k] / counts
+    for run in _runs_with_empty(sizes):
         largest = sizes[run].argmax()
-        centres[run, sizes[run] == 0] = centres[run, largest]
+        is_empty = sizes[run] == 0
+        centres[run, is_empty] = centres[run, largest]
     return centres
+
+
+def _runs_with_empty(sizes: Floats) -> Integers:
+    """Return the runs with an empty cluster; ``sizes``: ``(runs, k)``."""
+    has_empty = (sizes == 0).any(axis=1)
+    return np.flatnonzero(has_empty)
 
 
 def _seed(points: Floats, draws: Floats) -> Integers:
     """Return ``(sets, runs, k)`` initial centres, chosen by greedy k-means++."""
     n_sets, k, n = points.shape
-    per_run = _draws_per_run(k)
-    stream = draws[n : n + N_INIT * per_run].reshape(N_INIT, per_run)
-    uniforms = np.broadcast_to(stream, (n_sets, N_INIT, per_run))
-    squared = ((points[:, :, :, None] - points[:, :, None]) ** 2).sum(axis=1)
-    first = np.minimum((uniforms[:, :, 0] * n).astype(np.int64), n - 1)
-    nearest = squared[np.arange(n_sets)[:, None], first]
+    uniforms = _uniforms_of_runs(draws[n:], n_sets, k)
+    left = points[:, :, :, None]
+    right = points[:, :, None]
+    squared = ((left - right) ** 2).sum(axis=1)
+    drawn = (uniforms[:, :, 0] * n).astype(np.int64)
+    first = np.minimum(drawn, n - 1)
+    sets = np.arange(n_sets)[:, None]
+    nearest = squared[sets, first]
     chosen = [first]
     trials = _trials(k)
-    for start in range(1, per_run, trials):
-        centres, nearest = _add_centre(nearest, squared, uniforms[:, :, start : start + trials])
+    for start in range(1, uniforms.shape[2], trials):
+        block = uniforms[:, :, start : start + trials]
+        centres, nearest = _add_centre(nearest, squared, block)
         chosen.append(centres)
     return np.stack(chosen, axis=2)
 
 
-def _add_centre(nearest: Floats, squared: Floats, uniforms: Floats) -> tuple[Integers, Floats]:
+def _uniforms_of_runs(stream: Floats, n_sets: int, k: int) -> Floats:
+    """Return ``(sets, runs, draws)`` numbers of a stream, the same for all sets."""
+    per_run = _draws_per_run(k)
+    by_run = stream[: N_INIT * per_run].reshape(N_INIT, per_run)
+    return np.broadcast_to(by_run, (n_sets, N_INIT, per_run))
+
+
+def _add_centre(
+    nearest: Floats,
+    squared: Floats,
+    uniforms: Floats,
+) -> tuple[Integers, Floats]:
     """Return the next centre of each run, and each point's distance to its nearest centre.
 
     ``nearest``, ``(sets, runs, n)``, are the distances so far; ``uniforms``, ``(sets, runs,
     trials)``, draw the candidates.
     """
     thresholds = uniforms * nearest.sum(axis=2, keepdims=True)
-    reached = nearest.cumsum(axis=2)[:, :, None] < thresholds[..., None]
-    candidates = np.minimum(reached.sum(axis=3), squared.shape[1] - 1)
+    cumulative = nearest.cumsum(axis=2)
+    is_below = cumulative[:, :, None] < thresholds[..., None]
+    candidates = np.minimum(is_below.sum(axis=3), squared.shape[1] - 1)
     sets = np.arange(len(squared))[:, None, None]
     left = np.minimum(nearest[:, :, None], squared[sets, candidates])
     potentials = left.sum(axis=3)
-    best = (potentials <= potentials.min(axis=2, keepdims=True) * (1 + TIE)).argmax(axis=2)
-    centres = np.take_along_axis(candidates, best[..., None], axis=2)[..., 0]
-    return centres, np.take_along_axis(left, best[..., None, None], axis=2)[:, :, 0]
+    lowest = potentials.min(axis=2, keepdims=True)
+    is_best = potentials <= lowest * (1 + TIE)
+    best = is_best.argmax(axis=2)
+    centres = np.take_along_axis(candidates, best[..., None], axis=2)
+    distances = np.take_along_axis(left, best[..., None, None], axis=2)
+    return centres[..., 0], distances[:, :, 0]
 
 
 def _assign(points: Floats, centres: Floats) -> tuple[NDArray[np.int8], Floats]:
@@ -323,19 +414,22 @@ def _assign(points: Floats, centres: Floats) -> tuple[NDArray[np.int8], Floats]:
 
     The score is the squared distance minus the point's norm.
     """
-    scores = (centres**2).sum(axis=2)[:, :, None] - 2 * (centres @ points)
+    norms = (centres**2).sum(axis=2)
+    scores = norms[:, :, None] - 2 * (centres @ points)
     lowest = scores[:, 0]
     nearest = np.zeros(lowest.shape, np.int8)
     for centre in range(1, centres.shape[1]):
-        closer = scores[:, centre] < lowest
+        other = scores[:, centre]
+        closer = other < lowest
         nearest = np.where(closer, np.int8(centre), nearest)
-        lowest = np.minimum(lowest, scores[:, centre])
+        lowest = np.minimum(lowest, other)
     return nearest, lowest
 
 
 def _fill_empty(members: Floats, squares: Floats) -> Floats:
     """Move the point furthest from its centre into each empty cluster; its distance is never 0."""
-    for cluster in np.flatnonzero(members.sum(axis=1) == 0):
+    sizes = members.sum(axis=1)
+    for cluster in np.flatnonzero(sizes == 0):
         far = squares.argmax()
         if squares[far] > 0:
             members[:, far] = 0

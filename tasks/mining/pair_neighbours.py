@@ -155,10 +155,11 @@ def _filter_neighbours(
 
 def _intersect(row: NeighbourRow, bands: Sequence[Space]) -> Candidates:
     """Return the neighbours that are in the band of every space."""
-    shared = set.intersection(*(set(band.cosines) for band in bands))
+    spaces = [band.cosines for band in bands]
+    shared = set.intersection(*map(set, spaces))
     keys = tuple(sorted(shared))
-    cosines = [[band.cosines[key] for band in bands] for key in keys]
-    return Candidates(row, keys, np.array(cosines))
+    similarities = [[cosines[key] for cosines in spaces] for key in keys]
+    return Candidates(row, keys, np.array(similarities))
 
 
 def _drop(row: NeighbourRow, reason: str, detail: str) -> Dropped:
@@ -168,10 +169,16 @@ def _drop(row: NeighbourRow, reason: str, detail: str) -> Dropped:
 def _spaces_without(row: NeighbourRow, copies: set[str]) -> list[Space]:
     """Return the anchor's neighbours in each space, without copies."""
     spaces: list[Space] = []
-    columns = zip(row.embedders, row.neighbours, row.similarities, strict=True)
+    columns = zip(
+        row.embedders,
+        row.neighbours,
+        row.similarities,
+        strict=True,
+    )
     for name, keys, values in columns:
         neighbours = zip(keys, values, strict=True)
-        spaces.append(Space(name, {key: value for key, value in neighbours if key not in copies}))
+        cosines = {key: value for key, value in neighbours if key not in copies}
+        spaces.append(Space(name, cosines))
     return spaces
 
 
@@ -193,8 +200,10 @@ def _apply_rules(
 
 def _select_band(space: Space, config: MiningConfig) -> Space:
     """Return the neighbours that pass the image filter."""
-    low, high = config.min_similarity, config.max_similarity
-    cosines = {key: value for key, value in space.cosines.items() if low <= value <= high}
+    low = config.min_similarity
+    high = config.max_similarity
+    neighbours = space.cosines.items()
+    cosines = {key: value for key, value in neighbours if low <= value <= high}
     return Space(space.name, cosines)
 
 
@@ -213,14 +222,15 @@ def _filter_by_ratio(
     config: MiningConfig,
 ) -> Candidates | Dropped:
     """Keep the nearest candidates that are much nearer than unrelated images."""
-    unrelated = [
-        sorted(space.cosines.values(), reverse=True)[config.group : config.group + UNRELATED]
-        for space in spaces
-    ]
-    if config.max_ratio == 1 or not all(unrelated):
+    if config.max_ratio == 1:
         return candidates
-    weights = np.square(config.weights) / np.square(config.weights).sum()
-    distance = 1 - np.array([np.mean(cosines) for cosines in unrelated]) @ weights
+    unrelated = [_find_unrelated(space, config) for space in spaces]
+    if not all(unrelated):
+        return candidates
+    squares = np.square(config.weights)
+    weights = squares / squares.sum()
+    means = [np.mean(cosines) for cosines in unrelated]
+    distance = 1 - np.array(means) @ weights
     tiny = np.finfo(np.float64).tiny
     ratios = (1 - candidates.similarities @ weights) / max(distance, tiny)
     nearest = np.sort(np.argsort(ratios, kind="stable")[: config.group - 1])
@@ -231,6 +241,12 @@ def _filter_by_ratio(
         return _drop(candidates.row, reason, detail)
     keys = tuple(candidates.keys[position] for position in nearest)
     return Candidates(candidates.row, keys, candidates.similarities[nearest])
+
+
+def _find_unrelated(space: Space, config: MiningConfig) -> list[float]:
+    """Return the cosines of the first neighbours after the group."""
+    falling = sorted(space.cosines.values(), reverse=True)
+    return falling[config.group : config.group + UNRELATED]
 
 
 def _find_copies(
