@@ -281,8 +281,7 @@ class DuplicateSearch:
         reason = f"{COPY} (filters.max_similarity={self._bound:g})"
         pending = np.flatnonzero(in_shard[self._positions])
         queries = self._vectors(pending)
-        last = int(pending.max(initial=0))
-        for start in range(0, last, COLUMNS_AT_ONCE):
+        for start in range(0, int(pending.max(initial=0)), COLUMNS_AT_ONCE):
             is_similar = self._compare(queries, pending, start)
             is_copy = is_similar.any(axis=1)
             copies = self._positions[pending[is_copy]]
@@ -290,9 +289,8 @@ class DuplicateSearch:
             originals = self._positions[first_similar[is_copy] + start]
             for copy, original in zip(copies.tolist(), originals.tolist(), strict=True):
                 yield Refusal(self._key(copy), reason, f"of {names[original]}")
-            is_pending = ~is_copy
-            pending = pending[is_pending]
-            queries = [vectors[is_pending] for vectors in queries]
+            pending = pending[~is_copy]
+            queries = [vectors[~is_copy] for vectors in queries]
 
     def _key(self, position: int) -> str:
         return bytes(self._keys[position]).decode()
@@ -333,13 +331,18 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     subjects = table.column("subject").to_pylist()
     column = pa.array([names[key] for key in subjects], pa.string())
     named = table.append_column("name", column)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, named.schema) as writer:
-        writer.write_table(named.combine_chunks())
-    data = sink.getvalue().to_pybytes()
+    data = _to_arrow(named.combine_chunks())
     name = f"references-{make_key(data)[:16]}.arrow"
     build.folder.write(name, data)
     return name
+
+
+def _to_arrow(table: pa.Table) -> bytes:
+    """Return the bytes of an Arrow file."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 @lru_cache(maxsize=8)

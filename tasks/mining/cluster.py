@@ -62,16 +62,16 @@ def spectral_labels(
     """
     sizes = [len(rows) for rows in sets]
     labels = [np.zeros(size, np.int32) for size in sizes]
-    by_size = [number for number, size in enumerate(sizes) if size]
-    by_size.sort(key=lambda number: sizes[number])
-    largest = max(sizes, default=0)
-    draws = _draw_numbers(largest, n_clusters=n_clusters, seed=seed)
-    step = max(1, ENTRIES // max(1, largest**2))
-    for start in range(0, len(by_size), step):
+    draws = _draw_numbers(
+        max(sizes, default=0),
+        n_clusters=n_clusters,
+        seed=seed,
+    )
+    for batch in _batch_by_size(sizes):
         labelled = _label_batch(
             vectors,
             sets,
-            by_size[start : start + step],
+            batch,
             k=n_clusters,
             gamma=gamma,
             draws=draws,
@@ -79,6 +79,16 @@ def spectral_labels(
         for number, set_labels in labelled:
             labels[number][:] = set_labels
     return labels
+
+
+def _batch_by_size(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of sets whose distances fit into memory; sets of one size are together."""
+    numbers = [number for number, size in enumerate(sizes) if size]
+    numbers.sort(key=lambda number: sizes[number])
+    largest = max(sizes, default=0)
+    step = max(1, ENTRIES // max(1, largest**2))
+    for start in range(0, len(numbers), step):
+        yield numbers[start : start + step]
 
 
 def _label_batch(
@@ -175,21 +185,26 @@ def _label(
     draws: Floats,
 ) -> list[Integers]:
     """Return the labels of the rows of each set of distinct rows."""
-    labels = [np.minimum(np.arange(len(squared)), k - 1) for squared in distances]
+    sizes = [len(squared) for squared in distances]
+    labels = [np.minimum(np.arange(size), k - 1) for size in sizes]
     if k == 1:
         return labels
-    sizes = np.array([len(squared) for squared in distances])
+    for group in _group_by_size(np.array(sizes), k):
+        squared = np.stack([distances[number] for number in group])
+        points = _embed(squared, k=k, gamma=gamma)
+        labels_of_sets = _k_means(points, draws)
+        for number, set_labels in zip(group, labels_of_sets, strict=True):
+            labels[number] = set_labels
+    return labels
+
+
+def _group_by_size(sizes: Integers, k: int) -> Iterator[Integers]:
+    """Yield the numbers of at most ``GROUP`` sets of one size, above ``k``."""
     clustered = sizes[sizes > k]
     for size in np.unique(clustered).tolist():
         same_size = np.flatnonzero(sizes == size)
         for start in range(0, len(same_size), GROUP):
-            group = same_size[start : start + GROUP]
-            squared = np.stack([distances[number] for number in group])
-            points = _embed(squared, k=k, gamma=gamma)
-            labels_of_sets = _k_means(points, draws)
-            for number, set_labels in zip(group, labels_of_sets, strict=True):
-                labels[number] = set_labels
-    return labels
+            yield same_size[start : start + GROUP]
 
 
 def _embed(squared: Floats, *, k: int, gamma: float) -> Floats:
@@ -261,44 +276,77 @@ class _Runs:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """Results of ended runs; arrays are changed in place."""
+
+    variance: Floats
+    """``(sets,)``: sums of the squares of a set's centred points."""
+    sums: Floats
+    """``(sets, runs)``: squared distances to the centres."""
+    labels: NDArray[np.int8]
+    """``(sets, runs, n)``"""
+
+    @classmethod
+    def allocate(cls, variance: Floats, n: int) -> "_Results":
+        """Return the results of sets of ``n`` points before any run ends."""
+        shape = (len(variance), N_INIT)
+        return cls(
+            variance=variance,
+            sums=np.full(shape, np.inf),
+            labels=np.zeros((*shape, n), np.int8),
+        )
+
+    def record(
+        self,
+        runs: _Runs,
+        ended: Flags,
+        *,
+        scores: Floats,
+        labels: NDArray[np.int8],
+    ) -> None:
+        """Record the runs that ended."""
+        owner = runs.owner[ended]
+        number = runs.number[ended]
+        self.sums[owner, number] = self.variance[owner] + scores[ended].sum(axis=1)
+        self.labels[owner, number] = labels[ended]
+
+    def best_labels(self) -> Integers:
+        """Return ``(sets, n)`` labels of each set's best run.
+
+        Of runs with the same partition the first counts, whatever the last digits of its sum.
+        """
+        lowest = self.sums.min(axis=1, keepdims=True)
+        is_best = self.sums <= lowest + TIE * self.variance[:, None]
+        first_best = is_best.argmax(axis=1)
+        sets = np.arange(len(self.sums))
+        return self.labels[sets, first_best].astype(np.int64)
+
+
 def _k_means(points: Floats, draws: Floats) -> Integers:
     """Return ``(sets, n)`` labels of points ``(sets, k, n)`` in ``k`` clusters: the best run's."""
     points = points - points.mean(axis=2, keepdims=True)
     variance = (points**2).sum(axis=(1, 2))
-    sums, labels = _run_k_means(points, variance, draws)
-    # Of runs with the same partition the first counts, whatever the last digits of its sum.
-    lowest = sums.min(axis=1, keepdims=True)
-    is_best = sums <= lowest + TIE * variance[:, None]
-    first_best = is_best.argmax(axis=1)
-    sets = np.arange(len(points))
-    return labels[sets, first_best].astype(np.int64)
+    return _run_k_means(points, variance, draws).best_labels()
 
 
 def _run_k_means(
     points: Floats,
     variance: Floats,
     draws: Floats,
-) -> tuple[Floats, NDArray[np.int8]]:
-    """Return the within-cluster sums ``(sets, runs)`` and labels ``(sets, runs, n)``.
-
-    The sets' points, ``(sets, k, n)``, are centred; ``variance`` is the sum of their squares.
-    """
-    n_sets, _, n = points.shape
+) -> _Results:
+    """Return the results of all runs of each set; points, ``(sets, k, n)``, are centred."""
+    results = _Results.allocate(variance, points.shape[2])
     limits = TOLERANCE * variance / points[0].size
     ones = np.ones_like(points[:, :1])
     with_ones = np.concatenate([points, ones], axis=1)
-    sums = np.full((n_sets, N_INIT), np.inf)
-    labels = np.zeros((n_sets, N_INIT, n), np.int8)
     runs = _start_runs(points, draws)
     for iteration in range(MAX_ITERATIONS + 1):
         nearest, scores = _assign(points[runs.owner], runs.centres)
         centres = _move_centres(with_ones[runs.owner], nearest, scores)
         is_stable = (nearest == runs.before).all(axis=1)
         ended = runs.is_last | is_stable | (iteration == MAX_ITERATIONS)
-        owner = runs.owner[ended]
-        results = (owner, runs.number[ended])
-        sums[results] = variance[owner] + scores[ended].sum(axis=1)
-        labels[results] = nearest[ended]
+        results.record(runs, ended, scores=scores, labels=nearest)
         if ended.all():
             break
         runs = runs.resume(
@@ -307,7 +355,7 @@ def _run_k_means(
             labels=nearest,
             limits=limits,
         )
-    return sums, labels
+    return results
 
 
 def _start_runs(points: Floats, draws: Floats) -> _Runs:
@@ -333,8 +381,7 @@ def _move_centres(
 ) -> Floats:
     """Return the means of each run's clusters; ``points``, ``(runs, k + 1, n)``, end in ones."""
     k = points.shape[1] - 1
-    clusters = np.arange(k)[:, None]
-    is_member = nearest[:, None] == clusters
+    is_member = nearest[:, None] == np.arange(k)[:, None]
     members = is_member.astype(np.float64)
     sums = members @ points.transpose(0, 2, 1)
     sizes = sums[:, :, k]  # a view: filling an empty cluster changes it
@@ -361,9 +408,7 @@ def _seed(points: Floats, draws: Floats) -> Integers:
     """Return ``(sets, runs, k)`` initial centres, chosen by greedy k-means++."""
     n_sets, k, n = points.shape
     uniforms = _uniforms_of_runs(draws[n:], n_sets, k)
-    left = points[:, :, :, None]
-    right = points[:, :, None]
-    squared = ((left - right) ** 2).sum(axis=1)
+    squared = _squared_distances(points)
     drawn = (uniforms[:, :, 0] * n).astype(np.int64)
     first = np.minimum(drawn, n - 1)
     sets = np.arange(n_sets)[:, None]
@@ -371,10 +416,16 @@ def _seed(points: Floats, draws: Floats) -> Integers:
     chosen = [first]
     trials = _trials(k)
     for start in range(1, uniforms.shape[2], trials):
-        block = uniforms[:, :, start : start + trials]
-        centres, nearest = _add_centre(nearest, squared, block)
+        centres, nearest = _add_centre(nearest, squared, uniforms[:, :, start : start + trials])
         chosen.append(centres)
     return np.stack(chosen, axis=2)
+
+
+def _squared_distances(points: Floats) -> Floats:
+    """Return ``(sets, n, n)`` squared distances of points ``(sets, k, n)``."""
+    left = points[:, :, :, None]
+    right = points[:, :, None]
+    return ((left - right) ** 2).sum(axis=1)
 
 
 def _uniforms_of_runs(stream: Floats, n_sets: int, k: int) -> Floats:

@@ -53,7 +53,8 @@ def _encode_group(
     """Yield the vectors of prepared images, image by image."""
     matrices: list[NDArray[np.float32]] = []
     for number, embedder in enumerate(embedders):
-        matrices.append(embedder.encode([image.part[number] for image in images]))
+        prepared = [image.part[number] for image in images]
+        matrices.append(embedder.encode(prepared))
     for row_index, image in enumerate(images):
         key = image.row.key
         for embedder, matrix in zip(embedders, matrices, strict=True):
@@ -71,7 +72,11 @@ def _encode_group(
 
 def name_models(config: EmbeddingConfig) -> tuple[str, ...]:
     """Return the embedders with their versions, for the table's fingerprint."""
-    return tuple(f"{name} {make_embedder(name, config).version}" for name in _names(config))
+    models: list[str] = []
+    for name in _names(config):
+        embedder = make_embedder(name, config)
+        models.append(f"{name} {embedder.version}")
+    return tuple(models)
 
 
 def _names(config: EmbeddingConfig) -> tuple[str, ...]:

@@ -22,13 +22,19 @@ def find_keypoints(
 ) -> Iterator[KeypointsRow | Dropped]:
     """Yield the keypoints of each image; none in an image without texture."""
     find = by_image(partial(_find, config=config))
-    results = prepare_ahead([(row, row) for row in rows], find, on_gpu=False)
+    items = [(row, row) for row in rows]
+    results = prepare_ahead(items, find, on_gpu=False)
     for row, result in zip(rows, results, strict=True):
         if isinstance(result, Dropped):
             yield result
         else:
             key = make_key("keypoints", row.key)
-            yield KeypointsRow(key=key, source_key=row.key, subject=row.key, **result.part)
+            yield KeypointsRow(
+                key=key,
+                source_key=row.key,
+                subject=row.key,
+                **result.part,
+            )
 
 
 def _find(image: DecodedImage, config: KeypointsConfig) -> dict[str, bytes]:
@@ -43,10 +49,11 @@ def _find(image: DecodedImage, config: KeypointsConfig) -> dict[str, bytes]:
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
     detector: Any = cv2.SIFT.create(nfeatures=config.max_count)
     points, descriptors = detector.detectAndCompute(grey, None)
-    positions = np.array([point.pt for point in points], "<f4").tobytes()
-    if descriptors is None:
-        return {"places": positions, "descriptors": b""}
-    return {"places": positions, "descriptors": descriptors.astype(np.uint8).tobytes()}
+    positions = np.array([point.pt for point in points], "<f4")
+    packed = b""
+    if descriptors is not None:
+        packed = descriptors.astype(np.uint8).tobytes()
+    return {"places": positions.tobytes(), "descriptors": packed}
 
 
 STAGE = Stage(

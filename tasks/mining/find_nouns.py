@@ -31,16 +31,30 @@ def find_nouns(rows: Sequence[ImageRow], config: NounsConfig) -> Iterator[NounsR
             continue
         if length > MAX_CHARACTERS:
             detail = f"{row.name}: {length:,} characters"
-            yield Dropped(source_key=row.key, reason="captions too long", detail=detail)
+            yield Dropped(
+                source_key=row.key,
+                reason="captions too long",
+                detail=detail,
+            )
             continue
         captions = islice(nouns_of_captions, len(row.captions))
         nouns = tuple(sorted(set().union(*captions)))
         if nouns:
             key = make_key("nouns", row.key, model, *nouns)
-            yield NounsRow(key=key, source_key=row.key, subject=row.key, nouns=nouns, model=model)
+            yield NounsRow(
+                key=key,
+                source_key=row.key,
+                subject=row.key,
+                nouns=nouns,
+                model=model,
+            )
         else:
             detail = f"{row.name}: {row.captions[0]:.80}"
-            yield Dropped(source_key=row.key, reason="no nouns in captions", detail=detail)
+            yield Dropped(
+                source_key=row.key,
+                reason="no nouns in captions",
+                detail=detail,
+            )
 
 
 def _captions(rows: Sequence[ImageRow], lengths: Sequence[int]) -> Iterator[str]:

@@ -54,11 +54,17 @@ def measure_images(
             )
 
 
-def _score(heads: Mapping[str, VectorHead], vectors: Sequence[Sequence[float]]) -> dict[str, float]:
+def _score(
+    heads: Mapping[str, VectorHead],
+    vectors: Sequence[Sequence[float]],
+) -> dict[str, float]:
     """Return each head's score of an image, the unsafe one's as a probability."""
-    scores = {name: float(head.score(vectors)[0]) for name, head in heads.items()}
+    scores: dict[str, float] = {}
+    for name, head in heads.items():
+        scores[name] = float(head.score(vectors)[0])
     if "unsafe" in scores:
-        scores["unsafe"] = float(1 / (1 + np.exp(-scores["unsafe"])))
+        logit = scores["unsafe"]
+        scores["unsafe"] = float(1 / (1 + np.exp(-logit)))
     return scores
 
 
@@ -72,8 +78,9 @@ def _measure(image: DecodedImage) -> dict[str, float]:
         height, width = grey.shape
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    edges = cv2.Laplacian(grey, cv2.CV_64F)
     return {
-        "sharpness": float(cv2.Laplacian(grey, cv2.CV_64F).var()),
+        "sharpness": float(edges.var()),
         "dark": float(np.mean(grey < DARK)),
         "bright": float(np.mean(grey > BRIGHT)),
     }
@@ -95,8 +102,9 @@ def pin_heads(config: HeadsConfig) -> HeadsConfig:
     for name in HEADS:
         path = absolute(getattr(config, name))
         if path:
+            revision = identify_head(f"filters.heads.{name}", path)
             update[name] = path
-            update[f"{name}_revision"] = identify_head(f"filters.heads.{name}", path)
+            update[f"{name}_revision"] = revision
     pinned = config.model_copy(update=update)
     _load_heads(pinned)
     return pinned

@@ -227,12 +227,7 @@ def _filter_by_ratio(
     unrelated = [_find_unrelated(space, config) for space in spaces]
     if not all(unrelated):
         return candidates
-    squares = np.square(config.weights)
-    weights = squares / squares.sum()
-    means = [np.mean(cosines) for cosines in unrelated]
-    distance = 1 - np.array(means) @ weights
-    tiny = np.finfo(np.float64).tiny
-    ratios = (1 - candidates.similarities @ weights) / max(distance, tiny)
+    ratios = _find_ratios(candidates, unrelated, config)
     nearest = np.sort(np.argsort(ratios, kind="stable")[: config.group - 1])
     nearest = nearest[ratios[nearest] <= config.max_ratio]
     if not nearest.size:
@@ -241,6 +236,21 @@ def _filter_by_ratio(
         return _drop(candidates.row, reason, detail)
     keys = tuple(candidates.keys[position] for position in nearest)
     return Candidates(candidates.row, keys, candidates.similarities[nearest])
+
+
+def _find_ratios(
+    candidates: Candidates,
+    unrelated: Sequence[Sequence[float]],
+    config: MiningConfig,
+) -> NDArray[np.float64]:
+    """Return the candidates' distances, as shares of the mean distance of unrelated images."""
+    squares = np.square(config.weights)
+    weights = squares / squares.sum()
+    means = [np.mean(cosines) for cosines in unrelated]
+    distance = 1 - np.array(means) @ weights
+    tiny = np.finfo(np.float64).tiny
+    distances = 1 - candidates.similarities @ weights
+    return distances / max(distance, tiny)
 
 
 def _find_unrelated(space: Space, config: MiningConfig) -> list[float]:

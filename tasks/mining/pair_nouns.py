@@ -74,7 +74,9 @@ def _pair(row: NounsRow, nouns: Sequence[int], index: NounIndex, partner: int) -
     """Return the pair of an anchor with the nouns ``nouns`` and a partner."""
     partner_nouns = index.nouns_of(partner)
     shared = set(nouns).intersection(partner_nouns)
-    cosine = float(np.float32(len(shared) / (len(nouns) * len(partner_nouns)) ** 0.5))
+    length = (len(nouns) * len(partner_nouns)) ** 0.5
+    cosine = float(np.float32(len(shared) / length))
+    shared_nouns = sorted(index.words[noun] for noun in shared)
     first, second = sorted((row.subject, index.keys[partner]))
     key = make_key("pair", first, second)
     return PairRow(
@@ -89,7 +91,7 @@ def _pair(row: NounsRow, nouns: Sequence[int], index: NounIndex, partner: int) -
         embedders=(MEASURE,),
         similarities=(cosine,),
         similarity=cosine,
-        shared_nouns=tuple(sorted(index.words[noun] for noun in shared)),
+        shared_nouns=tuple(shared_nouns),
     )
 
 
@@ -101,38 +103,56 @@ def _drop(
 ) -> Dropped:
     """Return an anchor without partners as dropped."""
     min_shared = config.levels[0]
-    reason = "too few nouns" if len(nouns) < min_shared else "no image shares enough nouns"
-    words = ", ".join(sorted(index.words[noun] for noun in nouns))
+    reason = "no image shares enough nouns"
+    if len(nouns) < min_shared:
+        reason = "too few nouns"
+    listed = ", ".join(sorted(index.words[noun] for noun in nouns))
     return Dropped(
         source_key=row.key,
         reason=f"{reason} (noun_pairs.levels={min_shared})",
-        detail=f"{len(nouns)}: {words:.200}",
+        detail=f"{len(nouns)}: {listed:.200}",
     )
 
 
 def build_index(images: pa.Table, config: NounPairsConfig) -> NounIndex:
     """Return the index of the nouns of all images, without the words of the stop list."""
-    from scipy.sparse import csr_array
-
     keys, lists = _draw_order(images, config.seed)
     entries = _list_entries(lists, config.stop_words)
     counts = Counter(noun for _, noun in entries)
     words = sorted(counts, key=lambda noun: (counts[noun], noun))
-    numbers = {word: number for number, word in enumerate(words)}
+    nouns = _make_matrix(entries, words, images=len(keys))
+    return NounIndex(
+        keys=keys,
+        words=words,
+        nouns=nouns,
+        images=nouns.T.tocsr(),
+    )
+
+
+def _make_matrix(
+    entries: Sequence[tuple[int, str]],
+    vocabulary: Sequence[str],
+    *,
+    images: int,
+) -> Any:
+    """Return the ``(images, nouns)`` array with 1 for each entry, an image with a noun."""
+    from scipy.sparse import csr_array
+
+    numbers = {noun: number for number, noun in enumerate(vocabulary)}
     rows = [image for image, _ in entries]
     columns = [numbers[noun] for _, noun in entries]
     ones = np.ones(len(entries), np.int32)
-    nouns = csr_array((ones, (rows, columns)), shape=(len(keys), len(words)))
-    return NounIndex(keys=keys, words=words, nouns=nouns, images=nouns.T.tocsr())
+    shape = (images, len(vocabulary))
+    return csr_array((ones, (rows, columns)), shape=shape)
 
 
 def _draw_order(images: pa.Table, seed: int) -> tuple[list[str], list[list[str]]]:
     """Return the keys of the images and their lists of nouns, in an order drawn by the seed."""
     keys = images.column("subject").to_pylist()
     lists = images.column("nouns").to_pylist()
-    rows = zip(keys, lists, strict=True)
-    drawn = sorted(rows, key=lambda row: xxhash.xxh3_64_intdigest(row[0].encode(), seed))
-    return [key for key, _ in drawn], [nouns for _, nouns in drawn]
+    hashes = [xxhash.xxh3_64_intdigest(key.encode(), seed) for key in keys]
+    order = sorted(range(len(keys)), key=hashes.__getitem__)
+    return [keys[row] for row in order], [lists[row] for row in order]
 
 
 def _list_entries(
@@ -143,7 +163,8 @@ def _list_entries(
     stopped = {word.casefold() for word in stop_words}
     entries: list[tuple[int, str]] = []
     for image, nouns in enumerate(lists):
-        entries += [(image, noun) for noun in nouns if noun not in stopped]
+        used = [noun for noun in nouns if noun not in stopped]
+        entries += [(image, noun) for noun in used]
     return entries
 
 
@@ -158,36 +179,61 @@ def draw_partners(index: NounIndex, anchor: int, config: NounPairsConfig) -> lis
         return xxhash.xxh3_64_intdigest(keys.encode(), config.seed)
 
     candidates = _find_candidates(index, anchor, config)
-    shared = index.nouns[candidates] @ index.nouns[[anchor]].toarray()[0]
-    levels = np.searchsorted(np.array(config.levels), shared, side="right")
+    anchor_nouns = index.nouns[[anchor]].toarray()[0]
+    shared = index.nouns[candidates] @ anchor_nouns
+    bounds = np.array(config.levels)
+    levels = np.searchsorted(bounds, shared, side="right")
     partners: list[int] = []
-    for level in range(1, len(config.levels) + 1):
+    for level in range(1, len(bounds) + 1):
         members = candidates[levels == level].tolist()
-        partners += nsmallest(config.pairs_per_level, members, key=hash_pair)
+        partners += nsmallest(
+            config.pairs_per_level,
+            members,
+            key=hash_pair,
+        )
     return partners
 
 
-def _find_candidates(index: NounIndex, anchor: int, config: NounPairsConfig) -> NDArray[np.int64]:
+def _find_candidates(
+    index: NounIndex,
+    anchor: int,
+    config: NounPairsConfig,
+) -> NDArray[np.int64]:
     """Return the sorted images that are compared with an anchor."""
     parts: list[NDArray[np.integer]] = [np.empty(0, np.int64)]
     left = config.max_candidates
     nouns = index.nouns_of(anchor)
     # An image that shares n nouns with the anchor shares one even without the n - 1 commonest:
     # these are skipped.
-    for noun in nouns[: max(len(nouns) - config.levels[0] + 1, 0)]:
+    count = max(len(nouns) - config.levels[0] + 1, 0)
+    for noun in nouns[:count]:
         images = _entries(index.images, noun)
-        position = int(np.searchsorted(images, anchor))
-        after = images[position + 1 : position + 1 + left]
-        before = images[: min(position, left)]
-        following = np.concatenate([after, before])[:left]
+        following = _take_after(images, anchor, left)
         parts.append(following)
         left -= len(following)
-    return np.unique(np.concatenate(parts)).astype(np.int64)
+    candidates = np.unique(np.concatenate(parts))
+    return candidates.astype(np.int64)
+
+
+def _take_after(
+    images: NDArray[np.int32],
+    anchor: int,
+    limit: int,
+) -> NDArray[np.int32]:
+    """Return the images after the anchor, then from the start of the list."""
+    position = int(np.searchsorted(images, anchor))
+    start = position + 1
+    after = images[start : start + limit]
+    before = images[: min(position, limit)]
+    following = np.concatenate([after, before])
+    return following[:limit]
 
 
 def _entries(matrix: Any, row: int) -> NDArray[np.int32]:
     """Return the sorted columns of a row's entries."""
-    return matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+    start = matrix.indptr[row]
+    end = matrix.indptr[row + 1]
+    return matrix.indices[start:end]
 
 
 REST = tuple(name for name in schema_of(NounsRow).names if name not in ("subject", "nouns"))

@@ -59,7 +59,8 @@ def unite_pairs(
         excluded = _find_excluded(pair, admitted)
         reason = refused.get(pair.key)
         if excluded:
-            yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=" and ".join(excluded))
+            detail = " and ".join(excluded)
+            yield Dropped(source_key=pair.key, reason=EXCLUDED, detail=detail)
         elif reason:
             detail = f"similarity {pair.similarity:.4f}"
             yield Dropped(source_key=pair.key, reason=reason, detail=detail)
@@ -73,10 +74,15 @@ def _join_tables(tables: Sequence[pa.Table], all_admitted: pa.Table | None) -> p
     if all_admitted is None:
         return pairs
     images = all_admitted.column("key")
-    return pairs.filter(pc.field("first").isin(images) & pc.field("second").isin(images))
+    has_first = pc.field("first").isin(images)
+    has_second = pc.field("second").isin(images)
+    return pairs.filter(has_first & has_second)
 
 
-def _find_excluded(pair: PairRow, admitted: Mapping[str, AdmittedRow] | None) -> list[str]:
+def _find_excluded(
+    pair: PairRow,
+    admitted: Mapping[str, AdmittedRow] | None,
+) -> list[str]:
     """Return which of a pair's images are not admitted ("first", "second")."""
     if admitted is None:
         return []
@@ -84,7 +90,11 @@ def _find_excluded(pair: PairRow, admitted: Mapping[str, AdmittedRow] | None) ->
     return [position for position, image in images if image not in admitted]
 
 
-def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[str, str]:
+def _refuse(
+    pairs: pa.Table,
+    config: UnitingConfig,
+    images: pa.Table,
+) -> dict[str, str]:
     """Return the reason why each pair is left out; empty: it is kept."""
     keys = _strings(pairs, "key")
     firsts = _strings(pairs, "first")
@@ -93,7 +103,7 @@ def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[st
     pairs_of_image: Counter[str] = Counter()
     pairs_of_group: Counter[str] = Counter()
     verdicts: dict[str, str] = {}
-    for row_index in np.lexsort((keys, -pairs.column("similarity").to_numpy())).tolist():
+    for row_index in _order_by_similarity(pairs, keys):
         key = str(keys[row_index])
         if key in verdicts:
             continue
@@ -112,20 +122,34 @@ def _refuse(pairs: pa.Table, config: UnitingConfig, images: pa.Table) -> dict[st
     return verdicts
 
 
+def _order_by_similarity(pairs: pa.Table, keys: NDArray[np.str_]) -> list[int]:
+    """Return the rows of the pairs by falling similarity, ties by key."""
+    similarities = pairs.column("similarity").to_numpy()
+    return np.lexsort((keys, -similarities)).tolist()
+
+
 def _strings(table: pa.Table, column: str) -> NDArray[np.str_]:
     return table.column(column).to_numpy().astype(str)
 
 
 def _groups(images: pa.Table) -> dict[str, str]:
     """Return the group of each image, by its key."""
-    columns = (images.column(name).to_pylist() for name in NAMES)
-    rows = zip(*columns, strict=True)
-    return {key: intern(group_of(name, group)) for key, name, group in rows}
+    columns = [images.column(name).to_pylist() for name in NAMES]
+    groups: dict[str, str] = {}
+    for key, name, group in zip(*columns, strict=True):
+        groups[key] = intern(group_of(name, group))
+    return groups
 
 
-def _is_full(names: set[str], counts: Counter[str], limit: int) -> bool:
+def _is_full(
+    names: set[str],
+    counts: Counter[str],
+    limit: int,
+) -> bool:
     """Return whether one of the images or groups has reached its limit (0: none)."""
-    return limit > 0 and any(counts[name] >= limit for name in names)
+    if limit == 0:
+        return False
+    return any(counts[name] >= limit for name in names)
 
 
 def _limits_and_excludes(config: UnitingConfig) -> bool:

@@ -48,17 +48,26 @@ def check_packages(extras: Sequence[str]) -> Iterator[MachineCheck]:
         yield warning("packages", "core", detail, mend=_install(extras))
         return
     requirements = [Requirement(line) for line in lines]
-    for extra in ("", *extras):
-        marker = f'extra == "{extra}"' if extra else "None"
-        required = [item for item in requirements if _is_of_extra(item, marker)]
-        wrong = [item for item in required if not _is_satisfied(item)]
-        detail = ", ".join(_describe_package(item.name) for item in wrong or required)
-        if wrong:
-            needed = ", ".join(f"{item.name}{item.specifier}" for item in wrong)
-            detail = f"{detail}; needed: {needed}"
-            yield missing("packages", extra or "core", detail, mend=_install(extras))
-        else:
-            yield ok("packages", extra or "core", detail)
+    yield _check_group("core", "None", requirements, extras)
+    for extra in extras:
+        yield _check_group(extra, f'extra == "{extra}"', requirements, extras)
+
+
+def _check_group(
+    group: str,
+    marker: str,
+    requirements: "Sequence[Requirement]",
+    extras: Sequence[str],
+) -> MachineCheck:
+    """Return whether the packages of the core or of an extra are installed as required."""
+    required = [item for item in requirements if _is_of_extra(item, marker)]
+    wrong = [item for item in required if not _is_satisfied(item)]
+    detail = ", ".join(_describe_package(item.name) for item in wrong or required)
+    if not wrong:
+        return ok("packages", group, detail)
+    needed = ", ".join(f"{item.name}{item.specifier}" for item in wrong)
+    detail = f"{detail}; needed: {needed}"
+    return missing("packages", group, detail, mend=_install(extras))
 
 
 def _is_of_extra(requirement: "Requirement", marker: str) -> bool:

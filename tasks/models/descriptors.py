@@ -35,7 +35,8 @@ class Descriptor:
 
     def encode(self, prepared: Sequence[Floats]) -> Floats:
         """Return ``(n, dimension)`` vectors of prepared images."""
-        return np.array(prepared, dtype=np.float32).reshape(-1, self.dimension)
+        vectors = np.array(prepared, dtype=np.float32)
+        return vectors.reshape(-1, self.dimension)
 
 
 def describe_colours(image: Pixels) -> Floats:
@@ -49,7 +50,9 @@ def describe_colours(image: Pixels) -> Floats:
     scaled = cells.astype(np.float32) / 255
     lab = cv2.cvtColor(scaled, cv2.COLOR_RGB2Lab).reshape(-1, 3)
     centred = lab - lab.mean(axis=0)
-    return (np.sign(centred) * np.sqrt(np.abs(centred))).ravel()
+    roots = np.sqrt(np.abs(centred))
+    signed = np.sign(centred) * roots
+    return signed.ravel()
 
 
 def describe_gradients(image: Pixels) -> Floats:
@@ -62,8 +65,10 @@ def describe_gradients(image: Pixels) -> Floats:
     weights = _cell_weights()
     cells = weights @ find_orientations(image) @ weights.T
     contrast = cv2.GaussianBlur(cells.sum(axis=0), (0, 0), 1)
-    roots = np.sqrt(cells / (contrast + NOISE))
-    return (roots - roots.mean(axis=(1, 2), keepdims=True)).ravel()
+    normalised = cells / (contrast + NOISE)
+    roots = np.sqrt(normalised)
+    centred = roots - roots.mean(axis=(1, 2), keepdims=True)
+    return centred.ravel()
 
 
 @cache
@@ -78,7 +83,8 @@ def _cell_weights() -> Floats:
     pixels = np.eye(side, dtype=np.float32)
     kernel = cv2.getGaussianKernel(4 * CELL + 1, CELL / 2)
     blur = cv2.sepFilter2D(pixels, -1, np.ones(1), kernel)
-    return blur.reshape(GRID, CELL, side).mean(axis=1)
+    by_cell = blur.reshape(GRID, CELL, side)
+    return by_cell.mean(axis=1)
 
 
 def find_orientations(image: Pixels) -> Floats:
@@ -90,7 +96,8 @@ def find_orientations(image: Pixels) -> Floats:
 
     side = GRID * CELL
     squeezed = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
-    grey = cv2.cvtColor(squeezed, cv2.COLOR_RGB2GRAY).astype(np.float32) / 255
+    levels = cv2.cvtColor(squeezed, cv2.COLOR_RGB2GRAY)
+    grey = levels.astype(np.float32) / 255
     across = cv2.Sobel(grey, cv2.CV_32F, 1, 0)
     down = cv2.Sobel(grey, cv2.CV_32F, 0, 1)
     length = np.hypot(across, down)

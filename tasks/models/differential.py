@@ -45,7 +45,7 @@ class DifferentialSizes(DifferentialConfig):
 
 
 class Perceived(NamedTuple):
-    """Output of one scale, ``(B, tokens, width)`` each: both images, and Eq. 3's difference."""
+    """Both images, and Eq. 3's difference, of one scale: ``(B, tokens, width)`` each."""
 
     first: "Tensor"
     second: "Tensor"
@@ -69,11 +69,13 @@ class Scale(nn.Module):
         """Return the perception of two images' features ``(B, tokens, width)``, aligned."""
         normed = self.feature_norm(first)
         other = self.feature_norm(second)
-        difference = self.join(torch.cat(self.blocks(normed, other), dim=-1))
+        blocks = self.blocks(normed, other)
+        difference = self.join(torch.cat(blocks, dim=-1))
         refined = difference
         for layer in self.layers:
             refined = layer.attend_self(refined)
-            context = layer.other.project(torch.cat([normed, other, refined], dim=1))
+            tokens = torch.cat([normed, other, refined], dim=1)
+            context = layer.other.project(tokens)
             refined = layer.attend_other(refined, context)
         refined = self.difference_norm(refined)
         return Perceived(
@@ -83,10 +85,15 @@ class Scale(nn.Module):
         )
 
     def _refine(self, features: "Tensor", difference: "Tensor") -> "Tensor":
-        context = self.refine.project(torch.cat([features, difference], dim=1))
+        tokens = torch.cat([features, difference], dim=1)
+        context = self.refine.project(tokens)
         return self.refine(features, context)
 
-    def blocks(self, first: "Tensor", second: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
+    def blocks(
+        self,
+        first: "Tensor",
+        second: "Tensor",
+    ) -> "tuple[Tensor, Tensor, Tensor]":
         """Return the inputs of Eq. 3: both images, weighted, and their difference.
 
         The images are weighted by each other (Eqs. 1 and 2).
@@ -96,7 +103,9 @@ class Scale(nn.Module):
         return left, right, left - right
 
     def _weigh(self, features: "Tensor", other: "Tensor") -> "Tensor":
-        return features * self.weigh(torch.cat((features, other), -1)).sigmoid()
+        both = torch.cat((features, other), -1)
+        weights = self.weigh(both).sigmoid()
+        return features * weights
 
 
 class DifferentialPerception(nn.Module):
@@ -121,22 +130,41 @@ class DifferentialPerception(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
         nn.init.zeros_(self.out.weight)
 
-    def forward(self, scales: "Sequence[tuple[Tensor, Tensor]]") -> "tuple[Tensor, Tensor]":
+    def forward(
+        self,
+        scales: "Sequence[tuple[Tensor, Tensor]]",
+    ) -> "tuple[Tensor, Tensor]":
         """Return the features of both images, ``(B, tokens, width)``, from those of each layer."""
-        repeats = len(scales) if self.sizes.shared_weights else 1
-        modules = list(self.scales) * repeats
-        perceived = [module(*pair) for module, pair in zip(modules, scales, strict=True)]
-        firsts = torch.stack([scale.first for scale in perceived])
-        seconds = torch.stack([scale.second for scale in perceived])
-        differences = torch.stack([scale.difference for scale in perceived])
-        pooled = torch.cat([firsts.mean(2), seconds.mean(2), differences.mean(2)], dim=-1)
-        scores = self.score(pooled)[:, :, None]  # from (layers, B, 3 width)
-        weights = scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
+        perceived = self._perceive(scales)
+        weights = self._weigh(perceived)
         first, second = scales[-1]
         return (
-            first + self.out((weights * firsts).sum(0)),
-            second + self.out((weights * seconds).sum(0)),
+            first + self._sum(weights, perceived.first),
+            second + self._sum(weights, perceived.second),
         )
+
+    def _perceive(self, scales: "Sequence[tuple[Tensor, Tensor]]") -> Perceived:
+        """Return the perception of all scales, ``(layers, B, tokens, width)`` each."""
+        repeats = len(scales) if self.sizes.shared_weights else 1
+        modules = list(self.scales) * repeats
+        outputs = [module(*pair) for module, pair in zip(modules, scales, strict=True)]
+        return Perceived(
+            torch.stack([output.first for output in outputs]),
+            torch.stack([output.second for output in outputs]),
+            torch.stack([output.difference for output in outputs]),
+        )
+
+    def _weigh(self, perceived: Perceived) -> "Tensor":
+        """Return the weights of the scales, ``(layers, B, 1, width or 1)``."""
+        means = [tensor.mean(2) for tensor in perceived]
+        pooled = torch.cat(means, dim=-1)
+        scores = self.score(pooled)[:, :, None]  # from (layers, B, 3 width)
+        return scores.softmax(0) if self.sizes.softmax else scores.sigmoid()
+
+    def _sum(self, weights: "Tensor", features: "Tensor") -> "Tensor":
+        """Return the output of an image: its weighted features of all scales, mapped."""
+        weighted = weights * features
+        return self.out(weighted.sum(0))
 
 
 def spread_layers(depth: int, count: int = 4) -> tuple[int, ...]:
@@ -180,7 +208,8 @@ def attach(
     sizes = (sizes or defaults).model_copy(update=settings)
     _check(sizes, tower)
     weight = next(tower.whole.parameters())
-    module = DifferentialPerception(sizes).to(device=weight.device, dtype=weight.dtype)
+    module = DifferentialPerception(sizes)
+    module = module.to(device=weight.device, dtype=weight.dtype)
     setattr(model, NAME, module)
     _Hooks(module, tower)
     return module
@@ -241,34 +270,57 @@ class _Hooks:
         self._recording = False
         tower.whole.register_forward_pre_hook(self._start, with_kwargs=True)
         for number in module.sizes.layers:
-            tower.blocks[number - 1].register_forward_hook(partial(self._record, number))
+            block = tower.blocks[number - 1]
+            block.register_forward_hook(partial(self._record, number))
         tower.after.register_forward_pre_hook(self._change)
 
-    def _start(self, _tower: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _start(
+        self,
+        _tower: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
         self._recording = True
         self._features.clear()  # after a pass that failed
-        grids = kwargs.get("grid_thw", args[1] if len(args) > 1 else None)
-        self._grids = [] if grids is None else [tuple(grid) for grid in grids.tolist()]
+        self._grids = []
+        positional = args[1] if len(args) > 1 else None
+        grids = kwargs.get("grid_thw", positional)
+        if grids is not None:
+            self._grids = [tuple(grid) for grid in grids.tolist()]
 
-    def _record(self, number: int, _block: nn.Module, _args: Any, out: Any) -> None:
+    def _record(
+        self,
+        number: int,
+        _block: nn.Module,
+        _args: Any,
+        out: Any,
+    ) -> None:
         if self._recording:
             self._features[number] = out[0] if isinstance(out, tuple) else out
 
-    def _change(self, _after: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _change(
+        self,
+        _after: nn.Module,
+        args: tuple[Any, ...],
+    ) -> tuple[Any, ...]:
         """Return the arguments of the module after the tower, with the differences added."""
         features = args[0]
-        scales = [self._features[number] for number in self._module.sizes.layers]
+        layers = self._module.sizes.layers
+        scales = [self._features[number] for number in layers]
         self._features.clear()
         self._recording = False
         grids = self._grids
         if features.dim() != 2:  # (images, tokens, width), else (all tokens, width)
-            grids = [(features.shape[1],)] * len(features)
+            tokens = features.shape[1]
+            grids = [(tokens,)] * len(features)
         _check_grids(grids)
         if len(set(grids)) > 1:
             return (self._change_pairs(scales, grids), *args[1:])
-        images = [scale.reshape(len(grids), -1, scale.shape[-1]) for scale in scales]
-        changed = self._module([(image[::2], image[1::2]) for image in images])
-        return (torch.stack(changed, 1).reshape(features.shape), *args[1:])
+        count = len(grids)
+        images = [scale.reshape(count, -1, scale.shape[-1]) for scale in scales]
+        pairs = [(image[::2], image[1::2]) for image in images]
+        changed = torch.stack(self._module(pairs), 1)
+        return (changed.reshape(features.shape), *args[1:])
 
     def _change_pairs(
         self,
@@ -280,9 +332,11 @@ class _Hooks:
         images_of_scales = [scale.split(lengths) for scale in scales]
         changed: list[Tensor] = []
         for number in range(0, len(grids), 2):
-            pairs = [
-                (images[number][None], images[number + 1][None]) for images in images_of_scales
-            ]
+            pairs: list[tuple[Tensor, Tensor]] = []
+            for images in images_of_scales:
+                left = images[number][None]
+                right = images[number + 1][None]
+                pairs.append((left, right))
             first, second = self._module(pairs)
             changed += [first[0], second[0]]
         return torch.cat(changed)
@@ -293,13 +347,18 @@ def _check_grids(grids: Sequence[tuple[int, ...]]) -> None:
     if len(grids) % 2:
         raise ModelError(f"{FIELD}: images must come in pairs, not {len(grids)}")
     for number in range(0, len(grids), 2):
-        first = " x ".join(map(str, grids[number][1:]))
-        second = " x ".join(map(str, grids[number + 1][1:]))
+        first = _describe_grid(grids[number])
+        second = _describe_grid(grids[number + 1])
         if first != second:
             raise ModelError(
                 f"{FIELD}: images {number + 1} and {number + 2} have grids "
                 f"{first} and {second}; give both one size"
             )
+
+
+def _describe_grid(grid: tuple[int, ...]) -> str:
+    sides = map(str, grid[1:])
+    return " x ".join(sides)
 
 
 def save_differential(
@@ -321,19 +380,22 @@ def save_differential(
 
 def load_differential(model: Any, folder: Path) -> bool:
     """Attach the module saved beside a model's weights; return whether there is one."""
-    if not (folder / SIZES).exists():
+    sizes_path = folder / SIZES
+    weights_path = folder / WEIGHTS
+    if not sizes_path.exists():
         return False
     try:
-        sizes = DifferentialSizes.model_validate_json((folder / SIZES).read_bytes())
+        sizes = DifferentialSizes.model_validate_json(sizes_path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ModelError(f"{folder / SIZES}: invalid module sizes: {error}") from error
+        raise ModelError(f"{sizes_path}: invalid module sizes: {error}") from error
     _check(sizes, find_tower(model))
-    weights = read_checkpoint(folder / WEIGHTS, field=FIELD)
+    weights = read_checkpoint(weights_path, field=FIELD)
     with torch.device("meta"):  # allocate nothing before sizes and weights are compared
         expected = DifferentialPerception(sizes).state_dict()
     try:
         compare_shapes(shapes_of(weights), shapes_of(expected))
     except ModelError as error:
-        raise ModelError(f"{folder / WEIGHTS}: does not fit {SIZES}: {error}") from error
-    attach(model, sizes).load_state_dict(weights)
+        raise ModelError(f"{weights_path}: does not fit {SIZES}: {error}") from error
+    module = attach(model, sizes)
+    module.load_state_dict(weights)
     return True

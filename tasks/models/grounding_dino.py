@@ -11,7 +11,7 @@ two boxes of one tag that overlap by more than ``max_iou``, the better one.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
@@ -95,8 +95,8 @@ class GroundingDino:
         min_side = -(-max(height, width) // MAX_ASPECT)
         rows = image.pixels.repeat(-(-min_side // height), axis=0)
         pixels = rows.repeat(-(-min_side // width), axis=1)
-        resize = _processor(self.config.model, self.config.revision).image_processor
-        resized = resize(
+        processor = _processor(self.config.model, self.config.revision)
+        resized = processor.image_processor(
             images=pixels,
             do_rescale=False,
             do_normalize=False,
@@ -116,17 +116,10 @@ class GroundingDino:
         A tag has at most 900 boxes, the network's queries; tags too long for a prompt have none.
         """
         network = _load(self.config.model, self.config.revision)
-        batches = network.batches.setdefault(
-            self.config.batch_size,
-            AdaptiveBatches(self.config.batch_size, most=MAX_IMAGES, on_cpu=1),
-        )
         answers: dict[tuple[int, int], list[Box]] = {}
         queries = _make_queries(network, prepared, tags)
-        for _, group in groupby(queries, key=_shape):
-            same_size = list(group)
-            boxes_of_queries = batches.each(partial(network.answer, config=self.config), same_size)
-            for query, boxes in zip(same_size, boxes_of_queries, strict=True):
-                answers[query.position, min(query.prompt.spans)] = boxes
+        for query, boxes in network.answer_all(queries, self.config):
+            answers[query.position, min(query.prompt.spans)] = boxes
         boxes_of_images: list[list[Box]] = [[] for _ in prepared]
         for position, first_tag in sorted(answers):
             boxes_of_images[position] += answers[position, first_tag]
@@ -143,8 +136,10 @@ def _make_queries(
     Within a size they are sorted by length: prompts are padded to the longest.
     """
     queries: list[Query] = []
-    for position, (image, image_tags) in enumerate(zip(prepared, tags, strict=True)):
-        prompts = network.prompts([tag.name for tag in image_tags])
+    images = zip(prepared, tags, strict=True)
+    for position, (image, image_tags) in enumerate(images):
+        names = [tag.name for tag in image_tags]
+        prompts = network.prompts(names)
         queries += [Query(position, image, prompt) for prompt in prompts]
     return sorted(queries, key=lambda query: (_shape(query), len(query.prompt.ids)))
 
@@ -175,9 +170,10 @@ class GroundingNetwork:
         tokenizer = self.processor.tokenizer
         limit = self.model.config.max_text_len
         end = tokenizer.convert_tokens_to_ids(".")
-        tags = tokenizer([_clean(name) for name in names], add_special_tokens=False)["input_ids"]
+        texts = [_clean(name) for name in names]
+        tokens = tokenizer(texts, add_special_tokens=False)
         prompts: list[TagPrompt] = []
-        for tag, ids in enumerate(tags):
+        for tag, ids in enumerate(tokens["input_ids"]):
             is_unknown = not set(ids) - {tokenizer.unk_token_id}
             if is_unknown or len(ids) + 3 > limit:
                 continue
@@ -191,16 +187,43 @@ class GroundingNetwork:
             prompt.ids.append(tokenizer.sep_token_id)
         return prompts
 
-    def answer(self, queries: Sequence[Query], config: DetectionConfig) -> list[list[Box]]:
+    def answer_all(
+        self,
+        queries: Sequence[Query],
+        config: DetectionConfig,
+    ) -> Iterator[tuple[Query, list[Box]]]:
+        """Yield queries, sorted by their images' size, with their boxes."""
+        batches = self.batches.setdefault(
+            config.batch_size,
+            AdaptiveBatches(config.batch_size, most=MAX_IMAGES, on_cpu=1),
+        )
+        work = partial(self.answer, config=config)
+        for _, group in groupby(queries, key=_shape):
+            same_size = list(group)
+            answers = batches.each(work, same_size)
+            yield from zip(same_size, answers, strict=True)
+
+    def answer(
+        self,
+        queries: Sequence[Query],
+        config: DetectionConfig,
+    ) -> list[list[Box]]:
         """Return the boxes found in images of one size, each by its prompt."""
         logits, boxes = self._run(queries)
         if bool(logits.isnan().any()) or not bool(boxes.isfinite().all()):
             raise ModelError(
                 f"{FIELD}.model: Grounding DINO gave boxes or scores that are not finite"
             )
+        outputs = zip(queries, logits, boxes, strict=True)
         results: list[list[Box]] = []
-        for query, query_logits, query_boxes in zip(queries, logits, boxes, strict=True):
-            results.append(list(self._select_boxes(query, query_logits, query_boxes, config)))
+        for query, query_logits, query_boxes in outputs:
+            selected = self._select_boxes(
+                query,
+                query_logits,
+                query_boxes,
+                config,
+            )
+            results.append(list(selected))
         return results
 
     def _run(self, queries: Sequence[Query]) -> "tuple[Tensor, Tensor]":
@@ -236,35 +259,57 @@ class GroundingNetwork:
         other tokens hidden.
         """
         import torch
-        from torchvision.ops import clip_boxes_to_image, nms
 
-        _, image, prompt = query
-        is_sure = logits[:, : len(prompt.ids)].sigmoid().amax(dim=1) >= config.box_threshold
+        prompt = query.prompt
+        size = query.image.size
+        count = len(prompt.spans)
+        scores = logits[:, : len(prompt.ids)].sigmoid().amax(dim=1)
+        is_sure = scores >= config.box_threshold
         results = self.processor.post_process_grounded_object_detection(
             _split_by_tag(prompt, logits[is_sure], boxes[is_sure]),
-            input_ids=torch.tensor([prompt.ids]).expand(len(prompt.spans), -1),
+            input_ids=torch.tensor([prompt.ids]).expand(count, -1),
             threshold=config.text_threshold,
             text_threshold=1.0,  # no labels
-            target_sizes=[image.size] * len(prompt.spans),
+            target_sizes=[size] * count,
         )
         for tag, result in zip(prompt.spans, results, strict=True):
-            corners = clip_boxes_to_image(result["boxes"], image.size)
-            scores = result["scores"]
-            is_whole = (corners[:, 2:] > corners[:, :2]).all(dim=1)
-            (whole,) = is_whole.nonzero(as_tuple=True)
-            best = nms(corners[whole], scores[whole], config.max_iou)
-            for position in whole[best].tolist():
-                yield _make_box(tag, float(scores[position]), corners[position].tolist())
+            yield from _suppress(tag, result, size, max_iou=config.max_iou)
 
 
-def _split_by_tag(prompt: TagPrompt, logits: "Tensor", boxes: "Tensor") -> SimpleNamespace:
+def _suppress(
+    tag: int,
+    result: "Mapping[str, Tensor]",
+    size: tuple[int, int],
+    *,
+    max_iou: float,
+) -> Iterator[Box]:
+    """Yield a tag's boxes, clipped to the image, without those that overlap a better one."""
+    from torchvision.ops import clip_boxes_to_image, nms
+
+    corners = clip_boxes_to_image(result["boxes"], size)
+    scores = result["scores"]
+    is_whole = (corners[:, 2:] > corners[:, :2]).all(dim=1)
+    (whole,) = is_whole.nonzero(as_tuple=True)
+    best = nms(corners[whole], scores[whole], max_iou)
+    for position in whole[best].tolist():
+        score = float(scores[position])
+        yield _make_box(tag, score, corners[position].tolist())
+
+
+def _split_by_tag(
+    prompt: TagPrompt,
+    logits: "Tensor",
+    boxes: "Tensor",
+) -> SimpleNamespace:
     """Return the network's output once per tag, the logits of other tokens hidden."""
     import torch
 
-    hidden = torch.full((len(prompt.spans), *logits.shape), -torch.inf)
+    count = len(prompt.spans)
+    hidden = torch.full((count, *logits.shape), -torch.inf)
     for tag_logits, span in zip(hidden, prompt.spans.values(), strict=True):
         tag_logits[:, span] = logits[:, span]
-    return SimpleNamespace(logits=hidden, pred_boxes=boxes.expand(len(hidden), -1, -1))
+    repeated = boxes.expand(count, -1, -1)
+    return SimpleNamespace(logits=hidden, pred_boxes=repeated)
 
 
 def _make_box(tag: int, score: float, corners: Sequence[float]) -> Box:
@@ -281,7 +326,8 @@ def _make_box(tag: int, score: float, corners: Sequence[float]) -> Box:
 
 def _clean(name: str) -> str:
     """Return a tag as part of a prompt, without lone surrogates, which cannot be tokenised."""
-    return FRAMING.sub(" ", name).encode("utf-8", "ignore").decode().lower()
+    text = FRAMING.sub(" ", name)
+    return text.encode("utf-8", "ignore").decode().lower()
 
 
 def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionConfig:
@@ -336,7 +382,10 @@ def _load(model: str, revision: str) -> GroundingNetwork:
         field=FIELD,
         use_safetensors=True,
     )
-    heads = (library.GroundingDinoMLPPredictionHead, library.GroundingDinoContrastiveEmbedding)
+    heads = (
+        library.GroundingDinoMLPPredictionHead,
+        library.GroundingDinoContrastiveEmbedding,
+    )
     for module in network.modules():
         if isinstance(module, heads):
             exact = torch.amp.custom_fwd(

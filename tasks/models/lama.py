@@ -8,6 +8,7 @@ published one, or one named in the profile.
 
 import hashlib
 import io
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -74,25 +75,39 @@ class LamaInpainter:
 
     def prepare(self, image: Pixels, hole: Hole, window: Window) -> HoleCrop:
         """Return the crop of a hole ``(h, w)`` of an image's window, shrunk to ``max_side``."""
-        import cv2
-
+        height, width = image.shape[:2]
         x0, y0, x1, y1 = window
-        left, right = self._extend(x0, x1, image.shape[1])
-        top, bottom = self._extend(y0, y1, image.shape[0])
-        in_crop = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
-        pixels = image[top:bottom, left:right]
+        left, right = self._extend(x0, x1, width)
+        top, bottom = self._extend(y0, y1, height)
+        return self._make_crop(
+            image[top:bottom, left:right],
+            hole,
+            window=(slice(y0 - top, y1 - top), slice(x0 - left, x1 - left)),
+        )
+
+    def _make_crop(
+        self,
+        pixels: Pixels,
+        hole: Hole,
+        *,
+        window: tuple[slice, slice],
+    ) -> HoleCrop:
+        """Return the shrunk and padded crop of pixels with a hole in their ``window``."""
         size = pixels.shape[:2]
         mask = np.zeros(size, dtype=np.float32)
-        mask[in_crop] = hole
+        mask[window] = hole
         shrunk = self._shrink(size)
         if shrunk != size:
-            pixels = cv2.resize(pixels, shrunk[::-1], interpolation=cv2.INTER_AREA)
-            mask = cv2.resize(mask, shrunk[::-1], interpolation=cv2.INTER_AREA)
+            pixels = _resize_area(pixels, shrunk)
+            mask = _resize_area(mask, shrunk)
         # A pixel partly in the hole is in it.
-        crop: Pixels = np.dstack([pixels, mask > 0]).astype(np.uint8)
-        padding = [(0, -side % DIVISOR) for side in shrunk]
-        padded = np.pad(crop, (*padding, (0, 0)), mode="symmetric")
-        return HoleCrop(pixels=padded, shrunk=shrunk, size=size, window=in_crop)
+        crop = np.dstack([pixels, mask > 0]).astype(np.uint8)
+        return HoleCrop(
+            pixels=_pad(crop),
+            shrunk=shrunk,
+            size=size,
+            window=window,
+        )
 
     def _extend(self, low: int, high: int, limit: int) -> tuple[int, int]:
         """Return the range of pixels of an axis with the context of a window."""
@@ -104,22 +119,42 @@ class LamaInpainter:
     def _shrink(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return the height and width within ``max_side``; errors of floats are tolerated."""
         scale = min(1.0, self.config.max_side / max(size))
-        height, width = (max(ceil(side * scale - 1e-6), 1) for side in size)
-        return height, width
+        height, width = (ceil(side * scale - 1e-6) for side in size)
+        return max(height, 1), max(width, 1)
 
     def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
         """Yield the filled windows; crops of one size are batched."""
         network, batches = _load(self)
         work = partial(run_lama, network)
         filled: dict[int, Pixels] = {}
-        for shape in {crop.pixels.shape for crop in prepared}:
-            positions = [
-                position for position, crop in enumerate(prepared) if crop.pixels.shape == shape
-            ]
+        for positions in _group_by_shape(prepared):
             crops = [prepared[position].pixels for position in positions]
-            filled.update(zip(positions, batches.each(work, crops), strict=True))
+            results = batches.each(work, crops)
+            filled.update(zip(positions, results, strict=True))
         for position, crop in enumerate(prepared):
             yield put_back(crop, filled.pop(position))
+
+
+def _resize_area(values: Any, size: tuple[int, int]) -> Any:
+    """Return pixels or a mask, shrunk by OpenCV to a height and width."""
+    import cv2
+
+    return cv2.resize(values, size[::-1], interpolation=cv2.INTER_AREA)
+
+
+def _pad(crop: Pixels) -> Pixels:
+    """Return a crop with sides that are multiples of ``DIVISOR``."""
+    below, right = (-side % DIVISOR for side in crop.shape[:2])
+    padding = ((0, below), (0, right), (0, 0))
+    return np.pad(crop, padding, mode="symmetric")
+
+
+def _group_by_shape(crops: Sequence[HoleCrop]) -> list[list[int]]:
+    """Return the positions of the crops of each shape."""
+    groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for position, crop in enumerate(crops):
+        groups[crop.pixels.shape].append(position)
+    return list(groups.values())
 
 
 def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
@@ -129,7 +164,8 @@ def put_back(crop: HoleCrop, filled: Pixels) -> Pixels:
     height, width = crop.shrunk
     inner = filled[:height, :width]
     if crop.shrunk != crop.size:
-        resized = cv2.resize(inner, crop.size[::-1], interpolation=cv2.INTER_CUBIC)
+        size = crop.size[::-1]
+        resized = cv2.resize(inner, size, interpolation=cv2.INTER_CUBIC)
         inner = resized.astype(np.uint8, copy=False)
     return np.ascontiguousarray(inner[crop.window])
 
@@ -143,19 +179,32 @@ def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
     with torch.inference_mode(), unoptimised:
         batch = torch.from_numpy(np.stack(crops)).to(choose_device())
         channels = batch.permute(0, 3, 1, 2).contiguous()
-        output = network(channels[:, :3].float() / 255, channels[:, 3:].float())
+        pixels = channels[:, :3].float() / 255
+        masks = channels[:, 3:].float()
+        output = network(pixels, masks)
         levels = (output * 255).clamp(0, 255).to(torch.uint8)
-        return list(levels.permute(0, 2, 3, 1).contiguous().cpu().numpy())
+        filled = levels.permute(0, 2, 3, 1).contiguous()
+        return list(filled.cpu().numpy())
 
 
 def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
     """Return the configuration with the revision of the local file, if it is trusted."""
     weights.require_packages(FIELD, "torch", "cv2")
-    path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=download)
+    path = _find_file(config, download=download)
     _read_trusted(config, path)
     revision = weights.identify_files([path])
     checkpoint = weights.absolute(config.checkpoint)
-    return config.model_copy(update={"revision": revision, "checkpoint": checkpoint})
+    update = {"revision": revision, "checkpoint": checkpoint}
+    return config.model_copy(update=update)
+
+
+def _find_file(config: LamaConfig, *, download: bool) -> Path:
+    return weights.find_checkpoint(
+        config.checkpoint,
+        PUBLISHED,
+        config.revision,
+        download=download,
+    )
 
 
 def _read_trusted(config: LamaConfig, path: Path) -> bytes:
@@ -176,9 +225,15 @@ def _load(inpainter: LamaInpainter) -> tuple[Any, AdaptiveBatches]:
     import torch
 
     config = inpainter.config.lama
-    path = weights.find_checkpoint(config.checkpoint, PUBLISHED, config.revision, download=False)
+    path = _find_file(config, download=False)
     program = io.BytesIO(_read_trusted(config, path))
     with weights.loading(FIELD, path):
         network = torch.jit.load(program, map_location=choose_device()).eval()
-        run_lama(network, [np.ones((STEP, STEP, 4), dtype=np.uint8)])
-    return network, AdaptiveBatches(inpainter.config.batch_size, most=MAX_CROPS, on_cpu=1)
+        example = np.ones((STEP, STEP, 4), dtype=np.uint8)
+        run_lama(network, [example])
+    batches = AdaptiveBatches(
+        inpainter.config.batch_size,
+        most=MAX_CROPS,
+        on_cpu=1,
+    )
+    return network, batches

@@ -81,11 +81,15 @@ class NoiseIdentifier(nn.Module):
         self.clip = clip
         patch_width = clip.visual.conv1.out_channels
         word_width = clip.token_embedding.embedding_dim
-        self.masked_patch = nn.Parameter(torch.randn(patch_width) * SPREAD)
-        self.masked_word = nn.Parameter(torch.randn(word_width) * SPREAD)
+        self.masked_patch = _initial_vectors(patch_width)
+        self.masked_word = _initial_vectors(word_width)
         self.to_width = nn.Linear(word_width, width)
 
-    def encode_images(self, pixels: Tensor, masked: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def encode_images(
+        self,
+        pixels: Tensor,
+        masked: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Return images ``(B, 3, h, w)`` in CLIP's projected space: ``(B, e)``, ``(B, p, e)``.
 
         The first is of the whole image, the second of p patches. ``masked``, ``(B, p)`` bool, hides
@@ -93,10 +97,13 @@ class NoiseIdentifier(nn.Module):
         """
         visual = self.clip.visual
         patches = visual.conv1(pixels).flatten(2).transpose(1, 2)
+        dtype = patches.dtype
         if masked is not None:
-            patches = torch.where(masked[..., None], self.masked_patch.to(patches.dtype), patches)
-        start = visual.class_embedding.to(patches.dtype).expand(len(patches), 1, -1)
-        positions = visual.positional_embedding.to(patches.dtype)
+            masked_patch = self.masked_patch.to(dtype)
+            patches = torch.where(masked[..., None], masked_patch, patches)
+        class_token = visual.class_embedding.to(dtype)
+        start = class_token.expand(len(patches), 1, -1)
+        positions = visual.positional_embedding.to(dtype)
         tokens = torch.cat([start, patches], dim=1) + positions
         hidden = visual.transformer(visual.ln_pre(tokens))
         projected = visual.ln_post(hidden) @ visual.proj
@@ -118,13 +125,15 @@ class NoiseIdentifier(nn.Module):
         embedded = clip.token_embedding(tokens[:, :longest])
         if masked is not None:
             masked_word = self.masked_word.to(embedded.dtype)
-            embedded = torch.where(masked[:, :longest, None], masked_word, embedded)
+            is_masked = masked[:, :longest, None]
+            embedded = torch.where(is_masked, masked_word, embedded)
         hidden = clip.transformer(
             embedded + clip.positional_embedding[:longest],
             attn_mask=clip.attn_mask[:longest, :longest],
         )
         padding = tokens.shape[1] - longest
-        hidden = functional.pad(clip.ln_final(hidden), (0, 0, 0, padding))
+        normed = clip.ln_final(hidden)
+        hidden = functional.pad(normed, (0, 0, 0, padding))
         projected = hidden @ clip.text_projection
         rows = torch.arange(len(tokens))
         return projected[rows, ends], projected, hidden
@@ -144,17 +153,34 @@ class NoiseIdentifier(nn.Module):
         numbers; ``shares`` are p_I and p_T, the mean shares of masked patches and words.
         """
         image_share, text_share = shares
-        _, patches = self.encode_images(pixels)
-        _, text_tokens, _ = self.encode_texts(tokens)
-        of_patches, of_tokens = relevance(patches, text_tokens, words != NO_WORD)
+        of_patches, of_tokens = self._relevance(pixels, tokens, words)
         of_words, is_word = relevance_of_words(of_tokens, words)
         is_patch = torch.ones_like(of_patches, dtype=torch.bool)
         images = mask_probabilities(of_patches, image_share, is_patch)
         texts = mask_probabilities(of_words, text_share, is_word)
         return torch.rand_like(images) < images, torch.rand_like(texts) < texts
 
+    def _relevance(
+        self,
+        pixels: Tensor,
+        tokens: Tensor,
+        words: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the relevance of each patch and each token, by the current CLIP."""
+        _, patches = self.encode_images(pixels)
+        _, text_tokens, _ = self.encode_texts(tokens)
+        return relevance(patches, text_tokens, words != NO_WORD)
 
-def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+
+def _initial_vectors(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(*shape) * SPREAD)
+
+
+def relevance(
+    patches: Tensor,
+    tokens: Tensor,
+    real: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Return the relevance of each patch ``(B, patches)`` and token ``(B, L)`` (Eq. 1).
 
     It is the highest cosine.
@@ -166,23 +192,30 @@ def relevance(patches: Tensor, tokens: Tensor, real: Tensor) -> tuple[Tensor, Te
     units = functional.normalize(patches, dim=-1)
     token_units = functional.normalize(tokens, dim=-1)
     cosines = (units @ token_units.mT).float()
-    of_patches = cosines.masked_fill(~real[:, None], -torch.inf).amax(2)
-    return of_patches.where(real.any(1, keepdim=True), 0), cosines.amax(1)
+    to_words = cosines.masked_fill(~real[:, None], -torch.inf)
+    has_words = real.any(1, keepdim=True)
+    of_patches = to_words.amax(2).where(has_words, 0)
+    return of_patches, cosines.amax(1)
 
 
-def relevance_of_words(tokens: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+def relevance_of_words(
+    tokens: Tensor,
+    words: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Return the relevance of each word ``(B, L)``, and which word numbers exist.
 
     A word's relevance is the highest of its tokens'. ``words``, ``(B, L)``: word numbers below L,
     or ``NO_WORD``.
     """
+    rows, length = tokens.shape
     empty = torch.full(
-        (len(tokens), tokens.shape[1] + 1),
+        (rows, length + 1),
         -torch.inf,
         dtype=tokens.dtype,
         device=tokens.device,
     )
-    highest = empty.scatter_reduce(1, words + 1, tokens, "amax")[:, 1:]  # NO_WORD is column 0
+    reduced = empty.scatter_reduce(1, words + 1, tokens, "amax")
+    highest = reduced[:, 1:]  # NO_WORD is column 0
     exists = highest > -torch.inf
     return highest.where(exists, 0), exists
 
@@ -196,12 +229,14 @@ def mask_probabilities(relevant: Tensor, share: float, real: Tensor) -> Tensor:
     irrelevant = (1 - relevant).where(real, 0)
     count = real.sum(1, keepdim=True).clamp(min=1)
     mean = irrelevant.sum(1, keepdim=True) / count
-    return (share + irrelevant - mean).clamp(0, 1).where(real, 0)
+    probabilities = share + irrelevant - mean
+    return probabilities.clamp(0, 1).where(real, 0)
 
 
 def mask_tokens(masked: Tensor, words: Tensor) -> Tensor:
     """Return which tokens belong to masked words ``(B, words)``; never start, end or padding."""
-    return masked.gather(1, words.clamp(min=0)) & (words != NO_WORD)
+    is_word = words != NO_WORD
+    return masked.gather(1, words.clamp(min=0)) & is_word
 
 
 # --- MIR: masked image reconstruction, and comparison of two images ---
@@ -218,15 +253,26 @@ class MaskedImageEncoder(nn.Module):
     def __init__(self, sizes: NamcSizes) -> None:
         super().__init__()
         width = sizes.width
-        self.masked_place = nn.Parameter(torch.randn(sizes.features) * SPREAD)
+        self.masked_place = _initial_vectors(sizes.features)
         self.to_width = nn.Linear(sizes.features, width)  # a convolution with a kernel of one
-        self.positions = nn.Parameter(torch.randn(sizes.places, width) * SPREAD)
-        self.layers = Layers(sizes.layers, width, sizes.heads, dropout=sizes.dropout)
+        self.positions = _initial_vectors(sizes.places, width)
+        self.layers = Layers(
+            sizes.layers,
+            width,
+            sizes.heads,
+            dropout=sizes.dropout,
+        )
         self.norm = nn.LayerNorm(width)
         self.to_codes = nn.Linear(width, sizes.codes)
         self.join = nn.Linear(2 * width, width)
 
-    def reconstruct(self, features: Tensor, masked: Tensor, text: Tensor, real: Tensor) -> Tensor:
+    def reconstruct(
+        self,
+        features: Tensor,
+        masked: Tensor,
+        text: Tensor,
+        real: Tensor,
+    ) -> Tensor:
         """Return ``(B, places, codes)`` logits of each place's code.
 
         ``masked`` is ``(B, places)`` bool; ``text`` is the denoised description, ``(B, L, width)``;
@@ -235,36 +281,50 @@ class MaskedImageEncoder(nn.Module):
         tokens = self._embed(features, masked)
         for layer in self.layers:
             tokens = layer.attend_self(tokens)
-            tokens = layer.attend_other(tokens, layer.other.project(text), allowed=real)
+            context = layer.other.project(text)
+            tokens = layer.attend_other(tokens, context, allowed=real)
         return self.to_codes(self.norm(tokens))
 
-    def interact(self, images: Sequence[Tensor], masked: Sequence[Tensor | None]) -> Tensor:
+    def interact(
+        self,
+        images: Sequence[Tensor],
+        masked: Sequence[Tensor | None],
+    ) -> Tensor:
         """Return ``(B, places, width)``: the comparison of two images.
 
         ``images``: grid features of both, ``(B, places, features)``; ``masked``: ``(B, places)``
         bool of each, or ``None``.
         """
-        streams = [self._embed(image, mask) for image, mask in zip(images, masked, strict=True)]
-        allowed = [None if mask is None else visible(mask) for mask in masked]
+        first, second = map(self._embed, images, masked)
+        first_visible, second_visible = map(_visible_or_all, masked)
         for layer in self.layers:
-            attended = [
-                layer.attend_self(stream, allowed=positions)
-                for stream, positions in zip(streams, allowed, strict=True)
-            ]
-            first, second = attended
+            first = layer.attend_self(first, allowed=first_visible)
+            second = layer.attend_self(second, allowed=second_visible)
             first_context = layer.other.project(first)
             second_context = layer.other.project(second)
-            streams = [
-                layer.attend_other(first, second_context, allowed=allowed[1]),
-                layer.attend_other(second, first_context, allowed=allowed[0]),
-            ]
-        return self.join(torch.cat([self.norm(stream) for stream in streams], dim=-1))
+            first = layer.attend_other(
+                first,
+                second_context,
+                allowed=second_visible,
+            )
+            second = layer.attend_other(
+                second,
+                first_context,
+                allowed=first_visible,
+            )
+        normed = [self.norm(first), self.norm(second)]
+        return self.join(torch.cat(normed, dim=-1))
 
     def _embed(self, features: Tensor, masked: Tensor | None) -> Tensor:
         features = features.to(self.masked_place.dtype)  # tables hold float16
         if masked is not None:
-            features = torch.where(masked[..., None], self.masked_place, features)
+            is_masked = masked[..., None]
+            features = torch.where(is_masked, self.masked_place, features)
         return self.to_width(features) + self.positions
+
+
+def _visible_or_all(masked: Tensor | None) -> Tensor | None:
+    return None if masked is None else visible(masked)
 
 
 # --- FDG: descriptions, a token at a time ---
@@ -277,8 +337,13 @@ class Describer(nn.Module):
         super().__init__()
         self.words = nn.Embedding(sizes.vocabulary, sizes.width)
         nn.init.normal_(self.words.weight, std=SPREAD)
-        self.positions = nn.Parameter(torch.randn(sizes.length, sizes.width) * SPREAD)
-        self.layers = Layers(sizes.layers, sizes.width, sizes.heads, dropout=sizes.dropout)
+        self.positions = _initial_vectors(sizes.length, sizes.width)
+        self.layers = Layers(
+            sizes.layers,
+            sizes.width,
+            sizes.heads,
+            dropout=sizes.dropout,
+        )
         self.norm = nn.LayerNorm(sizes.width)
 
     def forward(self, tokens: Tensor, compared: Tensor) -> Tensor:
@@ -286,10 +351,12 @@ class Describer(nn.Module):
 
         ``compared``: ``(B, places, width)``, of ``MaskedImageEncoder.interact``.
         """
-        hidden = self.words(tokens) + self.positions[: tokens.shape[1]]
+        length = tokens.shape[1]
+        hidden = self.words(tokens) + self.positions[:length]
         for layer in self.layers:
             hidden = layer.attend_self(hidden, causal=True)
-            hidden = layer.attend_other(hidden, layer.other.project(compared))
+            context = layer.other.project(compared)
+            hidden = layer.attend_other(hidden, context)
         return self._score(hidden)
 
     @torch.no_grad()
@@ -346,7 +413,8 @@ class DecoderCache:
     def decode(self, hidden: Tensor) -> Tensor:
         """Return the vectors ``(B, 1, width)`` of the next tokens, and add these to the cache."""
         for number, layer in enumerate(self.layers):
-            hidden, self.written[number] = layer.attend_cached(hidden, self.written[number])
+            before = self.written[number]
+            hidden, self.written[number] = layer.attend_cached(hidden, before)
             hidden = layer.attend_other(hidden, self.compared[number])
         return hidden
 
@@ -383,7 +451,8 @@ class Described:
         """Return it on a device."""
         tensors: dict[str, Tensor] = {}
         for field in fields(self):
-            tensors[field.name] = getattr(self, field.name).to(device, non_blocking=True)
+            tensor = getattr(self, field.name)
+            tensors[field.name] = tensor.to(device, non_blocking=True)
         return Described(**tensors)
 
 
@@ -411,27 +480,24 @@ class Namc(nn.Module):
         """
         noise = self.noise
         assert noise is not None
-        tokens = by_side(batch.tokens)
-        words = by_side(batch.words)
-        masks = noise.draw_masks(
+        masked, masked_words = noise.draw_masks(
             by_side(batch.pixels),
-            tokens,
-            words,
+            by_side(batch.tokens),
+            by_side(batch.words),
             shares=(config.image_mask_ratio, config.text_mask_ratio),
         )
-        masked, masked_words = masks
-        images, _ = noise.encode_images(by_side(batch.pixels), masked)
-        texts, _, text_tokens = noise.encode_texts(tokens, mask_tokens(masked_words, words))
+        alignment, text_tokens = _align_masked(noise, batch, masked, masked_words)
         # (B, 2 L): words of the first half, then of the second.
-        hidden = mask_tokens(torch.cat(masked_words.chunk(2), dim=1), batch.numbers)
+        words_of_pairs = torch.cat(masked_words.chunk(2), dim=1)
+        hidden = mask_tokens(words_of_pairs, batch.numbers)
         description = self._describe(batch, masked, hidden, pad=pad, mask=mask)
         losses = {
-            "alignment": _align(images, texts, batch.texts),
+            "alignment": alignment,
             "description": description,
         }
         if config.reconstruction_enabled:
             text = noise.to_width(text_tokens)
-            losses["reconstruction"] = self._reconstruct(batch, masked, text, tokens)
+            losses["reconstruction"] = self._reconstruct(batch, masked, text)
         return losses, _masked_shares(masked, hidden, batch.numbers)
 
     def _describe(
@@ -445,11 +511,12 @@ class Namc(nn.Module):
     ) -> Tensor:
         """Return the loss of the descriptions, whose ``hidden`` tokens are masked."""
         features = by_side(batch.features)
-        logits = self.describer(
-            batch.written.masked_fill(hidden, mask)[:, :-1],
-            self.encoder.interact(features.chunk(2), masked.chunk(2)),
-        )
-        labels = batch.written.masked_fill((batch.written == pad) | hidden, IGNORED)
+        written = batch.written
+        tokens = written.masked_fill(hidden, mask)
+        compared = self.encoder.interact(features.chunk(2), masked.chunk(2))
+        logits = self.describer(tokens[:, :-1], compared)
+        is_ignored = (written == pad) | hidden
+        labels = written.masked_fill(is_ignored, IGNORED)
         return prediction_loss(logits, labels[:, 1:])
 
     def _reconstruct(
@@ -457,16 +524,16 @@ class Namc(nn.Module):
         batch: Described,
         masked: Tensor,
         text: Tensor,
-        tokens: Tensor,
     ) -> Tensor:
         """Return the loss of the masked places' codes.
 
         The paper's Eq. 18 sums over all places, its text says masked ones; the text is followed.
         """
-        # Not padding: up to the end token, which has the highest id.
-        real = torch.arange(tokens.shape[1], device=tokens.device) <= tokens.argmax(1, keepdim=True)
-        logits = self.encoder.reconstruct(by_side(batch.features), masked, text, real)
-        labels = by_side(batch.codes).masked_fill(~masked, IGNORED)
+        features = by_side(batch.features)
+        real = _is_no_padding(by_side(batch.tokens))
+        logits = self.encoder.reconstruct(features, masked, text, real)
+        codes = by_side(batch.codes)
+        labels = codes.masked_fill(~masked, IGNORED)
         return prediction_loss(logits, labels)
 
     def forward(self, features: Tensor, written: Tensor, *, pad: int) -> Tensor:
@@ -474,9 +541,11 @@ class Namc(nn.Module):
 
         ``features``: ``(B, 2, places, features)``.
         """
-        logits = self.describer(written[:, :-1], self.compare(features))
-        labels = written[:, 1:]
-        return prediction_loss(logits, labels.masked_fill(labels == pad, IGNORED))
+        compared = self.compare(features)
+        logits = self.describer(written[:, :-1], compared)
+        tokens = written[:, 1:]
+        labels = tokens.masked_fill(tokens == pad, IGNORED)
+        return prediction_loss(logits, labels)
 
     def compare(self, features: Tensor) -> Tensor:
         """Return ``(B, places, width)`` of ``(B, 2, places, features)``, unmasked."""
@@ -488,16 +557,50 @@ def by_side(pairs: Tensor) -> Tensor:
     return pairs.transpose(0, 1).flatten(0, 1)
 
 
+def _is_no_padding(tokens: Tensor) -> Tensor:
+    """Return which of CLIP's tokens are not after the end token, which has the highest id."""
+    positions = torch.arange(tokens.shape[1], device=tokens.device)
+    ends = tokens.argmax(1, keepdim=True)
+    return positions <= ends
+
+
+def _align_masked(
+    noise: NoiseIdentifier,
+    batch: Described,
+    masked: Tensor,
+    masked_words: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the alignment loss of masked images and texts, and the texts' tokens."""
+    words = by_side(batch.words)
+    masked_tokens = mask_tokens(masked_words, words)
+    images, _ = noise.encode_images(by_side(batch.pixels), masked)
+    texts, _, tokens = noise.encode_texts(by_side(batch.tokens), masked_tokens)
+    return _align(images, texts, batch.texts), tokens
+
+
 def _align(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
     """Return the alignment loss of both sides; images and texts are ``(2 B, e)``."""
-    sides = zip(images.chunk(2), texts.chunk(2), identity.unbind(1), strict=True)
-    return torch.stack([alignment_loss(*side) for side in sides]).sum()
+    sides = zip(
+        images.chunk(2),
+        texts.chunk(2),
+        identity.unbind(1),
+        strict=True,
+    )
+    losses = [alignment_loss(*side) for side in sides]
+    return torch.stack(losses).sum()
 
 
-def _masked_shares(masked: Tensor, hidden: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+def _masked_shares(
+    masked: Tensor,
+    hidden: Tensor,
+    numbers: Tensor,
+) -> dict[str, Tensor]:
     """Return the masked shares of places and words."""
     count = (numbers != NO_WORD).sum()
-    return {"places": masked.float().mean(), "words": hidden.sum() / count.clamp(min=1)}
+    return {
+        "places": masked.float().mean(),
+        "words": hidden.sum() / count.clamp(min=1),
+    }
 
 
 # --- Losses (3.3 and Appendix E) ---
@@ -515,12 +618,14 @@ def alignment_loss(images: Tensor, texts: Tensor, identity: Tensor) -> Tensor:
         image_units = functional.normalize(images.float(), dim=-1)
         text_units = functional.normalize(texts.float(), dim=-1)
         cosines = image_units @ text_units.T
-    same = (identity[:, None] == identity).float()
+    is_same = identity[:, None] == identity
+    same = is_same.float()
     targets = same / same.sum(1, keepdim=True)  # for both directions, as equality is symmetric
+    target_logs = (targets + EPSILON).log()
     losses: list[Tensor] = []
     for logits in (cosines / TEMPERATURE, cosines.T / TEMPERATURE):
         logs = logits.log_softmax(1)
-        divergence = logs.exp() * (logs - (targets + EPSILON).log())
+        divergence = logs.exp() * (logs - target_logs)
         losses.append(divergence.sum(1).mean())
     return torch.stack(losses).sum()
 
@@ -531,5 +636,11 @@ def prediction_loss(logits: Tensor, labels: Tensor) -> Tensor:
     ``logits``: ``(B, T, kinds)``; ``labels``: ``(B, T)``, ``IGNORED`` where they do not count.
     """
     flat = logits.float().flatten(0, 1)
-    losses = functional.cross_entropy(flat, labels.flatten(), reduction="sum", ignore_index=IGNORED)
-    return losses / (labels != IGNORED).sum().clamp(min=1)
+    losses = functional.cross_entropy(
+        flat,
+        labels.flatten(),
+        reduction="sum",
+        ignore_index=IGNORED,
+    )
+    count = (labels != IGNORED).sum()
+    return losses / count.clamp(min=1)

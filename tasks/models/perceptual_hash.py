@@ -29,8 +29,10 @@ def hash_image(image: NDArray[np.uint8]) -> NDArray[np.float32]:
     small = cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
     if small.min() == small.max():
         return np.zeros(BITS, dtype=np.float32)
-    low = cv2.dct(small.astype(np.float64))[:LOW, :LOW].ravel()
-    return np.where(low > np.median(low), 0.125, -0.125).astype(np.float32)
+    frequencies = cv2.dct(small.astype(np.float64))
+    low = frequencies[:LOW, :LOW].ravel()
+    is_set = low > np.median(low)
+    return np.where(is_set, 0.125, -0.125).astype(np.float32)
 
 
 PERCEPTUAL_HASH = Descriptor(NAME, BITS, hash_image)
@@ -42,4 +44,5 @@ def count_differing_bits(
 ) -> NDArray[np.int64]:
     """Return how many bits of ``(n, 64)`` hashes differ from another; 32 for a flat image."""
     cosines = hashes.astype(np.float64) @ other.astype(np.float64)
-    return np.rint((1 - cosines) * BITS / 2).astype(np.int64)
+    distances = (1 - cosines) * BITS / 2
+    return np.rint(distances).astype(np.int64)

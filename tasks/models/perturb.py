@@ -26,31 +26,57 @@ FOG = ((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4))
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
-def perturb_image(image: RGB, kind: Kind, *, severity: int = 5, key: str) -> RGB:
+def perturb_image(
+    image: RGB,
+    kind: Kind,
+    *,
+    severity: int = 5,
+    key: str,
+) -> RGB:
     """Return a perturbed copy of an ``(h, w, 3)`` image, determined by the key."""
-    rng = np.random.default_rng(int(make_key("perturb", key, kind, severity), 16))
+    rng = _generator("perturb", key, kind, severity)
     values = image / 255.0
     if kind == "gaussian-noise":
-        changed = values + rng.normal(scale=NOISE[severity - 1], size=values.shape)
+        deviation = NOISE[severity - 1]
+        changed = values + rng.normal(scale=deviation, size=values.shape)
     else:
         changed = _add_fog(values, severity, rng)
-    return (np.clip(changed, 0, 1) * 255).astype(np.uint8)
+    levels = np.clip(changed, 0, 1) * 255
+    return levels.astype(np.uint8)
 
 
-def _add_fog(values: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def _generator(*parts: str | float) -> np.random.Generator:
+    """Return random numbers that depend on the parts alone."""
+    seed = int(make_key(*parts), 16)
+    return np.random.default_rng(seed)
+
+
+def _add_fog(
+    values: Floats,
+    severity: int,
+    rng: np.random.Generator,
+) -> Floats:
     """Return an image of values from 0 to 1 in fog.
 
     A black image stays black, as the result is scaled by its brightest value.
     """
     thickness, decay = FOG[severity - 1]
     height, width, _ = values.shape
-    side = 1 << (max(height, width, 2) - 1).bit_length()
+    last = max(height, width, 2) - 1
+    side = 1 << last.bit_length()
     brightest = values.max()
-    fog = draw_plasma(side, decay, rng=rng)[:height, :width, None]
-    return (values + thickness * fog) * brightest / (brightest + thickness)
+    plasma = draw_plasma(side, decay, rng=rng)
+    fog = plasma[:height, :width, None]
+    foggy = (values + thickness * fog) * brightest
+    return foggy / (brightest + thickness)
 
 
-def draw_plasma(side: int, decay: float, *, rng: np.random.Generator) -> Floats:
+def draw_plasma(
+    side: int,
+    decay: float,
+    *,
+    rng: np.random.Generator,
+) -> Floats:
     """Return a fractal map, ``(side, side)`` from 0 to 1, with matching edges (diamond-square).
 
     A new point is the mean of its four neighbours plus a random offset, whose range shrinks by the
@@ -65,28 +91,36 @@ def draw_plasma(side: int, decay: float, *, rng: np.random.Generator) -> Floats:
         right = np.roll(corners, -1, axis=1)
         below = np.roll(corners, -1, axis=0)
         opposite = np.roll(right, -1, axis=0)
-        middles = _displace((corners, right, below, opposite), swing, rng)
+        neighbours = (corners, right, below, opposite)
+        middles = _displace(neighbours, swing, rng)
         heights[half::step, half::step] = middles
         above = np.roll(middles, 1, axis=0)
-        heights[::step, half::step] = _displace((corners, right, middles, above), swing, rng)
+        neighbours = (corners, right, middles, above)
+        heights[::step, half::step] = _displace(neighbours, swing, rng)
         left = np.roll(middles, 1, axis=1)
-        heights[half::step, ::step] = _displace((corners, below, middles, left), swing, rng)
+        neighbours = (corners, below, middles, left)
+        heights[half::step, ::step] = _displace(neighbours, swing, rng)
         step = half
         swing = swing / decay**2
     heights -= heights.min()
     return heights / heights.max()
 
 
-def _displace(points: tuple[Floats, ...], swing: float, rng: np.random.Generator) -> Floats:
+def _displace(
+    points: tuple[Floats, ...],
+    swing: float,
+    rng: np.random.Generator,
+) -> Floats:
     """Return the mean of neighbours plus random offsets."""
-    return sum(points) / len(points) + rng.uniform(-swing, swing, points[0].shape)
+    mean = sum(points) / len(points)
+    return mean + rng.uniform(-swing, swing, points[0].shape)
 
 
 @cache
 def common_words() -> tuple[str, ...]:
     """Return the vocabulary of ``replace_words``."""
-    text = Path(__file__).with_name("common_words.txt").read_text(encoding="utf-8")
-    _, *lines = text.splitlines()
+    path = Path(__file__).with_name("common_words.txt")
+    _, *lines = path.read_text(encoding="utf-8").splitlines()
     return tuple(" ".join(lines).split())
 
 
@@ -96,12 +130,13 @@ def replace_words(text: str, share: float, *, key: str) -> str:
     Words and replacements are drawn uniformly (the paper does not specify); a word never becomes
     itself in another case, and the text between words stays.
     """
-    rng = np.random.default_rng(int(make_key("replace", key, share, text), 16))
+    rng = _generator("replace", key, share, text)
     vocabulary = common_words()
     word_count = len(WORD.findall(text))
     positions: set[int] = set()
     if word_count:
-        chosen = rng.choice(word_count, int(share * word_count + 0.5), replace=False)
+        replaced = int(share * word_count + 0.5)
+        chosen = rng.choice(word_count, replaced, replace=False)
         positions = set(chosen.tolist())
     numbers = count()
 
@@ -110,7 +145,8 @@ def replace_words(text: str, share: float, *, key: str) -> str:
         if next(numbers) not in positions:
             return word
         while True:
-            drawn = vocabulary[int(rng.integers(len(vocabulary)))]
+            number = int(rng.integers(len(vocabulary)))
+            drawn = vocabulary[number]
             if drawn.casefold() != word.casefold():
                 return drawn
 

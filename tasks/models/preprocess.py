@@ -54,7 +54,8 @@ class Preprocess:
         resized = pixels
         if size != (height, width):
             resized = _resize(pixels, size, self.interpolation)
-        return np.ascontiguousarray(resized[top : top + rows, left : left + columns])
+        crop = resized[top : top + rows, left : left + columns]
+        return np.ascontiguousarray(crop)
 
     def _resized_size(self, height: int, width: int) -> Size:
         """Return the size of an image after resizing."""
@@ -67,16 +68,14 @@ class Preprocess:
 
     def _resize_crop(self, pixels: Pixels, size: Size, start: tuple[int, int]) -> Pixels:
         """Return the crop, resized alone by Pillow to the same pixels as from the whole image."""
-        height, width = pixels.shape[:2]
         rows, columns = self.crop
-        top, left = start
-        down = height / size[0]
-        across = width / size[1]
-        right = (left + columns) * across
-        bottom = (top + rows) * down
-        box = (left * across, top * down, min(right, width), min(bottom, height))
+        height, width = pixels.shape[:2]
+        top, bottom = _scale_range(start[0], rows, height / size[0])
+        left, right = _scale_range(start[1], columns, width / size[1])
+        box = (left, top, min(right, width), min(bottom, height))
         method = Image.Resampling[self.interpolation.upper()]
-        return np.asarray(Image.fromarray(pixels).resize((columns, rows), method, box=box))
+        image = Image.fromarray(pixels)
+        return np.asarray(image.resize((columns, rows), method, box=box))
 
     def numbers(self, crops: "Tensor") -> "Tensor":
         """Convert ``(n, h, w, 3)`` crops, on any device, to normalised ``(n, 3, h, w)`` floats."""
@@ -84,10 +83,17 @@ class Preprocess:
 
         mean = torch.tensor(self.mean, device=crops.device).view(3, 1, 1)
         std = torch.tensor(self.std, device=crops.device).view(3, 1, 1)
-        return crops.permute(0, 3, 1, 2).float().mul_(1 / 255 / std).sub_(mean / std)
+        levels = crops.permute(0, 3, 1, 2).float()
+        scaled = levels.mul_(1 / 255 / std)
+        return scaled.sub_(mean / std)
 
     def _start(self, margin: int) -> int:
         return round(margin / 2) if self.offset == "round" else margin // 2
+
+
+def _scale_range(start: int, length: int, scale: float) -> tuple[float, float]:
+    """Return the start and end of a range of resized pixels, in pixels of the image."""
+    return start * scale, (start + length) * scale
 
 
 def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:
@@ -96,7 +102,12 @@ def _resize(pixels: Pixels, size: Size, interpolation: str) -> Pixels:
     from torch.nn.functional import interpolate
 
     writable = np.require(pixels, requirements=["C", "W"])
-    source = torch.from_numpy(writable)[None].permute(0, 3, 1, 2)
+    batch = torch.from_numpy(writable)[None].permute(0, 3, 1, 2)
     with torch.inference_mode():
-        resized = interpolate(source, size, mode=interpolation, antialias=True)[0]
-        return resized.permute(1, 2, 0).numpy()
+        resized = interpolate(
+            batch,
+            size,
+            mode=interpolation,
+            antialias=True,
+        )
+        return resized[0].permute(1, 2, 0).numpy()

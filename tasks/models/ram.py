@@ -150,9 +150,11 @@ def _load(tagger: RamTagger) -> RamModel:
     decoder = {name: tensor.to(device) for name, tensor in weights.decoder.items()}
 
     def probabilities(squares: "Tensor") -> "Tensor":
-        patches = swin.forward_features(preprocess.numbers(squares)).flatten(1, 2)
+        pixels = preprocess.numbers(squares)
+        patches = swin.forward_features(pixels).flatten(1, 2)
         whole = patches.mean(dim=1, keepdim=True)
-        logits = tag_logits(decoder, torch.cat([whole, patches], dim=1))
+        image = torch.cat([whole, patches], dim=1)
+        logits = tag_logits(decoder, image)
         return logits.float().sigmoid()
 
     batches = AdaptiveBatches(tagger.batch, most=MAX_IMAGES, on_cpu=IMAGES_ON_CPU)
@@ -180,7 +182,8 @@ def transform_of(side: int) -> Preprocess:
 def pin_ram(config: RamConfig, *, download: bool) -> RamConfig:
     """Return the configuration with the hash of the local files; those named in it are checked."""
     require_packages(FIELD, "torch", "timm")
-    revision = identify_files(list(find_ram(config, download=download).values()))
+    files = find_ram(config, download=download)
+    revision = identify_files(list(files.values()))
     local = {name: getattr(config, name) for name in FILES}
     named = {name: absolute(path) for name, path in local.items() if path}
     if named:
@@ -193,7 +196,10 @@ def find_ram(config: RamConfig, *, download: bool) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for name, file in FILES.items():
         local = getattr(config, name)
-        path = Path(local).expanduser() if local else find_published(file, download=download)
+        if local:
+            path = Path(local).expanduser()
+        else:
+            path = find_published(file, download=download)
         if not path.is_file():
             raise ModelError(f"{FIELD}.{name}: {path}: no such file")
         files[name] = path
@@ -222,9 +228,11 @@ def _read(config: RamConfig) -> tuple[RamWeights, tuple[str, ...], NDArray[np.fl
 def read_tags(tags: Path, thresholds: Path) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """Return the names of the tags, in the checkpoint's order, and their thresholds."""
     with loading(f"{FIELD}.tags", tags):
-        names = tuple(line.strip() for line in tags.read_text(encoding="utf-8").splitlines())
+        lines = tags.read_text(encoding="utf-8").splitlines()
+        names = tuple(line.strip() for line in lines)
     with loading(f"{FIELD}.thresholds", thresholds):
-        values = np.array(thresholds.read_text(encoding="utf-8").split(), dtype=np.float32)
+        numbers = thresholds.read_text(encoding="utf-8").split()
+        values = np.array(numbers, dtype=np.float32)
         if len(values) != len(names):
             raise ValueError(f"{len(values):,} thresholds, and {tags} names {len(names):,} tags")
         if not ((values >= 0) & (values <= 1)).all():
@@ -311,9 +319,10 @@ def tag_logits(weights: "Mapping[str, Tensor]", image: "Tensor") -> "Tensor":
     )
     tags = relu(labels)
     names = [name.removeprefix(LAYER) for name in weights if name.startswith(LAYER)]
-    layers = {name.partition(".")[0] for name in names}
-    for layer in range(len(layers)):
-        tags = DecoderLayer(weights, f"{LAYER}{layer}.").attend(tags, patches)
+    numbers = {name.partition(".")[0] for name in names}
+    for number in range(len(numbers)):
+        layer = DecoderLayer(weights, f"{LAYER}{number}.")
+        tags = layer.attend(tags, patches)
     return linear(tags, weights["fc.weight"], weights["fc.bias"])[..., 0]
 
 
@@ -332,17 +341,21 @@ class DecoderLayer:
         query = self._heads("query", tags).expand(len(image), -1, -1, -1)
         keys = self._heads("key", image)
         values = self._heads("value", image)
-        attended = scaled_dot_product_attention(query, keys, values).transpose(1, 2).flatten(2)
-        gathered = self._project("crossattention.output.dense", attended)
+        attended = scaled_dot_product_attention(query, keys, values)
+        joined = attended.transpose(1, 2).flatten(2)
+        gathered = self._project("crossattention.output.dense", joined)
         tags = self._normalise("crossattention.output", gathered + tags)
         hidden = gelu(self._project("intermediate.dense", tags))
-        return self._normalise("output", self._project("output.dense", hidden) + tags)
+        output = self._project("output.dense", hidden)
+        return self._normalise("output", output + tags)
 
     def _project(self, name: str, values: "Tensor") -> "Tensor":
         from torch.nn.functional import linear
 
         name = f"{self.prefix}{name}"
-        return linear(values, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+        weight = self.weights[f"{name}.weight"]
+        bias = self.weights[f"{name}.bias"]
+        return linear(values, weight, bias)
 
     def _heads(self, name: str, values: "Tensor") -> "Tensor":
         projected = self._project(f"crossattention.self.{name}", values)

@@ -49,7 +49,10 @@ class SceneTagger:
 
     def tag(self, prepared: Sequence[SceneGraph | None]) -> list[tuple[Tag, ...]]:
         """Return single objects first; an image without a graph has no tags."""
-        return [tuple(tags_of(graph)) if graph else () for graph in prepared]
+        tags: list[tuple[Tag, ...]] = []
+        for graph in prepared:
+            tags.append(tuple(tags_of(graph)) if graph else ())
+        return tags
 
 
 def tags_of(graph: SceneGraph) -> list[Tag]:
@@ -59,19 +62,35 @@ def tags_of(graph: SceneGraph) -> list[Tag]:
         riders[item.support].append(item)
     tags = [_tag(_describe(item), [item], riders) for item in graph.objects]
     for attributes in GROUPINGS:
-        members: dict[Selector, list[SceneObject]] = defaultdict(list)
-        for item in graph.objects:
-            values = {name: getattr(item, name) for name in attributes}
-            members[Selector(**values)].append(item)
-        for selector, items in members.items():
+        groups = _group_objects(graph.objects, attributes)
+        for selector, items in groups.items():
             count = len(items)
             if count > 1:
-                tags.append(_tag(f"{number(count)} {noun(selector, count)}", items, riders))
+                name = f"{number(count)} {noun(selector, count)}"
+                tags.append(_tag(name, items, riders))
     return tags
 
 
+def _group_objects(
+    objects: Sequence[SceneObject],
+    attributes: Sequence[str],
+) -> dict[Selector, list[SceneObject]]:
+    """Return the objects that agree in all of the attributes."""
+    groups: dict[Selector, list[SceneObject]] = defaultdict(list)
+    for item in objects:
+        values = {name: getattr(item, name) for name in attributes}
+        selector = Selector(**values)
+        groups[selector].append(item)
+    return groups
+
+
 def _describe(item: SceneObject) -> str:
-    return noun(Selector(colour=item.colour, material=item.material, shape=item.shape))
+    selector = Selector(
+        colour=item.colour,
+        material=item.material,
+        shape=item.shape,
+    )
+    return noun(selector)
 
 
 def _tag(
@@ -84,7 +103,13 @@ def _tag(
     for item in items:
         ids.append(item.id)
         ids += [rider.id for rider in riders.get(item.id, ())]
-    return Tag(name=name, score=1.0, tagger="scene-graph", objects=tuple(dict.fromkeys(ids)))
+    distinct = dict.fromkeys(ids)
+    return Tag(
+        name=name,
+        score=1.0,
+        tagger="scene-graph",
+        objects=tuple(distinct),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +123,12 @@ class SceneDetector:
         corners: dict[str, dict[str, float]] = {}
         for item in _objects(image):
             x0, y0, x1, y1 = map(float, item.box)
-            corners[item.id] = {"x0": x0, "y0": y0, "x1": x1, "y1": y1}
+            corners[item.id] = {
+                "x0": x0,
+                "y0": y0,
+                "x1": x1,
+                "y1": y1,
+            }
         return corners
 
     def detect(
@@ -111,8 +141,10 @@ class SceneDetector:
         for corners, image_tags in zip(prepared, tags, strict=True):
             boxes: list[Box] = []
             for tag_index, tag in enumerate(image_tags):
-                visible = [name for name in tag.objects if name in corners]
-                boxes += [Box(tag=tag_index, score=1.0, **corners[name]) for name in visible]
+                for name in tag.objects:
+                    if name in corners:
+                        box = Box(tag=tag_index, score=1.0, **corners[name])
+                        boxes.append(box)
             boxes_of_images.append(tuple(boxes))
         return boxes_of_images
 
@@ -149,16 +181,30 @@ class SceneSegmenter:
             boxed = {box.tag for box in image_boxes}
             tag_masks: list[TagMask] = []
             for tag_index, tag in enumerate(image_tags):
-                mask = np.zeros(size, bool)
-                if tag_index in boxed:
-                    mask = _unite(mask, [masks[name] for name in tag.objects if name in masks])
+                objects = tag.objects if tag_index in boxed else ()
+                mask = _mask_objects(objects, masks, size)
                 tag_masks.append(TagMask(mask, 1.0))
             yield tag_masks
 
 
-def _unite(empty: NDArray[np.bool_], masks: Sequence[Mask]) -> NDArray[np.bool_]:
+def _mask_objects(
+    objects: Sequence[str],
+    masks: Mapping[str, Mask],
+    size: tuple[int, int],
+) -> NDArray[np.bool_]:
+    """Return the union of the visible objects' masks."""
+    empty = np.zeros(size, bool)
+    visible = [masks[name] for name in objects if name in masks]
+    return _unite(empty, visible)
+
+
+def _unite(
+    empty: NDArray[np.bool_],
+    masks: Sequence[Mask],
+) -> NDArray[np.bool_]:
     """Return the union of masks."""
-    return np.logical_or.reduce([empty, *(decode_mask(mask) for mask in masks)])
+    decoded = [decode_mask(mask) for mask in masks]
+    return np.logical_or.reduce([empty, *decoded])
 
 
 def _objects(image: DecodedImage) -> Sequence[SceneObject]:

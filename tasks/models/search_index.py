@@ -164,23 +164,34 @@ def resolve(
     neighbour. ``search``, given positions in ``rows`` and a number, returns that many rows of
     highest score and the falling scores, accurate to ``rounding``.
     """
-    near = np.full((len(rows), k), -1, dtype=np.int64)
-    products = np.full((len(rows), k), -np.inf, dtype=np.float64)
+    near, products = _no_neighbours(len(rows), k)
     pending = np.arange(len(rows))
     reach = min(count, k + 1 + SPARE)
     while len(pending) and k:
         candidates, scores = search(pending, reach)
-        is_other = candidates >= 0
-        if not itself:
-            is_other &= candidates != rows[pending, None]
-        others = np.where(is_other, candidates, -1)
+        others = candidates if itself else _without_self(candidates, rows[pending])
         near[pending], products[pending] = rank(matrix, rows[pending], others, k=k)
+        if reach == count:
+            break
         # Rows not found score at most the lowest one's plus the error.
-        has_unseen = (candidates[:, -1] >= 0) & (reach < count)
         bound = scores[:, -1] + rounding(matrix.shape[1])
-        pending = pending[has_unseen & (products[pending, -1] <= bound)]
+        is_open = (candidates[:, -1] >= 0) & (products[pending, -1] <= bound)
+        pending = pending[is_open]
         reach = min(count, 4 * reach)
     return near, products.astype(np.float32)
+
+
+def _no_neighbours(count: int, k: int) -> tuple[Integers, Floats]:
+    """Return results of ``count`` queries before any is found."""
+    near = np.full((count, k), -1, dtype=np.int64)
+    products = np.full((count, k), -np.inf, dtype=np.float64)
+    return near, products
+
+
+def _without_self(candidates: Integers, rows: Integers) -> Integers:
+    """Return the rows' candidates, -1 in place of the row itself."""
+    is_self = candidates == rows[:, None]
+    return np.where(is_self, -1, candidates)
 
 
 def rank(
@@ -191,8 +202,7 @@ def rank(
     k: int,
 ) -> tuple[Integers, Floats]:
     """Return each row's ``k`` nearest of its candidates (-1: none) and their exact products."""
-    near = np.full((len(rows), k), -1, dtype=np.int64)
-    products = np.full((len(rows), k), -np.inf, dtype=np.float64)
+    near, products = _no_neighbours(len(rows), k)
     count = candidates.shape[1]
     width = min(k, count)
     if not width:
@@ -200,24 +210,31 @@ def rank(
     step = max(1, CHUNK_BYTES // (8 * matrix.shape[1] * count))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        exact = _find_products(matrix, rows[part], candidates[part])
-        order = np.lexsort((candidates[part], -exact), axis=1)[:, :width]
-        near[part, :width] = np.take_along_axis(candidates[part], order, axis=1)
+        block = candidates[part]
+        exact = _find_products(matrix, rows[part], block)
+        order = np.lexsort((block, -exact), axis=1)[:, :width]
+        near[part, :width] = np.take_along_axis(block, order, axis=1)
         products[part, :width] = np.take_along_axis(exact, order, axis=1)
     return near, products
 
 
-def _find_products(matrix: Halves, rows: Integers, candidates: Integers) -> Floats:
+def _find_products(
+    matrix: Halves,
+    rows: Integers,
+    candidates: Integers,
+) -> Floats:
     """Return the exact products of rows with their candidates (-1: none, of product -inf)."""
     queries = matrix[rows, :, None].astype(np.float64)
-    products = (matrix[candidates].astype(np.float64) @ queries)[:, :, 0]
+    others = matrix[candidates].astype(np.float64)
+    products = (others @ queries)[:, :, 0]
     products[candidates < 0] = -np.inf
     return products
 
 
 def cells_of(count: int) -> int:
     """Return the cells for so many images: the power of two nearest to four times the root."""
-    return min(count, 1 << round(math.log2(4 * math.sqrt(count))))
+    exponent = round(math.log2(4 * math.sqrt(count)))
+    return min(count, 1 << exponent)
 
 
 def probes_of(cells: int, configured: int) -> int:
@@ -376,14 +393,28 @@ def measure_recall(
     Neighbours are the ``k`` nearest of at least ``band`` similarity. The sample is the images of
     the highest keys.
     """
-    rows = np.arange(max(index.nlist, len(matrix) - SAMPLE), len(matrix))
-    # In blocks: leave the GPU's memory to the index.
-    exact, products = top_k(np.asarray(matrix), rows, k=k)
+    first = max(index.nlist, len(matrix) - SAMPLE)
+    rows = np.arange(first, len(matrix))
+    expected = _neighbours_in_band(matrix, rows, k=k, band=band)
     near, _ = search_cells(matrix, rows, index=index, k=k, probes=probes)
     hits = 0
-    total = 0
-    for neighbours, scores, results in zip(exact, products, near.tolist(), strict=True):
-        expected = set(neighbours[scores >= band].tolist())
-        hits += len(expected & set(results))
-        total += len(expected)
-    return hits, total
+    for neighbours, results in zip(expected, near.tolist(), strict=True):
+        hits += len(neighbours.intersection(results))
+    return hits, sum(map(len, expected))
+
+
+def _neighbours_in_band(
+    matrix: Halves,
+    rows: Integers,
+    *,
+    k: int,
+    band: float,
+) -> list[set[int]]:
+    """Return each row's exact ``k`` nearest of at least ``band`` similarity."""
+    # In blocks: leave the GPU's memory to the index.
+    near, products = top_k(np.asarray(matrix), rows, k=k)
+    expected: list[set[int]] = []
+    for neighbours, scores in zip(near, products, strict=True):
+        in_band = neighbours[scores >= band]
+        expected.append(set(in_band.tolist()))
+    return expected

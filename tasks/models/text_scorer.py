@@ -62,9 +62,10 @@ class OpenClipTexts:
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
         encoder, tokenize = _load(self)
-        padding = [texts[-1]] * (-len(texts) % BATCH)
+        count = len(texts)
+        padding = [texts[-1]] * (-count % BATCH)
         tokens = tokenize([*texts, *padding]).numpy()
-        vectors = encoder.encode(list(tokens))[: len(texts)]
+        vectors = encoder.encode(list(tokens))[:count]
         if not np.isfinite(vectors).all():
             raise ModelError(f"{FIELD}: its text tower gave a vector that is not finite")
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -92,14 +93,22 @@ def _load(scorer: OpenClipTexts) -> tuple[Encoder, Any]:
     import torch
 
     device = choose_device()
-    model = create_model(scorer.config).eval().requires_grad_(requires_grad=False)
+    model = create_model(scorer.config).eval()
+    model.requires_grad_(requires_grad=False)
     model.visual = torch.nn.Identity()
-    network = model.to(device).encode_text
-    encoder = Encoder(network=network, device=device, batches=AdaptiveBatches(BATCH))
+    encoder = Encoder(
+        network=model.to(device).encode_text,
+        device=device,
+        batches=AdaptiveBatches(BATCH),
+    )
     return encoder, create_tokenizer(scorer.config)
 
 
-def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ...]:
+def cut_text(
+    text: str,
+    count: Callable[[str], int],
+    most: int,
+) -> tuple[str, ...]:
     """Return the text, on one line, in pieces of at most ``most`` tokens (ours).
 
     A piece ends after punctuation, or before a word that begins a clause, if there is one in its
@@ -111,17 +120,26 @@ def cut_text(text: str, count: Callable[[str], int], most: int) -> tuple[str, ..
         words.extend(_parts(word, count, most))
     pieces: list[str] = []
     while words:
-        end = _find_end(words, _count_fitting(words, count, most))
+        fitting = _count_fitting(words, count, most)
+        end = _find_end(words, fitting)
         pieces.append(" ".join(words[:end]))
         words = words[end:]
     return tuple(pieces)
 
 
-def _count_fitting(words: Sequence[str], count: Callable[[str], int], most: int) -> int:
+def _count_fitting(
+    words: Sequence[str],
+    count: Callable[[str], int],
+    most: int,
+) -> int:
     """Return how many of the words have at most ``most`` tokens; at least one."""
+
+    def count_first(end: int) -> int:
+        return count(" ".join(words[:end]))
+
     # Each word has at least one token, which bounds the search.
-    ends = range(1, min(len(words), most) + 1)
-    fitting = bisect_right(ends, most, key=lambda end: count(" ".join(words[:end])))
+    last = min(len(words), most)
+    fitting = bisect_right(range(1, last + 1), most, key=count_first)
     return max(fitting, 1)
 
 
@@ -130,16 +148,22 @@ def _find_end(words: Sequence[str], fitting: int) -> int:
     for end in range(fitting, fitting // 2, -1):
         if end == len(words):
             return end
-        if CLAUSE_END.search(words[end - 1]) or words[end].lower() in OPENERS.split():
+        ends_clause = CLAUSE_END.search(words[end - 1])
+        if ends_clause or words[end].lower() in OPENERS.split():
             return end
     return fitting
 
 
-def _parts(word: str, count: Callable[[str], int], most: int) -> Iterator[str]:
+def _parts(
+    word: str,
+    count: Callable[[str], int],
+    most: int,
+) -> Iterator[str]:
     """Yield a word, or its parts where it does not fit alone."""
+    length = len(word)
     size = max((most - 2) // BYTES_PER_CHARACTER, 1)
-    if len(word) <= size or (len(word) <= LONGEST_WORD and count(word) <= most):
+    if length <= size or (length <= LONGEST_WORD and count(word) <= most):
         yield word
     else:
-        for start in range(0, len(word), size):
+        for start in range(0, length, size):
             yield word[start : start + size]

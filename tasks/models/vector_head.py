@@ -36,8 +36,10 @@ class VectorHead:
 
     def score(self, vectors: Sequence[Sequence[float]]) -> Floats:
         """Return the output for each of ``(n, d)`` vectors, normalised first."""
-        values = np.array(vectors, dtype=np.float64).reshape(len(vectors), -1)
-        width = self.layers[0][0].shape[1]
+        numbers = np.array(vectors, dtype=np.float64)
+        values = numbers.reshape(len(vectors), -1)
+        first_weight, _ = self.layers[0]
+        width = first_weight.shape[1]
         if len(values) and values.shape[1] != width:
             raise ModelError(
                 f"{self.field}: takes vectors of {width} numbers, "
@@ -54,7 +56,8 @@ class VectorHead:
 
 def identify_head(field: str, path: str) -> str:
     """Return the identity of a head's file; ``ModelError`` where there is none."""
-    return identify_files(find_local(field, Path(path).expanduser()))
+    files = find_local(field, Path(path).expanduser())
+    return identify_files(files)
 
 
 @lru_cache(maxsize=4)
@@ -62,7 +65,8 @@ def load_head(field: str, path: str, revision: str) -> VectorHead:
     """Return the head in a file."""
     require_packages(field, "safetensors")
     file = Path(path).expanduser()
-    check_revision(field, revision, identify_head(field, path), file)
+    identity = identify_head(field, path)
+    check_revision(field, revision, identity, file)
     with loading(field, file):
         arrays, metadata = _read_arrays(file)
     names = [name.removesuffix("weight") for name in arrays if name.endswith("weight")]
@@ -74,8 +78,11 @@ def load_head(field: str, path: str, revision: str) -> VectorHead:
             f"{field}: {file}: not a chain of linear layers with one output: {shapes or 'none'}"
         )
     biases = [arrays.get(f"{name}bias", np.zeros(1)) for name in names]
-    layers = tuple(zip(weights, biases, strict=True))
-    return VectorHead(field, layers, metadata.get("activation") == "relu")
+    return VectorHead(
+        field,
+        layers=tuple(zip(weights, biases, strict=True)),
+        has_relu=metadata.get("activation") == "relu",
+    )
 
 
 def _read_arrays(path: Path) -> tuple[dict[str, Floats], dict[str, str]]:
@@ -85,7 +92,8 @@ def _read_arrays(path: Path) -> tuple[dict[str, Floats], dict[str, str]]:
     arrays: dict[str, Floats] = {}
     with safe_open(str(path), framework="numpy") as file:
         for name in file.keys():  # noqa: SIM118 - no mapping
-            arrays[name] = file.get_tensor(name).astype(np.float64)
+            array = file.get_tensor(name)
+            arrays[name] = array.astype(np.float64)
         return arrays, file.metadata() or {}
 
 
