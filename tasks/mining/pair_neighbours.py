@@ -28,6 +28,7 @@ from pairwright.tasks.store.vectors import Vectors
 
 UNRELATED = 5
 """Number of neighbours after the group that give the mean distance of unrelated images."""
+TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ def _filter_by_ratio(
         reason = f"no candidate nearer than strangers (mining.max_ratio={config.max_ratio:g})"
         detail = f"{ratios.min():.2f} of their distance at the least"
         return _drop(candidates.row, reason, detail)
-    keys = tuple(candidates.keys[position] for position in nearest)
+    keys = tuple(candidates.keys[position] for position in nearest.tolist())
     return Candidates(candidates.row, keys, candidates.similarities[nearest])
 
 
@@ -248,9 +249,8 @@ def _find_ratios(
     weights = squares / squares.sum()
     means = [np.mean(cosines) for cosines in unrelated]
     distance = 1 - np.array(means) @ weights
-    tiny = np.finfo(np.float64).tiny
     distances = 1 - candidates.similarities @ weights
-    return distances / max(distance, tiny)
+    return distances / max(distance, TINY)
 
 
 def _find_unrelated(space: Space, config: MiningConfig) -> list[float]:
@@ -372,7 +372,7 @@ def _concatenated(
     others = np.array(other_norms, dtype=np.float64).T
     length = np.sqrt((weights * anchor**2).sum() * (weights * others**2).sum(axis=1))
     products = (weights * anchor * others * cosines).sum(axis=1)
-    return products / np.maximum(length, np.finfo(np.float64).tiny)
+    return products / np.maximum(length, TINY)
 
 
 STAGE = Stage(

@@ -163,8 +163,7 @@ def _list_entries(
     stopped = {word.casefold() for word in stop_words}
     entries: list[tuple[int, str]] = []
     for image, nouns in enumerate(lists):
-        used = [noun for noun in nouns if noun not in stopped]
-        entries += [(image, noun) for noun in used]
+        entries += [(image, noun) for noun in nouns if noun not in stopped]
     return entries
 
 
