@@ -1,5 +1,6 @@
-"""The command line. Exit codes: 0 all done, 1 rows still owed, 2 wrong usage or configuration, 130
-stopped.
+"""The command line.
+
+Exit codes: 0 all done, 1 rows still owed, 2 wrong usage or configuration, 130 stopped.
 """
 
 import logging
@@ -25,23 +26,28 @@ SHARED = ("quiet", "verbose", "log_format", "plugin")  # options allowed before 
 class LazyGroup(TyperGroup):
     """Group of the verbs in ``VERBS``; a verb's module is loaded on use."""
 
-    def __init__(self, **words: Any) -> None:
-        words["commands"] = {verb.name: TyperCommand(verb.name, help=verb.help) for verb in VERBS}
-        super().__init__(**words)
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs["commands"] = {verb.name: TyperCommand(verb.name, help=verb.help) for verb in VERBS}
+        super().__init__(**kwargs)
         self._modules = {verb.name: verb.module for verb in VERBS}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load the module of a verb, and return the verb."""
-        if module := self._modules.pop(cmd_name, ""):
+        module = self._modules.pop(cmd_name, "")
+        if module:
             import_module(f"pairwright.flows.verbs.{module}")
             verb = typer.main.get_group(registered).commands[cmd_name]
-            for command in verb.commands.values() if isinstance(verb, TyperGroup) else (verb,):
+            commands = verb.commands.values() if isinstance(verb, TyperGroup) else [verb]
+            for command in commands:
                 self._finish(command)
             self.commands[cmd_name] = verb
         return super().get_command(ctx, cmd_name)
 
     def _finish(self, command: Any) -> None:
-        """Add the shared options to a verb, and name values in words: ``--limit NUMBER``, not INTEGER."""
+        """Add the shared options to a verb, and name values in words.
+
+        ``--limit NUMBER``, not INTEGER.
+        """
         command.params += [param for param in self.params if param.name in SHARED]
         for param in command.params:
             if param.metavar is None:
@@ -62,30 +68,32 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,  # loading rich takes twice as long as everything else
     pretty_exceptions_enable=False,
-    help="Build synthetic image-difference and preference datasets. Start with: `pairwright build --out demo`",
+    help="Build synthetic image-difference and preference datasets. Start with: `pairwright build "
+    "--out demo`",
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001  (Typer calls it so)
-    if wanted:
+def _print_version(enabled: bool) -> None:  # noqa: FBT001  (Typer calls it so)
+    if enabled:
         from importlib.metadata import version
 
         print(f"pairwright {version('pairwright')}")
         raise typer.Exit
 
 
-def _be_quiet(wanted: bool) -> None:  # noqa: FBT001
-    for name in ("", "pairwright") if wanted else ():
-        logging.getLogger(name).setLevel(logging.WARNING)
+def _be_quiet(enabled: bool) -> None:  # noqa: FBT001
+    if enabled:
+        for name in ("", "pairwright"):
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _be_verbose(wanted: bool) -> None:  # noqa: FBT001
-    if wanted:
+def _be_verbose(enabled: bool) -> None:  # noqa: FBT001
+    if enabled:
         logging.getLogger("pairwright").setLevel(logging.DEBUG)
 
 
-def _form_log(form: str) -> None:
-    if form == "json":
+def _format_log(log_format: str) -> None:
+    if log_format == "json":
         from pairwright.flows.building.progress import JsonLines
 
         for handler in logging.root.handlers:
@@ -121,7 +129,7 @@ def _main(
         Option(
             "--log-format",
             help="Log lines as text or as JSON objects.",
-            callback=_form_log,
+            callback=_format_log,
             expose_value=False,
         ),
     ] = "text",
@@ -141,9 +149,8 @@ def _main(
 def main() -> None:
     """Run the command line; turn errors into one message and an exit code."""
     keep_quiet()
-    os.environ.setdefault(
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30"
-    )  # docker/notify.yaml buries runs that send no more
+    # docker/notify.yaml marks runs that send no more as crashed
+    os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger("huggingface_hub").propagate = False  # it prints its own lines
     # They log the builds that they try to load, where credentials were found, each request with its
@@ -159,15 +166,14 @@ def main() -> None:
         print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)
     except SystemExit as end:
-        if end.__context__ and isinstance(
-            end.__context__.__cause__, KeyboardInterrupt
-        ):  # no verb has reported it
+        cause = end.__context__.__cause__ if end.__context__ else None
+        if isinstance(cause, KeyboardInterrupt):  # no verb has reported it
             print("Stopped.", file=sys.stderr)
         raise
 
 
 def keep_quiet() -> None:
-    """Switch Prefect's telemetry off for this process and its children, unless the user has set it."""
+    """Switch Prefect's telemetry off for this process, unless the user has set it."""
     if not {"DO_NOT_TRACK", "PREFECT_SERVER_ANALYTICS_ENABLED"} & os.environ.keys():
         os.environ.update(DO_NOT_TRACK="1", PREFECT_SERVER_ANALYTICS_ENABLED="false")
 

@@ -1,5 +1,6 @@
-"""The dataset: the object that users open. Its methods are in separate files, loaded on first
-use.
+"""The dataset: the object that users open.
+
+Its methods are in separate files, loaded on first use.
 """
 
 import json
@@ -75,7 +76,7 @@ class Dataset:
 
     album = Dataset.open("album")                       # the newest version; version=3 for another
     album.status()                                      # rows done, dropped, failed, owed
-    album["pairs"].to_pandas()                          # also .rows(), .to_arrow(), .where("similarity > 0.8")
+    album["pairs"].to_pandas()                          # or .rows(), .to_arrow(), .where(...)
     album.export("trl", "album-trl", split="train")
     run = album.train("adpo", start="sft")
     """
@@ -84,7 +85,10 @@ class Dataset:
     outcome: Report | None = None
 
     def __init__(self, folder: Folder, number: int | None = None) -> None:
-        """Store a dataset's folder and the number of a version; ``open`` and ``build`` check them first."""
+        """Store a dataset's folder and the number of a version.
+
+        ``open`` and ``build`` check them first.
+        """
         self.folder = folder
         self._number = number
         self._version: Version | None = None
@@ -116,7 +120,9 @@ class Dataset:
         exclude: Sequence[str] = (),
         executor: OpenExecutor | None = None,
     ) -> Self:
-        """Build a dataset, or continue an earlier build of it, and open it; ``outcome`` is the build's report.
+        """Build a dataset, or continue an earlier build of it, and open it.
+
+        ``outcome`` is the build's report.
 
         ``Dataset.build("photos/", out="album", profile="laptop", until="mining")``
 
@@ -156,7 +162,9 @@ class Dataset:
         until: str = "",
         trial: int = 0,
     ) -> Plan:
-        """Return, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial.
+        """Return, per stage, what a build would do: rows, calls, tokens, time, disk.
+
+        Builds only the trial.
 
         ``Dataset.plan("photos/", profile="laptop", trial=50).totals["seconds"]``
         """
@@ -210,7 +218,7 @@ class Dataset:
         return look_at_status(self.folder, verify=verify)
 
     def refused(self, table: str) -> Iterator[tuple[str, str, str]]:
-        """Yield status, reason and detail of each input that a table refused, or kept with a remark.
+        """Yield status, reason and detail of each refused input, or of one with a remark.
 
         ``list(album.refused("images"))``
         """
@@ -296,10 +304,10 @@ class Dataset:
         settings: Settings = (),
         watcher: "TrainingWatcher | None" = None,
     ) -> "Trained":
-        """Train a model on this version's preferences, or continue a stopped run; return the result.
+        """Train a model on this version's preferences, or continue a stopped run.
 
-        A stopped run continues with the version that it began with. The keyword arguments are the
-        options of ``pairwright train``.
+        Return the result. A stopped run continues with the version that it began with. The keyword
+        arguments are the options of ``pairwright train``.
 
         ``album.train("sft")``, then ``album.train("adpo", start="sft",
         settings={"optimiser.num_train_epochs": 2})``
@@ -361,12 +369,14 @@ class Dataset:
         return evaluate_model(config, watch=show_steps, opened=self.version)
 
     def publish(self) -> Verdict:
-        """Publish the current state as the newest version, although its profile's gates held the build back."""
+        """Publish the current state as the newest version, whatever its profile's gates."""
         self._version = None
         return publish_anyway(self.folder)
 
     def refilter(self, settings: Settings, *, keep: bool = False) -> Refiltered:
-        """Try other mining thresholds on the stored similarities; return the pairs that come and go.
+        """Try other mining thresholds on the stored similarities.
+
+        Return the pairs that come and go.
 
         ``album.refilter({"mining.min_similarity": 0.8})``
         """
@@ -376,7 +386,10 @@ class Dataset:
             return refilter_dataset(present, changed, executor, keep=keep)
 
     def decide(self, file: str | Path) -> Sorted:
-        """Store which rows of this version people accepted, rejected or edited; exports and trainings follow."""
+        """Store which rows of this version people accepted, rejected or edited.
+
+        Exports and trainings follow.
+        """
         decisions = read_decision_file(Path(file))
         with self.version.settled() as (build, _):
             decided = sort_decisions(build, decisions)
@@ -395,10 +408,11 @@ class Dataset:
         annotator: str = "",
         watch: Watch | None = None,
     ) -> bool:
-        """Serve this version's pages on this machine until Ctrl-C; return whether a thread was still running.
+        """Serve this version's pages on this machine until Ctrl-C.
 
-        Once pages are served, ``ready`` is called with their address, and with an address for a
-        single visit. Decisions made there are stored under the annotator's name.
+        Return whether a thread was still running. Once pages are served, ``ready`` is called with
+        their address, and with an address for a single visit. Decisions made there are stored under
+        the annotator's name.
         """
         from pairwright.flows.versions.report_dataset import view_dataset
 
@@ -411,13 +425,13 @@ class Dataset:
         return list_versions(self.folder)
 
     def diff(self, before: int, after: int, *, stage: str = "") -> VersionDifference:
-        """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
+        """Compare two versions: rows, inputs with another outcome and why, settings."""
         return diff_versions(
             open_version(self.folder, before), open_version(self.folder, after), stage=stage
         )
 
     def lineage(self, key: str) -> Lineage:
-        """Return everything made from a row, and everything it was made from, with the maker of each."""
+        """Return everything made from a row, and everything it was made from."""
         return trace_lineage(self.version, key)
 
     def remove(
@@ -437,7 +451,10 @@ class Dataset:
     def gc(
         self, *, keep: int | None = None, dry_run: bool = False, watch: Watch | None = None
     ) -> Collected:
-        """Delete files that neither a kept version nor the current state needs; return what was deleted."""
+        """Delete files that neither a kept version nor the current state needs.
+
+        Return what was deleted.
+        """
         return collect_garbage(self.folder, keep=keep, dry_run=dry_run, watch=watch)
 
     def _run(self, request: Request, executor: OpenExecutor | None = None) -> Report:

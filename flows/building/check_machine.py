@@ -43,13 +43,16 @@ NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
 # text after which the message of a missing model tells how to fetch each of its files
 FETCH = ". Fetch it with: "
 MEND_PREFECT = (
-    "prefect server start --host 127.0.0.1, PREFECT_API_AUTH_STRING as it has it, "
-    "or unset PREFECT_API_URL"
+    "prefect server start --host 127.0.0.1, PREFECT_API_AUTH_STRING as it has it, or unset "
+    "PREFECT_API_URL"
 )
 
 
 def check_machine(out: str, *, needs_gpu: bool) -> Iterator[MachineCheck]:
-    """Yield the checks of every profile: Python, processor, memory, GPU, packages, disks, Prefect."""
+    """Yield the checks of every profile.
+
+    Python, processor, memory, GPU, packages, disks, Prefect.
+    """
     yield ok("machine", "Python", f"Python {sys.version.split()[0]} at {sys.executable}")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     with suppress(OSError, ValueError):  # no container's limit: no such file, or "max"

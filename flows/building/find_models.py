@@ -1,8 +1,8 @@
-"""Resolve the models that a build loads or asks, before it starts; run a server for each stage that needs one.
+"""Resolve the models that a build loads or asks, before it starts.
 
-Fetches and verifies all weights ahead of a build: each stage with a ``pin`` looks for its files
-when a build starts, and does so here while an inventory is taken. Models that vLLM serves are left
-to vLLM.
+Run a server for each stage that needs one. Fetches and verifies all weights ahead of a build: each
+stage with a ``pin`` looks for its files when a build starts, and does so here while an inventory is
+taken. Models that vLLM serves are left to vLLM.
 """
 
 import tempfile
@@ -46,7 +46,7 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
 
 
 def pin_served(profile: Profile, until: str) -> ResolvedProfile:
-    """Return the profile with the name of each served model that the build asks, and its form of grammar."""
+    """Return the profile with each served model's name, and its form of grammar."""
     images_of: dict[str, int] = {}  # the most images in a question to each model
     for section in _served_sections(profile, until):
         model = _served_field(profile, section)
@@ -84,16 +84,19 @@ def _served_field(profile: Profile, section: ServedSection) -> str:
 
 
 def servers_of(folder: Folder) -> Servers:
-    """Return the servers that a build may start; logs are below the dataset, or on this machine if it is remote."""
+    """Return the servers that a build may start.
+
+    Logs are below the dataset, or on this machine if it is remote.
+    """
     if folder.is_local:
         return Servers(Path(folder.path("logs")))
     return Servers(Path(tempfile.gettempdir()) / f"pairwright-logs-{make_key(folder.url)[:16]}")
 
 
 def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
-    """Return the table that a stage waits for, since shards of it failed without a server; empty: none.
+    """Return the table that a stage waits for, since shards of it failed without a server.
 
-    Otherwise a served model would be asked now with less context, and again later.
+    Empty: none. Otherwise a served model would be asked now with less context, and again later.
     """
     config = planned.config
     if not isinstance(config, ServedSection) or not config.is_served:
@@ -107,7 +110,10 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
 
 
 def start_server(servers: Servers, profile: Profile, planned: Planned) -> Planned:
-    """Return a stage that asks a running server, started if this build is to; free the GPU for one that loads models."""
+    """Return a stage that asks a running server, started if this build is to.
+
+    Free the GPU for one that loads models.
+    """
     if count_own_processes(planned) and count_gpus():
         servers.stop()
     config = planned.config
@@ -150,7 +156,10 @@ def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = No
 
 
 def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:
-    """Fetch and verify every file that a build's stages load; without ``fetch`` only verify, without the network."""
+    """Fetch and verify every file that a build's stages load.
+
+    Without ``fetch`` only verify, without the network.
+    """
     fetched = Fetched()
     pins: dict[str, tuple[Any, Callable[[Any], Any]]] = {}  # by section
     for stage in Pipeline(profile, until).running:
@@ -174,7 +183,10 @@ def fetch_served(profile: Profile, until: str, fetched: Fetched, *, fetch: bool)
 
 
 def served_on_hub(profile: Profile, until: str) -> dict[str, ChatConfig]:
-    """Return the models that vLLM loads from the Hub, by field: neither a local folder's nor a server's own."""
+    """Return the models that vLLM loads from the Hub, by field.
+
+    Neither a local folder's nor a server's own.
+    """
     return {
         name: chat
         for name, chat in served_models(profile, until).items()

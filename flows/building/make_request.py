@@ -70,13 +70,14 @@ def request_of(pipeline: Pipeline, folder: Folder, *, limit: int | None = None) 
 def resume_request(
     present: Version, *, stage: str, reason: str, settings: Sequence[str] = ()
 ) -> Request:
-    """Return the request of a dataset's last build, optionally only for failed rows of one stage."""
+    """Return the request of a dataset's last build, or of failed rows of one stage."""
     check_stage(stage)
     for setting in settings:
         if not setting.startswith(ROWLESS):
             raise ConfigError(
-                f"--set {setting}: resume takes only settings of `run`, `gates` and `health`, which change no row; "
-                "to change others, build with all options: pairwright build SOURCE --out DIR"
+                f"--set {setting}: resume takes only settings of `run`, `gates` and `health`, "
+                "which change no row; to change others, build with all options: pairwright build "
+                "SOURCE --out DIR"
             )
     profile = change_profile(present.profile, settings)
     until = present.pipeline.until

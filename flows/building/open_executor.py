@@ -1,4 +1,7 @@
-"""Open the executor of a build: worker processes of this machine or a Dask cluster, and its progress."""
+"""Open the executor of a build.
+
+Worker processes of this machine or a Dask cluster, and its progress.
+"""
 
 import logging
 from collections.abc import Callable, Generator
@@ -36,7 +39,10 @@ def open_executor(version: Version) -> Generator[Executor]:
 
 @contextmanager
 def open_workers(version: Version, watcher: StageWatcher) -> Generator[Executor]:
-    """Yield the workers of a version's profile, which end afterwards; those of an existing cluster stay."""
+    """Yield the workers of a version's profile, which end afterwards.
+
+    Those of an existing cluster stay.
+    """
     run = version.profile.run
     if run.runner == "processes":
         with Workers(run.workers, watcher=watcher) as workers:
@@ -50,12 +56,13 @@ def open_workers(version: Version, watcher: StageWatcher) -> Generator[Executor]
 
 
 def _check_endpoints(version: Version) -> None:
-    """Refuse a served model that starts on this machine, where other machines do not look for it."""
+    """Refuse a served model that starts here, where other machines do not look."""
     for field, chat in served_models(version.profile, version.pipeline.until).items():
         if chat.launch.enabled:
             raise ConfigError(
-                f"{field}.launch starts vLLM on this machine, where workers on other machines do not look for "
-                f"it: start it yourself, set {field}.launch.enabled to false and name its addresses in {field}.endpoint"
+                f"{field}.launch starts vLLM on this machine, where workers on other machines do "
+                f"not look for it: start it yourself, set {field}.launch.enabled to false and name "
+                f"its addresses in {field}.endpoint"
             )
 
 

@@ -34,7 +34,10 @@ ASKED = ("calls", "prompt_tokens", "completion_tokens")
 AMOUNTS = (*ASKED, "bytes", "seconds")
 COLUMNS = ("inputs", "rows", *AMOUNTS)
 NAMED = 6  # maximum stages that are named as not known
-TRIAL_NOTE = "Extrapolated from a build of the source's first rows. Searching grows with the square of the images."
+TRIAL_NOTE = (
+    "Extrapolated from a build of the source's first rows. Searching grows with the square of the "
+    "images."
+)
 Amounts = dict[str, float | None]
 """Amounts of a stage by name (``COLUMNS``); ``None``: unknown."""
 Rates = Mapping[str, float]
@@ -99,7 +102,10 @@ def version_to_plan(
     limit: int | None,
     until: str,
 ) -> Version:
-    """Return the version to plan: for an existing dataset, that of its last build with the given changes."""
+    """Return the version to plan.
+
+    For an existing dataset, that of its last build with the given changes.
+    """
     check_stage(until)
     folder = Folder(out) if out else Folder(".")
     if not out or not folder.exists(RECORD):
@@ -174,13 +180,16 @@ def _describe_unknown(names: Sequence[str]) -> str:
     left_out = len(names) - NAMED
     more = f" and {left_out} more" if left_out > 0 else ""
     return (
-        f"Not known: {', '.join(names[:NAMED])}{more}; not measured here yet. "
-        "`--trial 50` measures them."
+        f"Not known: {', '.join(names[:NAMED])}{more}; not measured here yet. `--trial 50` "
+        "measures them."
     )
 
 
 def _run_trial(version: Version, rows: int) -> tuple[dict[str, Rates], list[ShardFailed]]:
-    """Build the first rows in a temporary folder; return the rates of its stages, and the failed shards."""
+    """Build the first rows in a temporary folder.
+
+    Return the rates of its stages, and the failed shards.
+    """
     until = version.pipeline.until
     profile = pin_models(pin_served(version.profile, until), until)
     stage_names = [stage.name for stage in Pipeline(profile, until).running]

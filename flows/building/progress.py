@@ -1,7 +1,7 @@
-"""Show a build's progress: a bar on a terminal, one plain line per shard elsewhere; numbers for Prometheus on request.
+"""Show a build's progress: a bar on a terminal, one plain line per shard elsewhere.
 
-They are served on 127.0.0.1 only, and only where `run.metrics_port` is set; needs the extra
-"metrics".
+Numbers for Prometheus on request. They are served on 127.0.0.1 only, and only where
+`run.metrics_port` is set; needs the extra "metrics".
 """
 
 import json
@@ -31,7 +31,10 @@ INSTALL = "python -m pip install -c constraints.txt -e '.[metrics]'"
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of log lines as JSON objects: time (ISO 8601), level, logger, message, and a traceback if any."""
+    """Formatter of log lines as JSON objects.
+
+    Time (ISO 8601), level, logger, message, and a traceback if any.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""
@@ -253,7 +256,10 @@ class MeteredWatcher(LineWatcher):
 
 @contextmanager
 def metered(watcher: LineWatcher, port: int) -> Generator[LineWatcher]:
-    """Yield the watcher; serve its metrics on ``port`` (0: off). A port that is taken stops no build."""
+    """Yield the watcher; serve its metrics on ``port`` (0: off).
+
+    A port that is taken stops no build.
+    """
     if not port:
         yield watcher
         return

@@ -93,7 +93,7 @@ class Report:
 
 
 def run_build(request: Request, executor: Executor) -> Report:
-    """Do everything that is owed, stage by stage, and publish a version if the profile's gates hold."""
+    """Do everything that is owed, and publish a version if the profile's gates hold."""
     version = request.version
     folder = version.folder
     _log_changes(version)
@@ -161,7 +161,10 @@ class StageRuns:
         return counts
 
     def _submit(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Run shards while the budget lasts, with a server for their stage; none if it waits for a table."""
+        """Run shards while the budget lasts, with a server for their stage.
+
+        None if it waits for a table.
+        """
         waits_for = find_models.waits_for(planned, self.counts)
         profile = self.request.version.profile
         for batch in self.budget.rounds(planned, shards):
@@ -225,9 +228,10 @@ def _embed_excluded(version: Version, executor: Executor) -> Version:
 
 
 def _embed_source(version: Version, source: str, executor: Executor) -> str:
-    """Embed a source of images to exclude, as a small dataset below this one; return the vectors' file.
+    """Embed a source of images to exclude, as a small dataset below this one.
 
-    Such a source is read completely: ``reading`` applies to the dataset's own source.
+    Return the vectors' file. Such a source is read completely: ``reading`` applies to the dataset's
+    own source.
     """
     parent = version.folder.url.rstrip("/")
     folder = Folder(f"{parent}/excluded/{make_key(source)[:16]}")

@@ -1,8 +1,8 @@
-"""Build a dataset under Prefect: a flow run per build, a subflow per step, a task per stage, a task run per shard.
+"""Build a dataset under Prefect.
 
-Stages and shards run as without a server, in the same worker processes; Prefect shows them and
-decides when they start. Tasks get references, not rows or images. The final state has a message on
-what to do next.
+A flow run per build, a subflow per step, a task per stage, a task run per shard. Stages and shards
+run as without a server, in the same worker processes; Prefect shows them and decides when they
+start. Tasks get references, not rows or images. The final state has a message on what to do next.
 """
 
 from collections.abc import Generator
@@ -126,7 +126,7 @@ class _Busy(Exception):  # noqa: N818  (not an error: another update is running)
 
 @contextmanager
 def open_in_prefect(version: Version) -> Generator[Executor]:
-    """Yield an executor that runs steps and shards as subflows and task runs of the current flow run."""
+    """Yield an executor that shows steps and shards as subflows and task runs."""
     dataset = version.folder.url
     lines = LineWatcher(shards=False)  # shards are in the logs of their task runs
     with (
@@ -138,7 +138,10 @@ def open_in_prefect(version: Version) -> Generator[Executor]:
 
 
 def _end_of(dataset: Dataset) -> State[None]:
-    """Publish the stage table; return the final state, with the message that the command line prints at the end."""
+    """Publish the stage table.
+
+    Return the final state, with the message that the command line prints at the end.
+    """
     report = dataset.outcome
     assert report
     name = dataset_name(dataset.url)

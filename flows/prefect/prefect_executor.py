@@ -52,7 +52,10 @@ class PrefectExecutor:
         return self._workers.count
 
     def submit(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Run shards as task runs; if Prefect's server is lost, this shard and later ones run without them."""
+        """Run shards as task runs.
+
+        If Prefect's server is lost, this shard and later ones run without them.
+        """
         run_task = _make_task(planned, self._workers)
         waiting = deque(shards)
         ended: Ended = Queue()

@@ -87,12 +87,15 @@ def dataset_name(dataset: str) -> str:
 
 
 def make_slug(name: str) -> str:
-    """Return a name in lower case with hyphens for all but letters and digits, as Prefect's keys need it."""
+    """Return a name in lower case, with hyphens for all but letters and digits."""
     return "".join(char if char.isalnum() else "-" for char in name.lower())
 
 
 def publish_table(name: str, rows: list[dict[str, Any]], description: str) -> None:
-    """Publish a table under a name; if the server is lost, log that, since the rows are on disk anyway."""
+    """Publish a table under a name.
+
+    If the server is lost, log that, since the rows are on disk anyway.
+    """
     key = make_slug(name).strip("-")
     try:
         create_table_artifact(key=key, table=rows, description=description)

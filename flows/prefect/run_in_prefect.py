@@ -129,7 +129,9 @@ def evaluate_model(
     perturb: str = "",
     limit: Annotated[int, Field(ge=0)] = 0,
 ) -> State[None]:
-    """Ask a model a benchmark's questions, and score its answers; answered questions are not asked again.
+    """Ask a model a benchmark's questions, and score its answers.
+
+    Answered questions are not asked again.
 
     Args:
         checkpoint: A checkpoint, a run's folder, a name on the Hub; or the model's name on the

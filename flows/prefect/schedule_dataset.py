@@ -79,7 +79,10 @@ def make_deployment(url: str, cron: str, timezone: str, *, paused: bool) -> Any:
 
 
 def apply_schedule(deployment: Any, pool: str) -> str:
-    """Create or change a deployment on the server, and its work pool if missing; return its full name."""
+    """Create or change a deployment on the server, and its work pool if missing.
+
+    Return its full name.
+    """
     with _naming_server():
         with get_client(sync_client=True) as client:
             try:
@@ -130,5 +133,8 @@ def _naming_server() -> Generator[None]:
 
 
 def _deployment_name(url: str) -> str:
-    """Return a name that is the dataset's alone: datasets of one name may lie in different folders."""
+    """Return a name that is the dataset's alone.
+
+    Datasets of one name may lie in different folders.
+    """
     return f"{make_slug(dataset_name(url))}-{make_key(url)[:8]}"

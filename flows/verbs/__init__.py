@@ -1,5 +1,6 @@
-"""The verbs of the command line in the order and the panels of its help. A verb's module is loaded
-when it is used.
+"""The verbs of the command line in the order and the panels of its help.
+
+A verb's module is loaded when it is used.
 """
 
 from typing import NamedTuple

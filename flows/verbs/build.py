@@ -65,7 +65,8 @@ def resume(
         list[str] | None,
         Option(
             "--set",
-            help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 (repeatable).",
+            help="Set a field of `run`, `gates` or `health`: run.budget.max_calls=5000 "
+            "(repeatable).",
         ),
     ] = None,
 ) -> None:
@@ -105,7 +106,8 @@ def _run_in_prefect(flow: str, kwargs: dict[str, Any], server: str) -> bool:
 
 
 @app.command(
-    epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out dataset`"
+    epilog="Examples: `pairwright plan PHOTOS -p laptop --trial 50`, `pairwright plan --out "
+    "dataset`"
 )
 def plan(
     source: options.Source = None,
@@ -119,9 +121,9 @@ def plan(
     ] = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show, per stage, what a build would do: rows, calls, tokens, time, disk. Builds only the trial.
+    """Show, per stage, what a build would do: rows, calls, tokens, time, disk.
 
-    With --out, only what the dataset there owes.
+    Builds only the trial. With --out, only what the dataset there owes.
     """
     if trial:
         print(f"Building a trial of {trial:,} rows ...", file=sys.stderr)
@@ -191,7 +193,10 @@ def refilter(
     settings: options.Settings = None,
     keep: Annotated[bool, Option("--keep", help="Keep these thresholds for the dataset.")] = False,
 ) -> None:
-    """Try other mining thresholds on the stored similarities: which pairs come and go. Nothing is embedded again."""
+    """Try other mining thresholds on the stored similarities: which pairs come and go.
+
+    Nothing is embedded again.
+    """
     with options.stopping(dataset):
         refiltered = options.open_dataset(dataset).refilter(settings or [], keep=keep)
     options.print_failures(refiltered.failures)
@@ -209,13 +214,14 @@ def refilter(
         return
     arguments = " ".join(f"--set {setting}" for setting in settings or [])
     print(
-        "The dataset is unchanged. To keep these pairs: "
-        f"pairwright refilter {dataset} {arguments} --keep"
+        f"The dataset is unchanged. To keep these pairs: pairwright refilter {dataset} {arguments} "
+        "--keep"
     )
 
 
 @app.command(
-    epilog="Examples: `pairwright fetch --profile gpu-80`, `pairwright fetch -p laptop --until mining --check`"
+    epilog="Examples: `pairwright fetch --profile gpu-80`, `pairwright fetch -p laptop --until "
+    "mining --check`"
 )
 def fetch(
     source: options.Source = None,

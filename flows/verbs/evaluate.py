@@ -3,7 +3,7 @@
 import json
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -11,6 +11,10 @@ from typer import Argument, Option
 from pairwright.flows.verbs import options
 from pairwright.flows.verbs.options import app
 from pairwright.schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pairwright.tasks.evaluation.read_captions import Matched
+    from pairwright.tasks.evaluation.score_captions import CaptionScores, ScoringConfig
 
 evaluate = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +25,8 @@ app.add_typer(evaluate, name="evaluate")
 
 
 @evaluate.command(
-    epilog="Example: `pairwright evaluate captions predictions.jsonl references.json --protocol coco`"
+    epilog="Example: `pairwright evaluate captions predictions.jsonl references.json --protocol "
+    "coco`"
 )
 def captions(
     predictions: Annotated[
@@ -50,13 +55,12 @@ def captions(
     ] = 1000,
     as_json: options.AsJson = False,
 ) -> None:
-    """Score captions: BLEU, METEOR, ROUGE-L, CIDEr-D, SPICE as coco-caption does, with bootstrap intervals.
+    """Score captions by BLEU, METEOR, ROUGE-L, CIDEr-D and SPICE, as coco-caption does.
 
-    Metrics that lack Java or a download are skipped with the reason. Exits with 1 if a metric named
-    by --metric was skipped.
+    Scores have bootstrap intervals. Metrics that lack Java or a download are skipped with the
+    reason. Exits with 1 if a metric named by --metric was skipped.
     """
     from pairwright.flows.building.progress import show_steps
-    from pairwright.tasks.evaluation.measured import CONFIDENCE
     from pairwright.tasks.evaluation.read_captions import match_captions, read_captions
     from pairwright.tasks.evaluation.score_captions import METRICS, ScoringConfig, score_captions
 
@@ -64,68 +68,84 @@ def captions(
     matched = match_captions(
         read_captions(predictions), read_captions(references), protocol=protocol, missing=missing
     )
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # so that no Java program is left behind
+    # so that no Java program is left behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with show_steps("metrics") as progress:
-        found = score_captions(matched, config, progress=progress)
+        scored = score_captions(matched, config, progress=progress)
     if as_json:
-        about = {
-            "protocol": protocol,
-            "items": len(matched.items),
-            "references": found.references,
-            "left_out": {
-                "blank_references": matched.blank,
-                "items_without_references": matched.unreferenced,
-            },
-            "predictions": {"empty": matched.empty, "missing": matched.missing},
-            "bootstrap": {"resamples": resamples, "seed": config.seed, "confidence": CONFIDENCE},
-            "scores": {
-                one.name: {"score": one.value, "low": one.low, "high": one.high}
-                for one in found.scores
-            },
-            "skipped": found.skipped,
-        }
-        print(json.dumps(about, indent=1))
+        about = _describe_scores(matched, scored, config)
+        print(json.dumps({"protocol": protocol, **about}, indent=1))
     else:
-        shown = [
-            (
-                one.name,
-                *(
-                    "-" if share is None else f"{100 * share:.2f}"
-                    for share in (one.value, one.low, one.high)
-                ),
-            )
-            for one in found.scores
-        ]
-        skipped = [(name.upper(), "-", "skipped", "") for name in found.skipped]
-        options.print_table(
-            ["metric", ">x 100", f">{CONFIDENCE:.0%} from", ">to"], *shown, *skipped
-        )
-        print(f"{len(matched.items):,} items, {found.references:,} references; protocol {protocol}")
-        for count, what in (
-            (matched.missing, "references had no prediction"),
-            (matched.empty, "predictions are empty"),
-            (matched.blank, "blank references were left out"),
-            (matched.unreferenced, "items with blank references only were left out"),
-        ):
-            if count:
-                print(f"{count:,} {what}")
-        for name, reason in found.skipped.items():
-            print(f"{name} was skipped: {reason}")
-    if metric and found.skipped:
+        _print_scores(matched, scored, protocol)
+    if metric and scored.skipped:
         raise typer.Exit(options.OWED)
 
 
+def _describe_scores(
+    matched: "Matched", scored: "CaptionScores", config: "ScoringConfig"
+) -> dict[str, Any]:
+    """Return scores of captions, and what was left out, as JSON."""
+    from pairwright.tasks.evaluation.measured import CONFIDENCE
+
+    return {
+        "items": len(matched.items),
+        "references": scored.references,
+        "left_out": {
+            "blank_references": matched.blank,
+            "items_without_references": matched.unreferenced,
+        },
+        "predictions": {"empty": matched.empty, "missing": matched.missing},
+        "bootstrap": {
+            "resamples": config.resamples,
+            "seed": config.seed,
+            "confidence": CONFIDENCE,
+        },
+        "scores": {
+            score.name: {"score": score.value, "low": score.low, "high": score.high}
+            for score in scored.scores
+        },
+        "skipped": scored.skipped,
+    }
+
+
+def _print_scores(matched: "Matched", scored: "CaptionScores", protocol: str) -> None:
+    """Print scores of captions as a table, and what was left out."""
+    from pairwright.tasks.evaluation.measured import CONFIDENCE
+
+    rows: list[tuple[str, ...]] = []
+    for score in scored.scores:
+        shares = (score.value, score.low, score.high)
+        rows.append((score.name, *map(_format_share, shares)))
+    rows += [(name.upper(), "-", "skipped", "") for name in scored.skipped]
+    options.print_table(["metric", ">x 100", f">{CONFIDENCE:.0%} from", ">to"], *rows)
+    print(f"{len(matched.items):,} items, {scored.references:,} references; protocol {protocol}")
+    left_out = (
+        (matched.missing, "references had no prediction"),
+        (matched.empty, "predictions are empty"),
+        (matched.blank, "blank references were left out"),
+        (matched.unreferenced, "items with blank references only were left out"),
+    )
+    for count, text in left_out:
+        if count:
+            print(f"{count:,} {text}")
+    for name, reason in scored.skipped.items():
+        print(f"{name} was skipped: {reason}")
+
+
+def _format_share(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
 @evaluate.command(
-    epilog="Example: `pairwright evaluate model demo/runs/dpo --benchmark cola --data COLA`; `--benchmark list` lists "
-    "the benchmarks and the contents of their folders"
+    epilog="Example: `pairwright evaluate model demo/runs/dpo --benchmark cola --data COLA`; "
+    "`--benchmark list` lists the benchmarks and the contents of their folders"
 )
 def model(
     checkpoint: Annotated[
         str,
         Argument(
-            help="A checkpoint (or adapters), a run's folder, a name on the Hub; or a name on the server."
+            help="A checkpoint (or adapters), a run's folder, a name on the Hub; or a name on the "
+            "server."
         ),
     ] = "",
     benchmark: Annotated[
@@ -158,15 +178,7 @@ def model(
     was. Exits with 1 if some questions were not answered; the next call asks them again.
     """
     if benchmark == "list":
-        from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
-
-        for one in BENCHMARKS.values():
-            judge = (
-                f" It {'needs' if one.rubric.required else 'may have'} a judge (--judge)."
-                if one.rubric
-                else ""
-            )
-            print(f"{one.name}\n    {one.measures}.{judge}\n    --data holds {one.layout}")
+        _print_benchmarks()
         return
     if not checkpoint:
         raise ConfigError(
@@ -175,27 +187,41 @@ def model(
     from pairwright.flows.building.progress import show_steps
     from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 
-    asked: dict[str, Any] = {
-        "model": checkpoint,
-        "benchmark": benchmark,
-        "data": data,
-        "version": version,
-        "to": to,
-    }
-    asked |= {
-        "limit": limit,
-        "server": server,
-        "judge": judge,
-        "judge_model": judge_model,
-        "batch": batch,
-    }
-    config = EvaluationConfig(**asked, max_pixels=max_pixels, perturb=perturb)
+    config = EvaluationConfig(
+        model=checkpoint,
+        benchmark=benchmark,
+        data=data,
+        version=version,
+        to=to,
+        limit=limit,
+        server=server,
+        judge=judge,
+        judge_model=judge_model,
+        batch=batch,
+        max_pixels=max_pixels,
+        perturb=perturb,
+    )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as above
-    found = evaluate_model(config, watch=show_steps)
+    evaluated = evaluate_model(config, watch=show_steps)
     if as_json:
-        print(json.dumps(found.as_json(), indent=1))
+        print(json.dumps(evaluated.as_json(), indent=1))
     else:
-        options.print_table(*found.cells())
-        print("\n".join(found.notes()))
-    if found.results.pending:
+        options.print_table(*evaluated.cells())
+        print("\n".join(evaluated.notes()))
+    if evaluated.results.pending:
         raise typer.Exit(options.OWED)
+
+
+def _print_benchmarks() -> None:
+    """Print each benchmark, and what its folder holds."""
+    from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+
+    for benchmark in BENCHMARKS.values():
+        judge = ""
+        if benchmark.rubric:
+            verb = "needs" if benchmark.rubric.required else "may have"
+            judge = f" It {verb} a judge (--judge)."
+        print(
+            f"{benchmark.name}\n    {benchmark.measures}.{judge}\n"
+            f"    --data holds {benchmark.layout}"
+        )

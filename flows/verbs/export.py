@@ -1,6 +1,6 @@
 """The verbs of export: export, formats."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -12,9 +12,9 @@ Names = list[str] | None
 
 
 @app.command(
-    epilog="Examples: `pairwright export dataset --format trl --to dataset-trl --split train --verify`, "
-    "`pairwright export dataset --table pairs --to dataset-pairs`, "
-    "`pairwright export dataset --to dataset-hf --push-to-hub me/dataset --private`"
+    epilog="Examples: `pairwright export dataset --format trl --to dataset-trl --split train "
+    "--verify`, `pairwright export dataset --table pairs --to dataset-pairs`, `pairwright export "
+    "dataset --to dataset-hf --push-to-hub me/dataset --private`"
 )
 def export(
     dataset: options.DatasetUrl,
@@ -31,19 +31,22 @@ def export(
         Option(
             "--format",
             "-f",
-            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset or openai-batch (`pairwright formats`).",
+            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset or openai-batch "
+            "(`pairwright formats`).",
         ),
     ] = "hf",
     table: Annotated[
         str,
         Option(
-            help="hf: another table with its images: pairs, captions, differences, comparisons or questions."
+            help="hf: another table with its images: pairs, captions, differences, comparisons or "
+            "questions."
         ),
     ] = "",
     licence: Annotated[
         Names,
         Option(
-            help="Only rows with all images under this licence; `unstated`: without one (repeatable)."
+            help="Only rows with all images under this licence; `unstated`: without one "
+            "(repeatable)."
         ),
     ] = None,
     source: Annotated[
@@ -55,8 +58,9 @@ def export(
     kind: Annotated[
         Names,
         Option(
-            help="Only rows about a `pair` or one `image`, with texts of this kind (`list`, ...), or with a rejected "
-            "text or image from this maker: `edited`, `removal`, ... (repeatable: any of them)."
+            help="Only rows about a `pair` or one `image`, with texts of this kind (`list`, ...), "
+            "or with a rejected text or image from this maker: `edited`, `removal`, ... "
+            "(repeatable: any of them)."
         ),
     ] = None,
     score: Annotated[
@@ -85,26 +89,32 @@ def export(
     from pairwright.flows.versions.export_dataset import ExportConfig, Selection
     from pairwright.tasks.export.formats import choose_form
 
-    named = {"licences": licence, "sources": source, "splits": split, "kinds": kind}
-    some: dict[str, Any] = {name: tuple(values or ()) for name, values in named.items()}
     if revision and not push_to_hub:
         raise typer.BadParameter("--revision needs --push-to-hub")
     send = options.to_hub(push_to_hub, private=private, revision=revision)
-    selection = Selection(**some, score=score, accepted=accepted)
+    selection = Selection(
+        licences=tuple(licence or ()),
+        sources=tuple(source or ()),
+        splits=tuple(split or ()),
+        kinds=tuple(kind or ()),
+        score=score,
+        accepted=accepted,
+    )
     config = ExportConfig(selection=selection, table=table, model=model, verify=verify)
     with show_steps("Rows") as watch:
         tally = options.open_dataset(dataset, version).export(form, to, config=config, watch=watch)
-    found = choose_form(form, table)
+    chosen = choose_form(form, table)
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
-    print(f"{tally.rows:,} {found.reads} ({sizes}) are in {to}{left_out}")
-    if said := tally.say_decided():
-        print(f"Decisions about the selected rows: {said}")
+    print(f"{tally.rows:,} {chosen.reads} ({sizes}) are in {to}{left_out}")
+    decided = tally.say_decided()
+    if decided:
+        print(f"Decisions about the selected rows: {decided}")
     if verify:
         print("Read back as its consumer does: all rows are valid")
     for why, number in tally.unheld.items():
         print(f"{number:,} more are left out: {why}")
-    print(found.cannot)
+    print(chosen.cannot)
     send(to)
 
 
@@ -114,8 +124,8 @@ def formats(form: Annotated[str, Argument(help="One format, to see how to use it
     from pairwright.tasks.export.formats import FORMATS, find_form
 
     if form:
-        found = find_form(form)
-        print(f"{found.name}: {found.about}\n\n{found.use}\n\n{found.cannot}")
+        chosen = find_form(form)
+        print(f"{chosen.name}: {chosen.about}\n\n{chosen.use}\n\n{chosen.cannot}")
         return
-    for found in FORMATS.values():
-        print(f"{found.name}\n    {found.about}\n    {found.cannot}")
+    for listed in FORMATS.values():
+        print(f"{listed.name}\n    {listed.about}\n    {listed.cannot}")

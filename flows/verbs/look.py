@@ -1,5 +1,6 @@
-"""The verbs that show a dataset or settings: status, report, view, decide, sources, settings,
-profiles.
+"""The verbs that show a dataset or settings.
+
+status, report, view, decide, sources, settings, profiles.
 """
 
 import os
@@ -9,14 +10,21 @@ import signal
 import sys
 import textwrap
 import webbrowser
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from pairwright.flows.verbs import options
 from pairwright.flows.verbs.options import app
+
+if TYPE_CHECKING:
+    from pairwright.flows.dataset import Dataset
+    from pairwright.flows.versions.show_status import Status
+    from pairwright.schemas.decisions import Decisions
+    from pairwright.tasks.store.decision_table import Sorted
 
 
 @app.command(epilog="Example: `pairwright status dataset --json`")
@@ -34,34 +42,50 @@ def status(
         ),
     ] = False,
 ) -> None:
-    """Show, per stage, what is done, dropped, failed and owed, and why. Exits with 0 even if rows are owed."""
+    """Show, per stage, what is done, dropped, failed and owed, and why.
+
+    Exits with 0 even if rows are owed.
+    """
     from pairwright.flows.versions.show_status import verify_copies
 
-    damaged = verify_copies(dataset) if verify else None
+    damaged: Sequence[str] | None = verify_copies(dataset) if verify else None
     if damaged is None:  # a dataset, not a copy of one
         opened = options.open_dataset(dataset)
-        rows = list(opened.refused(refused)) if refused else []
-        for row in rows:
-            print("\t".join(row))
-        if refused and not rows:
-            print(f"No input of {refused} was refused.", file=sys.stderr)
-        found = opened.status(verify=verify) if verify or not refused else None
-        damaged = found.damaged if found else ()
-        if found and as_json:
-            options.print_json(found.as_json())
-        elif found and not refused:
-            options.print_stages(found.counts)
-            options.print_reasons(found.counts)
-            for line in (*found.owing, *found.held):
-                print(line)
-            if found.owed:
-                print(f"Rows are owed. Finish them with: pairwright resume {dataset}")
+        if refused:
+            _print_refused(opened, refused)
+        damaged = ()
+        if verify or not refused:
+            shown = opened.status(verify=verify)
+            damaged = shown.damaged
+            if as_json:
+                options.print_json(shown.as_json())
+            elif not refused:
+                _print_status(shown)
     for message in damaged:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
         raise typer.Exit(options.OWED)
     if verify:
         print("Every file is sound: no byte has changed.", file=sys.stderr)
+
+
+def _print_refused(dataset: "Dataset", table: str) -> None:
+    """Print the inputs that a table refused."""
+    rows = list(dataset.refused(table))
+    for row in rows:
+        print("\t".join(row))
+    if not rows:
+        print(f"No input of {table} was refused.", file=sys.stderr)
+
+
+def _print_status(status: "Status") -> None:
+    """Print the counts of a dataset's stages, the reasons, and what to do next."""
+    options.print_stages(status.counts)
+    options.print_reasons(status.counts)
+    for line in (*status.owing, *status.held):
+        print(line)
+    if status.owed:
+        print(f"Rows are owed. Finish them with: pairwright resume {status.dataset}")
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")
@@ -74,7 +98,8 @@ def sources(kind: Annotated[str, Argument(help="One kind, to see its details.")]
         return
     for reader in sorted(READERS.values(), key=lambda reader: reader.kind):
         print(
-            f"{reader.kind}\n    {reader.about}\n    pairwright build {reader.example} --out dataset"
+            f"{reader.kind}\n    {reader.about}\n    pairwright build {reader.example} --out "
+            "dataset"
         )
 
 
@@ -91,13 +116,14 @@ def report(
     )  # a source of preferences brings none
     if "://" in pages.page:  # no browser opens it
         print(
-            f"{shown}The pages are at {pages.page}. To look at them: pairwright view {shlex.quote(dataset)}"
+            f"{shown}The pages are at {pages.page}. To look at them: pairwright view "
+            f"{shlex.quote(dataset)}"
         )
     else:
         print(f"{shown}Open {pages.page}")
 
 
-WORDS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
+VERDICTS = {"accept": "accepted", "edit": "edited", "reject": "rejected"}
 UNKNOWN = (
     "about rows that this version lacks (if they were made again since, decide about them again)"
 )
@@ -105,7 +131,8 @@ WORDLESS = "that edit a pair without a preference, which has no texts of its own
 
 
 @app.command(
-    epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset --json`"
+    epilog="Examples: `pairwright decide dataset decisions.jsonl`, `pairwright decide dataset "
+    "--json`"
 )
 def decide(
     dataset: options.DatasetUrl,
@@ -115,41 +142,55 @@ def decide(
     version: options.Version = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Store which rows people accepted, rejected or edited; exports and trainings follow. Without a file, count them.
+    """Store which rows people accepted, rejected or edited.
 
-    Decisions about rows that the version lacks are refused, with exit code 1. The latest decision
-    about a row counts.
+    Exports and trainings follow. Without a file, count them. Decisions about rows that the version
+    lacks are refused, with exit code 1. The latest decision about a row counts.
     """
     opened = options.open_dataset(dataset, version)
-    done = opened.decide(file) if file else None
-    now = opened.decisions()
-    refused = [(done.unknown, UNKNOWN), (done.wordless, WORDLESS)] if done else []
-    lines = [
-        f"{len(some):,} {why}: {', '.join(one.key for one in some)}"
-        for some, why in refused
-        if some
-    ]
+    stored = opened.decide(file) if file else None
+    decisions = opened.decisions()
+    refused = list(_say_refused(stored)) if stored else []
     if as_json:
-        counts = {
-            "decided": len(now),
-            **{verdict: now.count().get(verdict, 0) for verdict in WORDS},
+        count = decisions.count()
+        result: dict[str, Any] = {
+            "dataset": dataset,
+            "stored": len(stored.known) if stored else 0,
+            "refused": refused,
+            "decided": len(decisions),
         }
-        stored = len(done.known) if done else 0
-        options.print_json({"dataset": dataset, "stored": stored, "refused": lines, **counts})
+        result.update({verdict: count.get(verdict, 0) for verdict in VERDICTS})
+        options.print_json(result)
     else:
-        if done:
-            print(f"Decisions stored: {len(done.known):,}")
-        said = ", ".join(f"{number:,} {WORDS[verdict]}" for verdict, number in now.count().items())
-        print(f"Rows that people have decided about: {len(now):,}{f' ({said})' if said else ''}")
-        if now:
-            print(
-                "Exports leave out rejected rows and take edited texts. To export only accepted or edited rows:"
-            )
-            print(f"  pairwright export {shlex.quote(dataset)} --to DIR --accepted")
-    for line in lines:
+        if stored:
+            print(f"Decisions stored: {len(stored.known):,}")
+        _print_decisions(dataset, decisions)
+    for line in refused:
         print(f"not stored: {line}", file=sys.stderr)
-    if lines:
+    if refused:
         raise typer.Exit(options.OWED)
+
+
+def _say_refused(stored: "Sorted") -> Iterator[str]:
+    """Yield which decisions were not stored, and why."""
+    for decisions, why in ((stored.unknown, UNKNOWN), (stored.wordless, WORDLESS)):
+        if decisions:
+            keys = ", ".join(decision.key for decision in decisions)
+            yield f"{len(decisions):,} {why}: {keys}"
+
+
+def _print_decisions(dataset: str, decisions: "Decisions") -> None:
+    """Print how many rows people have decided about, and how to export them."""
+    count = decisions.count()
+    verdicts = ", ".join(f"{number:,} {VERDICTS[verdict]}" for verdict, number in count.items())
+    shown = f" ({verdicts})" if verdicts else ""
+    print(f"Rows that people have decided about: {len(decisions):,}{shown}")
+    if decisions:
+        print(
+            "Exports leave out rejected rows and take edited texts. "
+            "To export only accepted or edited rows:"
+        )
+        print(f"  pairwright export {shlex.quote(dataset)} --to DIR --accepted")
 
 
 @app.command(epilog="Example: `pairwright view dataset`")
@@ -190,7 +231,8 @@ def view(
 
 
 @app.command(
-    epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings train.optimiser`"
+    epilog="Examples: `pairwright settings mining --profile laptop`, `pairwright settings "
+    "train.optimiser`"
 )
 def settings(
     section: Annotated[
@@ -203,34 +245,41 @@ def settings(
     """List the settings for `--set` and profiles, with type, range, default and meaning."""
     from pairwright.flows.pipeline.list_settings import as_typed, list_settings
 
-    found = list_settings(section, profile=profile)
+    listed = list_settings(section, profile=profile)
     if as_json:
-        options.print_json(found)
+        options.print_json(listed)
         return
-    for command in dict.fromkeys(one.command for one in found):
-        print(
-            f"pairwright {command} --set NAME=VALUE{f'  (values of profile {profile})' * (command == 'build')}\n"
-        )
-        for one in (one for one in found if one.command == command):
-            default = "" if one.value == one.default else f" (default {as_typed(one.default)})"
-            allowed = "; ".join(filter(None, (one.type, one.range)))
-            _print_wrapped(f"{one.name} = {as_typed(one.value)}{default}", "        ")
-            _print_wrapped(f"    [{allowed}] {one.meaning}", "    ")
+    for command in dict.fromkeys(setting.command for setting in listed):
+        values = f"  (values of profile {profile})" if command == "build" else ""
+        print(f"pairwright {command} --set NAME=VALUE{values}\n")
+        for setting in listed:
+            if setting.command != command:
+                continue
+            value = as_typed(setting.value)
+            default = ""
+            if setting.value != setting.default:
+                default = f" (default {as_typed(setting.default)})"
+            allowed = "; ".join(text for text in (setting.type, setting.range) if text)
+            _print_wrapped(f"{setting.name} = {value}{default}", "        ")
+            _print_wrapped(f"    [{allowed}] {setting.meaning}", "    ")
             print()
 
 
 @app.command(epilog="Example: `pairwright profiles`")
 def profiles(*, as_json: options.AsJson = False) -> None:
-    """List the profiles that come with Pairwright. Copy one to make your own, and use it as `--profile FILE.yaml`."""
+    """List the profiles that come with Pairwright.
+
+    Copy one to make your own, and use it as `--profile FILE.yaml`.
+    """
     from pairwright.flows.pipeline.list_settings import list_profiles
 
-    found = list_profiles()
+    listed = list_profiles()
     if as_json:
-        options.print_json(found)
+        options.print_json(listed)
         return
-    for one in found:
-        _print_wrapped(f"{one['name']:12}{one['about']}", " " * 12)
-        print(f"{'':12}{one['path']}")
+    for profile in listed:
+        _print_wrapped(f"{profile['name']:12}{profile['about']}", " " * 12)
+        print(f"{'':12}{profile['path']}")
 
 
 def _print_wrapped(text: str, indent: str) -> None:

@@ -111,7 +111,7 @@ Version = Annotated[
 
 
 def load_dataset() -> "type[Dataset]":
-    """Return ``Dataset``, which loads all stages, so that a refused option does not wait for them."""
+    """Return ``Dataset``; loaded on use, so that a refused option waits for no stage."""
     from pairwright.flows.dataset import Dataset
 
     return Dataset
@@ -185,8 +185,8 @@ def conclude(dataset: "Dataset") -> None:
     lines += status.owing
     if status.owed:
         lines.append(
-            f"{status.owed:,} rows are still owed. "
-            f"Finish them with: pairwright resume {dataset.url}"
+            f"{status.owed:,} rows are still owed. Finish them with: pairwright resume "
+            f"{dataset.url}"
         )
     for line in (*lines, *status.held):
         print(line, file=sys.stderr)
@@ -204,8 +204,8 @@ def _check_images(dataset: "Dataset", counts: "Sequence[Counts]") -> None:
         reasons = ", ".join(f"{number:,} x {reason}" for reason, number in images.reasons.items())
         raise SourceError(
             f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). "
-            "Check its kind (`pairwright sources`). To list the items: "
-            f"pairwright status {dataset.url} --refused images"
+            "Check its kind (`pairwright sources`). To list the items: pairwright status "
+            f"{dataset.url} --refused images"
         )
 
 

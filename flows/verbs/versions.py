@@ -1,10 +1,12 @@
-"""The verbs of versions (versions, diff, lineage, publish, remove, gc), and those of the machine
-(doctor, schedule).
+"""The verbs of versions and those of the machine.
+
+versions, diff, lineage, publish, remove, gc; doctor, schedule.
 """
 
 import shlex
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -12,21 +14,26 @@ from typer import Argument, Option
 from pairwright.flows.verbs import options
 from pairwright.flows.verbs.options import app
 
+if TYPE_CHECKING:
+    from pairwright.flows.versions.collect_garbage import Collected
+    from pairwright.tasks.models.check_packages import MachineCheck
+
 POOL = "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"
 
 
 @app.command(epilog="Example: `pairwright versions dataset`")
 def versions(dataset: options.DatasetUrl, as_json: options.AsJson = False) -> None:
     """List the versions of a dataset: time, rows, changed settings."""
-    found = options.open_dataset(dataset).versions()
+    summaries = options.open_dataset(dataset).versions()
     if as_json:
-        options.print_json(found)
-    elif found:
+        options.print_json(summaries)
+    elif summaries:
         heads = ["version", "published", "from", "rows", "changed settings", ""]
-        options.print_table(heads, *(one.cells() for one in found))
+        options.print_table(heads, *(summary.cells() for summary in summaries))
     else:
         print(
-            f"No version of {dataset} is published yet. See: pairwright status {shlex.quote(dataset)}"
+            f"No version of {dataset} is published yet. See: pairwright status "
+            f"{shlex.quote(dataset)}"
         )
 
 
@@ -40,13 +47,16 @@ def diff(
     as_json: options.AsJson = False,
     stage: Annotated[str, Option(help="Only this table, or this group of tables.")] = "",
 ) -> None:
-    """Compare two versions: rows that came and went, inputs with another outcome and why, changed settings."""
-    found = options.open_dataset(dataset).diff(before, after, stage=stage)
+    """Compare two versions: rows that came and went, changed settings.
+
+    Also inputs with another outcome, and why.
+    """
+    difference = options.open_dataset(dataset).diff(before, after, stage=stage)
     if as_json:
-        options.print_json(found)
+        options.print_json(difference)
         return
-    options.print_table(*found.cells())
-    for line in found.lines():
+    options.print_table(*difference.cells())
+    for line in difference.lines():
         print(line)
 
 
@@ -57,14 +67,18 @@ def lineage(
     as_json: options.AsJson = False,
     version: options.Version = None,
 ) -> None:
-    """Show everything made from a row, and everything it was made from, with model, prompt and seed of each."""
+    """Show everything made from a row, and everything it was made from.
+
+    With model, prompt and seed of each.
+    """
     from rich.console import Console
 
-    found = options.open_dataset(dataset, version).lineage(key)
+    traced = options.open_dataset(dataset, version).lineage(key)
     if as_json:
-        options.print_json(found)
-    else:
-        Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True).print(*found.trees())
+        options.print_json(traced)
+        return
+    width = None if sys.stdout.isatty() else 200
+    Console(width=width, soft_wrap=True).print(*traced.trees())
 
 
 @app.command(
@@ -79,30 +93,30 @@ def remove(
     ] = None,
     reason: Annotated[str, Option(help="Reason, kept in the list of removals.")] = "",
 ) -> None:
-    """Remove images on request: they and everything made from them leave the next version, and with `gc` the files.
+    """Remove images on request.
 
-    The same bytes stay out if the source has them again. Files with nearly the same content are
-    other images: exclude those with `pairwright build --exclude`. Without an image, lists the
-    removals.
+    They and everything made from them leave the next version, and with `gc` the files. The same
+    bytes stay out if the source has them again. Files with nearly the same content are other
+    images: exclude those with `pairwright build --exclude`. Without an image, lists the removals.
     """
-    opened, place = options.open_dataset(dataset), shlex.quote(dataset)
+    opened = options.open_dataset(dataset)
     if not (keys or name):
         for when, key, why in opened.removed():
             print(f"{when}\t{key}\t{why}")
         return
-    found = opened.remove(keys or (), names=name or (), reason=reason)
-    for key in found.before:
+    removal = opened.remove(keys or (), names=name or (), reason=reason)
+    for key in removal.before:
         print(f"{key} was already removed")
-    for key in found.unknown:
+    for key in removal.unknown:
         print(f"{key} is not in the newest version; it stays out if the source has it later")
-    if found.rows:
-        print(
-            f"Rows to leave: {', '.join(f'{table} {count:,}' for table, count in found.rows.items())}"
-        )
-    if found.keys:
-        print(f"{len(found.keys):,} images are removed (entry {found.number} of the list).")
-        print(f"To publish a version without them: pairwright resume {place}")
-        print(f"Then, to delete their files: pairwright gc {place}")
+    if removal.rows:
+        counts = ", ".join(f"{table} {count:,}" for table, count in removal.rows.items())
+        print(f"Rows to leave: {counts}")
+    if removal.keys:
+        quoted = shlex.quote(dataset)
+        print(f"{len(removal.keys):,} images are removed (entry {removal.number} of the list).")
+        print(f"To publish a version without them: pairwright resume {quoted}")
+        print(f"Then, to delete their files: pairwright gc {quoted}")
 
 
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
@@ -113,53 +127,62 @@ def gc(
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be deleted.")] = False,
 ) -> None:
-    """Delete files that neither a kept version nor the current state needs, and the parts that hold removed images.
+    """Delete files that neither a kept version nor the current state needs.
 
-    Versions that hold a removed image are deleted as well. Nothing is deleted while a build or a
-    reader is running; on an object store, which has no locks, make sure of that yourself. Exports
-    elsewhere are out of reach.
+    Parts and versions that hold a removed image are deleted as well. Nothing is deleted while a
+    build or a reader is running; on an object store, which has no locks, make sure of that
+    yourself. Exports elsewhere are out of reach.
     """
     from pairwright.flows.building.progress import show_steps
 
     with show_steps("clearing up") as watch:
-        found = options.open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
-    would = "Would delete" if dry_run else "Deleted"
-    plan = found.plan
-    for number, why in found.gone.items():
-        print(f"{would} version {number}: {why}")
-    if dry_run:
-        for path in (*plan.files, *map(str, plan.folders)):
-            print(f"{would} {path}")
-    freed = "" if dry_run else f": {found.freed:,} bytes freed"
-    print(
-        f"{would} {len(plan.files):,} files, {len(plan.folders):,} folders of journals and caches{freed}. ",
-        end="",
-    )
-    print(f"Versions kept: {', '.join(map(str, found.kept)) or 'none'}")
-    for name in found.broken:
+        collected = options.open_dataset(dataset).gc(keep=keep, dry_run=dry_run, watch=watch)
+    _print_deleted(collected, dry_run=dry_run)
+    for name in collected.broken:
         print(
-            f"The unfinished training runs/{name} cannot continue: some of its rows are deleted. Train again under "
-            "another --name"
+            f"The unfinished training runs/{name} cannot continue: some of its rows are deleted. "
+            "Train again under another --name"
         )
-    if found.swept and not dry_run:
+    if collected.swept and not dry_run:
         print(
-            "Nothing of the removed images is left in the tables. Exports elsewhere are out of reach."
+            "Nothing of the removed images is left in the tables. "
+            "Exports elsewhere are out of reach."
         )
-    if found.untouched:
+    if collected.untouched:
+        folders = ", ".join(collected.untouched)
         print(
-            f"Not touched, may hold parts of them: {', '.join(found.untouched)}. Write pages again (`pairwright"
+            f"Not touched, may hold parts of them: {folders}. Write pages again (`pairwright\n"
+            "report`), delete trainings or train again. A model may have learnt from them."
         )
-        print("report`), delete trainings or train again. A model may have learnt from them.")
-    if found.blocked:
-        print(f"error: removed images are still in the files: {found.blocked}", file=sys.stderr)
+    if collected.blocked:
+        print(f"error: removed images are still in the files: {collected.blocked}", file=sys.stderr)
         raise typer.Exit(options.OWED)
 
 
+def _print_deleted(collected: "Collected", *, dry_run: bool) -> None:
+    """Print what the garbage collection deleted, or would delete."""
+    plan = collected.plan
+    verb = "Would delete" if dry_run else "Deleted"
+    for number, why in collected.gone.items():
+        print(f"{verb} version {number}: {why}")
+    if dry_run:
+        for path in (*plan.files, *map(str, plan.folders)):
+            print(f"{verb} {path}")
+    freed = "" if dry_run else f": {collected.freed:,} bytes freed"
+    kept = ", ".join(map(str, collected.kept)) or "none"
+    print(
+        f"{verb} {len(plan.files):,} files, {len(plan.folders):,} folders of journals and "
+        f"caches{freed}. Versions kept: {kept}"
+    )
+
+
+DOCTOR = "pairwright doctor --profile"
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 
 
 @app.command(
-    epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining --out album`"
+    epilog="Examples: `pairwright doctor`, `pairwright doctor --profile laptop --until mining "
+    "--out album`"
 )
 def doctor(
     profile: options.AnyProfile = "",
@@ -168,47 +191,51 @@ def doctor(
     out: options.Out = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Check versions, devices, disk, weights and servers: what a profile lacks, and how to fix each problem.
+    """Check versions, devices, disk, weights and servers.
 
-    Exits with 1 if the profile cannot build here.
+    Shows what a profile lacks, and how to fix each problem. Exits with 1 if the profile cannot
+    build here.
     """
-    from rich.text import Text
-
     from pairwright.flows.building.check_machine import check_machine, check_profile
     from pairwright.flows.building.find_models import profile_to_fetch
     from pairwright.flows.pipeline.load_profile import profile_names
 
-    names, own = [profile] if profile else profile_names(), settings or [] if profile else []
-    checks = {"": list(check_machine(out, needs_gpu=profile.startswith("gpu")))}
-    checks |= {name: list(check_profile(profile_to_fetch(name, own), until)) for name in names}
-    lacks = {
-        name: [one for one in (*checks[""], *checks[name]) if one.state == "missing"]
-        for name in names
-    }
+    names = [profile] if profile else profile_names()
+    changes = settings or [] if profile else []
+    machine = list(check_machine(out, needs_gpu=profile.startswith("gpu")))
+    checks = {name: list(check_profile(profile_to_fetch(name, changes), until)) for name in names}
+    lacks: dict[str, list[MachineCheck]] = {}
+    for name in names:
+        lacks[name] = [check for check in (*machine, *checks[name]) if check.state == "missing"]
     if as_json:
         profiles = {name: {"can_build": not lacks[name], "checks": checks[name]} for name in names}
-        options.print_json({"checks": checks[""], "profiles": profiles})
+        options.print_json({"checks": machine, "profiles": profiles})
     else:
-        rows = [
-            (
-                Text(one.state, COLOURS[one.state]),
-                one.area,
-                one.name,
-                "\n-> ".join(filter(None, (one.found, one.mend))),
-            )
-            for one in (*checks[""], *(checks[profile] if profile else ()))
-        ]
-        options.print_table([""] * 4, *rows)
-        for name, some in lacks.items():
-            what = ", ".join(dict.fromkeys(f"{check.area} ({check.name})" for check in some))
-            hint = "" if profile else f" See: pairwright doctor --profile {name}"
-            print(
-                f"{name}: cannot build here. It lacks {what}.{hint}"
-                if some
-                else f"{name}: can build here."
-            )
+        _print_checks([*machine, *(checks[profile] if profile else ())])
+        for name, missing in lacks.items():
+            print(_say_lacks(name, missing, hint="" if profile else f" See: {DOCTOR} {name}"))
     if all(lacks.values()):
         raise typer.Exit(options.OWED)
+
+
+def _print_checks(checks: "Sequence[MachineCheck]") -> None:
+    """Print checks as a table, with what to do below each problem."""
+    from rich.text import Text
+
+    rows: list[tuple[Text | str, ...]] = []
+    for check in checks:
+        state = Text(check.state, COLOURS[check.state])
+        texts = [text for text in (check.found, check.mend) if text]
+        rows.append((state, check.area, check.name, "\n-> ".join(texts)))
+    options.print_table([""] * 4, *rows)
+
+
+def _say_lacks(profile: str, missing: "Sequence[MachineCheck]", *, hint: str) -> str:
+    """Return whether a profile can build on this machine, and what it lacks."""
+    if not missing:
+        return f"{profile}: can build here."
+    names = dict.fromkeys(f"{check.area} ({check.name})" for check in missing)
+    return f"{profile}: cannot build here. It lacks {', '.join(names)}.{hint}"
 
 
 @app.command(
@@ -226,34 +253,37 @@ def schedule(
         bool, Option("--pause", help="Pause the schedule; without --cron, the existing one.")
     ] = False,
 ) -> None:
-    """Update a dataset on a schedule: a Prefect deployment that lists its source again and does what is owed."""
+    """Update a dataset on a schedule.
+
+    A Prefect deployment that lists its source again and does what is owed.
+    """
     from pairwright.flows.prefect import schedule_dataset as flow
 
-    place = flow.check_schedule(dataset, cron, timezone, paused=pause)
+    url = flow.check_schedule(dataset, cron, timezone, paused=pause)
     if not cron:
         again = f"pairwright schedule {shlex.quote(dataset)} --cron ..."
-        print(f"{flow.pause_schedule(place)}: paused. Go on with: {again}")
+        print(f"{flow.pause_schedule(url)}: paused. Go on with: {again}")
         return
-    deployment = flow.make_deployment(place, cron, timezone, paused=pause)
+    deployment = flow.make_deployment(url, cron, timezone, paused=pause)
     if serve:
         print(
-            f"Updates of {place} run here, at {cron} ({timezone}). Ctrl-C stops and pauses them.",
+            f"Updates of {url} run here, at {cron} ({timezone}). Ctrl-C stops and pauses them.",
             flush=True,
         )
         flow.serve_schedule(deployment)
         print("The schedule is paused. The same command goes on with it.", file=sys.stderr)
         return
+    name = flow.apply_schedule(deployment, pool)
+    print(f"{name}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})")
     print(
-        f"{flow.apply_schedule(deployment, pool)}: {'paused' if pause else 'scheduled'} at {cron} ({timezone})"
-    )
-    print(
-        f"Run a worker on a machine with access to {place}: prefect worker start --pool {pool} --type process"
+        f"Run a worker on a machine with access to {url}: "
+        f"prefect worker start --pool {pool} --type process"
     )
 
 
 @app.command(epilog="Example: `pairwright publish dataset`")
 def publish(dataset: options.DatasetUrl) -> None:
-    """Publish the state of a dataset as its newest version, although its profile's gates held the build back."""
+    """Publish the state of a dataset as its newest version, whatever its profile's gates."""
     verdict = options.open_dataset(dataset).publish()
     for gate in verdict.failed:
         print(f"Failed gate, ignored: {gate.say()}")

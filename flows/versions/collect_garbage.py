@@ -132,8 +132,8 @@ def _say_blocked(folder: Folder, removal: int, *, owes: bool) -> str:
     newest = latest_snapshot(folder)
     if newest and newest.content.get("takedowns", 0) < removal:
         return (
-            f"version {newest.number}, the newest, is from before the removal. "
-            f"First publish one without the removed images: {resume}"
+            f"version {newest.number}, the newest, is from before the removal. First publish one "
+            f"without the removed images: {resume}"
         )
     return ""
 

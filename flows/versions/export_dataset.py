@@ -83,12 +83,15 @@ def export_dataset(
 
 
 def _load_verifier(form: Form) -> Any:
-    """Return the processor that reads an export back, if its form needs one; ``ConfigError`` if a package is missing."""
+    """Return the processor that reads an export back, if its form needs one.
+
+    ``ConfigError`` if a package is missing.
+    """
     missing = [name for name in form.packages if find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"--verify: --format {form.name} is read with {', '.join(missing)}, not installed here: "
-            f"python -m pip install -c constraints.txt {' '.join(missing)}"
+            f"--verify: --format {form.name} is read with {', '.join(missing)}, not installed "
+            f"here: python -m pip install -c constraints.txt {' '.join(missing)}"
         )
     if "trl" not in form.packages:
         return None
@@ -100,7 +103,10 @@ def _load_verifier(form: Form) -> Any:
 
 
 def _count_rows(version: Version, stages: list[tuple[Planned, Counts]], table: str) -> int:
-    """Return the number of rows of a table; ``ConfigError`` with the reason if it is empty or missing."""
+    """Return the number of rows of a table.
+
+    ``ConfigError`` with the reason if it is empty or missing.
+    """
     for planned, counts in stages:
         if planned.stage.name == table and counts.rows:
             return counts.rows
@@ -115,19 +121,25 @@ def _say_why_empty(version: Version, stages: list[tuple[Planned, Counts]], table
     """Return why a table has no rows, and what to do."""
     for planned in version.stages:
         if planned.stage.name == table and not planned.is_on:
-            return f"Its stage is off: `pairwright settings {planned.section}` shows how to switch it on"
+            return (
+                f"Its stage is off: `pairwright settings {planned.section}` shows how to switch "
+                "it on"
+            )
     why = say_empty(stages, [table])
     if why:
         return why
     if version.pipeline.until:
-        return "Build the rest with the same `pairwright build` command without --until, or export --table pairs"
+        return (
+            "Build the rest with the same `pairwright build` command without --until, or export "
+            "--table pairs"
+        )
     return f"Finish the rows that are owed with: pairwright resume {version.folder.url}"
 
 
 def _describe_dataset(
     version: Version, build: Build, form: Form, *, target: str, counts: list[Counts]
 ) -> ExportedDataset:
-    """Return the facts about the dataset that an export states, with measurements if it has a card."""
+    """Return the facts that an export states, with measurements if it has a card."""
     tables = Tables(build)
     numbers: list[Any] = []
     health: list[Any] = []

@@ -1,7 +1,8 @@
-"""Try other mining thresholds on a dataset's stored similarities: no image is read, embedded or searched again.
+"""Try other mining thresholds on a dataset's stored similarities.
 
-The new pairs are an extra table, and the old one stays; a later build with the same thresholds
-finds it done. The dataset itself does not change unless the thresholds are kept.
+No image is read, embedded or searched again. The new pairs are an extra table, and the old one
+stays; a later build with the same thresholds finds it done. The dataset itself does not change
+unless the thresholds are kept.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,7 +50,8 @@ def change_thresholds(present: Version, settings: Sequence[str]) -> Version:
         if not setting.strip().startswith(THRESHOLDS):
             names = f"{THRESHOLDS[0]}*, {', '.join(THRESHOLDS[1:])}"
             raise ConfigError(
-                f"--set {setting}: refilter changes {names} only; build again to change other things"
+                f"--set {setting}: refilter changes {names} only; build again to change other "
+                "things"
             )
     profile = present.profile
     if "neighbours" not in {stage.name for stage in Pipeline(profile, SECTION).running}:
@@ -108,7 +110,8 @@ def _settle_finished(version: Version, build: Build, planned: Iterable[Planned])
         if owed:
             url = version.folder.url
             raise ConfigError(
-                f"{url}: {counts.stage} still owes {owed:,} rows. First finish them with: pairwright resume {url}"
+                f"{url}: {counts.stage} still owes {owed:,} rows. First finish them with: "
+                f"pairwright resume {url}"
             )
 
 

@@ -38,7 +38,7 @@ class Removal:
 def remove_images(
     newest: Version, texts: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = ""
 ) -> Removal:
-    """Add images to the dataset's list of removals, by keys, prefixes of keys, or names in the source."""
+    """Add images to the list of removals, by keys, prefixes of keys, or names."""
     folder = newest.folder
     with newest.settled() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)

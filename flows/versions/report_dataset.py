@@ -90,10 +90,10 @@ def view_dataset(
     ready: Callable[[str, str], None],
     watch: Callable[[int, int], None],
 ) -> bool:
-    """Serve the pages of a version on 127.0.0.1 until Ctrl-C; return whether a thread was still running.
+    """Serve the pages of a version on 127.0.0.1 until Ctrl-C.
 
-    Once pages are served, ``ready`` is called with the address, which has the token, and one for a
-    single visit.
+    Return whether a thread was still running. Once pages are served, ``ready`` is called with the
+    address, which has the token, and one for a single visit.
     """
     if len(annotator) > MOST_NAME or not annotator.isprintable():
         raise ConfigError(f"--annotator: a name of at most {MOST_NAME} printable characters")
@@ -105,7 +105,8 @@ def view_dataset(
         tables = Tables(build)
         if not any(count.rows for count in counts if count.stage in ("pairs", *PREFERENCES)):
             raise ConfigError(
-                f"{version.folder.url}: has nothing to look at: no pairs, no preferences (`pairwright status`)"
+                f"{version.folder.url}: has nothing to look at: no pairs, no preferences "
+                "(`pairwright status`)"
             )
         subject = subject_of(version, build, counts=counts, pairs=0)
         rows = sum(count.rows for count in counts if count.stage in TABLES)

@@ -1,5 +1,6 @@
-"""Status of a dataset: finished and owed rows, and how to continue, for people, scripts, notebooks
-and Prefect.
+"""Status of a dataset: finished and owed rows, and how to continue.
+
+For people, scripts, notebooks and Prefect.
 """
 
 import html
@@ -30,7 +31,10 @@ from pairwright.tasks.training.runs import RETRIEVER, RUNS
 
 
 def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
-    """Yield a line for each stage that owes rows: how many, why, and the command that retries only those."""
+    """Yield a line for each stage that owes rows.
+
+    How many, why, and the command that retries only those.
+    """
     for count in counts:
         problems: list[str] = []
         if count.failed:
@@ -44,7 +48,10 @@ def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
 
 
 def say_shard(planned: Planned, outcome: Outcome) -> str:
-    """Return the failed rows of a shard, the reasons, and the command that retries them; empty: none failed."""
+    """Return the failed rows of a shard, the reasons, and the command that retries them.
+
+    Empty: none failed.
+    """
     shard = outcome.shard
     result = outcome.result
     stage = planned.stage.name
@@ -74,7 +81,10 @@ def _retry_command(dataset: str, stage: str, reasons: Mapping[str, int]) -> str:
 
 
 def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[str]:
-    """Yield each failed gate of the last build, and what to do; nothing if a version was published."""
+    """Yield each failed gate of the last build, and what to do.
+
+    Nothing if a version was published.
+    """
     if verdict is None or not verdict.held:
         return
     if current:
@@ -92,8 +102,9 @@ def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[st
         quoted = shlex.quote(dataset)
         gate = verdict.failed[0].gate
         yield (
-            f"See why: pairwright status {quoted}. Publish it all the same: pairwright publish {quoted}. Or with "
-            f"another bound from now on: pairwright resume {quoted} --set gates.{gate}=..."
+            f"See why: pairwright status {quoted}. Publish it all the same: pairwright publish "
+            f"{quoted}. Or with another bound from now on: pairwright resume {quoted} --set "
+            f"gates.{gate}=..."
         )
 
 
@@ -114,7 +125,10 @@ class Status:
 
     @property
     def owing(self) -> list[str]:
-        """Return a line for each stage that owes rows: how many, why, and the command that retries only those."""
+        """Return a line for each stage that owes rows.
+
+        How many, why, and the command that retries only those.
+        """
         return list(say_owed(self.counts, self.dataset))
 
     def as_json(self) -> dict[str, Any]:
@@ -174,7 +188,10 @@ def _verify(folder: Folder) -> Iterator[str]:
 
 
 def verify_copies(url: str, below: str = "") -> list[str] | None:
-    """Return the damaged files of an export, a model or a run in a folder; ``None``: it has no manifest."""
+    """Return the damaged files of an export, a model or a run in a folder.
+
+    ``None``: it has no manifest.
+    """
     folder = Folder(url)
     if not folder.is_local:
         return None
@@ -225,7 +242,7 @@ def _title(dataset: str, version: int) -> str:
 
 
 def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
-    """Yield status, reason and detail of each input that a table refused, with the names of its images.
+    """Yield status, reason and detail of each refused input, with image names.
 
     The status is "dropped", "failed", or "kept": a row that exists, but is not or less used for
     this reason.
@@ -263,7 +280,10 @@ def _add_names(detail: str, names: Sequence[str]) -> str:
 def _name_subjects(
     subjects: set[str], build: Build, stages: Sequence[Planned]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the names of the subjects of rows: images, both images of pairs, images and tags of removals."""
+    """Return the names of the subjects of rows.
+
+    Images, both images of pairs, images and tags of removals.
+    """
     tables = {stage.stage.name: stage for stage in stages}
 
     def find(table: str, row_type: type[R], keys: set[str], *without: str) -> list[R]:

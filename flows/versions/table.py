@@ -81,7 +81,10 @@ class Table(Generic[R]):
         yield from self.version.index(self.name).batches(self._known(columns), self._places)
 
     def rows(self, *, without: Sequence[str] = ()) -> Iterator[R]:
-        """Yield the rows as typed objects (``schemas.rows``); columns ``without`` are not read, and empty."""
+        """Yield the rows as typed objects (``schemas.rows``).
+
+        Columns ``without`` are not read, and empty.
+        """
         for batch in self.batches(columns_without(self.row_type, without)):
             yield from from_table(batch, self.row_type)
 
@@ -114,9 +117,9 @@ class Table(Generic[R]):
         return datasets.Dataset(arrow).cast(features)
 
     def where(self, condition: str) -> "Table[R]":
-        """Return the rows for which a condition in DuckDB's SQL holds: ``"similarity > 0.8 AND origin = 'mined'"``.
+        """Return the rows for which a condition in DuckDB's SQL holds.
 
-        Only the columns that it names are read.
+        ``"similarity > 0.8 AND origin = 'mined'"``. Only the columns that it names are read.
         """
         named = [
             name for name in self.columns if re.search(rf"\b{name}\b", condition, re.IGNORECASE)
@@ -156,7 +159,10 @@ class Table(Generic[R]):
 
 
 class RowView(Generic[R]):
-    """Row of a table that can show itself: its fields by name, ``row`` itself, ``show()`` its card."""
+    """Row of a table that can show itself.
+
+    Its fields by name, ``row`` itself, ``show()`` its card.
+    """
 
     def __init__(self, table: Table[R], row: R) -> None:
         self.table, self.row = table, row
@@ -175,7 +181,10 @@ class RowView(Generic[R]):
         return say_row(self.row)
 
     def show(self) -> "Card":
-        """Return the row's card: images, texts, and everything made from it; ``save`` writes it to a file."""
+        """Return the row's card: images, texts, and everything made from it.
+
+        ``save`` writes it to a file.
+        """
         from pairwright.flows.versions.show_rows import show_card
 
         return show_card(self.table.version, self.table.name, self.row)

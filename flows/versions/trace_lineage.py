@@ -119,7 +119,10 @@ def trace_lineage(version: Version, prefix: str) -> Lineage:
 
 
 def _find_row(version: Version, build: Build, prefix: str) -> tuple[str, str]:
-    """Return table and key of the row whose key begins with a prefix; of one key, the first table's."""
+    """Return table and key of the row whose key begins with a prefix.
+
+    Of one key, the first table's.
+    """
     rows = find_keys(build, prefix.strip().lower()) if prefix.strip() else []
     keys = {key for _, key in rows}
     if len(keys) == 1:

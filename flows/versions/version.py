@@ -43,7 +43,7 @@ Settled = tuple[Build, list[tuple[Planned, Counts]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """Version of a dataset: its folder, the pipeline that made it, the snapshot that names its parts.
+    """Version of a dataset: folder, pipeline, and the snapshot that names its parts.
 
     with open_version(Folder("album"), 3).settled() as (build, stages):
         print({planned.stage.name: counts.rows for planned, counts in stages})
@@ -153,7 +153,10 @@ class Version:
             yield build, stages
 
     def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
-        """Settle some of its stages, after the earlier ones; return them with the version's counts."""
+        """Settle some of its stages, after the earlier ones.
+
+        Return them with the version's counts.
+        """
         settled: list[tuple[Planned, Counts]] = []
         for stage in planned:
             name = stage.stage.name
@@ -163,9 +166,10 @@ class Version:
                 if dict(build.ledger.live_parts(name)) != stated["parts"]:
                     stated_rows = sum(stated["parts"].values())
                     raise StoreError(
-                        f"{self.folder.url}: version {self.number} states {stated_rows:,} rows of {name}, but its "
-                        f"parts hold {counts.rows:,}: another release made it, or a part has changed. Open another "
-                        "version (`pairwright versions`), or build again"
+                        f"{self.folder.url}: version {self.number} states {stated_rows:,} rows of "
+                        f"{name}, but its parts hold {counts.rows:,}: another release made it, or "
+                        "a part has changed. Open another version (`pairwright versions`), or "
+                        "build again"
                     )
                 counts = _read_counts(stated)
             settled.append((stage, counts))
@@ -193,7 +197,7 @@ class Version:
         return None
 
     def _is_stated(self, planned: Planned, stated_stages: Mapping[str, Any]) -> bool:
-        """Return whether a stage's table is complete, and holds exactly the parts that a version states."""
+        """Return whether a stage's table is complete, with the parts that a version states."""
         stated = stated_stages.get(planned.stage.name)
         if stated is None or stated["fingerprint"] != planned.fingerprint:
             return False
@@ -209,7 +213,10 @@ class Version:
         return [_read_counts(stated[planned.stage.name]) for planned in self.stages]
 
     def index(self, table: str) -> Index:
-        """Return the index of a table's live rows; settles only the stages that lead to it, and writes nothing."""
+        """Return the index of a table's live rows.
+
+        Settles only the stages that lead to it, and writes nothing.
+        """
         if table in self._indexes:
             return self._indexes[table]
         last = self.find(table)
@@ -230,7 +237,7 @@ class Version:
         return self._indexes[table]
 
     def plan(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
-        """Return an extra stage planned on the version's tables, with pinned models, without running it."""
+        """Return an extra stage planned on the version's tables, without running it."""
         if stage.pin:
             config = stage.pin(config)
         inputs = stage.inputs(config)
@@ -243,7 +250,10 @@ class Version:
 
 
 def open_version(folder: Folder, number: int | None = None) -> Version:
-    """Return a version of a dataset after checking its files; without a number, the newest, or the current tables."""
+    """Return a version of a dataset after checking its files.
+
+    Without a number, the newest, or the current tables.
+    """
     if number is None:
         snapshot = snapshots.latest_snapshot(folder)
         return _open_snapshot(folder, snapshot) if snapshot else open_present(folder)
@@ -273,9 +283,9 @@ def _open_snapshot(folder: Folder, snapshot: Snapshot) -> Version:
         _ = version.stages  # planned here, where an error names the release
     except (ValidationError, KeyError, PairwrightError) as error:
         raise StoreError(
-            f"{folder.url}: version {snapshot.number} was made by another release, and this one cannot open it: "
-            f"{' '.join(str(error).split())}. Open it with that release, or build again: `pairwright build` makes a "
-            "version that this one opens"
+            f"{folder.url}: version {snapshot.number} was made by another release, and this one "
+            f"cannot open it: {' '.join(str(error).split())}. Open it with that release, or build "
+            "again: `pairwright build` makes a version that this one opens"
         ) from error
     return version
 
@@ -296,7 +306,9 @@ def publish_version(
     stopped: str = "",
     force: bool = False,
 ) -> tuple[Snapshot | None, gates.Verdict]:
-    """Check settled stages against the gates and publish them; return the newest version, if any, and the verdict.
+    """Check settled stages against the gates and publish them.
+
+    Return the newest version, if any, and the verdict.
 
     ``stopped``: why the build ended early.
     """
@@ -319,7 +331,10 @@ def publish_version(
 
 
 def _judged_tables(version: Version, done: Sequence[tuple[Planned, Counts]]) -> list[str]:
-    """Return the tables whose rows the gates judge: the last one, or the results of the last group."""
+    """Return the tables whose rows the gates judge.
+
+    The last one, or the results of the last group.
+    """
     until = version.pipeline.until
     stages = [planned.stage for planned, _ in done]
     if until in (stage.name for stage in stages):

@@ -25,7 +25,10 @@ HOURS = "hours"  # limit of one build; the others are of all builds of a dataset
 
 @dataclass(slots=True)
 class Budget:
-    """Budget of one build, and its use: calls and tokens of all builds of the dataset, hours of this one."""
+    """Budget of one build, and its use.
+
+    Calls and tokens of all builds of the dataset, hours of this one.
+    """
 
     folder: Folder
     config: BudgetConfig
@@ -34,7 +37,10 @@ class Budget:
     began: float = field(default_factory=time.monotonic)
 
     def rounds(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Sequence[ShardRef]]:
-        """Yield the shards of a stage in rounds until the budget is used up; without limits, in one."""
+        """Yield the shards of a stage in rounds until the budget is used up.
+
+        Without limits, in one.
+        """
         if not self.config.limits:
             yield shards
             return
@@ -44,7 +50,10 @@ class Budget:
             yield shards[start : start + self.workers]
 
     def _is_used_up(self, planned: Planned) -> bool:
-        """Return whether a limit that applies to the stage is reached; only hours apply to one that asks no model."""
+        """Return whether a limit that applies to the stage is reached.
+
+        Only hours apply to one that asks no model.
+        """
         for name, limit in self.config.limits.items():
             if self.stopped:
                 break
@@ -56,8 +65,9 @@ class Budget:
             # the next build of the dataset starts with what is left of its calls and tokens
             hint = "" if name == HOURS else f" --set {FIELD}{name}={2 * limit:g}"
             self.stopped = (
-                f"Stopped by {FIELD}{name}: {_format_amount(used)} of {_format_amount(limit)} are used. "
-                f"Finished rows are kept. Go on with: pairwright resume {self.folder.url}{hint}"
+                f"Stopped by {FIELD}{name}: {_format_amount(used)} of {_format_amount(limit)} are "
+                "used. Finished rows are kept. Go on with: pairwright resume "
+                f"{self.folder.url}{hint}"
             )
             log.warning("%s", self.stopped)
         return bool(self.stopped)
@@ -71,7 +81,7 @@ class Budget:
 
 
 def count_asked(folder: Folder) -> Counter[str]:
-    """Return the calls, and the tokens by kind, that the parts of a dataset state, over all of its builds."""
+    """Return the calls, and the tokens by kind, of all builds of a dataset."""
     total = Counter[str]()
     for table in table_folders(folder):
         for name in folder.names(table, ".parquet"):

@@ -1,4 +1,4 @@
-"""Executors of shards: their interface, their outcomes, and the boundary where an error becomes a record.
+"""Executors of shards: their interface, and the boundary where errors become records.
 
 They run shards in worker processes of this machine (``pool``), on a Dask cluster (``on_dask``), or
 in one of these as the task runs of a Prefect server (``flows.prefect.prefect_executor``).
@@ -114,7 +114,10 @@ class NoWatcher:
 def run_in_threads(
     executor: Executor, planned: Planned, shards: Sequence[ShardRef]
 ) -> Iterator[Outcome]:
-    """Run shards with as many waiting threads as the executor runs at once; stop it if the caller stops."""
+    """Run shards with as many waiting threads as the executor runs at once.
+
+    Stop it if the caller stops.
+    """
     with ThreadPoolExecutor(executor.count) as threads:
         try:
             futures = [threads.submit(executor.run_one, planned, shard) for shard in shards]
@@ -127,7 +130,10 @@ def run_in_threads(
 
 
 def count_own_processes(planned: Planned) -> int | None:
-    """Return the number of processes that a stage gets for its models; ``None``: it loads no models."""
+    """Return the number of processes that a stage gets for its models.
+
+    ``None``: it loads no models.
+    """
     if planned.stage.processes is None:
         return None
     return planned.stage.processes(planned.config)
@@ -140,7 +146,7 @@ def failed_outcome(shard: ShardRef, error: str, seconds: float = 0.0) -> Outcome
 
 
 def attempt(run: RunShard, planned: Planned, shard: ShardRef) -> Outcome:
-    """Run one shard; the boundary at which an error becomes a record instead of ending the build."""
+    """Run one shard: the boundary at which an error becomes a record."""
     start = time.monotonic()
     try:
         result = run(planned, shard)

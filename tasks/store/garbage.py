@@ -152,7 +152,10 @@ def dead_journals(folder: Folder, tables: Iterable[str], *, everything: bool) ->
 
 
 def left_work(folder: Folder) -> Iterator[str]:
-    """Yield the work files of dead processes; on an object store, of all processes, so no build may run there."""
+    """Yield the work files of dead processes.
+
+    On an object store, of all processes, so no build may run there.
+    """
     for name in folder.folders("work"):
         yield from files_below(folder, f"work/{name}")
 
@@ -166,7 +169,10 @@ def files_below(folder: Folder, name: str) -> Iterator[str]:
 
 
 def _drop_empty(folder: Folder) -> None:
-    """Delete local folders that hold only a lock; the dataset is locked, so no process waits for it."""
+    """Delete local folders that hold only a lock.
+
+    The dataset is locked, so no process waits for it.
+    """
     if not folder.is_local:
         return
     for top in EMPTIED:

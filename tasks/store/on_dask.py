@@ -1,9 +1,9 @@
-"""Run shards in the workers of a Dask cluster: an existing one, or one started on this machine for the build.
+"""Run shards in the workers of a Dask cluster.
 
-Workers run one shard at a time and keep loaded models. Where some declare a GPU ("--resources
-GPU=1"), these get the stages that load models. A worker with other code, or without access to a
-folder of this machine's disk, fails its shards with a message. When a worker dies, its shard is run
-again elsewhere.
+An existing one, or one started on this machine for the build. Workers run one shard at a time and
+keep loaded models. Where some declare a GPU ("--resources GPU=1"), these get the stages that load
+models. A worker with other code, or without access to a folder of this machine's disk, fails its
+shards with a message. When a worker dies, its shard is run again elsewhere.
 """
 
 import gc
@@ -66,7 +66,10 @@ class DaskWorkers:
         paths: Iterable[str] = (),
         watcher: StageWatcher | None = None,
     ) -> None:
-        """Connect to the cluster, or start one on this machine with ``gpus``; its workers must access the paths."""
+        """Connect to the cluster, or start one on this machine with ``gpus``.
+
+        Its workers must access the paths.
+        """
         try:
             import distributed
         except ImportError as error:
@@ -141,14 +144,20 @@ class DaskWorkers:
         run_stages()
 
     def stop(self) -> None:
-        """Cancel waiting shards; on a shared cluster a running shard continues to its end, and its part counts."""
+        """Cancel waiting shards.
+
+        On a shared cluster a running shard continues to its end, and its part counts.
+        """
         with self._changing:
             self._stopped = True
             with suppress(Exception):  # the scheduler may be gone
                 self._client.cancel(list(self._running), force=True)
 
     def _send(self, planned: Planned, shard: ShardRef) -> Any:
-        """Send a shard to the cluster, to a worker with a GPU if its stage loads models; return its future."""
+        """Send a shard to the cluster, to a worker with a GPU if its stage loads models.
+
+        Return its future.
+        """
         with self._changing:
             if self._stopped:
                 raise CancelledError
@@ -175,7 +184,10 @@ class DaskWorkers:
 
 
 def _start(count: int, gpus: int) -> Any:
-    """Start a cluster on this machine, on loopback, without the dashboard; it ends with this process."""
+    """Start a cluster on this machine, on loopback, without the dashboard.
+
+    It ends with this process.
+    """
     from distributed import Nanny, Scheduler, SpecCluster
 
     pool.limit_threads()
@@ -229,15 +241,16 @@ def _connect(address: Any, workers: int) -> Any:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"run.address {address}: no Dask scheduler answers ({error}): start one (`dask scheduler`), correct the "
-            "address, or leave it empty for workers on this machine"
+            f"run.address {address}: no Dask scheduler answers ({error}): start one (`dask "
+            "scheduler`), correct the address, or leave it empty for workers on this machine"
         ) from error
     try:
         client.wait_for_workers(workers, timeout=CONNECT_S)
     except TimeoutError as error:
         client.close()
         raise ConfigError(
-            f"run.address {address}: the scheduler has no workers: start some (`dask worker {address} --nthreads 1`)"
+            f"run.address {address}: the scheduler has no workers: start some (`dask worker "
+            f"{address} --nthreads 1`)"
         ) from error
     return client
 
@@ -274,21 +287,27 @@ def run_here(
 
 
 def _find_problem(code: str, paths: Sequence[str]) -> str:
-    """Return why this machine's rows could differ from the building machine's; empty: they cannot."""
+    """Return why this machine's rows could differ from the building machine's.
+
+    Empty: they cannot.
+    """
     if code and code != code_mark():
         return (
-            "has another version of Pairwright's code than the building machine: install the same commit there, "
-            "and restart the worker"
+            "has another version of Pairwright's code than the building machine: install the same "
+            "commit there, and restart the worker"
         )
     for path in paths:
         if not Path(path).exists():
-            return f"cannot access {path}: put it on a disk that all machines share, or on an object store"
+            return (
+                f"cannot access {path}: put it on a disk that all machines share, or on an object "
+                "store"
+            )
     return ""
 
 
 def _hold_models_of(stage: str) -> None:
     """Release the models of another stage: a device holds those of one."""
-    if _LOADED == [stage]:
+    if [*_LOADED] == [stage]:
         return
     if _LOADED:
         forget_models()

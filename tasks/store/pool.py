@@ -78,7 +78,10 @@ class Workers:
             pool.shutdown()
 
     def submit(self, planned: Planned, shards: Sequence[ShardRef]) -> Iterator[Outcome]:
-        """Yield the outcome of each shard as it ends, in any order; then the stage's own processes end."""
+        """Yield the outcome of each shard as it ends, in any order.
+
+        Then the stage's own processes end.
+        """
         if self._runs_here(planned):  # not in a thread: Ctrl-C ends it
             for shard in shards:
                 yield attempt(self._run, planned, shard)
@@ -180,7 +183,7 @@ def _new_pool(count: int, *, helpers: int = 0) -> ProcessPoolExecutor:
 
 @contextmanager
 def block_interrupts() -> Generator[None]:
-    """Block Ctrl-C in processes that are started here, until ``_begin_worker`` leaves it to the parent.
+    """Block Ctrl-C in processes that are started here, until they leave it to the parent.
 
     Otherwise each process that is still importing would show a traceback.
     """
