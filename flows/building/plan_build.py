@@ -5,7 +5,7 @@ since the first loads models. Everything is taken to grow with the items of the 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,11 +144,7 @@ def plan_build(version: Version, *, is_new: bool, trial: int = 0) -> Plan:
     notes = [f"In the trial, shard {failure.name} failed: {failure.error}" for failure in failures]
     if trial:
         notes.append(TRIAL_NOTE)
-    unknown = [name for name, amounts in stages.items() if amounts["rows"] is None]
-    if unknown:
-        notes.append(_describe_unknown(unknown))
-    if version.pipeline.caveat:
-        notes.append(f"{version.pipeline.caveat}.")
+    notes += _list_notes(version, stages)
     return Plan(
         version=version,
         is_new=is_new,
@@ -157,6 +153,15 @@ def plan_build(version: Version, *, is_new: bool, trial: int = 0) -> Plan:
         stages=stages,
         notes=notes,
     )
+
+
+def _list_notes(version: Version, stages: Mapping[str, Amounts]) -> Iterator[str]:
+    """Yield notes on the stages whose amounts are not known, and on a known limit."""
+    unknown = [name for name, amounts in stages.items() if amounts["rows"] is None]
+    if unknown:
+        yield _describe_unknown(unknown)
+    if version.pipeline.caveat:
+        yield f"{version.pipeline.caveat}."
 
 
 def _read_known_keys(version: Version) -> set[bytes]:

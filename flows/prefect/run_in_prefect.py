@@ -160,10 +160,10 @@ def evaluate_model(
         scores = evaluated.results.scores
         rows = [asdict(score) for score in scores]
         publish_table(f"scores-{benchmark}", rows, "\n\n".join(evaluated.notes()))
-    owed = evaluated.results.owed
-    if owed:
+    pending = evaluated.results.pending
+    if pending:
         return Failed(
-            message=f"{owed:,} questions were not answered: run it again, which asks only these"
+            message=f"{pending:,} questions were not answered: run it again, which asks only these"
         )
     values = [f"{score.name} {score.value:.3f}" for score in scores if score.value is not None]
     return Completed(message=", ".join(values) or "there is nothing to score")

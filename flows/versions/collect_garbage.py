@@ -101,8 +101,8 @@ def _plan_collection(folder: Folder, keep: int | None, removal: int) -> Collecte
     else:
         _mark_versions(folder, newest_numbers, live)
         _mark_runs(folder, live)
-        if owes:
-            _mark_tables(folder, tables, live)
+    if owes and not purges:
+        _mark_tables(folder, tables, live)
     tables += _mark_extra_tables(folder, live, strictly=purges, everything=owes and not purges)
     return Collected(
         plan=_sweep(folder, live, sorted(gone), tables, purges=purges),

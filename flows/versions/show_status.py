@@ -256,8 +256,7 @@ def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
     with present.settled() as (build, _):
         refused = list(build.refused(planned))
         if not planned.reads_source:  # sources tables have the names in their details
-            subjects = {subject for *_, subject in refused}
-            names = _name_subjects(subjects, build, present.planned)
+            names = _name_subjects({subject for *_, subject in refused}, build, present.planned)
         elif planned.stage.writes is ImageRow:
             for name, original in build.duplicates(planned, "name"):
                 yield "dropped", DUPLICATE, f"{name}: the same image as {original}"
