@@ -45,7 +45,6 @@ from pairwright.flows.versions.version import (
 )
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
-from pairwright.tasks.store.build import RECORD, read_record
 from pairwright.tasks.store.decision_table import (
     Sorted,
     read_decision_file,
@@ -55,6 +54,7 @@ from pairwright.tasks.store.decision_table import (
 )
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict
+from pairwright.tasks.store.open_tables import RECORD, read_record
 
 if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s to load
     from pairwright.flows.training.evaluate_model import Evaluated

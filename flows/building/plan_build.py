@@ -19,10 +19,10 @@ from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import RunConfig
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.build import RECORD
 from pairwright.tasks.store.executor import Outcome, ShardFailed, count_own_processes
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import RECORD
 from pairwright.tasks.store.part import Part, read_about, read_columns
 from pairwright.tasks.store.pool import Workers, count_cores
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder

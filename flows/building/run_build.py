@@ -35,7 +35,11 @@ from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.sources import read_items
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store.budget import Budget
-from pairwright.tasks.store.build import (
+from pairwright.tasks.store.executor import Executor, Outcome, ShardFailed
+from pairwright.tasks.store.files import FULL, Folder
+from pairwright.tasks.store.gates import Verdict
+from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import (
     Build,
     Snapshot,
     in_use,
@@ -43,10 +47,6 @@ from pairwright.tasks.store.build import (
     write_items,
     write_record,
 )
-from pairwright.tasks.store.executor import Executor, Outcome, ShardFailed
-from pairwright.tasks.store.files import FULL, Folder
-from pairwright.tasks.store.gates import Verdict
-from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.pool import count_cores
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned

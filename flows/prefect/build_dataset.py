@@ -23,9 +23,9 @@ from pairwright.flows.prefect.prefect_executor import RUNNER, PrefectExecutor
 from pairwright.flows.prefect.relay import dataset_name, logged, publish_table, tagged
 from pairwright.flows.versions.show_status import say_reasons
 from pairwright.flows.versions.version import Version
-from pairwright.tasks.store.build import hold
 from pairwright.tasks.store.executor import Executor
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import hold
 
 LOCK = "schedule"
 """Lock of updates, one at a time per dataset; a killed process releases it at once, Prefect's own

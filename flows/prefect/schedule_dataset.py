@@ -24,8 +24,8 @@ from pairwright.flows.prefect.build_dataset import update_dataset
 from pairwright.flows.prefect.relay import dataset_name, make_slug
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.build import read_record
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import read_record
 
 HEARTBEATS = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
 """Environment of scheduled runs, as in ``docker/prefect.yaml``."""

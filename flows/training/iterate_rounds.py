@@ -31,8 +31,8 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.evaluation.benchmarks.own_datasets import TRUE, UNREADABLE
 from pairwright.tasks.models.devices import release
 from pairwright.tasks.serving.launch import check_launch
-from pairwright.tasks.store.build import RECORD, read_record
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import RECORD, read_record
 from pairwright.tasks.store.snapshot import read_snapshot, snapshot_numbers
 from pairwright.tasks.training.check_environment import count_launched
 from pairwright.tasks.training.find_model import find_model

@@ -20,8 +20,8 @@ from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow
 from pairwright.schemas.section import Section
 from pairwright.tasks.sources.read_llava import read_llava
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.stage import Planned, Stage
 
 

@@ -16,9 +16,9 @@ from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.errors import PairwrightError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store import garbage
-from pairwright.tasks.store.build import Build, alone, read_record
 from pairwright.tasks.store.decision_table import forget_decisions
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import Build, alone, read_record
 from pairwright.tasks.store.snapshot import (
     latest_snapshot,
     part_files,

@@ -22,10 +22,10 @@ from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Sele
 from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
 from pairwright.tasks.report.query_tables import Tables
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.gates import say_empty
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages

@@ -11,9 +11,9 @@ from pairwright.flows.building.run_build import OWN_NOTES
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import say_changes
-from pairwright.tasks.store.build import Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import StageDiff, diff_stage
+from pairwright.tasks.store.open_tables import Snapshot, read_record
 from pairwright.tasks.store.snapshot import missing_files, read_snapshot, snapshot_numbers
 
 

@@ -13,9 +13,9 @@ from pairwright.flows.pipeline.load_profile import change_profile
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.build import Build, write_record
 from pairwright.tasks.store.executor import Executor, ShardFailed
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build, write_record
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 

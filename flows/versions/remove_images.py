@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
-from pairwright.tasks.store.build import Build, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.lineage import count_rows, follow, keys_like
+from pairwright.tasks.store.open_tables import Build, read_record
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.takedowns import read_takedowns, removed_by, write_takedown

@@ -17,11 +17,11 @@ from pairwright.tasks.report.query_tables import PREFERENCES, Tables, open_datab
 from pairwright.tasks.report.search_cards import CardSearch
 from pairwright.tasks.report.serve_pages import Keys, Opening, listen, serve
 from pairwright.tasks.report.write_report import Subject, write_report
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import read_verdict
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.scratch import own_temporary_folder, replacing, scratch_folder
 from pairwright.tasks.store.snapshot import describe_version
 

@@ -18,12 +18,12 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
 from pairwright.tasks.rejected import remove_elements
 from pairwright.tasks.sources import read_items
-from pairwright.tasks.store.build import ITEMS, Build, table_folders
 from pairwright.tasks.store.executor import Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict, read_verdict
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
 from pairwright.tasks.store.manifest import MANIFEST, MARKER, find_damage
+from pairwright.tasks.store.open_tables import ITEMS, Build, table_folders
 from pairwright.tasks.store.snapshot import find_live, latest_snapshot
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.verify import find_faults

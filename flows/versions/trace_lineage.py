@@ -14,8 +14,8 @@ from rich.tree import Tree
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.lineage import Link, find_keys, follow, read_cells
+from pairwright.tasks.store.open_tables import Build
 
 TOLD = (
     "name",

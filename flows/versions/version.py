@@ -27,10 +27,10 @@ from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.store import gates
 from pairwright.tasks.store import snapshot as snapshots
-from pairwright.tasks.store.build import Build, Snapshot, read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build, Snapshot, read_record
 from pairwright.tasks.store.stage import Planned, Stage, plan_stage
 from pairwright.tasks.store.takedowns import read_takedowns
 

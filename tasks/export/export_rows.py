@@ -26,9 +26,9 @@ from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
 from pairwright.tasks.export.parquet import image_cell
 from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.export.write_card import write_readme
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.index import columns_without
 from pairwright.tasks.store.manifest import README
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.scratch import replacing
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned

@@ -32,8 +32,8 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.models import perceptual_hash
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses
 from pairwright.tasks.store.vectors import KEY_TYPE, Vectors

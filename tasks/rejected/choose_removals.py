@@ -67,7 +67,7 @@ Inspections = Mapping[str, tuple[InspectionRow, ...]]
 Statements = Mapping[str, tuple[StatementsRow, ...]]
 
 
-class RemovalCandidate(NamedTuple):
+class CheckedRemoval(NamedTuple):
     """Element that was removed from one of the images, with the checks of its removal."""
 
     side: int
@@ -82,7 +82,7 @@ class Fit(NamedTuple):
     clip: float = 0.0  # sum of the cosines of the text's sentences with the candidate (Eq. 9).
 
 
-Scored = tuple[RemovalCandidate, Fit]
+Scored = tuple[CheckedRemoval, Fit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,23 +245,23 @@ def _skip(request: RejectionRequest) -> Dropped | None:
 
 def candidates_of(
     keys: Sequence[str], elements: Elements, inspected: Inspections
-) -> list[RemovalCandidate]:
+) -> list[CheckedRemoval]:
     """Return the removed and checked elements, by image."""
     checks: dict[str, InspectionRow] = {}
     for key in keys:
         checks |= {check.element: check for check in inspected.get(key, ())}
-    candidates: list[RemovalCandidate] = []
+    candidates: list[CheckedRemoval] = []
     for side, key in enumerate(keys):
         for element in elements.get(key, ()):
             if element.key in checks:
-                candidates.append(RemovalCandidate(side, element, checks[element.key]))
+                candidates.append(CheckedRemoval(side, element, checks[element.key]))
     return candidates
 
 
 def score_by_graphs(
     difference: DifferenceRow,
     images: tuple[ImageRow, ImageRow],
-    candidates: Sequence[RemovalCandidate],
+    candidates: Sequence[CheckedRemoval],
 ) -> Iterator[Scored]:
     """Yield each candidate with the share of the true claims that its removal breaks.
 
@@ -337,7 +337,7 @@ def _scored_sentences(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
 
 
 def score_by_clip(
-    candidates: Iterable[RemovalCandidate],
+    candidates: Iterable[CheckedRemoval],
     request: RejectionRequest,
     sentence_vectors: Mapping[Text, Matrix],
     *,
@@ -421,7 +421,7 @@ def _order(scored: Scored) -> tuple[float, float, str]:
     return -fit.drop, candidate.element.area_share, candidate.element.key
 
 
-def _score_row(candidate: RemovalCandidate, fit: Fit, chosen: str) -> RemovalScore:
+def _score_row(candidate: CheckedRemoval, fit: Fit, chosen: str) -> RemovalScore:
     return RemovalScore(
         removal=candidate.element.key,
         tag=candidate.element.tag,

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import R, schema_of
 from pairwright.tasks.pages.charts import ValueCounts
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.index import Index, columns_without
 from pairwright.tasks.store.ledger import MEMORY_LIMIT
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 

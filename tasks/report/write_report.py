@@ -28,8 +28,8 @@ from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing
 from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.write_images import PictureFolder
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build
 
 PAIRS_PER_PAGE = 10
 SHOWN_FIRST = 6  # pairs shown small on the first page

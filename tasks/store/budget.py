@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from pairwright.schemas.bounds import BudgetConfig
 from pairwright.tasks.store.answers import CALLS, TOKENS
-from pairwright.tasks.store.build import table_folders
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import table_folders
 from pairwright.tasks.store.part import Part, read_about
 from pairwright.tasks.store.shard import ShardRef
 from pairwright.tasks.store.stage import Planned

@@ -28,8 +28,8 @@ from pairwright.schemas.decisions import (
 )
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import PairRow, PreferenceRow, Row, make_key
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder, read_sealed, seal
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.part import Part, encode_part, read_part
 
 FOLDER = "decisions"

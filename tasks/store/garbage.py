@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
-from pairwright.tasks.store.build import Build, journals_of, table_folders
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.ledger import COLLECTION, Ledger
+from pairwright.tasks.store.open_tables import Build, journals_of, table_folders
 from pairwright.tasks.store.part import Part, read_columns
 from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
 from pairwright.tasks.store.snapshot import snapshot_file, write_deleted

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pairwright.schemas.rows import ImageRow, Row
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.ledger import Ledger, links_of
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.stage import Planned
 
 Way = Literal["made of it", "made from"]

@@ -15,10 +15,10 @@ import pyarrow as pa
 from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.build import Build, Snapshot
 from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build, Snapshot
 from pairwright.tasks.store.stage import Planned, table_folder
 
 FOLDER = "snapshots"

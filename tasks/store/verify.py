@@ -9,9 +9,9 @@ from functools import partial
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import evaluations, gates, snapshot, takedowns
-from pairwright.tasks.store.build import MEND_RECORD, RECORD
 from pairwright.tasks.store.decision_table import FOLDER as DECISIONS
 from pairwright.tasks.store.files import Folder, numbered, read_sealed
+from pairwright.tasks.store.open_tables import MEND_RECORD, RECORD
 from pairwright.tasks.store.part import Part, read_part
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.decision_table import read_decisions
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.freeze_rows import (

@@ -25,9 +25,9 @@ from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.index import Index, columns_without
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.part import Part, encode_part, read_rows
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned

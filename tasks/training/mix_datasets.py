@@ -10,8 +10,8 @@ from typing import Any
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import Section
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.store.build import RECORD
 from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.store.open_tables import RECORD
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.freeze_dataset import open_training_table
 from pairwright.tasks.training.freeze_rows import (

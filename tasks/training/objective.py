@@ -14,8 +14,8 @@ from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.rows import Dropped, PreferenceRow
 from pairwright.schemas.section import Section
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.stage import Planned, Stage
 from pairwright.tasks.training.freeze_rows import FrozenRows, Refused
 from pairwright.tasks.training.runs import Run

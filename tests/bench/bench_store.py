@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from pairwright.schemas.arrow import schema_of, to_table
 from pairwright.schemas.rows import ImageRow, ItemRow, make_key
-from pairwright.tasks.store.build import ITEMS, ITEMS_PER_PART, Build
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import ITEMS, ITEMS_PER_PART, Build
 from pairwright.tasks.store.part import describe_part, encode_part
 from tests.bench.turns import take_turns
 from tests.fixtures.rows import row_of

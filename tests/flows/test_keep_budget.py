@@ -13,8 +13,8 @@ from pairwright.flows.building.run_build import Report
 from pairwright.flows.versions.version import open_present
 from pairwright.tasks.store import files
 from pairwright.tasks.store.budget import count_asked
-from pairwright.tasks.store.build import read_record
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import read_record
 from tests.fixtures.builds import build_here, run_request
 from tests.fixtures.chat_server import ChatServer, chat_server
 from tests.fixtures.command import run

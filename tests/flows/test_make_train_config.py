@@ -13,8 +13,8 @@ from pairwright.flows.training.version_tables import VersionTables
 from pairwright.flows.versions.version import open_version
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import OptimiserConfig, TrainConfig
-from pairwright.tasks.store.build import RECORD
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import RECORD
 from pairwright.tasks.training import find_start as starts
 from pairwright.tasks.training.find_model import Found, find_model
 from pairwright.tasks.training.namc.namc_objective import namc_defaults

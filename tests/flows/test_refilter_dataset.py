@@ -17,9 +17,9 @@ from pairwright.flows.versions.refilter_dataset import (
 )
 from pairwright.flows.versions.version import open_present
 from pairwright.schemas.rows import ImageRow
-from pairwright.tasks.store.build import read_record
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import read_record
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import latest_snapshot, stream_live
 from tests.fixtures.builds import run_request

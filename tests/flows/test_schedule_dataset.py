@@ -12,8 +12,8 @@ import yaml
 
 from pairwright.flows.cli import keep_quiet
 from pairwright.flows.pipeline.stages import GROUPS
-from pairwright.tasks.store.build import hold
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import hold
 from tests.fixtures.command import run
 from tests.fixtures.prefect_server import PrefectServer
 from tests.fixtures.terminal import wait_for

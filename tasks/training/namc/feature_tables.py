@@ -38,8 +38,8 @@ from pairwright.tasks.models.namc_places import (
 )
 from pairwright.tasks.models.prepare_ahead import BATCH, DecodedImage, Ready, by_image, in_groups
 from pairwright.tasks.models.preprocess import Pixels
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder, naming
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned, Stage
 from pairwright.tasks.store.vectors import map_new

@@ -28,7 +28,7 @@ from pyarrow.feather import read_table, write_feather
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import PreferenceRow
-from pairwright.tasks.store.build import Build
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import Vectors, add_vectors, open_vectors, write_vectors

@@ -11,7 +11,7 @@ from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.rows import DifferenceRow, RejectionRow
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.rejected.choose_removals import (
-    RemovalCandidate,
+    CheckedRemoval,
     choose_removals,
     draw_crop,
     score_by_graphs,
@@ -131,7 +131,7 @@ def test_nothing_to_choose_from():
     assert (got, row.maker) == ({(0, "x"): 0}, "")
     images = (image_row("first", FIRST), image_row("second", None))
     element = element_of("first", "x", objects=("a",))
-    candidate = RemovalCandidate(0, element, inspection_of(element))
+    candidate = CheckedRemoval(0, element, inspection_of(element))
     assert not list(score_by_graphs(difference("[]"), images, [candidate]))
     got, row = choose("[]", ("first", "x", ("a",)), graphs=(FIRST, None))
     assert (got, row.maker) == ({}, "")

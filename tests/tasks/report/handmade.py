@@ -38,9 +38,9 @@ from pairwright.schemas.rows import (
 )
 from pairwright.schemas.scene import SceneChange, SceneGraph, SceneObject
 from pairwright.tasks.images.masks import encode_mask
-from pairwright.tasks.store.build import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build, write_items
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, plan_stage

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.schemas.rows import ImageRow, ItemRow, NeighbourRow, PairRow, make_key
-from pairwright.tasks.store.build import Build
+from pairwright.tasks.store.open_tables import Build
 from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade import HOSTILE, Handmade, build_handmade, make_images, make_pairs
 

@@ -9,7 +9,6 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.store.build import alone
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.garbage import (
     GarbagePlan,
@@ -19,6 +18,7 @@ from pairwright.tasks.store.garbage import (
     dead_parts,
     left_work,
 )
+from pairwright.tasks.store.open_tables import alone
 from pairwright.tasks.store.part import Part, read_part
 from pairwright.tasks.store.snapshot import part_files, read_snapshot, snapshot_numbers
 from pairwright.tasks.store.takedowns import write_takedown

@@ -14,9 +14,9 @@ from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import CaptionRow, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.store import index as index_module
-from pairwright.tasks.store.build import Build, write_items
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.index import Index, columns_without, open_index, write_index
+from pairwright.tasks.store.open_tables import Build, write_items
 from pairwright.tasks.store.part import encode_part
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.vectors import open_vectors, write_vectors

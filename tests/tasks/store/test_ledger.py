@@ -11,9 +11,9 @@ from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.schemas.rows import CaptionRow, Dropped, Failed, ItemRow, PairRow, Row, make_key
 from pairwright.schemas.section import Section
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import COLLECTION, DUPLICATE, Ledger
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_about
 from pairwright.tasks.store.stage import Planned, Stage, Uses
 from tests.fixtures.rows import row_of

@@ -10,8 +10,8 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import snapshot as snapshot_file
-from pairwright.tasks.store.build import Build
 from pairwright.tasks.store.files import Folder, seal
+from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import (
     check_parts,
     describe_version,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.build import ITEMS, write_record
 from pairwright.tasks.store.files import Folder, read_sealed, seal
 from pairwright.tasks.store.gates import Verdict, write_verdict
+from pairwright.tasks.store.open_tables import ITEMS, write_record
 from pairwright.tasks.store.snapshot import (
     read_snapshot,
     snapshot_numbers,

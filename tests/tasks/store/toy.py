@@ -27,10 +27,10 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
-from pairwright.tasks.store.build import Build, write_items
 from pairwright.tasks.store.executor import Executor, Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
+from pairwright.tasks.store.open_tables import Build, write_items
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import find_live, write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, Uses, plan_stage

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.build import write_items
 from pairwright.tasks.store.executor import ShardFailed
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import write_items
 from pairwright.tasks.store.part import Part, read_about
 from tests.tasks.store.forge import ALL_DONE, Forge
 from tests.tasks.store.toy import (
@@ -199,7 +199,7 @@ def test_a_damaged_part_is_named_and_once_deleted_made_anew(tmp_path: Path) -> N
 
 
 def test_equal_listings_give_equal_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pairwright.tasks.store.build.ITEMS_PER_PART", 7)
+    monkeypatch.setattr("pairwright.tasks.store.open_tables.ITEMS_PER_PART", 7)
     folder = Folder(str(tmp_path))
     names = write_items(folder, list_words(WORDS))
     assert [read_about(Part(folder, name))["rows"] for name in names] == ["7", "7", "6"]
