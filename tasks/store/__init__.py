@@ -1,1 +1,1 @@
-"""Tables on disk: parts, journals, pending rows, snapshots; the only writer of a dataset's folder."""
+"""Tables on disk: parts, journals, pending rows, snapshots; the only writer of a dataset."""
