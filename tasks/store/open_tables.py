@@ -275,6 +275,8 @@ class Build:
         """Cut the pending rows of a settled stage into shards, and write their workers' files."""
         stage = planned.stage
         takedowns = self.takedowns if planned.reads_source else 0
+        # Before the pending rows: another query on the connection would end their reader.
+        removed = self.ledger.removed if takedowns else []
         metadata: dict[str, str] = {}
         if planned.inputs.is_whole:
             metadata[COLLECTION] = self.ledger.collection(planned)
@@ -287,7 +289,7 @@ class Build:
                 self.ledger.owed(stage.name, size, reason=reason),
                 names,
                 about=metadata,
-                removed=self.ledger.removed if takedowns else [],
+                removed=removed,
             )
         if not slices:
             return []

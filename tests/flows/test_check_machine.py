@@ -70,12 +70,12 @@ def test_only_what_comes_until_a_stage_counts() -> None:
 
 
 def test_a_folder_that_is_to_be_made_is_tried_above_it(tmp_path: Path) -> None:
-    check = check_machine._check_place("dataset", str(tmp_path / "not" / "yet"))
+    check = check_machine._check_folder("dataset", str(tmp_path / "not" / "yet"))
     assert check.state != "missing"
     assert str(tmp_path) in check.found
     assert not list(tmp_path.iterdir()), "nothing is left behind"
     (tmp_path / "file").write_text("")
-    assert check_machine._check_place("dataset", str(tmp_path / "file" / "out")).state == "missing"
+    assert check_machine._check_folder("dataset", str(tmp_path / "file" / "out")).state == "missing"
 
 
 def test_prefect_is_needed_only_where_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 
 import pairwright as pw
-from pairwright.flows.versions.remove_images import collect_garbage
+from pairwright.flows.versions.collect_garbage import collect_garbage
 from pairwright.flows.versions.version import open_version
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.schemas.training import TextVectorsConfig
