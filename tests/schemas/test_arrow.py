@@ -2,7 +2,7 @@
 
 import types
 import typing
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -47,10 +47,10 @@ def _values(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
         is_dataclass(annotation) or issubclass(annotation, BaseModel)
     ):
         hints = typing.get_type_hints(annotation).items()
-        fields = {
+        columns = {
             name: _values(kind) for name, kind in hints if name[0] != "_" and name != "model_config"
         }
-        return st.builds(annotation, **fields)
+        return st.builds(annotation, **columns)
     inner = typing.get_args(annotation)
     if inner[-1] is ...:
         return st.lists(_values(inner[0], bits=bits), max_size=3).map(tuple)
@@ -59,9 +59,11 @@ def _values(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
 
 def _rows(kind: type[Row]) -> st.SearchStrategy[Row]:
     hints = typing.get_type_hints(kind)
-    return st.builds(
-        kind, **{n: _values(k, bits=16 if n == "vector" else 32) for n, k in hints.items()}
-    )
+    columns = {}
+    for field in fields(kind):
+        bits = 16 if field.name == "vector" else 32
+        columns[field.name] = _values(hints[field.name], bits=bits)
+    return st.builds(kind, **columns)
 
 
 @pytest.mark.parametrize(
