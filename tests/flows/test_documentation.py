@@ -47,7 +47,7 @@ NOT_HERE = {
         "installs, or loads from the Hub: tests/soak/test_installation.py"
     ),
     r"pairwright fetch|hf://": (
-        "the Hub: tests/flows/test_fetch_weights.py, tests/tasks/sources/test_hub_tables.py"
+        "the Hub: tests/flows/verbs/test_fetch_weights.py, tests/tasks/sources/test_hub_tables.py"
     ),
     r"--profile gpu|vllm serve": (
         "a GPU, or vLLM: tests/tasks/serving/test_launch.py, `make serve-test`"

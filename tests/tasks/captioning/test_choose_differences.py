@@ -1,5 +1,4 @@
-"""The choice among descriptions: only what passed everything, the best of it, and why there is
-none."""
+"""The choice among descriptions: only what passed everything, the best of it, or why none did."""
 
 import json
 from dataclasses import replace
@@ -15,12 +14,14 @@ from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
 
-PAIR, OTHER = pair_row("a", "b"), pair_row("a", "c")
+PAIR = pair_row("a", "b")
 TABLE_OF = {
     "swapped": "controlled",
     "same": "controlled",
-    **{name: name for name in ("grounded", "judged")},
+    "grounded": "grounded",
+    "judged": "judged",
 }
+SCORES = {"swapped": 0.5, "same": 1.0, "grounded": 0.1, "judged": 4.0}
 
 
 def written(key, *, attempts=1, pair=PAIR):
@@ -28,105 +29,89 @@ def written(key, *, attempts=1, pair=PAIR):
     return replace(row, key=key, attempts=attempts)
 
 
-def check(name, row, score=1.0, why=""):
-    outcome = {"check": name, "passed": not why, "score": score, "why": why}
-    return row_of(
-        CheckRow, name, row.key, source=row.key, subject=row.subject, description=row.key, **outcome
-    )
-
-
-def choose(described, found, *, tables=TABLES, pair=PAIR):
-    outcomes = {name: {} for name in tables}
-    for row in found:
-        table = outcomes[TABLE_OF[row.check]]
-        table[row.subject] = (*table.get(row.subject, ()), row)
-    by_pair = {pair.key: tuple(described)}
-    return next(
-        iter(choose_differences([pair], DifferencesConfig(), described=by_pair, **outcomes))
-    )
-
-
-def passed(row, *, judged=4.0, grounded=0.1, swapped=0.5):
+def checks_of(row, why=None, **scores):
+    """Return the outcomes of all checks of a description; ``why``: reasons of those that fail."""
+    why = why or {}
+    names = {"source": row.key, "subject": row.subject, "description": row.key}
     return [
-        check("swapped", row, swapped),
-        check("same", row),
-        check("grounded", row, grounded),
-        check("judged", row, judged),
+        row_of(CheckRow, name, row.key, **names, check=name, score=score, **verdict)
+        for name, score in (SCORES | scores).items()
+        for verdict in [{"passed": name not in why, "why": why.get(name, "")}]
     ]
 
 
+def choose(described, outcomes):
+    tables = {name: {} for name in TABLES}
+    for row in outcomes:
+        table = tables[TABLE_OF[row.check]]
+        table[row.subject] = (*table.get(row.subject, ()), row)
+    by_pair = {PAIR.key: tuple(described)}
+    (row,) = choose_differences([PAIR], DifferencesConfig(), described=by_pair, **tables)
+    return row
+
+
 def test_what_passed_is_taken_under_its_own_key_with_its_scores():
-    row = written("one")
-    found = choose([row], passed(row))
-    assert found == replace(row, source_key=PAIR.key, checks=found.checks)
-    scores = {"grounded": 0.1, "judged": 4.0, "same": 1.0, "swapped": 0.5}
-    assert json.loads(found.checks) == scores
+    row = written("1")
+    chosen = choose([row], checks_of(row))
+    assert chosen == replace(row, source_key=PAIR.key, checks=chosen.checks)
+    assert json.loads(chosen.checks) == SCORES
 
 
 BETTER = [
-    ({"judged": 5.0, "grounded": 0.0, "swapped": 0.1}, 9, "z"),
-    ({"judged": 4.0, "grounded": 0.3, "swapped": 0.1}, 9, "y"),
-    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.9}, 9, "x"),
-    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 1, "w"),
-    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "a"),
-    ({"judged": 4.0, "grounded": 0.2, "swapped": 0.4}, 2, "b"),
+    ("z", 9, {"judged": 5.0, "grounded": 0.0, "swapped": 0.1}),
+    ("y", 9, {"judged": 4.0, "grounded": 0.3, "swapped": 0.1}),
+    ("x", 9, {"judged": 4.0, "grounded": 0.2, "swapped": 0.9}),
+    ("w", 1, {"judged": 4.0, "grounded": 0.2, "swapped": 0.4}),
+    ("a", 2, {"judged": 4.0, "grounded": 0.2, "swapped": 0.4}),
+    ("b", 2, {"judged": 4.0, "grounded": 0.2, "swapped": 0.4}),
 ]
+"""From best to worst, by the judge, the grounding, the swapped pair, the attempts and the key."""
 
 
 @pytest.mark.parametrize("number", range(len(BETTER)))
 def test_the_best_of_several(number):
-    """The list falls from best to worst: judge, grounding, swapped pair, attempts, key."""
-    rest = BETTER[number:]
-    rows = [written(key, attempts=attempts) for _, attempts, key in rest]
-    found = [
-        row for (scores, _, _), of in zip(rest, rows, strict=True) for row in passed(of, **scores)
-    ]
-    for order in list(permutations(rows))[:12]:
-        assert choose(order, found).key == rest[0][2]
+    rows = {key: written(key, attempts=attempts) for key, attempts, _ in BETTER[number:]}
+    outcomes = [row for key, _, scores in BETTER[number:] for row in checks_of(rows[key], **scores)]
+    for order in list(permutations(rows.values()))[:12]:
+        assert choose(order, outcomes).key == BETTER[number][0]
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("why", "reason"),
     [
-        ([("swapped", checks.NOT_TURNED_ROUND)], checks.NOT_TURNED_ROUND),
-        ([("judged", checks.LOW_RATING)], checks.LOW_RATING),
+        ({"swapped": checks.NOT_TURNED_ROUND}, checks.NOT_TURNED_ROUND),
+        ({"judged": checks.LOW_RATING}, checks.LOW_RATING),
         (
-            [("judged", checks.LOW_RATING), ("grounded", checks.BOTH_UNGROUNDED)],
+            {"judged": checks.LOW_RATING, "grounded": checks.BOTH_UNGROUNDED},
             checks.BOTH_UNGROUNDED,
         ),
     ],
 )
-def test_the_reason_is_that_of_the_failed_check(found, reason):
-    row = written("one")
-    why = dict(found)
-    outcomes = [check(one.check, row, one.score, why.get(one.check, "")) for one in passed(row)]
-    dropped = choose([row], outcomes)
+def test_the_reason_is_that_of_the_failed_check(why, reason):
+    row = written("1")
+    dropped = choose([row], checks_of(row, why))
     assert isinstance(dropped, Dropped)
     assert (dropped.source_key, dropped.reason) == (PAIR.key, reason)
     assert row.text in dropped.detail
 
 
 def test_a_check_without_an_outcome_is_not_passed():
-    row = written("one")
-    dropped = choose([row], [one for one in passed(row) if one.check != "grounded"])
-    assert dropped.reason == "no outcome: grounded"
-    # The outcomes of another description of the pair do not count.
-    assert choose([row], passed(written("two"))).reason == "no outcome: controlled"
+    row = written("1")
+    without = [check for check in checks_of(row) if check.check != "grounded"]
+    assert choose([row], without).reason == "no outcome: grounded"
+    of_another = checks_of(written("2"))
+    assert choose([row], of_another).reason == "no outcome: controlled"
 
 
 def test_each_text_of_people_is_a_description_of_its_own():
     texts = ("the dog  is gone", "The dog is gone.", "there is no dog any more")
     pair = replace(PAIR, human_differences=texts, instruction="remove the dog")
     both = DifferencesConfig.model_validate({"writer": ["given", "served"]})
-    made = written("x", pair=pair)
-    rows = list(choose_differences([pair], both, described={pair.key: (made,)}))
-    assert [row.text for row in rows] == [
-        "The dog is gone.",
-        "there is no dog any more",
-        "remove the dog",
-        made.text,
-    ]
-    assert [row.model for row in rows] == ["given"] * 3 + [made.model]
+    served = written("x", pair=pair)
+    rows = list(choose_differences([pair], both, described={pair.key: (served,)}))
+    human = ["The dog is gone.", "there is no dog any more", "remove the dog"]
+    assert [row.text for row in rows] == [*human, served.text]
+    assert [row.model for row in rows] == ["given"] * 3 + [served.model]
     assert {row.subject for row in rows} == {row.source_key for row in rows} == {pair.key}
     assert len({row.key for row in rows}) == 4
     assert rows[0].halves == (rows[0].text, rows[0].text)

@@ -19,37 +19,27 @@ BOTH = {
     "about": "both",
     "answer": "One is red, the other blue.",
 }
-ROUNDS = (
-    QuestionAnswer("What is red in Image 1?", "The wall in Image 1 is red.", "first"),
-    QuestionAnswer("How do the images differ?", "One is red, the other blue.", "both"),
+ROUNDS = (QuestionAnswer(**RED), QuestionAnswer(**BOTH))
+WITHOUT_IMAGE = tuple(QuestionAnswer(each.question, each.answer) for each in ROUNDS)
+SHORT = [{"Q": each["question"], "A": each["answer"]} for each in (RED, BOTH)]
+AGAIN = {**RED, "question": "what is red in  image 1?", "answer": "Nothing."}
+OBJECT = json.dumps({"rounds": [RED, BOTH]})
+
+
+@pytest.mark.parametrize(
+    ("text", "rounds"),
+    [
+        pytest.param(OBJECT, ROUNDS, id="an object"),
+        pytest.param(json.dumps({"conversation": [RED, BOTH]}), ROUNDS, id="another name"),
+        pytest.param(json.dumps([RED, BOTH], indent=2), ROUNDS, id="a list"),
+        pytest.param(f"```json\n{json.dumps([RED, BOTH])}\n```", ROUNDS, id="a fence"),
+        pytest.param(f"Sure! Here:\n{OBJECT}\nI hope this helps!", ROUNDS, id="words around"),
+        pytest.param(json.dumps(RED), ROUNDS[:1], id="one round"),
+        pytest.param(json.dumps(SHORT), WITHOUT_IMAGE, id="short names"),
+        pytest.param(json.dumps([RED, BOTH, AGAIN]), ROUNDS, id="twice"),
+    ],
 )
-UNSAID = tuple(QuestionAnswer(one.question, one.answer) for one in ROUNDS)
-LAYOUTS = {
-    "an object": (json.dumps({"rounds": [RED, BOTH]}), ROUNDS),
-    "another name": (json.dumps({"conversation": [RED, BOTH]}), ROUNDS),
-    "a list": (json.dumps([RED, BOTH], indent=2), ROUNDS),
-    "a fence": (f"```json\n{json.dumps([RED, BOTH])}\n```", ROUNDS),
-    "words around": (
-        f"Sure! Here it is:\n{json.dumps({'rounds': [RED, BOTH]})}\nI hope this helps!",
-        ROUNDS,
-    ),
-    "one round": (json.dumps(RED), ROUNDS[:1]),
-    "short names": (
-        json.dumps([{"Q": one["question"], "A": one["answer"]} for one in (RED, BOTH)]),
-        UNSAID,
-    ),
-    "twice": (
-        json.dumps(
-            [RED, BOTH, {**RED, "question": "what is red in  image 1?", "answer": "Nothing."}]
-        ),
-        ROUNDS,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_layouts(name):
-    text, rounds = LAYOUTS[name]
+def test_layouts(text, rounds):
     assert read_rounds(text) == rounds
 
 
@@ -58,8 +48,9 @@ def test_layouts(name):
     [
         ("", "no rounds"),
         ('{"rounds": [1, null, "What?", []]}', "no rounds"),
-        ("[" * 100_000, "no rounds"),
+        pytest.param("[" * 100_000, "no rounds", id="endless"),
         ("Q: What is red?\nA: The wall.", "no rounds"),
+        (OBJECT[:-40], "no rounds"),
         ("I'm sorry, but I cannot do that.", "declined"),
     ],
 )
@@ -68,42 +59,45 @@ def test_no_rounds(text, reason):
 
 
 def test_a_conversation_that_was_cut_off():
-    text, _ = LAYOUTS["an object"]
-    assert read_rounds(text, finish_reason="length") == RefusedText("cut off", "length")
-    assert read_rounds(text[:-40]).reason == "no rounds"
+    assert read_rounds(OBJECT, finish_reason="length") == RefusedText("cut off", "length")
 
 
-def about(question, answer, said=""):
-    found = check_round(QuestionAnswer(question, answer, said))
-    return found.about if isinstance(found, QuestionAnswer) else found.reason
+def check(question, answer, about=""):
+    """Return the image that a round is about, or why it is refused."""
+    result = check_round(QuestionAnswer(question, answer, about))
+    return result.about if isinstance(result, QuestionAnswer) else result.reason
 
 
-@pytest.mark.parametrize("said", ["", "first", "both"])
+def of_the_second(text):
+    for old, new in (("Image 1", "Image 2"), ("first", "second"), ("picture 1", "picture 2")):
+        text = text.replace(old, new)
+    return text
+
+
+MANY = "How many different colours do the flowers in picture 1 have?"
+
+
+@pytest.mark.parametrize("about", ["", "first", "both"])
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
         ("What is red in Image 1?", "The wall is red."),
         ("What is the man in the first image doing?", "The man in the first image is reading."),
-        (
-            "How many different colours do the flowers in picture 1 have?",
-            "They have three colours.",
-        ),
+        (MANY, "They have three colours."),
         ("Are both dogs in Image 1 brown?", "Yes, the dogs in Image 1 are brown."),
         ("Describe the boat in Image 1.", "It is white."),
     ],
 )
-def test_questions_about_the_first_image(question, answer, said):
-    assert about(question, answer, said) == "first"
-    other = (
-        question.replace("Image 1", "Image 2")
-        .replace("first image", "second image")
-        .replace("picture 1", "picture 2")
-    )
-    answer = answer.replace("first image", "second image").replace("Image 1", "Image 2")
-    assert about(other, answer, {"first": "second"}.get(said, said)) == "second"
+def test_questions_about_one_image(question, answer, about):
+    assert check(question, answer, about) == "first"
+    other = of_the_second(question), of_the_second(answer), of_the_second(about)
+    assert check(*other) == "second"
 
 
-@pytest.mark.parametrize("said", ["", "first", "both"])
+UNLIKE = "What colour has the car in the first image, unlike in the other image?"
+
+
+@pytest.mark.parametrize("about", ["", "first", "both"])
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
@@ -113,47 +107,40 @@ def test_questions_about_the_first_image(question, answer, said):
         ("What do both images show?", "A wall."),
         ("Which image shows more people?", "Image 1 shows more."),
         ("Compared to Image 1, what is larger?", "The boat is larger."),
-        ("What colour has the car in the first image, unlike in the other image?", "It is red."),
+        (UNLIKE, "It is red."),
     ],
 )
-def test_questions_about_both_images(question, answer, said):
-    assert about(question, answer, said) == "both"
+def test_questions_about_both_images(question, answer, about):
+    assert check(question, answer, about) == "both"
+
+
+COLOUR, WHICH = "What colour is the wall?", "What is red in Image 1?"
 
 
 @pytest.mark.parametrize(
-    ("question", "answer", "said", "reason"),
+    ("question", "answer", "about", "reason"),
     [
-        ("What colour is the wall?", "It is red.", "first", "does not say which image"),
-        (
-            "What colour is the wall?",
-            "The wall in Image 2 is red.",
-            "both",
-            "does not say which image",
-        ),
+        (COLOUR, "It is red.", "first", "does not say which image"),
+        (COLOUR, "The wall in Image 2 is red.", "both", "does not say which image"),
         ("What colour is the wall in Image 1?", "It is red.", "second", "says the wrong image"),
         ("", "It is red.", "both", "empty question or answer"),
-        ("What is red in Image 1?", " ", "first", "empty question or answer"),
-        ("What is red in Image 1?", "The wall in...", "first", "cut off"),
+        (WHICH, " ", "first", "empty question or answer"),
+        (WHICH, "The wall in...", "first", "cut off"),
         ("The wall in Image 1", "It is red.", "first", "not a question"),
-        (
-            "According to the caption, what is red in Image 1?",
-            "The wall is red.",
-            "first",
-            "speaks of captions",
-        ),
-        ("What is red in Image 1?", "I cannot see Image 1.", "first", "declined"),
+        (f"According to the caption, {WHICH}", "It is red.", "first", "speaks of captions"),
+        (WHICH, "I cannot see Image 1.", "first", "declined"),
         ("What is red in Image 1 <image>?", "The wall is red.", "first", "control tokens"),
-        ("What is red in Image 1?", "The wall is red. " * 9 + "Yes.", "first", "repeats itself"),
+        (WHICH, "The wall is red. " * 9 + "Yes.", "first", "repeats itself"),
         ("And what is red in Image 2?", "The wall is red.", "second", "leans on another round"),
         ("What is he doing in Image 2?", "He is reading.", "second", "leans on another round"),
     ],
 )
-def test_refused_rounds(question, answer, said, reason):
-    assert about(question, answer, said) == reason
+def test_refused_rounds(question, answer, about, reason):
+    assert check(question, answer, about) == reason
 
 
 @given(st.text(st.sampled_from('"{}[],:qa1. \nabout?!image'), max_size=80))
 def test_whatever_is_written_is_read_or_refused(text):
     rounds = read_rounds(text)
-    for one in () if isinstance(rounds, RefusedText) else rounds:
-        assert isinstance(check_round(one), QuestionAnswer | RefusedText)
+    for each in () if isinstance(rounds, RefusedText) else rounds:
+        assert isinstance(check_round(each), QuestionAnswer | RefusedText)

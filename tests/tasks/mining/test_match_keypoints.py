@@ -1,7 +1,6 @@
-"""Keypoints in, pairs out: against points of known geometry, and on scikit-image's stereo pair."""
+"""Keypoints in, pairs out: by points of known geometry, and on scikit-image's stereo pair."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -17,173 +16,152 @@ from pairwright.tasks.mining.match_keypoints import Keypoints, count_matches, ma
 from tests.fixtures.pictures import photograph
 
 REASON = "no neighbour with enough matching keypoints (matching.min_matches=15)"
-
-
-def two_views(count: int = 60) -> tuple[Keypoints, Keypoints]:
-    """Project random points in space with two cameras; each has the same descriptor in both
-    images."""
-    draw = np.random.default_rng(0)
-    space = np.c_[draw.uniform(-1, 1, (count, 2)), draw.uniform(3, 6, count)]
-    turned = space @ cv2.Rodrigues(np.array([0.02, 0.1, -0.03]))[0].T + [0.4, 0.1, 0.05]
-    descriptors = draw.random((count, 128)).astype(np.float32)
-    descriptors /= np.linalg.norm(descriptors, axis=1, keepdims=True)
-    views = [(seen[:, :2] / seen[:, 2:] * 500 + 320).astype(np.float32) for seen in (space, turned)]
-    return Keypoints(views[0], descriptors), Keypoints(views[1], descriptors)
-
-
-def test_points_seen_by_two_cameras_match_in_any_order() -> None:
-    one, other = two_views()
-    assert count_matches(one, other) == 60
-    order = np.random.default_rng(1).permutation(60)
-    assert count_matches(one, Keypoints(other.positions[order], other.descriptors[order])) == 60
-
-
-def test_points_against_the_geometry_do_not_count() -> None:
-    one, other = two_views()
-    places = other.positions.copy()
-    places[:20] = np.random.default_rng(2).uniform(0, 640, (20, 2))
-    assert 40 <= count_matches(one, Keypoints(places, other.descriptors)) <= 43
-    scattered = np.random.default_rng(3).uniform(0, 640, (60, 2)).astype(np.float32)
-    assert count_matches(one, Keypoints(scattered, other.descriptors)) < 15
-
-
-def test_ambiguous_descriptors_do_not_match() -> None:
-    one, other = two_views()
-    alike = np.broadcast_to(one.descriptors[:1], one.descriptors.shape)
-    assert count_matches(replace(one, descriptors=alike), replace(other, descriptors=alike)) == 0
+MISSING = "keypoints of the anchor or of a neighbour are missing"
 
 
 @pytest.fixture(scope="module")
-def photographs() -> dict[str, KeypointsRow]:
-    """Return the keypoints of two views of a motorcycle, of a cat, a rocket, and a wall without
-    texture, by name."""
+def views():
+    """Return random points, as two cameras see them, with the same descriptors in both."""
+    draw = np.random.default_rng(0)
+    space = np.c_[draw.uniform(-1, 1, (60, 2)), draw.uniform(3, 6, 60)]
+    turned = space @ cv2.Rodrigues(np.array([0.02, 0.1, -0.03]))[0].T + [0.4, 0.1, 0.05]
+    descriptors = draw.random((60, 128)).astype(np.float32)
+    descriptors /= np.linalg.norm(descriptors, axis=1, keepdims=True)
+    images = [
+        (seen[:, :2] / seen[:, 2:] * 500 + 320).astype(np.float32) for seen in (space, turned)
+    ]
+    return Keypoints(images[0], descriptors), Keypoints(images[1], descriptors)
+
+
+def test_points_seen_by_two_cameras_match_in_any_order(views):
+    first, second = views
+    assert count_matches(first, second) == 60
+    order = np.random.default_rng(1).permutation(60)
+    mixed = Keypoints(second.positions[order], second.descriptors[order])
+    assert count_matches(first, mixed) == 60
+
+
+def test_points_against_the_geometry_do_not_count(views):
+    first, second = views
+    places = second.positions.copy()
+    places[:20] = np.random.default_rng(2).uniform(0, 640, (20, 2))
+    assert 40 <= count_matches(first, replace(second, positions=places)) <= 43
+    scattered = np.random.default_rng(3).uniform(0, 640, (60, 2)).astype(np.float32)
+    assert count_matches(first, replace(second, positions=scattered)) < 15
+
+
+def test_ambiguous_descriptors_do_not_match(views):
+    alike = np.broadcast_to(views[0].descriptors[:1], views[0].descriptors.shape)
+    assert count_matches(*(replace(view, descriptors=alike) for view in views)) == 0
+
+
+@pytest.fixture(scope="module")
+def photographs():
+    """Return keypoints by name: two views of a motorcycle, a cat, a rocket, a plain wall."""
     left, right, _ = data.stereo_motorcycle()
     wall = np.full((200, 300, 3), 90, np.uint8)
-    pictures = {
-        "left": left,
-        "right": right,
-        "cat": data.chelsea(),
-        "rocket": data.rocket(),
-        "wall": wall,
-    }
-    rows = [photograph(pixels) for pixels in pictures.values()]
-    found = list(find_keypoints(rows, KeypointsConfig()))
-    assert all(isinstance(row, KeypointsRow) for row in found)
-    return dict(zip(pictures, found, strict=True))
+    pictures = {"left": left, "right": right, "cat": data.chelsea(), "rocket": data.rocket()}
+    pictures["wall"] = wall
+    images = [photograph(pixels) for pixels in pictures.values()]
+    rows = list(find_keypoints(images, KeypointsConfig()))
+    assert all(isinstance(row, KeypointsRow) for row in rows)
+    return dict(zip(pictures, rows, strict=True))
 
 
-def anchor(rows: dict[str, KeypointsRow], name: str, near: dict[str, float]) -> NeighbourRow:
-    """Return an anchor's neighbours in one space, by their names, with their similarities."""
-    keys = tuple(rows[other].subject for other in near)
-    subject = rows[name].subject
-    return NeighbourRow(
-        key=f"row of {name}",
-        source_key=subject,
-        subject=subject,
-        embedders=("gradients",),
-        neighbours=(keys,),
-        similarities=(tuple(near.values()),),
-    )
+def copies(row, name, count):
+    """Return the same keypoints of other images."""
+    return {f"{name} {n}": replace(row, subject=make_key(name, n)) for n in range(count)}
 
 
-def match(
-    rows: dict[str, KeypointsRow], *anchors: NeighbourRow, **settings: float
-) -> list[PairRow | Dropped | Failed]:
-    config = MatchingConfig.model_validate(settings).model_copy(update={"max_similarity": 0.99})
-    return list(
-        match_keypoints(anchors, config, keypoints={row.subject: row for row in rows.values()})
-    )
-
-
-def test_two_views_pair_and_other_photographs_do_not(photographs: dict[str, KeypointsRow]) -> None:
-    near = {"cat": 0.9, "rocket": 0.8, "wall": 0.7}
-    both = [
-        anchor(photographs, "left", near | {"right": 0.6}),
-        anchor(photographs, "right", near | {"left": 0.6}),
-        anchor(photographs, "wall", {"cat": 0.9}),
+def match(rows, anchors, missing=(), **settings):
+    """Match anchors, by their names, with their neighbours and these neighbours' similarities."""
+    neighbours = [
+        NeighbourRow(
+            key=f"row of {name}",
+            source_key=rows[name].subject,
+            subject=rows[name].subject,
+            embedders=("gradients",),
+            neighbours=(tuple(rows[other].subject for other in near),),
+            similarities=(tuple(near.values()),),
+        )
+        for name, near in anchors.items()
     ]
-    one, other, none = match(photographs, *both)
-    assert isinstance(one, PairRow)
-    assert (one.first, one.second) == tuple(
-        sorted((photographs["left"].subject, photographs["right"].subject))
-    )
-    assert (one.origin, one.embedders, one.source_key) == ("matched", ("keypoints",), "row of left")
-    assert one.key == one.subject == make_key("pair", one.first, one.second)
-    assert 0.2 < one.similarity == one.similarities[0] <= 1
-    assert other == replace(one, anchor=photographs["right"].subject, source_key="row of right")
+    config = MatchingConfig(**settings).model_copy(update={"max_similarity": 0.99})
+    keypoints = {row.subject: row for name, row in rows.items() if name not in missing}
+    return list(match_keypoints(neighbours, config, keypoints=keypoints))
+
+
+def test_two_views_pair_and_other_photographs_do_not(photographs):
+    near = {"cat": 0.9, "rocket": 0.8, "wall": 0.7}
+    left, right = photographs["left"].subject, photographs["right"].subject
+    anchors = {"left": near | {"right": 0.6}, "right": near | {"left": 0.6}, "wall": {"cat": 0.9}}
+    pair, same, none = match(photographs, anchors)
+    assert isinstance(pair, PairRow)
+    assert [pair.first, pair.second] == sorted((left, right))
+    assert (pair.origin, pair.embedders) == ("matched", ("keypoints",))
+    assert (pair.anchor, pair.source_key) == (left, "row of left")
+    assert pair.key == pair.subject == make_key("pair", pair.first, pair.second)
+    assert 0.2 < pair.similarity == pair.similarities[0] <= 1
+    assert same == replace(pair, anchor=right, source_key="row of right")
     assert none == Dropped(source_key="row of wall", reason=REASON, detail="0 at the most")
 
 
-def test_near_identical_images_and_far_neighbours_are_not_matched(
-    photographs: dict[str, KeypointsRow],
-) -> None:
-    (same,) = match(photographs, anchor(photographs, "left", {"right": 0.995}))
+def test_near_identical_images_are_not_matched(photographs):
+    (same,) = match(photographs, {"left": {"right": 0.995}})
     assert same == Dropped(source_key="row of left", reason=REASON, detail="0 at the most")
-    far = {"cat": 0.9} | {f"cat {n}": 0.8 for n in range(15)} | {"right": 0.6}
-    rows = photographs | {
-        f"cat {n}": replace(photographs["cat"], subject=make_key("cat", n)) for n in range(15)
-    }
-    (beyond,) = match(rows, anchor(rows, "left", far))
-    assert isinstance(beyond, Dropped), "the 17th neighbour"
 
 
-def test_an_anchor_fails_while_keypoints_are_missing(photographs: dict[str, KeypointsRow]) -> None:
-    anchors = [
-        anchor(photographs, "left", {"right": 0.6, "cat": 0.5}),
-        anchor(photographs, "right", {"left": 0.6}),
-    ]
-    missing = photographs["cat"].subject
-    left, right = match({name: row for name, row in photographs.items() if name != "cat"}, *anchors)
-    reason = "keypoints of the anchor or of a neighbour are missing"
-    assert left == Failed(
-        source_key="row of left", reason=reason, detail=f"images: 1; the first: {missing}"
-    )
+def test_the_seventeenth_neighbour_is_not_matched(photographs):
+    cats = copies(photographs["cat"], "cat", 15)
+    near = {"cat": 0.9} | dict.fromkeys(cats, 0.8) | {"right": 0.6}
+    (beyond,) = match(photographs | cats, {"left": near})
+    assert isinstance(beyond, Dropped)
+
+
+def test_an_anchor_fails_while_keypoints_are_missing(photographs):
+    anchors = {"left": {"right": 0.6, "cat": 0.5}, "right": {"left": 0.6}}
+    left, right = match(photographs, anchors, missing=["cat"])
+    detail = f"images: 1; the first: {photographs['cat'].subject}"
+    assert left == Failed(source_key="row of left", reason=MISSING, detail=detail)
     assert isinstance(right, PairRow)
-    (alone,) = match({"right": photographs["right"]}, anchors[1])
+    (alone,) = match(photographs, {"right": {"left": 0.6}}, missing=["left"])
     assert isinstance(alone, Failed)
 
 
-def test_an_anchor_keeps_its_best_matches(photographs: dict[str, KeypointsRow]) -> None:
-    rows = photographs | {
-        f"right {n}": replace(photographs["right"], subject=make_key("right", n)) for n in range(4)
-    }
-    near = dict.fromkeys(("right 0", "right 1", "right 2", "right 3", "left"), 0.6)
-    pairs = match(rows, anchor(rows, "right", near), max_pairs=4)
-    assert len(pairs) == 4
-    assert len({row.similarity for row in pairs[:4] if isinstance(row, PairRow)}) == 1, (
-        "copies, before the other view"
-    )
-    assert photographs["left"].subject not in {
-        key for row in pairs if isinstance(row, PairRow) for key in (row.first, row.second)
-    }
+def test_an_anchor_keeps_its_best_matches(photographs):
+    rights = copies(photographs["right"], "right", 4)
+    near = dict.fromkeys((*rights, "left"), 0.6)
+    pairs = match(photographs | rights, {"right": near}, max_pairs=4)
+    assert [type(row) for row in pairs] == [PairRow] * 4
+    assert len({row.similarity for row in pairs}) == 1, "copies, before the other view"
+    images = {key for row in pairs for key in (row.first, row.second)}
+    assert photographs["left"].subject not in images
 
 
-def test_keypoints_do_not_depend_on_threads(photographs: dict[str, KeypointsRow]) -> None:
-    row = photograph(data.chelsea())
-    threads = cv2.getNumThreads()
+@pytest.mark.parametrize("threads", [1, 4])
+def test_keypoints_do_not_depend_on_threads(photographs, threads):
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(threads)
     try:
-        for number in (1, 4):
-            cv2.setNumThreads(number)
-            assert list(find_keypoints([row], KeypointsConfig())) == [photographs["cat"]]
+        rows = list(find_keypoints([photograph(data.chelsea())], KeypointsConfig()))
     finally:
-        cv2.setNumThreads(threads)
-    assert len(photographs["cat"].descriptors) // 128 <= 502  # equally strong ones are kept
+        cv2.setNumThreads(before)
+    assert rows == [photographs["cat"]]
+    assert len(rows[0].descriptors) // 128 <= 502, "equally strong ones are kept"
 
 
-def test_photographs_are_matched_and_rendered_scenes_are_not(
-    tmp_path: Path,
-) -> None:
-    def on(source: str, *changes: str) -> set[str]:
-        return {
-            stage.name
-            for stage in Pipeline(load_profile("scenes", [f"source='{source}'", *changes])).running
-        }
+STAGES = {"keypoints", "matched_pairs"}
 
-    stages = {"keypoints", "matched_pairs"}
-    assert stages <= on(f"folder:{tmp_path}")
-    for other in (
-        ("scenes:",),
-        (f"folder:{tmp_path}", "matching.enabled=false"),
-        (f"folder:{tmp_path}", "pairing=nouns"),
-    ):
-        assert not stages & on(*other), other
+
+@pytest.mark.parametrize(
+    ("source", "settings", "stages"),
+    [
+        ("folder:/", [], STAGES),
+        ("scenes:", [], set()),
+        ("folder:/", ["matching.enabled=false"], set()),
+        ("folder:/", ["pairing=nouns"], set()),
+    ],
+)
+def test_photographs_are_matched_and_rendered_scenes_are_not(source, settings, stages):
+    pipeline = Pipeline(load_profile("scenes", [f"source='{source}'", *settings]))
+    assert {stage.name for stage in pipeline.running} & STAGES == stages

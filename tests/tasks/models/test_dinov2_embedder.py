@@ -1,5 +1,4 @@
-"""DINOv2 through transformers' real loaders: the vectors are those of its own pipeline, one image
-at a time."""
+"""DINOv2 by transformers' real loaders: vectors are those of its own pipeline, image by image."""
 
 import shutil
 
@@ -13,101 +12,85 @@ from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.dinov2_embedder import pin_dinov2
 from pairwright.tasks.models.embedders import make_dinov2
-from tests.fixtures.checkpoints import DINOV2_ARCHITECTURE, write_dinov2_folder, write_hub_cache
-from tests.tasks.models.samples import embed, photographs, unit
+from tests.fixtures.checkpoints import DINOV2_ARCHITECTURE, write_hub_cache
+from tests.fixtures.hostile_checkpoints import damage_file
+from tests.tasks.models.samples import assert_vectors, cosines, embed, moved, photographs
 
-PHOTOGRAPHS = photographs()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_dinov2_folder(tmp_path_factory.mktemp("dinov2"))
+IMAGES = list(photographs().values())
 
 
-def reference(folder, images):
-    """Return what a user of transformers gets: its image processor, one image at a time,
-    float32."""
-    model, processor = (
-        Dinov2Model.from_pretrained(folder),
-        BitImageProcessor.from_pretrained(folder),
-    )
+def config_of(folder):
+    return Dinov2Config(model=str(folder))
+
+
+def pin(config):
+    return pin_dinov2(config, download=False)
+
+
+def test_vectors_are_those_of_transformers(dinov2_folder):
+    embedder = make_dinov2(pin(config_of(dinov2_folder)))
+    model = Dinov2Model.from_pretrained(dinov2_folder)
+    processor = BitImageProcessor.from_pretrained(dinov2_folder)
     with torch.inference_mode():
-        inputs = [processor(Image.fromarray(image), return_tensors="pt") for image in images]
-        return np.concatenate([model(**given).last_hidden_state[:, 0].numpy() for given in inputs])
+        inputs = [processor(Image.fromarray(image), return_tensors="pt") for image in IMAGES]
+        states = [model(**fields).last_hidden_state[:, 0].numpy() for fields in inputs]
+    vectors = embed(embedder, IMAGES)
+    assert vectors.shape == (len(IMAGES), DINOV2_ARCHITECTURE["hidden_size"])
+    assert_vectors(vectors, np.concatenate(states))
+    shifted = embed(embedder, moved(IMAGES))
+    assert np.median(cosines(vectors, shifted)) < 0.999, "a wrong crop would show"
 
 
-def test_vectors_are_those_of_transformers(folder):
-    embedder = make_dinov2(pin_dinov2(Dinov2Config(model=str(folder)), download=False))
-    images = list(PHOTOGRAPHS.values())
-    got, wanted = embed(embedder, images), reference(folder, images)
-    assert got.dtype == np.float32
-    assert got.shape == (len(images), DINOV2_ARCHITECTURE["hidden_size"])
-    assert (unit(got) * unit(wanted)).sum(axis=1).min() >= 0.9999
-    np.testing.assert_allclose(
-        np.linalg.norm(got, axis=1), np.linalg.norm(wanted, axis=1), rtol=0.02
-    )
-    # The check above can fail: these vectors tell photographs apart, and crops that are a few
-    # pixels off.
-    moved = embed(embedder, [image[:, image.shape[1] // 20 :] for image in images])
-    assert np.median((unit(got) * unit(moved)).sum(axis=1)) < 0.999
-
-
-def test_a_pickle_is_read_where_there_is_nothing_better(folder, tmp_path):
+def test_a_pickle_is_read_where_there_is_nothing_better(dinov2_folder, tmp_path):
     for name in ("config.json", "preprocessor_config.json"):
-        shutil.copy(folder / name, tmp_path)
-    torch.save(Dinov2Model.from_pretrained(folder).state_dict(), tmp_path / "pytorch_model.bin")
-    images = list(PHOTOGRAPHS.values())[:3]
-    ours = [
-        embed(make_dinov2(Dinov2Config(model=str(path))), images) for path in (folder, tmp_path)
-    ]
-    np.testing.assert_array_equal(*ours)
+        shutil.copy(dinov2_folder / name, tmp_path)
+    weights = Dinov2Model.from_pretrained(dinov2_folder).state_dict()
+    torch.save(weights, tmp_path / "pytorch_model.bin")
+    folders = (dinov2_folder, tmp_path)
+    vectors = [embed(make_dinov2(config_of(folder)), IMAGES[:3]) for folder in folders]
+    np.testing.assert_array_equal(*vectors)
 
 
-def test_a_name_is_read_from_the_hubs_cache(tmp_path, monkeypatch, folder):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    snapshot = write_hub_cache(tmp_path, "someone/dinov2-tiny", folder)
-    config = pin_dinov2(Dinov2Config(model="someone/dinov2-tiny"), download=False)
+def test_a_name_is_read_from_the_hubs_cache(hub_cache, dinov2_folder):
+    snapshot = write_hub_cache(hub_cache, "someone/dinov2-tiny", dinov2_folder)
+    config = pin(Dinov2Config(model="someone/dinov2-tiny"))
     assert config.revision == snapshot.name
-    assert make_dinov2(config).version == f"someone/dinov2-tiny {snapshot.name}"
-    images = list(PHOTOGRAPHS.values())[:3]
-    local = make_dinov2(Dinov2Config(model=str(folder)))
-    np.testing.assert_array_equal(embed(make_dinov2(config), images), embed(local, images))
+    embedder, local = make_dinov2(config), make_dinov2(config_of(dinov2_folder))
+    assert embedder.version == f"someone/dinov2-tiny {snapshot.name}"
+    np.testing.assert_array_equal(embed(embedder, IMAGES[:3]), embed(local, IMAGES[:3]))
 
 
-def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "copy")
-    both = [
-        pin_dinov2(Dinov2Config(model=str(path)), download=False)
-        for path in (folder, tmp_path / "copy")
-    ]
-    (name,) = {make_dinov2(config).version for config in both}
-    assert name.startswith("DINOv2 xxh3:")
-    (tmp_path / "copy" / "preprocessor_config.json").write_text("{}")
-    first = both[0]
+def test_a_local_model_is_known_by_its_bytes_wherever_it_lies(dinov2_folder, tmp_path):
+    copy = shutil.copytree(dinov2_folder, tmp_path / "copy")
+    config = pin(config_of(dinov2_folder))
+    version = make_dinov2(config).version
+    assert version.startswith("DINOv2 xxh3:")
+    assert make_dinov2(pin(config_of(copy))).version == version
+    (copy / "preprocessor_config.json").write_text("{}")
     with pytest.raises(ModelError, match=r"embedding\.dinov2\.revision"):
-        pin_dinov2(first.model_copy(update={"model": str(tmp_path / "copy")}), download=False)
+        pin(config.model_copy(update={"model": str(copy)}))
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "content", "reason"),
     [
         ("config.json", '{"model_type": "bert"}', "bert.* dinov2.* dinov2_with_registers"),
         ("config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
+        ("config.json", None, ""),
         ("preprocessor_config.json", "{", "embedding.dinov2: .*JSONDecodeError"),
         ("preprocessor_config.json", '{"do_center_crop": false}', "KeyError"),
+        ("preprocessor_config.json", None, ""),
         ("model.safetensors", "not weights", "embedding.dinov2: "),
-        *(
-            (name, None, "")
-            for name in ("config.json", "preprocessor_config.json", "model.safetensors")
-        ),
+        ("model.safetensors", None, ""),
     ],
 )
-def test_a_damaged_folder_and_one_that_lacks_a_file_are_one_message(
-    folder, tmp_path, name, text, words
+def test_a_damaged_or_incomplete_folder_is_one_message(
+    dinov2_folder, tmp_path, name, content, reason
 ):
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    (tmp_path / name).write_text(text) if text else (tmp_path / name).unlink()
-    with pytest.raises(ModelError, match=words if text else str(tmp_path)):
-        _ = make_dinov2(Dinov2Config(model=str(tmp_path))).prepare
-    with pytest.raises(ModelError, match=words if text else str(tmp_path)):  # before a build, too
-        pin_dinov2(Dinov2Config(model=str(tmp_path)), download=False)
+    shutil.copytree(dinov2_folder, tmp_path, dirs_exist_ok=True)
+    damage_file(tmp_path / name, content)
+    reason = reason or str(tmp_path)
+    with pytest.raises(ModelError, match=reason):
+        _ = make_dinov2(config_of(tmp_path)).prepare
+    with pytest.raises(ModelError, match=reason):  # before a build, too
+        pin(config_of(tmp_path))

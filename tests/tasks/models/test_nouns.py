@@ -1,9 +1,9 @@
-"""Nouns come from a spaCy pipeline, a folder or a package; for a missing one the message says what
-fetches it."""
+"""Nouns come from a spaCy pipeline, a folder or a package; a missing one names what fetches it."""
 
 import sys
 
 import pytest
+import spacy
 
 from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError
@@ -16,43 +16,58 @@ def tagger(tmp_path_factory):
     return write_tagger(tmp_path_factory.mktemp("models") / "tagger")
 
 
+def config_of(folder, **settings):
+    return NounsConfig(model=str(folder), **settings)
+
+
 def nouns(text, folder, **settings):
-    (found,) = find_nouns_of([text], NounsConfig(model=str(folder), **settings))
-    return found
+    (lemmas,) = find_nouns_of([text], config_of(folder, **settings))
+    return lemmas
 
 
-def test_nouns_are_lemmas_in_order_and_optional_names(tagger, tmp_path):
-    assert nouns("Two DOGS and a dog chase people.", tagger) == ("dog", "dog", "person")
-    assert nouns("", tagger) == nouns("it runs fast", tagger) == ()
-    assert nouns("Anna has a cat in Rome", tagger) == ("anna", "cat", "rome")
+@pytest.mark.parametrize(
+    ("text", "lemmas"),
+    [
+        ("Two DOGS and a dog chase people.", ("dog", "dog", "person")),
+        ("", ()),
+        ("it runs fast", ()),
+        ("Anna has a cat in Rome", ("anna", "cat", "rome")),
+        ("a t shirt", ("shirt",)),
+    ],
+)
+def test_nouns_are_lemmas_in_order(tagger, text, lemmas):
+    assert nouns(text, tagger) == lemmas
+
+
+def test_names_can_be_left_out(tagger):
     assert nouns("Anna has a cat in Rome", tagger, proper_nouns=False) == ("cat",)
-    assert nouns("a t shirt", tagger) == ("shirt",)
+
+
+def test_lemmas_are_words_of_letters(tmp_path):
     odd = write_tagger(tmp_path / "odd", {"2x": "2x", "lamp": " Lamp ", "犬": "犬"})
     assert nouns("2x lamp 犬", odd) == ("lamp", "犬")
 
 
 def test_unusable_pipelines_are_named_with_the_remedy(tmp_path):
-    import spacy
-
     with pytest.raises(ModelError, match=r"python -m spacy download en_nowhere_sm$"):
-        next(find_nouns_of(["a dog"], NounsConfig(model="en_nowhere_sm")))
+        nouns("a dog", "en_nowhere_sm")
     with pytest.raises(ModelError, match=r"meta\.json"):
-        pin_model(NounsConfig(model=str(tmp_path)))
+        pin_model(config_of(tmp_path))
     spacy.blank("en").to_disk(tmp_path / "blank")
     with pytest.raises(ModelError, match=r"POS .*LEMMA"):
         nouns("a dog", tmp_path / "blank")
 
 
 def test_a_folder_is_known_by_its_files_wherever_it_lies(tagger, tmp_path, monkeypatch):
-    pinned = pin_model(NounsConfig(model=str(tagger)))
+    pinned = pin_model(config_of(tagger))
     assert pinned.revision.startswith("xxh3:")
-    assert name_model(pinned) == name_model(NounsConfig(model=str(tagger))) == (pinned.revision,)
+    assert name_model(pinned) == name_model(config_of(tagger)) == (pinned.revision,)
     monkeypatch.chdir(tmp_path)
     write_tagger(tmp_path / "same")
-    same = pin_model(NounsConfig(model="same"))
+    same = pin_model(config_of("same"))
     assert (same.revision, same.model) == (pinned.revision, str(tmp_path / "same"))
     other = write_tagger(tmp_path / "other", {"cow": "cow"})
-    assert pin_model(NounsConfig(model=str(other))).revision != pinned.revision
+    assert pin_model(config_of(other)).revision != pinned.revision
     with pytest.raises(ModelError, match=rf"nouns\.revision: .*{pinned.revision}"):
         nouns("a cow", other, revision=pinned.revision)
 
@@ -64,13 +79,13 @@ def test_an_installed_package_is_known_by_its_version_without_being_loaded(monke
     assert REAL not in sys.modules
 
 
+COMPARED = (
+    "The first image shows a woman in a red t-shirt who holds an umbrella, while the second image "
+    "has three buses."
+)
 WRITTEN = {
     "In this image there are two dogs near a table.": "image dog table",
-    (
-        "The first image shows a woman in a red t-shirt who holds an umbrella, while the second "
-        "image "
-        "has three buses."
-    ): ("image woman shirt umbrella image bus"),
+    COMPARED: "image woman shirt umbrella image bus",
     "Two knives, 3 forks and 2 glasses are on the wooden shelves.": "knife fork glass shelf",
     "Children play with mice on the leaves.": "child mouse leaf",
     "The man's feet are wet, and people are watching him.": "man foot people",
@@ -79,11 +94,13 @@ WRITTEN = {
     "the Eiffel Tower in Paris at night": "eiffel tower paris night",
     "It is brighter and more crowded there.": "",
 }
-"""Sentences as people and models write them, and their nouns by hand, as the dictionary has
-them."""
+"""Sentences as people and models write them, and their nouns by hand."""
 
 
 def test_the_pipeline_of_the_profiles_finds_the_nouns_that_a_reader_finds():
-    found = find_nouns_of(WRITTEN, NounsConfig(model=REAL))
-    assert [" ".join(nouns) for nouns in found] == [*WRITTEN.values()]
+    lemmas = find_nouns_of(WRITTEN, NounsConfig(model=REAL))
+    assert [" ".join(each) for each in lemmas] == [*WRITTEN.values()]
+
+
+def test_the_pipeline_of_the_profiles_knows_names():
     assert nouns("the Eiffel Tower in Paris at night", REAL, proper_nouns=False) == ("night",)

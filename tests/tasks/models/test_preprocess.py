@@ -15,15 +15,11 @@ from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
 from tests.tasks.models.samples import photographs
 
 PHOTOGRAPHS = photographs()
+HALVES = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 CLIP = {
     "openai": {},
     "bilinear": {"interpolation": "bilinear"},
-    "siglip": {
-        "resize_mode": "squash",
-        "mean": (0.5, 0.5, 0.5),
-        "std": (0.5, 0.5, 0.5),
-        "size": (160, 160),
-    },
+    "siglip": {"resize_mode": "squash", "size": (160, 160), **HALVES},
 }
 DINOV2 = {
     "do_resize": True,
@@ -37,55 +33,50 @@ DINOV2 = {
     "image_mean": [0.485, 0.456, 0.406],
     "image_std": [0.229, 0.224, 0.225],
 }
-BIT = {
-    "dinov2": DINOV2,
-    "bilinear": {
-        **DINOV2,
-        "resample": 2,
-        "size": {"shortest_edge": 64},
-        "crop_size": {"height": 56, "width": 56},
-    },
-}
+SMALL = {"size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56}}
+BIT = {"dinov2": DINOV2, "bilinear": {**DINOV2, "resample": 2, **SMALL}}
 
 
-def levels(preprocess, image, wanted):
-    """Return by how many of 255 levels our numbers and the library's differ, per pixel and
-    channel."""
-    crop = preprocess(image)
-    assert crop.dtype == np.uint8
-    assert crop.flags.c_contiguous
-    ours = preprocess.numbers(torch.from_numpy(crop[None].copy()))
-    assert ours.shape == wanted.shape
-    scale = np.array(preprocess.std)[:, None, None] * 255
-    return np.abs(ours.numpy()[0] - wanted.numpy()[0]) * scale
-
-
-def check(difference, name):
-    # Roundings, twice: after each direction.
-    assert difference.max() < 5.01, name
-    assert difference.mean() < 0.3, name
+def assert_pixels(preprocess, transform):
+    """Compare levels of 255 per pixel and channel; they are rounded after each direction."""
+    for name, image in PHOTOGRAPHS.items():
+        crop = preprocess(image)
+        assert crop.dtype == np.uint8
+        assert crop.flags.c_contiguous
+        numbers = preprocess.numbers(torch.from_numpy(crop[None].copy()))
+        expected = transform(Image.fromarray(image))
+        assert numbers.shape == expected.shape
+        scale = np.array(preprocess.std)[:, None, None] * 255
+        levels = np.abs(numbers.numpy()[0] - expected.numpy()[0]) * scale
+        assert levels.max() < 5.01, name
+        assert levels.mean() < 0.3, name
 
 
 @pytest.mark.parametrize("kind", CLIP)
 def test_the_crop_is_that_of_open_clip(kind):
-    cfg = PreprocessCfg(**CLIP[kind])
-    for name, image in PHOTOGRAPHS.items():
-        wanted = image_transform_v2(cfg, is_train=False)(Image.fromarray(image))[None]
-        check(levels(open_clip_embedder.transform_of(vars(cfg)), image, wanted), name)
+    config = PreprocessCfg(**CLIP[kind])
+    transform = image_transform_v2(config, is_train=False)
+    preprocess = open_clip_embedder.transform_of(vars(config))
+    assert_pixels(preprocess, lambda image: transform(image)[None])
 
 
 @pytest.mark.parametrize(
     ("kind", "processor"),
-    [*((kind, BitImageProcessor) for kind in BIT), ("dinov2", BitImageProcessorPil)],
+    [
+        ("dinov2", BitImageProcessor),
+        ("bilinear", BitImageProcessor),
+        ("dinov2", BitImageProcessorPil),
+    ],
 )
 def test_the_crop_is_that_of_transformers(kind, processor):
-    for name, image in PHOTOGRAPHS.items():
-        wanted = processor(**BIT[kind])(Image.fromarray(image), return_tensors="pt")["pixel_values"]
-        check(levels(dinov2_embedder.transform_of(BIT[kind]), image, wanted), name)
+    transform = processor(**BIT[kind])
+    preprocess = dinov2_embedder.transform_of(BIT[kind])
+    assert_pixels(preprocess, lambda image: transform(image, return_tensors="pt")["pixel_values"])
 
 
 def test_an_extreme_aspect_costs_no_memory():
-    # As torchvision does it: 256 x 3,200,000 pixels, 2.4 GB, of which 224 x 224 are kept.
+    """As torchvision does it: 256 x 3,200,000 pixels, 2.4 GB, of which 224 x 224 are kept. 16
+    pixels become 256, so the crop shows the 14 columns in the middle, all of them white."""
     image = np.zeros((16, 200_000, 3), dtype=np.uint8)
     image[:, 99_990:100_010] = 255
     preprocess = dinov2_embedder.transform_of(DINOV2)
@@ -94,27 +85,30 @@ def test_an_extreme_aspect_costs_no_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100e6
-    # 16 pixels became 256, so the crop shows the 14 columns in the middle, all of them white.
     assert crop.shape == (224, 224, 3)
     assert crop.min() > 250
 
 
-UNCROPPED, NEAREST = {"do_center_crop": False}, {"resample": 1}
 LARGE_CROP = {"size": {"shortest_edge": 60}, "crop_size": {"height": 70, "width": 71}}
-BOTH_EDGES = {"size": {"shortest_edge": 5, "longest_edge": 9}}
 
 
 @pytest.mark.parametrize(
-    ("transform_of", "said"),
+    ("module", "config"),
     [
-        *(
-            (dinov2_embedder.transform_of, {**DINOV2, **said})
-            for said in (UNCROPPED, NEAREST, LARGE_CROP, BOTH_EDGES)
+        pytest.param(dinov2_embedder, DINOV2 | {"do_center_crop": False}, id="uncropped"),
+        pytest.param(dinov2_embedder, DINOV2 | {"resample": 1}, id="a third way of resampling"),
+        pytest.param(dinov2_embedder, DINOV2 | LARGE_CROP, id="a crop beyond the image"),
+        pytest.param(
+            dinov2_embedder,
+            DINOV2 | {"size": {"shortest_edge": 5, "longest_edge": 9}},
+            id="both edges",
         ),
-        (open_clip_embedder.transform_of, vars(PreprocessCfg(resize_mode="longest"))),
-        (open_clip_embedder.transform_of, vars(PreprocessCfg(size=(96, 128)))),
+        pytest.param(
+            open_clip_embedder, vars(PreprocessCfg(resize_mode="longest")), id="the longest edge"
+        ),
+        pytest.param(open_clip_embedder, vars(PreprocessCfg(size=(96, 128))), id="no square"),
     ],
 )
-def test_transforms_that_no_published_model_has_are_refused(transform_of, said):
+def test_transforms_that_no_published_model_has_are_refused(module, config):
     with pytest.raises(ModelError, match="unsupported"):
-        transform_of(said)
+        module.transform_of(config)

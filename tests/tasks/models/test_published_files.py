@@ -3,7 +3,6 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,44 +27,35 @@ from tests.fixtures.published_files import (
 
 LARGE = ("clip-vit-l-14", "dinov2-large", "grounding-dino-base", "sam-vit-h")
 SMALL = ("clip-vit-b-32", "dinov2-small", "grounding-dino-tiny", "sam-vit-b")
-LOADED = {"embeddings": LARGE[:2], "boxes": LARGE[2:3], "masks": LARGE[3:4]}
-"""Which files the stages of ``encoders.json`` load whole."""
 
 
 @pytest.fixture(autouse=True)
-def forgotten(tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+def forgotten(hub_cache):
     yield
     for load in (dinov2_embedder.load, grounding_dino._load, grounding_dino._processor):
         load.cache_clear()
 
 
-def load_clip(folder, name, without=""):
-    config = put_clip(folder, name, without=without)
+def load_clip(config):
     with nothing_drawn():
         return open_clip_embedder.create_model(config)
 
 
-def load_dinov2(folder, name, without=""):
-    config = put_dinov2(folder, name, without=without)
-    return dinov2_embedder.load(config, 0)[0]
+LOADERS = {
+    "clip": (put_clip, load_clip),
+    "dinov2": (put_dinov2, lambda config: dinov2_embedder.load(config, 0)[0]),
+    "grounding": (
+        put_grounding_dino,
+        lambda config: grounding_dino._load(config.model, config.revision),
+    ),
+    "sam": (put_sam, lambda config: sam.load_sam(Path(config.checkpoint), field="here")),
+}
 
 
-def load_grounding(folder, name, without=""):
-    config = put_grounding_dino(folder, name, without=without)
-    return grounding_dino._load(config.model, config.revision)
-
-
-def load_sam(folder, name, without=""):
-    return sam.load_sam(Path(put_sam(folder, name, without=without).checkpoint), field="here")
-
-
-LOADERS = {"clip": load_clip, "dinov2": load_dinov2, "grounding": load_grounding, "sam": load_sam}
-
-
-def run_loader(folder: Path, name: str, **how: str) -> Any:
+def run_loader(folder, name, **how):
     """Return what the loader of a file makes of it; ``without`` leaves a tensor out."""
-    return LOADERS[name.partition("-")[0]](folder, name, **how)
+    put, load = LOADERS[name.partition("-")[0]]
+    return load(put(folder, name, **how))
 
 
 @pytest.mark.parametrize("name", [*LARGE, *SMALL])
@@ -92,17 +82,17 @@ def test_a_file_that_lacks_a_tensor_is_refused(name, key, tmp_path):
 @pytest.mark.slow
 def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        config = put_ram(tmp_path)
-        loaded = ram.load_ram(Path(config.checkpoint), field="here", tags=TAGS)
+        path = Path(put_ram(tmp_path).checkpoint)
+        weights = ram.load_ram(path, field="here", tags=TAGS)
     assert "no place" not in caplog.text
-    assert loaded.swin.patch_embed.img_size == (384, 384)
-    assert len(loaded.decoder["label_embed"]) == TAGS
-    assert not [name for name in loaded.decoder if name.startswith(("tag_encoder", "text_decoder"))]
-    held = [*loaded.swin.parameters(), *loaded.decoder.values()]
-    assert describe("encoders")["tags"]["bytes"] == sum(
-        one.numel() * one.element_size() for one in held
-    )
-    assert sum(name.startswith(ram.LAYER) for name in loaded.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
+    assert weights.swin.patch_embed.img_size == (384, 384)
+    assert len(weights.decoder["label_embed"]) == TAGS
+    writing = ("tag_encoder", "text_decoder")
+    assert not [name for name in weights.decoder if name.startswith(writing)]
+    tensors = [*weights.swin.parameters(), *weights.decoder.values()]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    assert size == describe("encoders")["tags"]["bytes"]
+    assert sum(name.startswith(ram.LAYER) for name in weights.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
 
 
 @pytest.mark.parametrize("name", ["qwen2-vl-7b", "mixtral-8x7b"])
@@ -117,20 +107,19 @@ def test_tensors_add_up_to_the_published_size_by_index(name, tmp_path):
 
 def test_big_lama_of_the_tests_has_the_published_names_and_shapes():
     with torch.device("meta"):
-        made = BigLama().state_dict()
+        state = BigLama().state_dict()
     tensors = tensors_of(describe("big-lama"))
-    assert {name: tuple(one.shape) for name, one in made.items()} == {
-        name: shape for name, (_, shape) in tensors.items()
-    }
-    assert size_of(tensors) == pytest.approx(
-        describe("encoders")["removals"]["bytes"], rel=5e-3
-    )  # the file's code
+    shapes = {name: shape for name, (_, shape) in tensors.items()}
+    assert {name: tuple(tensor.shape) for name, tensor in state.items()} == shapes
+    with_code = describe("encoders")["removals"]["bytes"]
+    assert size_of(tensors) == pytest.approx(with_code, rel=5e-3)
 
 
-def test_the_memory_page_counts_the_tensors_of_these_files():
-    counted = describe("encoders")
-    for stage, names in LOADED.items():
-        floats = sum(size_of(tensors_of({"float32": describe(name)["float32"]})) for name in names)
-        assert counted[stage]["bytes"] == pytest.approx(
-            floats, rel=1e-4
-        )  # a norm that Grounding DINO makes anew
+@pytest.mark.parametrize(
+    ("stage", "names"), [("embeddings", LARGE[:2]), ("boxes", LARGE[2:3]), ("masks", LARGE[3:])]
+)
+def test_the_memory_page_counts_the_tensors_of_these_files(stage, names):
+    """But for a norm that Grounding DINO makes anew."""
+    floats = [tensors_of({"float32": describe(name)["float32"]}) for name in names]
+    counted = describe("encoders")[stage]["bytes"]
+    assert counted == pytest.approx(sum(map(size_of, floats)), rel=1e-4)

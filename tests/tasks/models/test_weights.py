@@ -1,17 +1,23 @@
-"""Where weights are looked for, and what a user is told when they are not there."""
+"""Where weights are looked for, verified, and what a user is told when they are not there."""
 
 import hashlib
 import logging
+import os
 import random
 import socket
+import subprocess
 import sys
 from dataclasses import replace
 
 import pytest
+from huggingface_hub import constants
 
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import weights
+from pairwright.tasks.models.verify_weights import GIT, SHA256, verify_blob, verify_lookups
 from pairwright.tasks.models.weights import (
+    HubFiles,
+    PublishedFile,
     check_revision,
     find_local,
     find_on_hub,
@@ -22,191 +28,234 @@ from tests.fixtures.checkpoints import write_hub_cache
 from tests.fixtures.file_server import COMMIT, Fault, serving_files, use_as_hub
 
 SAFE, PICKLE, CONFIG = "model.safetensors", "pytorch_model.bin", "config.json"
-DATA, OTHER = (random.Random(seed).randbytes(200_000) for seed in (1, 2))
-SHA = hashlib.sha256(DATA).hexdigest()
+DATA = random.Random(1).randbytes(200_000)
 
 
-def files(**options):
-    values = {
-        "field": "embedding.x",
-        "repository": "owner/model",
-        "revision": "",
-        "weights": (SAFE, PICKLE),
-    }
-    return weights.HubFiles(**{**values, "extra": ("config.json",), **options})
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path / "hub"
+def files(revision="", weights=(SAFE, PICKLE)):
+    return HubFiles(
+        field="embedding.x",
+        repository="owner/model",
+        revision=revision,
+        weights=weights,
+        extra=(CONFIG,),
+    )
+
+
+def refuse(find, *args, **options):
+    """Return the message of weights that are not found."""
+    with pytest.raises(ModelError) as refusal:
+        find(*args, **options)
+    return str(refusal.value)
 
 
 @pytest.fixture
 def no_network(monkeypatch):
-    def refuse(*args):
-        raise AssertionError(f"goes to the network: {args}")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-
-def fill(cache, folder, *names):
-    folder.mkdir()
-    for name in names:
-        (folder / name).write_text(name)
-    return write_hub_cache(cache, "owner/model", folder)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: pytest.fail("goes to the network"))
 
 
 @pytest.mark.usefixtures("no_network")
-def test_missing_weights_name_the_place_and_the_command(cache):
-    with pytest.raises(ModelError) as caught:
-        find_on_hub(files(revision="abc"), download=False)
-    for named in (
-        f"looked in {cache} for",
-        "config.json and model.safetensors or pytorch_model.bin",
-        "hf download owner/model config.json model.safetensors --revision abc\n",
-        "`pairwright fetch`",
-        "--set embedding.download=true",
-    ):
-        assert named in str(caught.value)
-    assert str(caught.value).startswith("embedding.x: owner/model ")
+def test_missing_weights_name_the_place_and_the_command(hub_cache):
+    message = refuse(find_on_hub, files(revision="abc"), download=False)
+    assert message.startswith("embedding.x: owner/model ")
+    assert f"looked in {hub_cache} for" in message
+    assert "config.json and model.safetensors or pytorch_model.bin" in message
+    assert "hf download owner/model config.json model.safetensors --revision abc\n" in message
+    assert "`pairwright fetch`" in message
+    assert "--set embedding.download=true" in message
+
+
+@pytest.fixture
+def fill(hub_cache, tmp_path):
+    """Return what puts files into the Hub's cache."""
+
+    def write(*names):
+        (tmp_path / "files").mkdir()
+        for name in names:
+            (tmp_path / "files" / name).write_text(name)
+        return write_hub_cache(hub_cache, "owner/model", tmp_path / "files")
+
+    return write
 
 
 @pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize(
-    "there", [(CONFIG, SAFE, PICKLE), (CONFIG, PICKLE), (CONFIG,), (SAFE, PICKLE)]
-)
+@pytest.mark.parametrize("download", [False, True])
 @pytest.mark.parametrize("revision", ["", COMMIT])
-def test_the_cache_gives_the_best_weights_if_all_else_is_there(cache, tmp_path, there, revision):
-    snapshot = fill(cache, tmp_path / "files", *there)
-    if CONFIG in there[:-1]:
-        for download in (False, True):
-            assert find_on_hub(files(revision=revision), download=download) == snapshot / there[1]
-    else:
-        with pytest.raises(ModelError, match="hf download"):
-            find_on_hub(files(revision=revision), download=False)
+@pytest.mark.parametrize(
+    ("names", "best"), [((CONFIG, SAFE, PICKLE), SAFE), ((CONFIG, PICKLE), PICKLE)]
+)
+def test_the_cache_gives_the_best_weights(fill, names, best, revision, download):
+    snapshot = fill(*names)
+    assert find_on_hub(files(revision), download=download) == snapshot / best
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("revision", ["", COMMIT])
+@pytest.mark.parametrize("names", [(CONFIG,), (SAFE, PICKLE)])
+def test_an_incomplete_cache_gives_nothing(fill, names, revision):
+    fill(*names)
+    assert "hf download" in refuse(find_on_hub, files(revision), download=False)
 
 
 @pytest.fixture
 def web(tmp_path, monkeypatch):
     monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(weights, "RETRIES", 0)
-    with serving_files() as running:
-        running.put_on_hub("owner/model", PICKLE, DATA)
-        running.put_on_hub("owner/model", "config.json", b"{}", small=True)
-        use_as_hub(monkeypatch, running, tmp_path / "hub")
-        yield running
+    with serving_files() as server:
+        server.put_on_hub("owner/model", PICKLE, DATA)
+        server.put_on_hub("owner/model", CONFIG, b"{}", small=True)
+        use_as_hub(monkeypatch, server, tmp_path / "hub")
+        yield server
 
 
 @pytest.mark.parametrize("revision", ["", COMMIT])
 def test_the_hubs_files_come_into_its_own_cache(web, tmp_path, revision):
-    wanted = files(revision=revision)
-    found = find_on_hub(wanted, download=True)
-    assert found == tmp_path / "hub" / "models--owner--model" / "snapshots" / COMMIT / PICKLE
-    assert found.read_bytes() == DATA
-    asked = len(web.asked)
-    assert find_on_hub(wanted, download=True) == find_on_hub(wanted, download=False) == found
-    assert len(web.asked) == asked
+    path = find_on_hub(files(revision), download=True)
+    assert path == tmp_path / "hub" / "models--owner--model" / "snapshots" / COMMIT / PICKLE
+    assert path.read_bytes() == DATA
+    requests = len(web.asked)
+    assert find_on_hub(files(revision), download=True) == path
+    assert find_on_hub(files(revision), download=False) == path
+    assert len(web.asked) == requests
 
 
-def test_missing_weights_and_failed_download_share_a_message(web, monkeypatch):
-    with pytest.raises(ModelError, match=r"embedding.x: owner/model .*a\.safetensors, a\.bin"):
-        find_on_hub(files(weights=("a.safetensors", "a.bin")), download=True)
+def test_missing_weights_and_a_failed_download_name_the_files(web, monkeypatch):
+    message = refuse(find_on_hub, files(weights=("a.safetensors", "a.bin")), download=True)
+    assert message.startswith("embedding.x: owner/model ")
+    assert "a.safetensors, a.bin" in message
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelError, match=r"owner/model (.|\n)*hf download owner/model"):
-        find_on_hub(files(), download=True)
+    assert "hf download owner/model" in refuse(find_on_hub, files(), download=True)
+
+
+def test_blobs_are_verified_by_their_names_and_fetched_again(web):
+    def verify(*, fetch):
+        return verify_lookups(lambda: find_on_hub(files(), download=True), fetch=fetch)[0]
+
+    path = find_on_hub(files(), download=True)
+    assert verify_blob(path) == (SHA256, "")
+    assert verify_blob(path.parent / CONFIG) == (GIT, "")
+    path.resolve().write_bytes(b"other")
+    damage = f"is damaged: its SHA-256 is {sha256(b'other')}, not {sha256(DATA)}"
+    assert verify_blob(path) == (SHA256, damage)
+    assert [bool(file.fault) for file in verify(fetch=False)] == [False, True]
+    assert [file.fault for file in verify(fetch=True)] == ["", ""]
+    assert path.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "a" * 32, "g" * 40, "A" * 40])
+def test_a_file_without_a_hash_for_its_name_cannot_be_verified(tmp_path, name):
+    (tmp_path / name).write_bytes(DATA)
+    assert verify_blob(tmp_path / name) == ("", "")
+
+
+def test_what_is_looked_for_is_verified_up_to_what_is_missing(web):
+    here = PublishedFile(field="f", name="a.pth", url=web.put("/a.pth", DATA))
+    missing = PublishedFile(field="f", name="b.pth", url=f"{web.address}/b.pth")
+
+    def find(*, download):
+        find_published(here, download=download)
+        find_on_hub(files(), download=download)
+        find_published(missing, download=download)
+
+    results, problem = verify_lookups(lambda: find(download=True), fetch=True)
+    assert [(file.file, file.how, file.fault) for file in results] == [
+        ("a.pth", "not verified: no hash of it is published", ""),
+        (CONFIG, GIT, ""),
+        (PICKLE, SHA256, ""),
+    ]
+    assert "b.pth could not be fetched" in problem
+    requests = len(web.asked)
+    assert verify_lookups(lambda: find(download=False), fetch=False)[0] == results
+    assert len(web.asked) == requests
 
 
 @pytest.fixture
-def wanted(web):
-    return weights.PublishedFile(
-        field="tagging.ram", name="a.pth", url=web.put("/a.pth", DATA), sha256=SHA
-    )
-
-
-def refused(file, *, download=False):
-    with pytest.raises(ModelError) as caught:
-        find_published(file, download=download)
-    return str(caught.value)
+def published(web):
+    url = web.put("/a.pth", DATA)
+    return PublishedFile(field="tagging.ram", name="a.pth", url=url, sha256=sha256(DATA))
 
 
 def put(data):
-    weights_folder().mkdir(parents=True, exist_ok=True)
     path = weights_folder() / "a.pth"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
 
 
-def test_missing_published_file_is_named_with_its_fetch_command(wanted, web):
-    words = refused(wanted)
-    for named in (
-        str(weights_folder() / "a.pth"),
-        wanted.url,
-        "`pairwright fetch`",
-        "--set tagging.download=true",
-    ):
-        assert named in words
+def test_a_missing_published_file_is_named_with_its_fetch_command(published, web):
+    message = refuse(find_published, published, download=False)
+    assert str(weights_folder() / "a.pth") in message
+    assert published.url in message
+    assert "`pairwright fetch`" in message
+    assert "--set tagging.download=true" in message
     assert not web.asked
     assert not weights_folder().exists()
 
 
-def test_a_published_file_is_fetched_verified_and_hashed_once(wanted, web, monkeypatch):
-    path = find_published(wanted, download=True)
+def test_a_published_file_is_fetched_verified_and_hashed_once(published, web, monkeypatch):
+    path = find_published(published, download=True)
     assert (path, path.read_bytes()) == (weights_folder() / "a.pth", DATA)
-    assert find_published(wanted, download=False) == path
+    assert find_published(published, download=False) == path
     assert len(web.asked) == 1
     monkeypatch.setattr(weights.hashlib, "file_digest", lambda *_: pytest.fail("hashes it"))
-    assert find_published(wanted, download=False) == path
+    assert find_published(published, download=False) == path
 
 
-def test_only_the_published_file_is_taken_and_of_another_nothing_is_left(wanted, web):
-    words = refused(replace(wanted, sha256="0" * 64), download=True)
-    assert words.startswith(f"tagging.ram: a.pth could not be fetched from {wanted.url}: ")
-    assert SHA in words
-    assert "0" * 64 in words
+@pytest.mark.usefixtures("web")
+def test_of_another_file_than_the_published_one_nothing_is_left(published):
+    message = refuse(find_published, replace(published, sha256="0" * 64), download=True)
+    assert message.startswith(f"tagging.ram: a.pth could not be fetched from {published.url}: ")
+    assert sha256(DATA) in message
+    assert "0" * 64 in message
     assert list(weights_folder().iterdir()) == []
+
+
+def test_a_file_that_was_put_there_must_be_the_published_one(published):
     path = put(DATA)
-    assert find_published(wanted, download=False) == path
+    assert find_published(published, download=False) == path
     put(DATA[:1000])
-    words = refused(wanted)
-    assert hashlib.sha256(DATA[:1000]).hexdigest() in words
-    assert SHA in words
-    assert find_published(wanted, download=True).read_bytes() == DATA
+    message = refuse(find_published, published, download=False)
+    assert sha256(DATA[:1000]) in message
+    assert sha256(DATA) in message
+    assert find_published(published, download=True).read_bytes() == DATA
 
 
-def test_a_lost_connection_is_tried_again(wanted, web, monkeypatch):
+def test_a_lost_connection_is_tried_again(published, web, monkeypatch):
     web.next_answers = [Fault(cut=50_000), Fault(status=503)]
-    assert "could not be fetched" in refused(wanted, download=True)
+    assert "could not be fetched" in refuse(find_published, published, download=True)
     assert list(weights_folder().iterdir()) == []
     monkeypatch.setattr(weights, "RETRIES", 1)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    assert find_published(wanted, download=True).read_bytes() == DATA
+    assert find_published(published, download=True).read_bytes() == DATA
 
 
 def test_local_files(tmp_path):
-    weights, described = tmp_path / "a.pt", tmp_path / "config.json"
+    file, described = tmp_path / "a.pt", tmp_path / "config.json"
     described.write_text("{}")
     with pytest.raises(ModelError, match=r"f: .*\.pt, .*\.safetensors"):
         find_local("f", tmp_path)
-    with pytest.raises(ModelError, match=r"f: .*a\.pt: no such file or folder"):
-        find_local("f", weights)
-    weights.write_text("w")
-    assert find_local("f", weights) == [weights]
-    assert find_local("f", tmp_path) == [weights, described]
+    with pytest.raises(ModelError, match=r"f: .*a\.pt: no such file"):
+        find_local("f", file)
+    file.write_text("w")
+    assert find_local("f", file) == [file]
+    assert find_local("f", tmp_path) == [file, described]
 
 
 def test_an_identity_changes_with_any_byte_and_not_with_the_folder(tmp_path):
-    def identity(folder, name="a.bin", data=b"123"):
+    def identify(folder, name="a.bin", data=b"123"):
         path = tmp_path / folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
         return weights.identify_files([path])
 
-    first = identity("one")
+    first = identify("1")
     assert first.startswith("xxh3:")
-    assert first == identity("two")
-    assert len({first, identity("three", data=b"124"), identity("four", name="b.bin")}) == 3
-    assert identity("one", data=b"1234") != first
+    assert first == identify("2")
+    assert len({first, identify("3", data=b"124"), identify("4", name="b.bin")}) == 3
+    assert identify("1", data=b"1234") != first
 
 
 def test_another_revision_and_missing_packages_are_refused(tmp_path):
@@ -219,44 +268,40 @@ def test_another_revision_and_missing_packages_are_refused(tmp_path):
         weights.require_packages("f", "json", "nosuchpackage")
 
 
-def load_badly(path, error):
-    from huggingface_hub import constants
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(KeyError("head"), r"f: .*KeyError: 'head'"), (ModelError("as it was"), r"^as it was$")],
+)
+def test_loading_is_quiet_offline_and_gives_one_kind_of_error(tmp_path, caplog, error, message):
+    def load():
+        with weights.loading("f", tmp_path):
+            logging.info("not heard")
+            logging.warning("offline: %s", constants.HF_HUB_OFFLINE)
+            raise error
 
-    with weights.loading("f", path):
-        logging.info("offline: %s", constants.HF_HUB_OFFLINE)
-        logging.warning("offline: %s", constants.HF_HUB_OFFLINE)
-        raise error
-
-
-def test_loading_is_quiet_offline_and_gives_one_kind_of_error(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    with pytest.raises(ModelError, match=r"f: .*KeyError: 'head'"):
-        load_badly(tmp_path, KeyError("head"))
-    with pytest.raises(ModelError, match=r"^as it was$"):
-        load_badly(tmp_path, ModelError("as it was"))
+    with pytest.raises(ModelError, match=message):
+        load()
     logging.info("heard again")
-    assert [record.getMessage() for record in caplog.records] == ["offline: True"] * 2 + [
-        "heard again"
-    ]
+    assert caplog.messages == ["offline: True", "heard again"]
+
+
+LOOK = """
+import sys
+from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.errors import ModelError
+from pairwright.tasks.mining.embed_images import pin_models
+try:
+    pin_models(EmbeddingConfig(embedders=("clip", "dinov2")))
+except ModelError as error:
+    print(error)
+print([name for name in ("torch", "open_clip", "transformers") if name in sys.modules])
+"""
 
 
 def test_looking_for_weights_loads_no_pytorch(tmp_path):
-    import subprocess
-
-    code = (
-        "import sys\nfrom pairwright.schemas.config import *\nfrom pairwright.schemas.errors "
-        "import ModelError\n"
-        "from pairwright.tasks.mining.embed_images import pin_models\n"
-        "try: pin_models(EmbeddingConfig(embedders=('clip', 'dinov2')))\n"
-        "except ModelError as error: print(error)\n"
-        "print([name for name in ('torch', 'open_clip', 'transformers') if name in sys.modules])"
-    )
-    env = {"HF_HUB_CACHE": str(tmp_path), "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
-    )
-    assert (
-        "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision"
-        in done.stdout
-    )
-    assert done.stdout.endswith("[]\n")
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "PATH": ""}
+    output = subprocess.check_output([sys.executable, "-c", LOOK], text=True, env=environment)
+    model = "timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors --revision"
+    assert f"hf download {model}" in output
+    assert output.endswith("[]\n")

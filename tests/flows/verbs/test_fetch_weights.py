@@ -1,5 +1,4 @@
-"""`pairwright fetch` as a user calls it, from stand-ins of the Hub and of a server of files, with
-real small models."""
+"""`pairwright fetch` as a user calls it, from stand-ins of the Hub and of a server of files."""
 
 import json
 import os
@@ -7,7 +6,6 @@ import random
 import re
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
@@ -27,92 +25,89 @@ mining: {weights: [1]}
 segmentation: {segmenter: sam, model: vit_b}
 """
 SHARDS = {f"model-0000{n}-of-00002.safetensors": random.Random(n).randbytes(5000) for n in (1, 2)}
-INDEX = json.dumps(
-    {
-        "weight_map": {
-            "a": "model-00001-of-00002.safetensors",
-            "b": "model-00002-of-00002.safetensors",
-        }
-    }
+INDEX = {"weight_map": dict(zip("ab", SHARDS, strict=True))}
+SMALL = {
+    "config.json": b"{}",
+    "tokenizer.json": b"{ }",
+    "model.safetensors.index.json": json.dumps(INDEX).encode(),
+}
+OTHERS = (
+    *("consolidated.safetensors", "pytorch_model.bin"),
+    *("original/a.safetensors", "README.md"),
 )
-SERVED = words_of(
-    ["captions.writer=served", "models.chat.launch.enabled=true", "models.chat.model=owner/served"]
-)
+SERVED = [
+    *("--until", "captioning"),
+    *words_of(["captions.writer=served", "models.chat.launch.enabled=true"]),
+    *words_of(["models.chat.model=owner/served"]),
+    "tests",
+]
+MISSING = "models.chat.model: owner/served is not on this machine"
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory) -> tuple[Path, Path]:
+def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return write_dinov2_folder(folder / "dinov2"), write_sam(folder / "sam.pth")
+    return write_dinov2_folder(folder / "dinov2"), write_sam(folder / "sam.pth").read_bytes()
 
 
 @pytest.fixture
 def web(models, tmp_path, monkeypatch):
     dinov2, sam = models
-    with serving_files() as running:
+    with serving_files() as server:
         for file in dinov2.iterdir():
-            running.put_on_hub(
-                "owner/dinov2", file.name, file.read_bytes(), small=file.suffix == ".json"
-            )
-        running.put("/sam.pth", sam.read_bytes())
-        file = replace(
-            sam_segmenter.FILES["vit_b"],
-            name="sam.pth",
-            url=f"{running.address}/sam.pth",
-            sha256=sha256(sam.read_bytes()).hexdigest(),
-        )
+            small = file.suffix == ".json"
+            server.put_on_hub("owner/dinov2", file.name, file.read_bytes(), small=small)
+        url, digest = server.put("/sam.pth", sam), sha256(sam).hexdigest()
+        file = replace(sam_segmenter.FILES["vit_b"], name="sam.pth", url=url, sha256=digest)
         monkeypatch.setattr(sam_segmenter, "FILES", {"vit_b": file})
-        use_as_hub(monkeypatch, running, tmp_path / "hub")
+        use_as_hub(monkeypatch, server, tmp_path / "hub")
         monkeypatch.setenv("PAIRWRIGHT_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(find_weights, "RETRIES", 0)
-        yield running
+        yield server
 
 
 @pytest.fixture
 def profile(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(PROFILE)
-    return path
+    (tmp_path / "mine.yaml").write_text(PROFILE)
+    return str(tmp_path / "mine.yaml")
 
 
 @pytest.fixture
-def fetch(profile, capsys):
+def fetch(web, profile, capsys):
     def call(*words):
-        """Return the verb's exit code and what it said."""
+        """Return the verb's exit code and what it printed."""
         code = run("fetch", "--profile", profile, *words)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return call
 
 
-def rows(out, how):
-    return [line.split()[:3] for line in out.splitlines() if how in line]
+def rows(out, word):
+    """Return the beginnings of the lines with a word."""
+    return [line.split()[:3] for line in out.splitlines() if word in line]
 
 
-def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile, tmp_path, models):
+def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile, tmp_path):
     code, out, err = fetch()
     assert (code, err) == (0, "")
-    hub, cache = tmp_path / "hub", tmp_path / "cache" / "weights"
     size = sum(len(data) for path, data in web.files.items() if path.startswith("/owner/dinov2"))
-    assert f"{hub}: 3 files, {size / 1e3:.1f} kB\n{cache}: 1 file, " in out
+    assert f"{tmp_path / 'hub'}: 3 files, {size / 1e3:.1f} kB\n" in out
+    assert f"\n{tmp_path / 'cache/weights'}: 1 file, " in out
     assert rows(out, "SHA-256") == [
         ["embedding.dinov2", "owner/dinov2", COMMIT[:12]],
-        ["segmentation", "127.0.0.1:" + str(web.port), "sam.pth"],
+        ["segmentation", f"127.0.0.1:{web.port}", "sam.pth"],
     ]
     assert len(rows(out, "git SHA-1")) == 2
-    assert str(profile) in out.splitlines()[-1]
-    asked = len(web.asked)
-    pinned = pin_models(load_profile(str(profile)), "")
-    assert (
-        pinned.found["embedding.dinov2.revision"]
-        == pinned.settled.embedding.dinov2.revision
-        == COMMIT
-    )
+    assert profile in out.splitlines()[-1]
+    requests = len(web.asked)
+    pinned = pin_models(load_profile(profile), "")
+    assert pinned.found["embedding.dinov2.revision"] == COMMIT
+    assert pinned.settled.embedding.dinov2.revision == COMMIT
     assert pinned.embedding.dinov2.revision == "", "what was found is no setting"
     assert pinned.settled.segmentation.revision.startswith("xxh3:")
     assert fetch()[0] == 0
-    assert len(web.asked) == asked
+    assert len(web.asked) == requests
 
 
 def test_check_fetches_nothing_and_says_what_is_missing(web, fetch, tmp_path):
@@ -126,23 +121,22 @@ def test_check_fetches_nothing_and_says_what_is_missing(web, fetch, tmp_path):
     assert fetch()[0] == fetch("--check")[0] == 0
 
 
-def test_only_what_the_stages_load_is_fetched(web, fetch):
+def test_only_what_the_stages_load_is_fetched(fetch):
     code, out, _ = fetch("--until", "mining")
-    assert code == 0
-    assert "sam.pth" not in out
+    assert (code, "sam.pth" in out) == (0, False)
     code, out, _ = fetch("--set", "rejections.enabled=false", "--check")
     assert (code, "sam.pth" in out) == (0, False)
     code, out, _ = fetch("--set", "embedding.embedders=[gradients]", "--until", "mining")
     assert (code, "no weights" in out.splitlines()[-1]) == (0, True)
 
 
-def test_what_is_damaged_is_named_and_fetched_again(web, fetch, tmp_path):
+def test_what_is_damaged_is_named_and_fetched_again(fetch, tmp_path):
     fetch()
     (weights,) = (tmp_path / "hub").rglob("snapshots/*/model.safetensors")
-    sam = tmp_path / "cache" / "weights" / "sam.pth"
-    before, state = weights.read_bytes(), sam.stat()
-    weights.resolve().write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
-    sam.write_bytes(bytes(len(sam.read_bytes())))
+    sam = tmp_path / "cache/weights/sam.pth"
+    data, state = weights.read_bytes(), sam.stat()
+    weights.resolve().write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    sam.write_bytes(bytes(state.st_size))
     os.utime(sam, ns=(state.st_atime_ns, state.st_mtime_ns))  # so that only its bytes tell
     code, out, err = fetch("--check")
     assert code == 1
@@ -151,12 +145,12 @@ def test_what_is_damaged_is_named_and_fetched_again(web, fetch, tmp_path):
     assert re.search(f"segmentation: {sam} .*SHA-256 ", err)
     code, _, err = fetch()
     assert (code, err) == (0, "")
-    assert weights.read_bytes() == before
+    assert weights.read_bytes() == data
     assert fetch("--check")[0] == 0
 
 
 def test_what_cannot_be_had_does_not_hold_up_the_rest(web, fetch):
-    del web.files["/owner/dinov2/resolve/" + COMMIT + "/config.json"]
+    del web.files[f"/owner/dinov2/resolve/{COMMIT}/config.json"]
     code, out, err = fetch()
     assert code == 1
     assert "embedding.dinov2: owner/dinov2 " in err
@@ -166,37 +160,22 @@ def test_what_cannot_be_had_does_not_hold_up_the_rest(web, fetch):
 
 
 def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_path):
-    small = {
-        "config.json": b"{}",
-        "tokenizer.json": b"{ }",
-        "model.safetensors.index.json": INDEX.encode(),
-    }
-    for name, data in {**SHARDS, **small}.items():
-        web.put_on_hub("owner/served", name, data, small=name in small)
-    for name in (
-        "consolidated.safetensors",
-        "pytorch_model.bin",
-        "original/a.safetensors",
-        "README.md",
-    ):
-        web.put_on_hub("owner/served", name, b"other")
-    words = ["--until", "captioning", *SERVED, "tests"]
-    code, out, _ = fetch(*words)
+    for name, data in (SHARDS | SMALL | dict.fromkeys(OTHERS, b"other")).items():
+        web.put_on_hub("owner/served", name, data, small=name in SMALL)
+    code, out, _ = fetch(*SERVED)
     assert code == 0
-    left_out = (
-        r"owner/served, .*\(models\.chat\).*--served, .*--set models\.chat\.launch\.download=true"
-    )
-    assert re.search(left_out, out)
-    code, _, err = fetch(*words, "--served", "--check")
+    option = r"--served, .*--set models\.chat\.launch\.download=true"
+    assert re.search(rf"owner/served, .*\(models\.chat\).*{option}", out)
+    code, _, err = fetch(*SERVED, "--served", "--check")
     assert code == 1
-    assert "models.chat.model: owner/served is not on this machine" in err
-    assert fetch(*words, "--served")[0] == 0
-    (folder,) = (tmp_path / "hub" / "models--owner--served" / "snapshots").iterdir()
-    assert {file.name for file in folder.iterdir()} == {*SHARDS, *small}
-    code, out, _ = fetch(*words, "--served", "--check")
+    assert MISSING in err
+    assert fetch(*SERVED, "--served")[0] == 0
+    (folder,) = (tmp_path / "hub/models--owner--served/snapshots").iterdir()
+    assert {file.name for file in folder.iterdir()} == {*SHARDS, *SMALL}
+    code, out, _ = fetch(*SERVED, "--served", "--check")
     assert code == 0
     assert len(rows(out, "owner/served")) == 5
     (folder / "model-00002-of-00002.safetensors").unlink()
-    code, _, err = fetch(*words, "--served", "--check")
+    code, _, err = fetch(*SERVED, "--served", "--check")
     assert code == 1
-    assert "models.chat.model: owner/served is not on this machine" in err
+    assert MISSING in err
