@@ -27,11 +27,11 @@ from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.layouts import put_spot_the_diff
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.readme import typed_in
+from tests.fixtures.scripted_model import answer
 from tests.fixtures.tagger import REAL
 from tests.fixtures.tars import write_tar
 from tests.fixtures.terminal import Terminal, wait_for
 from tests.flows.test_guides import SECTIONS, SMALL, WIDE
-from tests.flows.test_report_served import answer
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [

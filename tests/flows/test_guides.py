@@ -35,9 +35,9 @@ from tests.fixtures.checkpoints import write_clip_folder, write_dinov2_folder
 from tests.fixtures.prefect_server import PrefectServer, free_port
 from tests.fixtures.readme import typed_in
 from tests.fixtures.s3_server import environment, s3_server
+from tests.fixtures.scripted_model import answer as sound
+from tests.fixtures.scripted_model import kind_of
 from tests.fixtures.terminal import Terminal, wait_for
-from tests.flows.test_report_served import answer as sound
-from tests.flows.test_report_served import kind_of
 
 ROOT = Path(__file__).parent.parent.parent
 BUILD = "pairwright build PHOTOS --profile mine.yaml --until captioning --out album"

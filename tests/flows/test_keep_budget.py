@@ -19,9 +19,9 @@ from tests.fixtures.builds import build_here, run_request
 from tests.fixtures.chat_server import ChatServer, chat_server
 from tests.fixtures.command import run
 from tests.fixtures.pictures import write_pictures
+from tests.fixtures.scripted_model import answer as sound
+from tests.fixtures.scripted_model import kind_of
 from tests.flows.conftest import SMALL, WIDE
-from tests.flows.test_report_served import answer as sound
-from tests.flows.test_report_served import kind_of
 
 SERVED = [
     *(*SMALL, *WIDE, "run.rows_per_shard=3", "captions.writer=served", "captions.max_tokens=40"),

@@ -25,10 +25,10 @@ from tests.fixtures.lama_checkpoints import write_lama
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.ram_checkpoints import write_ram
 from tests.fixtures.sam_checkpoints import write_sam
+from tests.fixtures.scripted_model import answer as of_others
+from tests.fixtures.scripted_model import kind_of
 from tests.fixtures.tagger import REAL
 from tests.flows.conftest import WIDE
-from tests.flows.test_report_served import answer as of_others
-from tests.flows.test_report_served import kind_of
 
 STEPS = (
     "mentions",

@@ -22,8 +22,8 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
 from tests.fixtures.chat_server import Asked, ChatServer
 from tests.fixtures.command import words_of
-from tests.flows.test_report_served import answer as sound
-from tests.flows.test_served_faults import name_of
+from tests.fixtures.scripted_model import answer as sound
+from tests.fixtures.scripted_model import name_of
 
 ROWS_PER_SHARD = 8
 SETTINGS = [

@@ -42,71 +42,61 @@ def tokenise_with_java(texts):
     at the next line."""
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-    given = [line for text in texts for line in (text, "")]
-    found = PTBTokenizer().tokenize(
-        {number: [{"caption": text}] for number, text in enumerate(given)}
-    )
-    return [found[2 * number][0] for number in range(len(texts))]
+    lines = [line for text in texts for line in (text, "")]
+    numbered = {number: [{"caption": line}] for number, line in enumerate(lines)}
+    tokens = PTBTokenizer().tokenize(numbered)
+    return [tokens[2 * number][0] for number in range(len(texts))]
 
 
-@needs_java
-def test_java_writes_the_same():
-    texts = [text for text, _ in WRITTEN]
-    assert tokenise_with_java(texts) == [tokens for _, tokens in WRITTEN]
-
-
-NOUNS = (
+WORDS = [
+    # nouns
     "man woman people person car truck SUV van T-shirt U.S. bicycle café kid's men's people's "
-    "left-hand-side top-left "
-    "traffic-light 2nd 3rd parking-lot McDonald's O'Neill's corner, lot; sign: image's bus's "
-    "cars' 10am Mr. St. Dr."
-)
-VERBS = (
-    "is isn't are aren't was wasn't has hasn't can't don't won't it's there's they're he'd "
-    "we'll I'm cannot"
-)
-MANNERS = (
+    "left-hand-side top-left traffic-light 2nd 3rd parking-lot McDonald's O'Neill's corner, lot; "
+    "sign: image's bus's cars' 10am Mr. St. Dr.",
+    # verbs
+    "is isn't are aren't was wasn't has hasn't can't don't won't it's there's they're he'd we'll "
+    "I'm cannot",
+    # manners
     "red dark-blue light-colored 3 2.5 1,000 10:30 5% $5 £3 two-door 'big' \"big\" (left) [red] "
-    "“small” ‘tiny’ "
-    "front/back and/or 1/2 ½ 3-year-old mid-1990s 20-30 6ft 90° #2 & + = * e.g. i.e. etc. vs. no. "
-    "approx. naïve — – --"
-)
+    "“small” ‘tiny’ front/back and/or 1/2 ½ 3-year-old mid-1990s 20-30 6ft 90° #2 & + = * e.g. "
+    "i.e. etc. vs. no. approx. naïve — – --",
+]
 ENDS = [".", "!", "?", "...", "…", "", ";", " -", "?!", '"', "'"]
 
 
 def captions(count):
+    """Return captions made of hard words."""
     rng = random.Random(11)
-    kinds = [words.split() for words in (NOUNS, VERBS, MANNERS, NOUNS)]
-
-    def one():
+    kinds = [words.split() for words in (*WORDS, WORDS[0])]
+    texts = []
+    for _ in range(count):
         words = [rng.choice(rng.choice(kinds)) for _ in range(rng.randint(3, 14))]
         words = [word.capitalize() if rng.random() < 0.15 else word for word in words]
-        return rng.choice(["", "In the after image, ", "The "]) + " ".join(words) + rng.choice(ENDS)
-
-    return [one() for _ in range(count)]
+        start = rng.choice(["", "In the after image, ", "The "])
+        texts.append(start + " ".join(words) + rng.choice(ENDS))
+    return texts
 
 
 @needs_java
-def test_they_equal_java_on_captions_made_of_hard_words():
-    texts = captions(1000)
+def test_java_writes_the_same_of_the_rules_and_of_captions_of_hard_words():
+    texts = [*(text for text, _ in WRITTEN), *captions(1000)]
+    tokens = [*(tokens for _, tokens in WRITTEN), *map(tokenise, texts[len(WRITTEN) :])]
     theirs = tokenise_with_java(texts)
-    different = [
-        (text, own, tokens)
-        for text, own, tokens in zip(texts, map(tokenise, texts), theirs, strict=True)
-        if own != tokens
-    ]
-    assert different == []
+    rows = zip(texts, tokens, theirs, strict=True)
+    assert [row for row in rows if row[1] != row[2]] == []
 
 
-def test_line_breaks_are_spaces():
-    for one in ("\n", "\r\n", "\x0b", "\x0c", "\u2028", "\u2029"):
-        assert tokenise(f"a{one}b") == "a b"
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\x0b", "\x0c", "\u2028", "\u2029"])
+def test_line_breaks_are_spaces(line_break):
+    assert tokenise(f"a{line_break}b") == "a b"
+
+
+def test_spaces_of_the_text_alone_are_kept_in_a_token():
     for letters in itertools.product("a1'-.,<(&@/ ", repeat=4):
-        assert NBSP not in tokenise("".join(letters)) or " " in "".join(letters)
+        assert NBSP not in tokenise("".join(letters)) or " " in letters
 
 
 @pytest.mark.parametrize("unit", ["a-.", "a@a.", "a;", "<a b=", "(1", "a.a-", "'a", "http://a/"])
 def test_hostile_texts_take_time_in_proportion(unit):
-    assert tokenise(
-        unit * (20_000 // len(unit))
-    )  # minutes, where a rule looks at the whole rest from each place
+    """Minutes, where a rule looks at the whole rest from each place."""
+    assert tokenise(unit * (20_000 // len(unit)))

@@ -40,11 +40,8 @@ LINE = (
 
 def make_five() -> dict[str, ImageRow]:
     """Return the images by their letter; their names are hostile."""
-    rows = make_images(2, 3)[:5]
-    return {
-        letter: replace(row, name=f"{letter} {HOSTILE}")
-        for letter, row in zip("ABCDE", rows, strict=True)
-    }
+    images = zip("ABCDE", make_images(2, 3), strict=False)
+    return {letter: replace(row, name=f"{letter} {HOSTILE}") for letter, row in images}
 
 
 def make_neighbours(images: dict[str, ImageRow]) -> list[NeighbourRow]:
@@ -52,18 +49,13 @@ def make_neighbours(images: dict[str, ImageRow]) -> list[NeighbourRow]:
     rows = []
     for letter, texts in FOUND.items():
         words = [text.split() for text in texts]
+        results = {
+            "neighbours": tuple(tuple(images[name].key for name in text[::2]) for text in words),
+            "similarities": tuple(tuple(map(float, text[1::2])) for text in words),
+        }
         key = images[letter].key
-        rows.append(
-            row_of(
-                NeighbourRow,
-                "neighbours",
-                key,
-                source=key,
-                embedders=EMBEDDERS,
-                neighbours=tuple(tuple(images[one].key for one in text[::2]) for text in words),
-                similarities=tuple(tuple(map(float, text[1::2])) for text in words),
-            )
-        )
+        about = {"source": key, "embedders": EMBEDDERS}
+        rows.append(row_of(NeighbourRow, "neighbours", key, **about, **results))
     return rows
 
 
@@ -76,8 +68,7 @@ def pair_key(images: dict[str, ImageRow], letters: str) -> str:
 def build_neighbours(root: Path, images: dict[str, ImageRow]) -> Iterator[Build]:
     """Write the dataset, with A and B its only pair, and yield it settled."""
     rows = [*images.values()]
-    made = Handmade(
-        {"images": rows, "neighbours": make_neighbours(images), "pairs": make_pairs(rows[:2])}
-    )
-    with build_handmade(root, made, until="pairs", line=LINE, rows_per_shard=3) as (build, _):
+    tables = {"images": rows, "neighbours": make_neighbours(images), "pairs": make_pairs(rows[:2])}
+    how = {"until": "pairs", "line": LINE, "rows_per_shard": 3}
+    with build_handmade(root, Handmade(tables), **how) as (build, _):
         yield build

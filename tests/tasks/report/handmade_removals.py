@@ -47,106 +47,80 @@ CROP = (10, 20, 90, 80)
 def remove_balls(image: ImageRow, number: int, hostile: str) -> dict[str, list[Row]]:
     """Return one image's rows of every step up to the checks; ``number`` chooses the check that is
     failed."""
-    names = [*(f"{ball.colour} ball {hostile}" for ball in image.graph.objects), "table"]
-    tags = tuple(
-        Tag(name=name, score=0.9 - n / 10, tagger="ram") for n, name in enumerate([*names, "cloud"])
-    )
-    boxes = tuple(_box(n, ball.box, 0.8 - n / 10) for n, ball in enumerate(image.graph.objects))
-    boxes = (*boxes, _box(3, (0, 74, image.width, image.height), 0.55))
+    balls = image.graph.objects
+    names = [*(f"{ball.colour} ball {hostile}" for ball in balls), "table", "cloud"]
+    tags = tuple(Tag(name=name, score=0.9 - n / 10, tagger="ram") for n, name in enumerate(names))
     wide = np.zeros((image.height, image.width), bool)
     wide[74:] = True
-    masks = [*(ball.mask for ball in image.graph.objects), encode_mask(wide)]
-    rows = {name: make_key(name, image.key) for name in ("tags", "boxes", "masks")}
+    places = [*(ball.box for ball in balls), (0, 74, image.width, image.height)]
+    boxes = tuple(
+        Box(tag=n, score=score, x0=x0, y0=y0, x1=x1, y1=y1)
+        for n, ((x0, y0, x1, y1), score) in enumerate(
+            zip(places, (0.8, 0.7, 0.6, 0.55), strict=True)
+        )
+    )
+    masks = [*(ball.mask for ball in balls), encode_mask(wide)]
+    written = tuple(mask.model_dump_json() for mask in masks)
+    keys = {name: make_key(name, image.key) for name in ("tags", "boxes", "masks")}
     elements = [
         row_of(
-            ElementRow,
-            "element",
-            image.key,
-            n,
-            source=rows["masks"],
+            *(ElementRow, "element", image.key, n),
+            source=keys["masks"],
             subject=image.key,
-            tag=name,
+            tag=tags[n].name,
             tagger="ram",
             tag_score=tags[n].score,
             boxes=(boxes[n],),
-            mask=mask.model_dump_json(),
-            box=tuple(
-                round(value) for value in (boxes[n].x0, boxes[n].y0, boxes[n].x1, boxes[n].y1)
-            ),
+            mask=written[n],
+            box=tuple(round(value) for value in places[n]),
             area_share=float(np.float32(decode_mask(mask).mean())),
-            why=TOO_LARGE if name == "table" else "",
+            why=TOO_LARGE if n == 3 else "",
         )
-        for n, (name, mask) in enumerate(zip(names, masks, strict=True))
+        for n, mask in enumerate(masks)
     ]
-    removals = [_removal(image, row) for row in elements[:3]]
+    removals = [
+        _removal(image, row, decode_mask(mask))
+        for row, mask in zip(elements[:3], masks, strict=False)
+    ]  # fmt: skip
     shared = {"subject": image.key, "width": image.width, "height": image.height, "boxes": boxes}
+    shared |= {"tags": tags[:4]}
     refused = (RefusedTag(name=f"red {hostile}", reason="names no thing"),)
-    segmented = row_of(
-        MasksRow,
-        "masks",
-        image.key,
-        source=rows["boxes"],
-        tags=tags[:4],
-        whys=("",) * 4,
-        masks=tuple(mask.model_dump_json() for mask in masks),
-        mask_scores=(0.97, 0.96, 0.95, 0.94),
-        **shared,
-    )
-    return {
-        "tags": [
-            row_of(TagsRow, "tags", image.key, source=image.key, tags=tags, refused_tags=refused)
-        ],
-        "boxes": [
-            row_of(BoxesRow, "boxes", image.key, source=rows["tags"], tags=tags[:4], **shared)
-        ],
-        "masks": [segmented],
-        "elements": [*elements],
-        "removals": [*removals],
-        "inspected": [_inspection(row, n, FAILS[number % 4]) for n, row in enumerate(removals)],
+    scores = {"mask_scores": (0.97, 0.96, 0.95, 0.94), "whys": ("",) * 4, "masks": written}
+    rows = {
+        "tags": row_of(
+            TagsRow, "tags", image.key, source=image.key, tags=tags, refused_tags=refused
+        ),
+        "boxes": row_of(BoxesRow, "boxes", image.key, source=keys["tags"], **shared),
+        "masks": row_of(MasksRow, "masks", image.key, source=keys["boxes"], **shared, **scores),
     }
+    checks = [_inspection(row, n, FAILS[number % 4]) for n, row in enumerate(removals)]
+    several = {"elements": elements, "removals": removals, "inspected": checks}
+    return {**{name: [row] for name, row in rows.items()}, **several}
 
 
-def _box(tag: int, place, score: float) -> Box:
-    x0, y0, x1, y1 = place
-    return Box(tag=tag, score=score, x0=x0, y0=y0, x1=x1, y1=y1)
-
-
-def _removal(image: ImageRow, element: ElementRow) -> RemovalRow:
-    mask = next(
-        decode_mask(one.mask)
-        for one in image.graph.objects
-        if one.mask.model_dump_json() == element.mask
-    )
+def _removal(image: ImageRow, element: ElementRow, mask: np.ndarray) -> RemovalRow:
     pixels = np.where(mask[:, :, None], np.uint8(GREY[0]), decode_rgb(image.image))
-    x0, y0, x1, y1 = window = (
-        *element.box[:2],
-        element.box[2] + 1,
-        element.box[3] + 1,
-    )  # the circle's last pixel
+    x0, y0, x1, y1 = element.box
+    patch = encode_png(np.ascontiguousarray(pixels[y0 : y1 + 1, x0 : x1 + 1]))
+    same = {name: getattr(element, name) for name in ("tag", "box", "mask", "area_share")}
     return row_of(
-        RemovalRow,
-        "removal",
-        element.key,
+        *(RemovalRow, "removal", element.key),
         source=element.key,
         image_key=image.key,
-        tag=element.tag,
-        box=element.box,
-        mask=element.mask,
-        window=window,
-        patch=encode_png(np.ascontiguousarray(pixels[y0:y1, x0:x1])),
-        area_share=element.area_share,
+        window=(x0, y0, x1 + 1, y1 + 1),  # with the circle's last pixel
+        patch=patch,
         dilate=5,
         feather=3,
         inpainter=f"LaMa xxh3:{'0123abcd' * 4}",
+        **same,
     )
 
 
 def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
     why = fails if n == 2 else ""
+    grew = {"grown": "kettle", "grown_score": 0.41} if why == "something grew" else {}
     return row_of(
-        InspectionRow,
-        "inspection",
-        removal.key,
+        *(InspectionRow, "inspection", removal.key),
         source=removal.key,
         subject=removal.image_key,
         element=removal.subject,
@@ -154,10 +128,9 @@ def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
         why=why,
         found_before=0.8 - n / 10,
         found_after=0.5 if why == "still detected" else 0.04,
-        grown="kettle" if why == "something grew" else "",
-        grown_score=0.41 if why == "something grew" else 0.0,
         rim=2.6 if why == "halo" else 1.1,
         changed_outside=17 if why == "changed outside" else 0,
+        **grew,
     )
 
 
@@ -168,38 +141,23 @@ def reject_images(subject: str, sides, n: int) -> RejectionRow:
     ``sides`` are each image's elements that were removed, with all inspections by element.
     """
     maker = {1: "crop", 2: ""}.get(n % 7, "removal")
+    by_place = {"removal": (0.0, 0.5, 0.25), "crop": (-0.1,) * 3, "": (0.0,) * 3}[maker]
     scores = []
     for side, (elements, inspected) in enumerate(sides):
         for place, row in enumerate(elements):
-            taken = maker == "removal" and side == 0 and place == 1
-            base = score = {
-                "removal": 0.5 if place == 1 else 0.25 * (place == 2),
-                "crop": -0.1,
-                "": 0.0,
-            }[maker]
-            score -= 0.125 * side
-            why = inspected[row.key].why
-            scores.append(
-                RemovalScore(
-                    removal=row.key,
-                    tag=row.tag,
-                    side=side,
-                    score=score,
-                    chosen=taken,
-                    clip=1.5 - base,
-                    why=why,
-                )
-            )
-    chosen = next((score for score in scores if score.chosen), None)
+            base = by_place[place]
+            numbers = {"score": base - 0.125 * side, "clip": 1.5 - base}
+            chosen = maker == "removal" and side == 0 and place == 1
+            about = {"removal": row.key, "tag": row.tag, "why": inspected[row.key].why}
+            scores.append(RemovalScore(side=side, chosen=chosen, **about, **numbers))
+    taken = next((score for score in scores if score.chosen), None)
     return row_of(
-        RejectionRow,
-        "rejection",
-        subject,
+        *(RejectionRow, "rejection", subject),
         source=subject,
         maker=maker,
         side=len(sides) - 1 if maker == "crop" else 0,
-        element=chosen.removal if chosen else "",
+        element=taken.removal if taken else "",
         window=CROP if maker == "crop" else (0, 0, 0, 0),
         removal_scores=tuple(scores),
-        why="" if chosen else "no removal changes how the text fits",
+        why="" if taken else "no removal changes how the text fits",
     )

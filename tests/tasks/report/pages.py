@@ -1,6 +1,8 @@
 """Write the pages of a dataset made by hand, and read them as a parser does."""
 
+import re
 from contextlib import contextmanager
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from pairwright.tasks.report.search_cards import CardSearch
 from pairwright.tasks.report.write_report import Subject, write_report
 from tests.tasks.report.handmade import LINE, PROFILE, Handmade, build_handmade
 
+NAME = "hand <b>made</b>"
 VOID = {"meta", "link", "img", "input", "br", "line", "rect"}
 SCRIPTS = [{"src": "report.js", "defer": None}]
 WITH_DECISIONS = [*SCRIPTS, {"src": "decide.js", "defer": None}]
@@ -42,19 +45,40 @@ class Reader(HTMLParser):
     def handle_data(self, data):
         self.text += data
 
+    @property
+    def words(self):
+        return " ".join(self.text.split())
+
+    def attributes(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def all_of(self, attribute):
+        """Return the values of an attribute, whatever tag has it."""
+        return [attributes[attribute] for _, attributes in self.tags if attribute in attributes]
+
+    def check_inert(self, scripts):
+        """Check that no text of the dataset became code: no other script, handler or style."""
+        assert self.attributes("script") == scripts
+        names = {name for _, attributes in self.tags for name in attributes}
+        assert not [name for name in names if name.startswith("on") or name == "style"]
+
+
+def words_of(html):
+    """Return the words of a piece of a page, whatever tags are between them."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
+
+
+def lacking(text, phrases):
+    """Return those of some lines that a text does not have."""
+    lines = [line.strip() for line in phrases.strip().splitlines()]
+    return [line for line in lines if line not in text]
+
 
 def report(root: Path, made: Handmade, until="preferences", pairs=60, line=LINE, **given) -> Path:
     with build_handmade(root / "dataset", made, until=until, line=line) as (build, counts):
         (root / "report").mkdir()
-        subject = Subject(
-            name="hand <b>made</b>",
-            version="version 1",
-            made="2026-11-20",
-            counts=counts,
-            profile=PROFILE,
-            pairs=pairs,
-            **given,
-        )
+        about = {"name": NAME, "version": "version 1", "made": "2026-11-20", "profile": PROFILE}
+        subject = Subject(**about, counts=counts, pairs=pairs, **given)
         write_report(build, root / "report", subject=subject)
     return root / "report"
 
@@ -64,10 +88,10 @@ def browse_build(root: Path, build, counts, profile=PROFILE):
     """Yield the served pages of a build, without the server."""
     scratch = root / "scratch"
     scratch.mkdir(exist_ok=True)
-    told = {"name": "hand <b>made</b>", "version": "version 1", "made": "", "pairs": 0}
+    about = {"name": NAME, "version": "version 1", "made": "", "pairs": 0}
     with open_database(str(scratch / "cards.duckdb"), scratch) as database:
         make_cards(Tables(build), database, watch=lambda _: None)
-        subject = Subject(**told, counts=counts, profile=profile)
+        subject = Subject(**about, counts=counts, profile=profile)
         given = {"scratch": scratch, "subject": subject, "workshop": Workshop()}
         yield BrowsePages(tables=Tables(build), cards=CardSearch(database), **given)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.report import card_removals
 from pairwright.tasks.report.card_removals import Steps, view_removals
 from pairwright.tasks.report.query_tables import Tables
@@ -21,6 +20,7 @@ def tables(tmp_path_factory, made):
 
 @pytest.fixture
 def look(tables, made, tmp_path):
+    """Give what views the removals of a pair, by its number."""
     images = {row.key: row for row in made.of("images")}
 
     def look(number, tables=tables):
@@ -28,56 +28,54 @@ def look(tables, made, tmp_path):
         both = [images[pair.first], images[pair.second]]
         pictures = PictureFolder(tmp_path)
         steps = Steps(tables, [pair.key], images=[pair.first, pair.second])
-        return view_removals(
-            pair.key, [(row, pictures.add_image(row)) for row in both], steps, pictures
-        )
+        pictured = [(row, pictures.add_image(row)) for row in both]
+        return view_removals(pair.key, pictured, steps, pictures)
 
     return look
 
 
-def test_what_was_found_and_what_was_refused(look, made):
-    view = look(0)
-    first, second = view.found
+def test_elements_that_were_found_and_refused(look, made):
+    first, second = look(0).found
     assert (first.side, second.side) == (0, 1)
-    image: ImageRow = next(row for row in made.of("images") if row.key == made.of("pairs")[0].first)
+    image = next(row for row in made.of("images") if row.key == made.of("pairs")[0].first)
     assert [element.number for element in first.elements] == [1, 2, 3, 4]
     rows = [element.row for element in first.elements]
-    assert [row.tag.split()[0] for row in rows if not row.why] == [
-        ball.colour for ball in image.graph.objects
-    ]
+    colours = [row.tag.split()[0] for row in rows if not row.why]
+    assert colours == [ball.colour for ball in image.graph.objects]
     assert [(row.tag, row.why) for row in rows if row.why] == [("table", TOO_LARGE)]
     assert first.unboxed == ["cloud"]
     assert [tag.reason for tag in first.refused_tags] == ["names no thing"]
     assert first.elements[0].mask_score == pytest.approx(0.97)
 
 
-def test_candidates_come_best_first_with_what_was_measured(look):
-    view = look(0)
-    assert [one.chosen for one in view.candidates].index(True) == 0
-    assert [(one.side, one.element.number, one.score.score) for one in view.candidates] == [
+def test_candidates_come_best_first_with_their_measurements(look):
+    candidates = look(0).candidates
+    assert [row.chosen for row in candidates].index(True) == 0
+    assert [(row.side, row.element.number, row.score.score) for row in candidates] == [
         (0, 2, 0.5), (1, 2, 0.375), (0, 1, 0.0), (1, 1, -0.125), (0, 3, 0.25), (1, 3, 0.125),
     ]  # fmt: skip
-    assert [one.share for one in view.candidates[:4]] == [1.0, 0.75, 0.0, 0.0]
-    assert [bool(one.why) for one in view.candidates] == [False] * 4 + [True] * 2
-    assert view.candidates[0].inpainter == "LaMa xxh3:0123abcd"
-    facts = {one.why: one.facts for n in range(4) for one in look(n).candidates}
+    assert [row.share for row in candidates[:4]] == [1.0, 0.75, 0.0, 0.0]
+    assert [bool(row.why) for row in candidates] == [False] * 4 + [True] * 2
+    assert candidates[0].inpainter == "LaMa xxh3:0123abcd"
+    facts = {row.why: row.facts for number in range(4) for row in look(number).candidates}
     assert facts["still detected"][0] == "detected 0.60 before, 0.50 after"
     assert "grown: kettle 0.41" in facts["something grew"]
     assert "rim 2.6 x its surroundings" in facts["halo"]
     assert "17 pixels changed outside" in facts["changed outside"]
+
+
+def test_a_pair_of_which_no_candidate_was_chosen(look):
     view = look(2)
     assert (view.crop, view.why) == (None, "no removal changes how the text fits")
     assert len(view.candidates) == 6
 
 
 def test_a_candidate_shows_the_image_without_its_element(look, tmp_path):
-    one = look(0).candidates[0]
-    with Image.open(tmp_path / one.patch) as patch, Image.open(tmp_path / one.mask) as mask:
-        overlay, alpha = np.asarray(patch), np.asarray(mask)[:, :, 3] > 0
-    assert np.array_equal(overlay[:, :, 3] > 0, alpha), (
-        "every pixel of the ball has changed, and no other"
-    )
-    assert set(map(tuple, overlay[alpha][:, :3])) == {GREY}
+    best = look(0).candidates[0]
+    with Image.open(tmp_path / best.patch) as patch, Image.open(tmp_path / best.mask) as mask:
+        overlay, ball = np.asarray(patch), np.asarray(mask)[:, :, 3] > 0
+    assert np.array_equal(overlay[:, :, 3] > 0, ball)
+    assert set(map(tuple, overlay[ball][:, :3])) == {GREY}
 
 
 def test_a_crop_stands_in(look, tmp_path):
@@ -89,42 +87,36 @@ def test_a_crop_stands_in(look, tmp_path):
     assert (tmp_path / view.crop.src).is_file()
 
 
-def test_few_candidates_are_shown_and_only_their_pixels_are_read(look, tables, monkeypatch):
+def test_few_candidates_are_shown_and_only_their_pixels_are_read(look, monkeypatch):
     monkeypatch.setattr(card_removals, "MOST_SHOWN", 2)
-    asked = []
+    counts = []
     find = Tables.find_rows
 
-    def watched(self, name, row_type, subjects, **more):
+    def count(self, name, row_type, subjects, **more):
         rows = find(self, name, row_type, subjects, **more)
-        asked.append((name, len(rows)))
+        counts.append((name, len(rows)))
         return rows
 
-    monkeypatch.setattr(Tables, "find_rows", watched)
+    monkeypatch.setattr(Tables, "find_rows", count)
     view = look(0)
     assert (len(view.candidates), view.more) == (2, 4)
-    assert ("removals", 2) in asked
+    assert ("removals", 2) in counts
 
 
 def test_a_build_that_went_no_further_shows_candidates_without_scores(tmp_path, made, look):
     with build_handmade(tmp_path / "dataset", made, until="inspected") as (build, _):
-        view = look(0, tables=Tables(build))
-    assert [one.score for one in view.candidates] == [None] * 6
-    assert [
-        sum(bool(one.why) is failed for one in view.candidates) for failed in (False, True)
-    ] == [4, 2]
+        candidates = look(0, tables=Tables(build)).candidates
+    assert [row.score for row in candidates] == [None] * 6
+    assert sum(not row.why for row in candidates) == 4
 
 
 def test_images_without_elements(tmp_path, made, look):
-    rejection = replace(
-        made.of("rejections")[0],
-        maker="",
-        element="",
-        removal_scores=(),
-        why="no element can be removed",
-    )
+    why = "no element can be removed"
+    none = {"maker": "", "element": "", "removal_scores": ()}
+    rejection = replace(made.of("rejections")[0], why=why, **none)
     bare = replace(made, tables={**made.tables, "tags": [], "rejections": [rejection]})
     with build_handmade(tmp_path / "dataset", bare) as (build, _):
         view = look(0, tables=Tables(build))
     assert view.candidates == []
-    assert [one.elements for one in view.found] == [[], []]
-    assert view.why == "no element can be removed"
+    assert [side.elements for side in view.found] == [[], []]
+    assert view.why == why

@@ -7,6 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.tasks.report.card_texts import MOST_WORDS, mark_words, split_sides
+from tests.tasks.report.handmade_served import sentence
+
+BALL, CUBE = "has a ball", "shows a cube, unlike the first image"
+ONE = "the first image has a red ball, while the second image has no cube."
 
 
 def marked(text, other):
@@ -14,13 +18,9 @@ def marked(text, other):
 
 
 @pytest.mark.parametrize(
-    ("text", "other", "found"),
+    ("text", "other", "marks"),
     [
-        (
-            "the two small red balls roll",
-            "the cube rolls",
-            ["two small red balls roll"],
-        ),  # beside each other: one mark
+        ("the two small red balls roll", "the cube rolls", ["two small red balls roll"]),
         ("a very red ball", "a red ball", ["very"]),
         ("a red ball", "a very red ball", []),
         ("A ball, here", "a ball here", ["A", ","]),
@@ -28,41 +28,29 @@ def marked(text, other):
         ("", "a", []),
         ("a ball", "", []),
         ("word " * MOST_WORDS, "other", []),
+        # Halves about one image each are compared with each other, also where they name the other.
+        (ONE, "the first image has no cube, while the second image has a red ball.",
+         ["a red ball", "no cube"]),
+        (sentence(CUBE, BALL), sentence(BALL, CUBE),
+         ["shows", "cube, unlike the first image", "has", "ball"]),
+        (sentence(BALL, CUBE), sentence(CUBE, BALL),
+         ["has", "ball", "shows", "cube, unlike the first image"]),
     ],
-)
-def test_words_that_the_other_text_lacks_are_marked(text, other, found):
-    assert marked(text, other) == found
+    ids=lambda value: str(value)[:20],
+)  # fmt: skip
+def test_words_that_the_other_text_lacks_are_marked(text, other, marks):
+    assert marked(text, other) == marks
 
 
-def test_halves_about_one_image_each_are_compared_with_each_other():
-    first, second = "the first image has a red ball", "the second image has no cube"
-    swapped = "the first image has no cube, while the second image has a red ball."
-    assert marked(f"{first}, while {second}.", swapped) == ["a red ball", "no cube"]
+WORDS = st.text(alphabet="ab ,.\n<>&é'-", max_size=40)
 
 
-def test_template_halves_are_compared_when_they_name_the_other_image():
-    both = ("has a ball", "shows a cube, unlike the first image")
-    text, swapped = (
-        (
-            f"The difference between the two images is that the first image {one}, while the "
-            f"second "
-            f"image {other}."
-        )
-        for one, other in (both, both[::-1])
-    )
-    assert marked(swapped, text) == ["shows", "cube, unlike the first image", "has", "ball"]
-    assert marked(text, swapped) == ["has", "ball", "shows", "cube, unlike the first image"]
-
-
-words = st.text(alphabet="ab ,.\n<>&é'-", max_size=40)
-
-
-@given(words, words)
+@given(WORDS, WORDS)
 def test_segments_joined_are_the_text(text, other):
     segments = mark_words(text, other)
     assert "".join(segment.text for segment in segments) == text
     assert all(segment.text for segment in segments)
-    assert all(a.differs != b.differs for a, b in pairwise(segments))
+    assert all(before.differs != after.differs for before, after in pairwise(segments))
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ that are true."""
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from pairwright.schemas.bounds import HealthConfig
@@ -15,76 +15,59 @@ from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.measure_health import (
     FOLDS,
     LEAST_ROWS,
-    Finding,
     judge_wording,
     measure_health,
     predict_chosen,
 )
 from pairwright.tasks.report.query_tables import Tables
-from tests.tasks.report.handmade import LINE, build_handmade, encode, make_whole
-from tests.tasks.report.handmade_served import LINE_SERVED, make_served
+from tests.tasks.report.handmade import LINE, Handmade, build_handmade, encode
+from tests.tasks.report.handmade_served import LINE_SERVED
 
 WORDS = ["cup", "ball", "duck", "chair", "lamp", "book", "ring", "sign"]
 
 
-def rows_of(count: int, *, marked: float, components: int = 20) -> list[dict[str, str]]:
-    """Return rows whose texts are drawn evenly; a share of the rejected ones says "perhaps"."""
+def rows_of(count, *, marked=0.0, components=20, mark=" perhaps"):
+    """Return rows whose texts are drawn evenly; a share of the rejected ones ends with a mark."""
     rng = random.Random(0)
     rows = []
     for number in range(count):
-        texts = [" ".join(rng.choices(WORDS, k=6)) for _ in range(2)]
-        told = " perhaps" if rng.random() < marked else ""
-        rows.append(
-            {"chosen": texts[0], "rejected": texts[1] + told, "component": str(number % components)}
-        )
+        chosen, rejected = (" ".join(rng.choices(WORDS, k=6)) for _ in range(2))
+        component = str(number % components)
+        ending = mark.format(component) if rng.random() < marked else ""
+        rows.append({"chosen": chosen, "rejected": rejected + ending, "component": component})
     return rows
 
 
-def test_texts_that_give_themselves_away_are_found_and_others_are_not() -> None:
-    found = predict_chosen(rows_of(400, marked=1.0))
-    assert found is not None
-    assert found.mean() == 1.0
-    half = predict_chosen(rows_of(400, marked=0.5))
-    assert half is not None
-    assert 0.65 < half.mean() < 0.85, "one half for certain, the other by chance"
-    even = predict_chosen(rows_of(400, marked=0.0))
-    assert even is not None
-    assert 0.4 < even.mean() < 0.6
+@pytest.mark.parametrize(
+    ("marked", "low", "high"),
+    [
+        pytest.param(1.0, 1.0, 1.0, id="all give themselves away"),
+        pytest.param(0.5, 0.65, 0.85, id="one half for certain, the other by chance"),
+        pytest.param(0.0, 0.4, 0.6, id="none"),
+    ],
+)
+def test_texts_that_give_themselves_away(marked, low, high):
+    assert low <= predict_chosen(rows_of(400, marked=marked)).mean() <= high
 
 
-def test_what_is_learnt_of_a_component_does_not_count_for_it() -> None:
-    """Each component has a word of its own, by which its rejected texts are known: no other one has
-    it."""
-    rng = random.Random(1)
-    rows = []
-    for number in range(400):
-        texts = [" ".join(rng.choices(WORDS, k=6)) for _ in range(2)]
-        own = number % 20
-        rows.append(
-            {"chosen": texts[0], "rejected": f"{texts[1]} only{own}", "component": str(own)}
-        )
-    found = predict_chosen(rows)
-    assert found is not None
-    assert 0.4 < found.mean() < 0.6
+def test_what_is_learnt_of_a_component_does_not_count_for_it():
+    """Each component has a word of its own, by which its rejected texts are known."""
+    assert 0.4 < predict_chosen(rows_of(400, marked=1.0, mark=" only{}")).mean() < 0.6
 
 
-def test_rows_that_tell_nothing() -> None:
-    rows = [
-        {"chosen": "a b", "rejected": "a b", "component": str(number)}
-        for number in range(LEAST_ROWS)
-    ]
+def test_rows_that_tell_nothing():
+    rows = [{"chosen": "a b", "rejected": "a b", "component": str(n)} for n in range(LEAST_ROWS)]
     assert np.array_equal(predict_chosen(rows), np.full(LEAST_ROWS, 0.5))
     assert predict_chosen(rows_of(LEAST_ROWS - 1, marked=1.0)) is None
     assert predict_chosen(rows_of(400, marked=1.0, components=FOLDS - 1)) is None
 
 
-def test_few_rows_are_spared() -> None:
+def test_few_rows_are_spared():
     """Of 40 rows about 34 are known by a word; the interval reaches below the bound."""
     rows = [{**row, "rejected_maker": "edited"} for row in rows_of(40, marked=0.7)]
     for most, good in ((0.5, False), (0.9, True)):
-        told, longer = judge_wording(
-            rows, HealthConfig(max_text_only_accuracy=most, max_longer_share=0.5)
-        )
+        bounds = HealthConfig(max_text_only_accuracy=most, max_longer_share=0.5)
+        told, longer = judge_wording(rows, bounds)
         assert (told.name, told.good) == ("Told by the text", good)
         assert told.proportion.value > 0.7
         assert (longer.name, longer.good) == ("Longer", False)
@@ -95,152 +78,118 @@ def test_few_rows_are_spared() -> None:
 
 SHARES = ("text_only_accuracy", "longer_share", "true_share", "leaked_share", "repeated_share")
 DEFAULT = HealthConfig()
-OFF = HealthConfig.model_validate({f"max_{one}": 1 for one in SHARES} | {"min_changed_share": 0})
+OFF = HealthConfig.model_validate({f"max_{name}": 1 for name in SHARES} | {"min_changed_share": 0})
 
 
-def health(root: Path, made, line=LINE, bounds=DEFAULT) -> dict[str, Finding]:
-    with build_handmade(root / "dataset", made, line=line) as (build, _):
-        return {one.name: one for one in measure_health(Tables(build), bounds)}
+def health(root, made, *, line=LINE, bounds=DEFAULT, **tables):
+    """Return the findings by name, of a dataset of which some tables are others."""
+    changed = Handmade({**made.tables, **tables})
+    with build_handmade(root / "dataset", changed, line=line) as (build, _):
+        return {finding.name: finding for finding in measure_health(Tables(build), bounds)}
 
 
-def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path: Path) -> None:
-    made = make_whole()
-    preferences = made.of("preferences")
-    shape = made.of("images")[0].graph.objects[0].shape
-    claims = [
-        f'[{{"side": 0, "kind": "exists", "selector": {{"shape": "{name}"}}}}]'
-        for name in (shape, "unicorn")
-    ]
-    first, second = preferences[:2]
-    made.tables["preferences"] = [
-        replace(first, claims=claims[0], rejected=second.chosen, rejected_claims=claims[1]),
-        replace(second, claims=claims[1], rejected=first.chosen, rejected_claims=claims[0]),
-        replace(preferences[2], rejected=preferences[2].chosen),
-        *preferences[3:],
-    ]
-    found = health(tmp_path, made)
-    assert (
-        found["Rejected, yet true"].proportion
-        == found["Chosen, yet false"].proportion
-        == Proportion(1, 2)
+def test_rejected_texts_that_hold_and_rows_that_repeat_are_counted(tmp_path, small):
+    preferences = small.of("preferences")
+    true, false = (
+        f'[{{"side": 0, "kind": "exists", "selector": {{"shape": "{shape}"}}}}]'
+        for shape in ("ball", "unicorn")
     )
-    words = [
-        (len(one.chosen.split()), len(one.rejected.split())) for one in made.tables["preferences"]
+    first, second, third, *others = preferences
+    rows = [
+        replace(first, claims=true, rejected=second.chosen, rejected_claims=false),
+        replace(second, claims=false, rejected=first.chosen, rejected_claims=true),
+        replace(third, rejected=third.chosen),
+        *others,
     ]
+    findings = health(tmp_path, small, preferences=rows)
+    assert findings["Rejected, yet true"].proportion == Proportion(1, 2)
+    assert findings["Chosen, yet false"].proportion == Proportion(1, 2)
+    words = [(len(row.chosen.split()), len(row.rejected.split())) for row in rows]
     longer = sum((a > b) + (a == b) / 2 for a, b in words)
-    assert found["Longer"].proportion == Proportion(longer, len(preferences))
-    assert "{:.1f} words against {:.1f}".format(*np.mean(words, axis=0)) in found["Longer"].about
-    different = len({(one.chosen, one.rejected) for one in made.tables["preferences"]})
-    assert found["Repeated"].proportion == Proportion(len(words) - different, len(words))
-    assert "in 1, chosen and rejected are the same" in found["Repeated"].about
+    assert findings["Longer"].proportion == Proportion(longer, len(rows))
+    means = "{:.1f} words against {:.1f}".format(*np.mean(words, axis=0))
+    assert means in findings["Longer"].about
+    different = len({(row.chosen, row.rejected) for row in rows})
+    assert findings["Repeated"].proportion == Proportion(len(rows) - different, len(rows))
+    assert "in 1, chosen and rejected are the same" in findings["Repeated"].about
     beyond = ["Chosen, yet false", "Rejected, yet true", "Repeated"]
-    assert not any(found[name].good for name in beyond)
-    off = health(tmp_path, made, bounds=OFF)
+    assert not any(findings[name].good for name in beyond)
+    off = health(tmp_path / "off", small, preferences=rows, bounds=OFF)
     assert [name for name in beyond if not off[name].good] == ["Chosen, yet false", "Repeated"]
 
 
-def test_held_out_answers_that_training_rejects_are_counted(tmp_path: Path) -> None:
+def test_held_out_answers_that_training_rejects_are_counted(tmp_path, small):
     """Of three splits, two are held out; what a held-out row rejects does not count."""
-    made = make_whole()
-    rows = {
-        split: [one for one in made.of("preferences") if one.split == split]
-        for split in ("train", "validation")
+    rows = {row.key: replace(row, chosen=row.key, rejected="b") for row in small.of("preferences")}
+    train = [row.key for row in rows.values() if row.split == "train"]
+    held = [row.key for row in rows.values() if row.split == "validation"]
+    negative = Negative(text="A duck has come.", maker="edited", note="", score=0.5)
+    changes = {
+        train[0]: {"chosen": "A lamp is on.", "rejected": "a CUP has gone"},
+        train[1]: {"chosen": "A dog.", "negatives": (negative,)},
+        held[0]: {"chosen": "A cup has gone.", "rejected": "A duck has come."},
+        held[1]: {"chosen": "A duck has come."},
     }
-    (first, second, *_), (one, other, *_) = rows["train"], rows["validation"]
-    texts = {
-        one.key: "A cup has gone.",
-        other.key: "A duck has come.",
-        first.key: "A lamp is on.",
-        second.key: "A dog.",
-    }
-    negative = Negative(text=texts[other.key], maker="edited", note="", score=0.5)
-    changed = {
-        first.key: {"rejected": "a CUP has gone"},
-        second.key: {"negatives": (negative,)},
-        one.key: {"rejected": texts[other.key]},
-    }
-    made.tables["preferences"] = [
-        replace(
-            row,
-            chosen=texts.get(row.key, row.key),
-            **({"rejected": f"{row.key} b"} | changed.get(row.key, {})),
-        )
-        for row in made.of("preferences")
-    ]
-    found = health(tmp_path, made)["Held out, yet rejected"]
-    held = sum(row.split != "train" for row in made.of("preferences"))
-    assert (found.proportion, found.good) == (Proportion(2, held), False)
+    rows |= {key: replace(rows[key], **change) for key, change in changes.items()}
+    finding = health(tmp_path, small, preferences=[*rows.values()])["Held out, yet rejected"]
+    count = sum(row.split != "train" for row in rows.values())
+    assert (finding.proportion, finding.good) == (Proportion(2, count), False)
 
 
-def test_rejected_texts_that_a_judge_found_right_are_counted(tmp_path: Path) -> None:
-    made = make_served()
-    pairs = {one.subject for one in made.of("preferences")}
-    passed, failed, unrated = [
-        *{one.subject: one for one in made.of("judged") if one.subject in pairs}.values()
-    ][:3]
-    made.tables["judged"] = [
+def test_rejected_texts_that_a_judge_believed_are_counted(tmp_path, served):
+    pairs = {row.subject for row in served.of("preferences")}
+    judged = {row.subject: row for row in served.of("judged") if row.subject in pairs}
+    passed, failed, unrated = [*judged.values()][:3]
+    ratings = [
         replace(passed, passed=True, why=""),
         replace(failed, passed=False, why=LOW_RATING),
         replace(unrated, passed=False, why=NO_RATING),
     ]
-    texts = {one.key: (one.subject, one.text) for one in made.of("described")}
-    rated = dict(texts[one.description] for one in (passed, failed, unrated))
-    made.tables["preferences"] = [
-        replace(one, rejected=rated.get(one.subject, one.rejected).upper())
-        for one in made.of("preferences")
+    texts = {row.key: (row.subject, row.text) for row in served.of("described")}
+    rated = dict(texts[row.description] for row in ratings)
+    rows = [
+        replace(row, rejected=rated.get(row.subject, row.rejected).upper())
+        for row in served.of("preferences")
     ]
-    found = health(tmp_path, made, line=LINE_SERVED)["Rejected, yet believed"]
-    assert (found.proportion, found.good) == (Proportion(1, 2), False)
+    findings = health(tmp_path, served, line=LINE_SERVED, judged=ratings, preferences=rows)
+    finding = findings["Rejected, yet believed"]
+    assert (finding.proportion, finding.good) == (Proportion(1, 2), False)
 
 
-def test_texts_that_nothing_looked_at_are_counted(tmp_path: Path) -> None:
-    made = make_whole()
-    told = ({"model": "vlm"}, {"model": "vlm", "checks": '{"swapped": 0.5}'}, {"model": "given"})
-    differences, preferences = made.of("differences")[:3], made.of("preferences")[:3]
+def test_texts_that_nothing_looked_at_are_counted(tmp_path, small):
+    changes = ({"model": "vlm"}, {"model": "vlm", "checks": '{"swapped": 0.5}'}, {"model": "given"})
     notes = ("halves exchanged, unchecked", "of pair q, unchecked", "colour red -> blue")
-    made.tables["differences"] = [
-        replace(row, **one) for row, one in zip(differences, told, strict=True)
-    ]
-    made.tables["preferences"] = [
-        replace(row, subject=said.subject, chosen=said.text, claims="[]", rejected_note=note)
-        for row, said, note in zip(preferences, differences, notes, strict=True)
-    ]
-    found = health(tmp_path, made)
-    for name, share in (
-        ("Chosen, unchecked", Proportion(1, 2)),
-        ("Rejected, unchecked", Proportion(2, 3)),
-    ):
-        assert (found[name].proportion, found[name].good) == (share, False)
+    differences, preferences = [], []
+    rows = zip(small.of("differences"), small.of("preferences"), changes, notes, strict=False)
+    for difference, preference, change, note in rows:
+        differences.append(replace(difference, **change))
+        about = {"subject": difference.subject, "chosen": difference.text}
+        preferences.append(replace(preference, claims="[]", rejected_note=note, **about))
+    findings = health(tmp_path, small, differences=differences, preferences=preferences)
+    shares = {"Chosen, unchecked": Proportion(1, 2), "Rejected, unchecked": Proportion(2, 3)}
+    assert {name: findings[name].proportion for name in shares} == shares
+    assert not any(findings[name].good for name in shares)
 
 
-def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path: Path) -> None:
-    made = make_whole()
+@pytest.mark.parametrize(
+    ("bounds", "good"),
+    [
+        pytest.param(HealthConfig(min_changed_share=0.06), False, id="too little"),
+        pytest.param(DEFAULT, True, id="enough"),
+    ],
+)
+def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path, small, bounds, good):
+    """Of 200 pixels 10 are painted, and 10 others so little that nobody sees it."""
     image = Image.new("RGB", (20, 10), "white")
-    whole, changed = (encode(one, "PNG") for one in (image, _painted(image)))
-    made.tables["preferences"] = [
-        replace(
-            one,
-            images=(whole, whole),
-            rejected_images=(whole, changed),
-            rejected_image_maker="removal",
-        )
-        for one in made.of("preferences")
-    ]
-    found = health(tmp_path, made, bounds=HealthConfig(min_changed_share=0.06))[
-        "Rejected images differ"
-    ]
-    assert (found.value, found.good) == ("5.0%", False)
-    assert health(tmp_path, made)["Rejected images differ"].good
+    whole = encode(image, "PNG")
+    image.paste("black", (0, 0, 5, 2))
+    image.paste((250, 250, 250), (10, 0, 15, 2))
+    both = {"images": (whole, whole), "rejected_images": (whole, encode(image, "PNG"))}
+    rows = [replace(row, rejected_image_maker="removal", **both) for row in small.of("preferences")]
+    finding = health(tmp_path, small, bounds=bounds, preferences=rows)["Rejected images differ"]
+    assert (finding.value, finding.good) == ("5.0%", good)
 
 
-def _painted(image: Image.Image) -> Image.Image:
-    """Paint 10 of 200 pixels, and 10 others so little that nobody sees it."""
-    painted = image.copy()
-    painted.paste("black", (0, 0, 5, 2))
-    painted.paste((250, 250, 250), (10, 0, 15, 2))
-    return painted
-
-
-def test_without_preferences_there_is_no_health(tmp_path: Path) -> None:
-    with build_handmade(tmp_path / "dataset", make_whole(), until="pairs") as (build, _):
+def test_without_preferences_there_is_no_health(tmp_path, small):
+    with build_handmade(tmp_path / "dataset", small, until="pairs") as (build, _):
         assert measure_health(Tables(build), HealthConfig()) == []

@@ -3,93 +3,87 @@ fit."""
 
 import re
 from dataclasses import replace
-from html import unescape
 from pathlib import Path
 
 import pytest
 
 from tests.tasks.report.browser import broken_images, open_page, overflows
 from tests.tasks.report.handmade import HOSTILE, Handmade
-from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED, make_served
-from tests.tasks.report.pages import PHONE, SCRIPTS, WITH_DECISIONS, read, report
+from tests.tasks.report.handmade_served import CHAT, JUDGE, LANGUAGE, LINE_SERVED
+from tests.tasks.report.pages import (
+    PHONE,
+    SCRIPTS,
+    WITH_DECISIONS,
+    lacking,
+    read,
+    report,
+    words_of,
+)
 
+DESK = {"viewport": {"width": 1280, "height": 900}}
 LONG = "W" * 400
+OPEN_ALL = "for (const one of document.querySelectorAll('details')) one.open = true"
 
 
 @pytest.fixture(scope="module")
-def made():
-    return make_served()
+def pages(tmp_path_factory, served):
+    return report(tmp_path_factory.mktemp("served"), served, pairs=23, line=LINE_SERVED)
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory, made):
-    return report(tmp_path_factory.mktemp("served"), made, pairs=23, line=LINE_SERVED)
+def article(folder, mark):
+    """Return the words about the pair whose part of a page has a mark."""
+    pages = [path.read_text() for path in sorted(folder.glob("pairs-*.html"))]
+    parts = [part for page in pages for part in page.split("<article")[1:]]
+    return words_of(next(part for part in parts if mark in part))
 
 
-def plain(text):
-    """Return the words of a piece of a page, tags between them or not."""
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
+def test_a_pair_tells_who_wrote_its_texts_and_the_results_of_checks(pages, served):
+    pair = served.of("pairs")[2].key
+    key = next(row.key for row in served.of("preferences") if row.subject == pair)
+    phrases = f"""
+        Chosen {CHAT}
+        swapped passed 0.90
+        judged {JUDGE}
+        There is no difference between the two images.
+        1 other description was written Failed judged
+        judged failed 1.00 judge: low rating
+        Commonalities and differences {LANGUAGE}
+        locations, relative positions
+        Round 3 of 4 was drawn.
+        about the second image
+        Edit instruction
+    """
+    assert lacking(article(pages, f'data-key="{key}"'), phrases) == []
 
 
-def article(folder, pair):
-    """Return the words about one pair."""
-    for path in sorted(folder.glob("pairs-*.html")):
-        for part in path.read_text().split("<article")[1:]:
-            if pair(part):
-                return plain(part)
-    raise AssertionError("no such pair")
-
-
-def test_a_pair_says_who_wrote_its_texts_and_what_checks_found(pages, made):
-    pair = made.of("pairs")[2].key
-    key = next(row.key for row in made.of("preferences") if row.subject == pair)
-    text = article(pages, lambda part: f'data-key="{key}"' in part)
-    for phrase in (
-        f"Chosen {CHAT}",
-        "swapped passed 0.90",
-        f"judged {JUDGE}",
-        "There is no difference between the two images.",
-        "1 other description was written Failed judged",
-        "judged failed 1.00 judge: low rating",
-        f"Commonalities and differences {LANGUAGE}",
-        "locations, relative positions",
-        "Round 3 of 4 was drawn.",
-        "about the second image",
-        "Edit instruction",
-    ):
-        assert phrase in text, phrase
-
-
-def test_texts_are_marked_and_shown_not_interpreted(pages):
-    text = article(pages, lambda part: "No description of this pair was accepted." in part)
+def test_a_pair_without_an_accepted_description_tells_why(pages):
+    text = article(pages, "No description of this pair was accepted.")
     assert "other description" not in text
     assert "Failed grounded" in text
     assert "grounding: second half fits the first image as well" in text
+
+
+@pytest.mark.parametrize("maker", ["retrieved", "swapped", "edited", "sampled", "counterfactual"])
+def test_what_differs_from_the_chosen_text_is_marked(pages, maker):
     html = "".join(path.read_text() for path in pages.glob("pairs-*.html"))
-    for maker in ("retrieved", "swapped", "edited", "sampled", "counterfactual"):
-        boxes = re.findall(rf'<span class="how">{maker}.*?</p>', html, re.DOTALL)
-        assert boxes, maker
-        assert any("<mark>" in box for box in boxes), maker
+    boxes = re.findall(rf'<span class="how">{maker}.*?</p>', html, re.DOTALL)
+    assert any("<mark>" in box for box in boxes)
+
+
+def test_texts_are_shown_not_interpreted(pages):
+    hostile = 0
     for path in sorted(pages.glob("*.html")):
         page = read(pages, path.name)
-        scripts = SCRIPTS if path.name == "index.html" else WITH_DECISIONS
-        assert [attributes for tag, attributes in page.tags if tag == "script"] == scripts
-        assert not any(
-            name.startswith("on") or name == "style" for _, given in page.tags for name in given
-        )
+        page.check_inert(SCRIPTS if path.name == "index.html" else WITH_DECISIONS)
         assert {tag for tag, _ in page.tags}.isdisjoint({"iframe", "object", "form", "base"})
-        assert {given["src"].split("/")[0] for tag, given in page.tags if tag == "img"} == {
-            "images"
-        }
-    assert (
-        "".join(read(pages, path.name).text for path in pages.glob("pairs-*.html")).count(HOSTILE)
-        > 100
-    )
+        assert {image["src"].split("/")[0] for image in page.attributes("img")} == {"images"}
+        hostile += page.text.count(HOSTILE)
+    assert hostile > 100
 
 
 def test_pages_open_without_complaint(browser, pages):
     for path in sorted(pages.glob("*.html")):
-        with open_page(browser, path, viewport={"width": 1280, "height": 900}) as (page, watched):
+        with open_page(browser, path, **DESK) as (page, watched):
             assert broken_images(page) == []
             assert watched.complaints == []
             assert watched.from_elsewhere == []
@@ -99,46 +93,34 @@ def test_pages_open_without_complaint(browser, pages):
 
 
 @pytest.mark.slow
-def test_pages_fit_a_phone_even_with_words_that_do_not_end(browser, tmp_path, made):
-    hostile = Handmade(dict(made.tables))
+def test_pages_fit_a_phone_even_with_words_that_do_not_end(browser, tmp_path, served):
+    hostile = Handmade(dict(served.tables))
     hostile.tables["questions"] = [
-        replace(row, question=LONG, answer=LONG) if hasattr(row, "answer") else row
-        for row in made.tables["questions"]
+        replace(row, question=LONG, answer=LONG) for row in served.of("questions")
     ]
     hostile.tables["described"] = [
-        replace(row, text=row.text + LONG, model=f"model-{LONG}") if hasattr(row, "model") else row
-        for row in made.tables["described"]
+        replace(row, text=row.text + LONG, model=f"model-{LONG}") for row in served.of("described")
     ]
-    hostile.tables["judged"] = [
-        replace(
-            row,
-            why=row.why and LONG,
-            text=LONG,
-            served=tuple(replace(one, model=LONG) for one in row.served),
-        )
-        for row in made.of("judged")
-    ]
+    hostile.tables["judged"] = []
+    for row in served.of("judged"):
+        requests = tuple(replace(request, model=LONG) for request in row.served)
+        why = row.why and LONG
+        hostile.add(judged=replace(row, why=why, text=LONG, served=requests))
     folder = report(tmp_path, hostile, pairs=10, line=LINE_SERVED)
     for path in sorted(folder.glob("*.html")):
-        for size in (PHONE, {"viewport": {"width": 1280, "height": 900}}):
+        for size in (PHONE, DESK):
             with open_page(browser, path, **size) as (page, _):
-                page.evaluate(
-                    "for (const one of document.querySelectorAll('details')) one.open = true"
-                )
+                page.evaluate(OPEN_ALL)
                 assert not overflows(page), (path.name, size)
                 for table in page.locator(".scroll").all():
-                    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), (
-                        "a table is cut"
-                    )
+                    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth"), "cut"
 
 
 @pytest.mark.slow
-def test_text_stands_out_from_its_ground(browser, pages):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index.html", "pairs-1.html"])
+def test_text_stands_out_from_its_ground(browser, pages, scheme, name):
     script = (Path(__file__).parent / "contrast.js").read_text()
-    for scheme in ("light", "dark"):
-        for name in ("index.html", "pairs-1.html"):
-            with open_page(browser, pages / name, color_scheme=scheme) as (page, _):
-                page.evaluate(
-                    "for (const one of document.querySelectorAll('details')) one.open = true"
-                )
-                assert page.evaluate(script) == []
+    with open_page(browser, pages / name, color_scheme=scheme) as (page, _):
+        page.evaluate(OPEN_ALL)
+        assert page.evaluate(script) == []

@@ -3,20 +3,14 @@ by hand."""
 
 import html
 import urllib.parse
-from contextlib import contextmanager
 from datetime import UTC, datetime
+
+import pytest
 
 from pairwright.schemas.decisions import Decision, latest
 from pairwright.tasks.pages.charts import Proportion
+from pairwright.tasks.report import thresholds
 from pairwright.tasks.report.search_cards import Search
-from pairwright.tasks.report.thresholds import (
-    Limits,
-    Range,
-    _reach,
-    compare_annotators,
-    read_ranges,
-    view_thresholds,
-)
 from tests.tasks.report.handmade import PROFILE
 from tests.tasks.report.handmade_neighbours import MINING, build_neighbours, make_five, pair_key
 from tests.tasks.report.pages import Reader, browse_build
@@ -27,164 +21,174 @@ JOINT = {
 }  # fmt: skip
 """Pairs that both embedders found of one of their images, with their lowest and highest
 similarity."""
+IMAGES = make_five()
+KEYS = {letters: pair_key(IMAGES, letters) for letters in JOINT}
 
 
-@contextmanager
-def browsing(root):
-    images = make_five()
+@pytest.fixture
+def pages(tmp_path):
     profile = PROFILE.model_copy(update={"mining": MINING})
     with (
-        build_neighbours(root / "dataset", images) as build,
-        browse_build(root, build, [], profile=profile) as pages,
+        build_neighbours(tmp_path / "dataset", IMAGES) as build,
+        browse_build(tmp_path, build, [], profile=profile) as pages,
     ):
-        yield images, pages, pages.cards
+        yield pages
 
 
-def judge(key, verdict, by=""):
+def judge(letters, verdict, by=""):
+    key = KEYS.get(letters, letters)
     return Decision(key=key, verdict=verdict, by=by, at=datetime.now(UTC))
 
 
-def test_candidates_are_cards_only_where_they_are_to_be_judged(tmp_path):
-    with browsing(tmp_path) as (images, _, cards):
-        cards.set_decisions(latest([]))
-        keys = {letters: pair_key(images, letters) for letters in JOINT}
-        assert cards.search(Search()).keys == [keys["AB"]]
-        assert cards.count_cards() == 1
-        assert set(cards.search(Search(judge=True)).keys) == set(keys.values())
-        unpaired = cards.unpaired(list(keys.values()))
-        assert set(unpaired) == set(keys.values()) - {keys["AB"]}
-        for letters, (low, high) in JOINT.items():
-            row = unpaired.get(keys[letters])
-            assert row is None or (min(row.similarities), max(row.similarities)) == (low, high)
-        found = cards.search(Search(judge=True, low_least=0.6, low_most=0.8)).keys
-        assert set(found) == {keys["AB"], keys["AC"]}
-        assert cards.search(Search(judge=True, high_least=0.5, high_most=0.6)).keys == [keys["BC"]]
+def test_candidates_are_cards_only_where_they_are_to_be_judged(pages):
+    cards = pages.cards
+    cards.set_decisions(latest([]))
+    assert cards.search(Search()).keys == [KEYS["AB"]]
+    assert cards.count_cards() == 1
+    assert set(cards.search(Search(judge=True)).keys) == set(KEYS.values())
+    between = cards.search(Search(judge=True, low_least=0.6, low_most=0.8)).keys
+    assert set(between) == {KEYS["AB"], KEYS["AC"]}
+    between = cards.search(Search(judge=True, high_least=0.5, high_most=0.6)).keys
+    assert between == [KEYS["BC"]]
 
 
-def test_judgements_are_stored_apart_from_decisions_and_shown(tmp_path):
-    with browsing(tmp_path) as (images, pages, _):
-        first, second = pair_key(images, "AB"), pair_key(images, "DE")
-        given = [
-            judge(first, "reject"),
-            judge(first, "fits"),
-            judge(second, "unrelated"),
-            judge(second, "accept"),
-        ]
-        apart = pages.decide([*given, judge("0" * 32, "fits")])
-        assert [one.verdict for one in apart.known] == ["reject", "fits", "unrelated"]
-        assert len(apart.unknown) == 2, (
-            "of a candidate, which is no row, only its likeness is judged"
-        )
-        text, status = pages.page({"judge": "1"}, "token")
-        assert (status, text.count("data-judged=")) == (200, 7)
-        assert f'data-pair="{second}" data-judged="unrelated"' in text
-        Reader(text)
-        pages.decide([judge(second, "unjudged")])
-        assert f'data-pair="{second}" data-judged=""' in pages.page({"judge": "1"}, "token")[0]
+def test_pairs_of_neighbours_have_their_lowest_and_highest_similarity(pages):
+    unpaired = pages.cards.unpaired(list(KEYS.values()))
+    ends = {
+        letters: (min(unpaired[key].similarities), max(unpaired[key].similarities))
+        for letters, key in KEYS.items()
+        if letters != "AB"
+    }
+    assert {"AB": JOINT["AB"], **ends} == JOINT
+    assert KEYS["AB"] not in unpaired
 
 
-def test_the_page_counts_candidates_and_suggests_a_band(tmp_path):
-    with browsing(tmp_path) as (images, pages, _):
-        text, status = pages.thresholds({}, "token")
-        assert status == 200
-        assert "No thresholds suggested yet" in text
-        words = {"AC": "fits", "AB": "near-identical", "BC": "fits", "DE": "unrelated"}
-        pages.decide(
-            [judge(pair_key(images, letters), verdict) for letters, verdict in words.items()]
-        )
-        shown = Reader(pages.thresholds({}, "token")[0]).text
-        # Going down, DE is the first range of unrelated pairs, after BC's; going up, AB that of
-        # copies, after AC's.
-        assert "Suggested: 0.50 to 0.82" in " ".join(shown.split())
-        assert "--set mining.min_similarity=0.5 " in shown
-        assert "next" not in " ".join(shown.split()).split("Suggested")[1].split("Judgements")[0]
-        text, _ = pages.thresholds({"unrelated": "20"}, "token")
-        cell = next(
-            given["href"]
-            for tag, given in Reader(text).tags
-            if "min_similarity 0.30" in given.get("title", "")
-        )
-        picked = dict(urllib.parse.parse_qsl(cell.partition("?")[2].partition("#")[0]))
-        shown = Reader(pages.thresholds(picked, "token")[0]).text
-        assert "--set mining.min_similarity=0.3 --set mining.max_similarity=0.82" in shown
-        assert 'value="20"' in pages.thresholds(picked, "token")[0]
-        assert pages.thresholds({"unrelated": "many"}, "token")[1] == 400
-        assert html.escape("hand <b>") in text
+def test_judgements_are_stored_apart_from_decisions_and_shown(pages):
+    decisions = [
+        judge("AB", "reject"),
+        judge("AB", "fits"),
+        judge("DE", "unrelated"),
+        judge("DE", "accept"),  # a candidate is no row: only its likeness is judged
+        judge("0" * 32, "fits"),
+    ]
+    apart = pages.decide(decisions)
+    assert [row.verdict for row in apart.known] == ["reject", "fits", "unrelated"]
+    assert len(apart.unknown) == 2
+    text, status = pages.page({"judge": "1"}, "token")
+    assert (status, text.count("data-judged=")) == (200, 7)
+    assert f'data-pair="{KEYS["DE"]}" data-judged="unrelated"' in text
+    Reader(text)
+    pages.decide([judge("DE", "unjudged")])
+    assert f'data-pair="{KEYS["DE"]}" data-judged=""' in pages.page({"judge": "1"}, "token")[0]
 
 
-def test_counts_are_of_all_candidates(tmp_path):
-    with browsing(tmp_path) as (_, pages, cards):
-        cards.set_decisions(latest([]))
-        lows = read_ranges(cards.database, "low", "unrelated")
-        assert sum(one.candidates for one in lows) == 12, (
-            "each is found from one or from both of its images"
-        )
-        assert sum(one.shown for one in lows) == 7
-        view = view_thresholds(cards.database, pages.subject.profile.mining, Limits())
-        assert (view.judged, view.suggested) == (0, None)
-        # The middle of six ranges of lows (.74 .62 .50 .30 .18 .12), and of six of highs, from
-        # below.
-        assert [(side, one.low) for side, one in view.owed] == [("low", 0.3), ("high", 0.56)]
+def test_the_page_counts_candidates_and_suggests_a_band(pages):
+    text, status = pages.thresholds({}, "token")
+    assert status == 200
+    assert "No thresholds suggested yet" in text
+    verdicts = {"AC": "fits", "AB": "near-identical", "BC": "fits", "DE": "unrelated"}
+    pages.decide([judge(letters, verdict) for letters, verdict in verdicts.items()])
+    # Going down, DE is the first range of unrelated pairs, after BC's; going up, AB that of copies,
+    # after AC's.
+    words = Reader(pages.thresholds({}, "token")[0]).words
+    assert "Suggested: 0.50 to 0.82" in words
+    assert "--set mining.min_similarity=0.5 " in words
+    assert "next" not in words.split("Suggested")[1].split("Judgements")[0]
+    text, _ = pages.thresholds({"unrelated": "20"}, "token")
+    assert html.escape("hand <b>") in text
+    (href,) = [
+        attributes["href"]
+        for attributes in Reader(text).attributes("a")
+        if "min_similarity 0.30" in attributes.get("title", "")
+    ]
+    query = dict(urllib.parse.parse_qsl(href.partition("?")[2].partition("#")[0]))
+    text, _ = pages.thresholds(query, "token")
+    options = "--set mining.min_similarity=0.3 --set mining.max_similarity=0.82"
+    assert options in Reader(text).text
+    assert 'value="20"' in text
+    assert pages.thresholds({"unrelated": "many"}, "token")[1] == 400
 
 
-def ranges(*judged, shown=40):
+def test_counts_are_of_all_candidates(pages):
+    database = pages.cards.database
+    pages.cards.set_decisions(latest([]))
+    lows = thresholds.read_ranges(database, "low", "unrelated")
+    assert sum(row.candidates for row in lows) == 12, "of each side once"
+    assert sum(row.shown for row in lows) == 7
+    view = thresholds.view_thresholds(database, pages.subject.profile.mining, thresholds.Limits())
+    assert (view.judged, view.suggested) == (0, None)
+    # The middle of six ranges of lows (.74 .62 .50 .30 .18 .12), and of six of highs, from below.
+    assert [(side, row.low) for side, row in view.owed] == [("low", 0.3), ("high", 0.56)]
+
+
+def ranges(*judged, shown=40, whole=False):
     """Return ranges from 0.9 down, each with how many were judged bad, of how many."""
+    counts = {"candidates": 90, "shown": shown, "whole": whole}
     return [
-        Range(
-            low=0.9 - n / 50, high=0.92 - n / 50, candidates=90, shown=shown, bad=Proportion(*one)
-        )
-        for n, one in enumerate(judged)
+        thresholds.Range(low=0.9 - n / 50, high=0.92 - n / 50, bad=Proportion(*bad), **counts)
+        for n, bad in enumerate(judged)
     ]
 
 
-def test_a_range_is_taken_where_its_interval_ends_within_the_limit():
-    # Wilson, z = 1.645: 0 of n reaches z^2 / (n + z^2), 9.8 % with 25 and 10.1 % with 24.
-    found = ranges((0, 25), (0, 24), (3, 3), (0, 40))
-    assert [round(one.interval[1], 3) for one in found[:2]] == [0.098, 0.101]
-    assert _reach(found, 10) == (found[0], found[1])
-    found = ranges((0, 0), (0, 25), (0, 0), (0, 0), (0, 0), (3, 3))
-    assert _reach(found, 10) == (found[1], found[3]), (
-        "the middle of what is open; what is inside is no worse"
-    )
-    found = ranges((2, 40), (30, 40))
-    assert _reach(found, 10) == (None, None), "nothing is left to be judged"
-    (whole,) = (one._replace(whole=True) for one in ranges((1, 20), shown=20))
+def test_the_interval_of_a_range_is_wilson_s():
+    """z = 1.645: 0 of n reaches z^2 / (n + z^2), 9.8 % with 25 and 10.1 % with 24."""
+    highs = [round(row.interval[1], 3) for row in ranges((0, 25), (0, 24))]
+    assert highs == [0.098, 0.101]
+    (whole,) = ranges((1, 20), shown=20, whole=True)
     assert whole.interval == (0.05, 0.05)
-    assert _reach([whole], 5) == (whole, None)
-    slip, sound = (one._replace(whole=True) for one in ranges((1, 5), (0, 5), shown=5))
-    assert _reach([slip, sound], 10) == (sound, None), (
-        "one slip of five, 4.6 % at the least, does not end the band"
-    )
 
 
-def test_judgements_are_kept_by_annotator_and_compared(tmp_path):
-    with browsing(tmp_path) as (images, pages, _):
-        keys = [pair_key(images, letters) for letters in ("AB", "AC", "BC", "DE")]
-        given = {"anna": "fits fits unrelated fits", "<b>ben": "fits unrelated unrelated unrelated"}
-        for name, words in given.items():
-            pages.annotator = name
-            pages.page({}, "")  # looks at what is decided
-            pages.decide(
-                [
-                    judge(key, word, by="nobody")
-                    for key, word in zip(keys, words.split(), strict=True)
-                ]
-            )
-        assert f'data-pair="{keys[1]}" data-judged="unrelated"' in pages.page({"judge": "1"}, "")[0]
-        pages.annotator, pages._known = "anna", None
-        assert f'data-pair="{keys[1]}" data-judged="fits"' in pages.page({"judge": "1"}, "")[0]
-        text, _ = pages.page({"judge": "1", "unjudged": "1"}, "")
-        assert text.count("data-judged=") == 7 - 4
-        text, _ = pages.thresholds({}, "")
-        # Alike 2 of 4; by chance (3 * 1 + 1 * 3) / 16 = 0.375; kappa = (0.5 - 0.375) / 0.625 = 0.2.
-        shown = " ".join(Reader(text).text.split())
-        assert "<b>ben and anna both judged 4 pairs, 50 % alike; Cohen's kappa 0.20." in shown
-        assert "<b>ben" not in text.replace("<b>&lt;b&gt;ben", "")
-        pages.decide([judge(keys[1], "unjudged")])
-        pages.page({}, "")
-        assert pages._decisions.judged[keys[1]] == "unrelated", "what another one said stays"
+@pytest.mark.parametrize(
+    ("judged", "limit", "reached", "owed"),
+    [
+        pytest.param(ranges((0, 25), (0, 24), (3, 3), (0, 40)), 10, 0, 1, id="within the limit"),
+        pytest.param(
+            ranges((0, 0), (0, 25), (0, 0), (0, 0), (0, 0), (3, 3)),
+            10,
+            1,
+            3,
+            id="open ones between",
+        ),
+        pytest.param(ranges((2, 40), (30, 40)), 10, None, None, id="nothing left to be judged"),
+        pytest.param(ranges((1, 20), shown=20, whole=True), 5, 0, None, id="all were judged"),
+        # 4.6 % at the least
+        pytest.param(
+            ranges((1, 5), (0, 5), shown=5, whole=True), 10, 1, None, id="one slip of five"
+        ),
+    ],
+)
+def test_how_far_judgements_reach(judged, limit, reached, owed):
+    """``owed``: the middle of what is open is to be judged next."""
+    numbered = {None: None, **dict(enumerate(judged))}
+    assert thresholds._reach(judged, limit) == (numbered[reached], numbered[owed])
+
+
+def test_judgements_are_kept_by_annotator_and_compared(pages):
+    letters = ("AB", "AC", "BC", "DE")
+    verdicts = {"anna": "fits fits unrelated fits", "<b>ben": "fits unrelated unrelated unrelated"}
+    for name, words in verdicts.items():
+        pages.annotator = name
+        pages.page({}, "")  # looks at what is decided
+        rows = zip(letters, words.split(), strict=True)
+        pages.decide([judge(pair, verdict, by="nobody") for pair, verdict in rows])
+    card = f'data-pair="{KEYS["AC"]}" data-judged='
+    assert f'{card}"unrelated"' in pages.page({"judge": "1"}, "")[0]
+    pages.annotator, pages._known = "anna", None
+    assert f'{card}"fits"' in pages.page({"judge": "1"}, "")[0]
+    text, _ = pages.page({"judge": "1", "unjudged": "1"}, "")
+    assert text.count("data-judged=") == 7 - 4
+    text, _ = pages.thresholds({}, "")
+    # Alike 2 of 4; by chance (3 * 1 + 1 * 3) / 16 = 0.375; kappa = (0.5 - 0.375) / 0.625 = 0.2.
+    phrase = "<b>ben and anna both judged 4 pairs, 50 % alike; Cohen's kappa 0.20."
+    assert phrase in Reader(text).words
+    assert "<b>ben" not in text.replace("<b>&lt;b&gt;ben", "")
+    pages.decide([judge("AC", "unjudged")])
+    pages.page({}, "")
+    assert pages._decisions.judged[KEYS["AC"]] == "unrelated", "the other one's stays"
 
 
 def test_one_verdict_throughout_has_no_kappa():
-    (one,) = compare_annotators({"a": {"x": "fits"}, "b": {"x": "fits", "y": "fits"}, "c": {}})
-    assert (one.same.value, one.kappa) == (1.0, None)
+    (both,) = thresholds.compare_annotators(
+        {"a": {"x": "fits"}, "b": {"x": "fits", "y": "fits"}, "c": {}}
+    )
+    assert (both.same.value, both.kappa) == (1.0, None)

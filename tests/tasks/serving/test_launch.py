@@ -19,7 +19,6 @@ from pairwright.tasks.serving.launch import Servers, find_cause
 from tests.fixtures import stand_in_vllm
 
 ROOT = Path(__file__).parents[3]
-FIELD = "models.chat"
 
 
 @pytest.fixture
@@ -33,24 +32,24 @@ def servers(tmp_path):
         yield running
 
 
-def local(
-    diary: Path, *, model: str = "tiny", fault: str = "", start_seconds: float = 30
-) -> ChatConfig:
-    flags = ("--diary", str(diary), *(("--fault", fault) if fault else ()))
+def config_of(diary, *, model="tiny", fault="", start_seconds=30.0):
+    """Return the settings of a stand-in that keeps a diary."""
+    faults = ("--fault", fault) if fault else ()
     command = (sys.executable, str(stand_in_vllm.__file__))
-    return ChatConfig(
-        model=model,
-        launch=LaunchConfig(
-            enabled=True, command=command, flags=flags, start_timeout_seconds=start_seconds
-        ),
-    )
+    how = {"command": command, "flags": ("--diary", str(diary), *faults)}
+    launch = LaunchConfig(enabled=True, start_timeout_seconds=start_seconds, **how)
+    return ChatConfig(model=model, launch=launch)
 
 
-def entries(diary: Path) -> list[dict]:
+def ready(servers, chat):
+    return servers.ready(chat, field="models.chat")
+
+
+def entries(diary):
     return [json.loads(line) for line in diary.read_text().splitlines()]
 
 
-def is_there(pid: int) -> bool:
+def is_there(pid):
     """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -58,7 +57,7 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def are_gone(entry: dict, within_s: float = 20) -> bool:
+def are_gone(entry, within_s=20.0):
     """Wait until a server and its engine have ended."""
     until = time.monotonic() + within_s
     while is_there(entry["pid"]) or is_there(entry["engine"]):
@@ -68,78 +67,73 @@ def are_gone(entry: dict, within_s: float = 20) -> bool:
     return True
 
 
-def get(endpoint: str, path: str = "/models") -> dict:
+def get(endpoint, path="/models"):
     with urllib.request.urlopen(f"{endpoint}{path}", timeout=10) as answer:
         return json.load(answer)
 
 
-def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary) -> None:
+def test_a_server_is_started_and_ends_with_the_build(tmp_path, diary):
     with Servers(tmp_path / "logs") as servers:
-        chat = servers.ready(local(diary), field=FIELD)
+        chat = ready(servers, config_of(diary))
         [endpoint] = chat.endpoint
         assert endpoint.startswith("http://127.0.0.1:")
         assert get(endpoint)["data"] == [{"id": "tiny"}]
-        assert chat.model_copy(update={"endpoint": ()}) == local(diary)
+        assert chat.model_copy(update={"endpoint": ()}) == config_of(diary)
     began, ended = entries(diary)
     assert ended == {"ended": "tiny"}
     assert are_gone(began, within_s=0)
 
 
-def test_launched_server_follows_profile_offline(servers, diary, monkeypatch) -> None:
+def test_a_launched_server_follows_the_profile_offline_and_is_used_again(
+    servers, diary, monkeypatch
+):
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert servers.ready(local(diary), field=FIELD) == servers.ready(local(diary), field=FIELD)
-    (began,) = entries(diary)  # it is used again
+    assert ready(servers, config_of(diary)) == ready(servers, config_of(diary))
+    (began,) = entries(diary)
     arguments, environment = began["arguments"], began["environment"]
-    said = dict(pairwise(arguments))
+    options = dict(pairwise(arguments))
     assert arguments[:2] == ["serve", "tiny"]
-    plain = {
-        "--max-model-len": "8192",
-        "--gpu-memory-utilization": "0.9",
-        "--generation-config": "vllm",
-    }
-    assert plain.items() <= said.items()
-    assert json.loads(said["--limit-mm-per-prompt"]) == {"image": 2, "video": 0}
-    assert json.loads(said["--mm-processor-kwargs"]) == {"max_pixels": 1_003_520}
-    assert "--revision" not in said
     assert arguments[-2:] == ["--diary", str(diary)]
-    quiet = ("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_OFFLINE", "CUDA_VISIBLE_DEVICES")
-    assert [environment[name] for name in quiet] == ["1", "1", "1", "1"]
+    assert options["--max-model-len"] == "8192"
+    assert options["--gpu-memory-utilization"] == "0.9"
+    assert options["--generation-config"] == "vllm"
+    assert json.loads(options["--limit-mm-per-prompt"]) == {"image": 2, "video": 0}
+    assert json.loads(options["--mm-processor-kwargs"]) == {"max_pixels": 1_003_520}
+    assert "--revision" not in options
+    for name in ("DO_NOT_TRACK", "VLLM_NO_USAGE_STATS", "HF_HUB_OFFLINE", "CUDA_VISIBLE_DEVICES"):
+        assert environment[name] == "1"
     assert "PYTHONPATH" not in environment
-    assert environment["PATH"].startswith(
-        f"{Path(sys.executable).resolve().parent}:"
-    )  # vLLM's own programs
+    programs = Path(sys.executable).resolve().parent  # vLLM's own
+    assert environment["PATH"].startswith(f"{programs}:")
     assert environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"  # the numbers are nvidia-smi's
 
 
-def test_one_model_ends_before_the_next_begins(servers, diary) -> None:
+def test_one_model_ends_before_the_next_begins(servers, diary):
     for model in ("one", "two", "one"):
-        servers.ready(local(diary, model=model), field=FIELD)
+        ready(servers, config_of(diary, model=model))
     servers.stop()
-    order = [
-        next((key, entry[key]) for key in ("began", "ended") if key in entry)
-        for entry in entries(diary)
-    ]
-    assert order == [
-        (what, model) for model in ("one", "two", "one") for what in ("began", "ended")
-    ]
+    order = [entry.get("began") or f"no more {entry['ended']}" for entry in entries(diary)]
+    assert order == ["one", "no more one", "two", "no more two", "one", "no more one"]
 
 
-def test_a_server_that_crashed_is_started_again_and_its_engine_is_not_left(servers, diary) -> None:
-    [endpoint] = servers.ready(local(diary), field=FIELD).endpoint
+def test_a_server_that_crashed_is_started_again_and_its_engine_is_not_left(servers, diary):
+    [endpoint] = ready(servers, config_of(diary)).endpoint
     with pytest.raises(OSError, match=r"closed connection|reset"):
         get(endpoint.removesuffix("/v1"), "/crash")
     assert are_gone(entries(diary)[0])
-    assert get(servers.ready(local(diary), field=FIELD).endpoint[0])["data"] == [{"id": "tiny"}]
+    [endpoint] = ready(servers, config_of(diary)).endpoint
+    assert get(endpoint)["data"] == [{"id": "tiny"}]
 
 
-def test_a_server_that_dies_shows_why_and_where_its_log_is(servers, diary) -> None:
+def test_a_server_that_dies_is_told_with_its_cause_and_its_log(servers, diary):
     with pytest.raises(ServerError) as caught:
-        servers.ready(local(diary, fault="dies"), field=FIELD)
-    said = r"^models\.chat: .*\btiny\b.*exit code 3\b.*: ValueError: this checkpoint is no checkpoint \("
-    assert re.search(said, str(caught.value))
-    assert "vllm-tiny.log" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+        ready(servers, config_of(diary, fault="dies"))
+    message = str(caught.value)
+    cause = r": ValueError: this checkpoint is no checkpoint \("
+    assert re.search(rf"^models\.chat: .*\btiny\b.*exit code 3\b.*{cause}", message)
+    assert "vllm-tiny.log" in message
+    assert len(message.splitlines()) == 1
     assert are_gone(entries(diary)[0])
 
 
@@ -156,49 +150,35 @@ INFO 11-23 10:00:00 [api_server.py:1839] vLLM API server version 0.32.0
 """
 PYDANTIC = """\
 pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
-  Value error, User-specified max_model_len (8192) is greater than the derived max_model_len (4096) [type=value_error]
+  CAUSE
     For further information visit https://errors.pydantic.dev/2.12/v/value_error
 """
+USAGE = "usage: vllm serve [model_tag] [options]\nCAUSE\n"
 
 
 @pytest.mark.parametrize(
     ("log", "cause"),
     [
-        (
-            TRACEBACK,
-            (
-                "ValueError: No available memory for the cache blocks. Try increasing "
-                "`gpu_memory_utilization`."
-            ),
-        ),
-        (
-            TRACEBACK,
-            (
-                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 "
-                "has "
-                "23.5 GiB"
-            ),
-        ),
+        (TRACEBACK, "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."),
+        (TRACEBACK, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has 23.5 GiB"),
         (TRACEBACK, "OSError: no file named model.safetensors found in directory /models/x"),
-        (
-            "usage: vllm serve [model_tag] [options]\nCAUSE\n",
-            "error: unrecognized arguments: --flag",
-        ),
-        ("usage: vllm serve\nCAUSE\n", "error: argument --max-model-len: invalid int value: 'x'"),
-        (PYDANTIC, PYDANTIC.splitlines()[1].strip()),
+        (USAGE, "error: unrecognized arguments: --flag"),
+        (USAGE, "error: argument --max-model-len: invalid int value: 'x'"),
+        (PYDANTIC, "Value error, User-specified max_model_len (8192) is greater than the derived max_model_len (4096) [type=value_error]"),
         ("CAUSE\n", "bash: vllm: cannot execute: required file not found"),
-        ("CAUSE", "its log is empty"),
+        ("", "its log is empty"),
     ],
-)
-def test_of_a_long_log_the_line_that_matters_is_found(log, cause) -> None:
-    text = log.replace("CAUSE", "" if cause == "its log is empty" else cause)
+    ids=["cache", "memory", "file", "flag", "value", "setting", "program", "nothing"],
+)  # fmt: skip
+def test_of_a_long_log_the_line_that_matters_is_found(log, cause):
+    text = log.replace("CAUSE", cause)
     assert find_cause(f"$ vllm serve x\n{text}") == cause
 
 
 @pytest.mark.parametrize("fault", ["never", "other"])
-def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault) -> None:
+def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault):
     with pytest.raises(ServerError, match=r"tiny .*1\.5 s .*launch\.start_timeout_seconds"):
-        servers.ready(local(diary, fault=fault, start_seconds=1.5), field=FIELD)
+        ready(servers, config_of(diary, fault=fault, start_seconds=1.5))
     assert are_gone(entries(diary)[0], within_s=0)
 
 
@@ -212,10 +192,11 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault)
             "language.launch.command: 'vllm-that-is-not",
         ),
     ],
+    ids=["model", "endpoint", "command"],
 )
-def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, changes, message) -> None:
+def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, changes, message):
     with pytest.raises(ConfigError, match=message):
-        servers.ready(local(diary).model_copy(update=changes), field="language")
+        servers.ready(config_of(diary).model_copy(update=changes), field="language")
     assert not diary.exists()
 
 
@@ -232,23 +213,21 @@ with Servers(Path(sys.argv[1])) as servers:
 """
 
 
-SLOW = [
-    pytest.param(os.kill, how, marks=pytest.mark.slow)
-    for how in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
-]
-
-
-@pytest.mark.parametrize(("kill", "how"), [*SLOW, (os.killpg, signal.SIGKILL)])
-def test_a_build_that_is_killed_leaves_no_server(tmp_path, diary, kill, how) -> None:
-    build = start_build(tmp_path, local(diary), start_new_session=kill is os.killpg)
+@pytest.mark.parametrize(
+    ("kill", "how"),
+    [
+        pytest.param(os.kill, signal.SIGKILL, marks=pytest.mark.slow, id="killed"),
+        pytest.param(os.kill, signal.SIGINT, marks=pytest.mark.slow, id="interrupted"),
+        pytest.param(os.kill, signal.SIGTERM, marks=pytest.mark.slow, id="terminated"),
+        pytest.param(os.killpg, signal.SIGKILL, id="killed with its group"),
+    ],
+)
+def test_a_build_that_is_ended_leaves_no_server(tmp_path, diary, kill, how):
+    command = [sys.executable, "-c", BUILD, tmp_path / "logs", config_of(diary).model_dump_json()]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    own_group = kill is os.killpg
+    build = subprocess.Popen(command, cwd=ROOT, start_new_session=own_group, **pipes)
     assert build.stdout.readline().startswith("http://127.0.0.1:")
     kill(build.pid, how)
     build.communicate()
     assert are_gone(entries(diary)[0])
-
-
-def start_build(folder: Path, chat: ChatConfig, **more) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", BUILD, str(folder / "logs"), chat.model_dump_json()]
-    return subprocess.Popen(
-        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
-    )

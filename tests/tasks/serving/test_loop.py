@@ -14,78 +14,75 @@ from pairwright.tasks.serving.loop import background, run
 from tests.tasks.serving.test_launch import is_there
 
 
-async def double(value: int) -> int:
+async def double(value):
     await asyncio.sleep(0)
     return 2 * value
 
 
-async def where() -> str:
+async def name_thread():
     return threading.current_thread().name
 
 
-def test_there_is_one_loop_in_a_thread_of_its_own() -> None:
+def test_there_is_one_loop_in_a_thread_of_its_own():
     assert [run(double(number)) for number in range(3)] == [0, 2, 4]
     assert background() is background()
-    assert run(where()) == "served models"
+    assert run(name_thread()) == "served models"
 
 
-def work() -> None:
+def work():
     assert run(double(2)) == 4
 
 
-def test_a_worker_process_ends_by_itself() -> None:
+def test_a_worker_process_ends_by_itself():
     process = multiprocessing.get_context("spawn").Process(target=work)
     process.start()
     process.join(60)
     assert process.exitcode == 0
 
 
-SHELL = ("/bin/sh", "-c")
-
-
-def start(*command: str, parent: int | None = None, grace_s: float = 10) -> "subprocess.Popen[str]":
+def start(*command, parent=None, grace_s=10.0):
+    """Start the guard before a command."""
     parent = os.getpid() if parent is None else parent
     guarded = [sys.executable, "-IS", str(guard.__file__), str(parent), str(grace_s), *command]
     return subprocess.Popen(guarded, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def test_it_ends_as_the_command_ends_and_so_does_what_that_leaves_behind() -> None:
-    with start(*SHELL, "sleep 600 & echo $!; exit 7") as running:
+def start_shell(script, **how):
+    return start("/bin/sh", "-c", script, **how)
+
+
+LOOP = "while :; do sleep 0.05; done"
+
+
+def test_it_ends_as_the_command_ends_with_all_that_this_leaves_behind():
+    with start_shell("sleep 600 & echo $!; exit 7") as running:
         left = running.stdout.readline()
         assert running.wait() == 7
         assert not is_there(int(left))
 
 
-def test_the_command_has_its_time_to_end() -> None:
-    with start(
-        *SHELL, "trap 'sleep 0.5; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
-    ) as running:
+def test_the_command_has_its_time_to_end():
+    with start_shell(f"trap 'sleep 0.3; exit 5' TERM; echo ready; {LOOP}") as running:
         running.stdout.readline()
         running.terminate()
         assert running.wait() == 5
 
 
-def test_a_command_that_will_not_end_is_killed_with_its_children() -> None:
-    with start(
-        *SHELL, "trap '' TERM; sleep 600 & echo $!; while :; do sleep 0.05; done", grace_s=0.3
-    ) as running:
+def test_a_command_that_will_not_end_is_killed_with_its_children():
+    with start_shell(f"trap '' TERM; sleep 600 & echo $!; {LOOP}", grace_s=0.3) as running:
         child = running.stdout.readline()
         running.terminate()
         assert running.wait() == 256 - signal.SIGKILL
         assert not is_there(int(child))
 
 
-def test_a_parent_that_has_gone_already_ends_the_command() -> None:
+def test_a_parent_that_has_gone_already_ends_the_command():
     with start("/bin/sleep", "600", parent=os.getppid()) as running:
         assert running.wait() == 256 - signal.SIGTERM
 
 
-def test_it_loads_nothing_of_the_project() -> None:
-    code = (
-        f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); "
-        f"print(*sys.modules)"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-IS", "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    assert not {"pairwright", "pydantic"} & set(loaded.split())
+def test_it_loads_nothing_of_the_project():
+    run_guard = f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); "
+    command = [sys.executable, "-IS", "-c", run_guard + "print(*sys.modules)"]
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not {"pairwright", "pydantic"} & set(process.stdout.split())

@@ -2,7 +2,6 @@
 hold to a form."""
 
 import json
-import re
 import sys
 
 import pytest
@@ -11,17 +10,9 @@ from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.writing import ChatConfig, LaunchConfig
 from pairwright.tasks.serving.connection import Pace
 from pairwright.tasks.serving.probe import WORD, probe_model
-from tests.fixtures.chat_server import Asked, Hang, Reply, Status, chat_server
+from tests.fixtures.chat_server import Hang, Reply, Status, chat_server
 
 QUICK = Pace(backoff_s=0.001, connect_s=2)
-
-
-def obeys_all(asked: Asked):
-    """A vLLM server."""
-    form = asked.grammar or {}
-    if not form:
-        return "A brown square."
-    return form["regex"] if "regex" in form else word_of(form)
 
 
 def word_of(form):
@@ -29,152 +20,147 @@ def word_of(form):
     return json.dumps({"word": word}, indent=1)
 
 
-def obeys_schemas(asked: Asked):
+def obeys_all(request):
+    """A vLLM server."""
+    form = request.grammar or {}
+    if not form:
+        return "A brown square."
+    return form["regex"] if "regex" in form else word_of(form)
+
+
+def obeys_schemas(request):
     """A server that ignores unknown fields."""
-    form = asked.grammar or {}
+    form = request.grammar or {}
     return word_of(form) if form.get("type") == "json_schema" else "Hello there!"
 
 
-def refuses_unknown_fields(asked: Asked):
-    return (
-        Status(400, "unknown field structured_outputs")
-        if "structured_outputs" in asked.body
-        else obeys_all(asked)
-    )
+def refuses_unknown_fields(request):
+    unknown = "structured_outputs" in request.body
+    return Status(400, "unknown field structured_outputs") if unknown else obeys_all(request)
 
 
-def find(*servers, images=0, **chat):
-    return probe_model(
-        ChatConfig(endpoint=tuple(one.url for one in servers), **chat), images=images, pace=QUICK
-    )
+def probe(*servers, images=0, **chat):
+    config = ChatConfig(endpoint=tuple(server.url for server in servers), **chat)
+    return probe_model(config, images=images, pace=QUICK)
 
 
-def refusal(error, *servers, **chat) -> str:
-    with pytest.raises(error) as caught:
-        find(*servers, **chat)
-    return str(caught.value)
+def refused(words, error=ConfigError):
+    return pytest.raises(error, match=words)
 
 
-def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
+def test_the_only_model_is_filled_in_and_nothing_else_changes():
     with chat_server(obeys_all, models=["tiny"]) as server:
-        asked = ChatConfig(endpoint=(server.url,), revision="abc", temperature=0.3)
-        assert probe_model(asked) == asked.model_copy(
-            update={"model": "tiny", "structured_output": "vllm"}
-        )
-
-
-OTHERS = [
-    f"{WORD} is what I was told to say",
-    '{"word": "hello"}',
-    "[" * 20_000,
-    Status(400, "no grammars here"),
-]
-OTHERS += [Reply(None, finish_reason="length"), Reply("", finish_reason="content_filter")]
+        config = ChatConfig(endpoint=(server.url,), revision="abc", temperature=0.3)
+        filled = {"model": "tiny", "structured_output": "vllm"}
+        assert probe_model(config) == config.model_copy(update=filled)
 
 
 @pytest.mark.parametrize(
     ("answer", "structured"),
     [
-        (obeys_all, "vllm"),
-        (obeys_schemas, "json"),
-        (refuses_unknown_fields, "json"),
-        *((one, "none") for one in OTHERS),
+        pytest.param(obeys_all, "vllm", id="all forms"),
+        pytest.param(obeys_schemas, "json", id="schemas"),
+        pytest.param(refuses_unknown_fields, "json", id="schemas, and refuses others"),
+        pytest.param(lambda _: f"{WORD} is what I was told to say", "none", id="words around"),
+        pytest.param(lambda _: '{"word": "hello"}', "none", id="another word"),
+        pytest.param(lambda _: "[" * 20_000, "none", id="deeply nested"),
+        pytest.param(lambda _: Status(400, "no grammars here"), "none", id="refused"),
+        pytest.param(lambda _: Reply(None, finish_reason="length"), "none", id="cut"),
+        pytest.param(lambda _: Reply("", finish_reason="content_filter"), "none", id="empty"),
     ],
 )
-def test_structured_output_is_what_an_answer_shows(answer, structured) -> None:
-    with chat_server(answer if callable(answer) else lambda asked: answer) as server:
-        assert find(server).structured_output == structured
+def test_structured_output_is_what_an_answer_shows(answer, structured):
+    with chat_server(answer) as server:
+        assert probe(server).structured_output == structured
 
 
-def test_what_the_profile_says_is_not_asked() -> None:
+def test_a_form_that_the_profile_names_is_not_asked_about():
     with chat_server(obeys_all) as server:
-        assert find(server, structured_output="json").structured_output == "json"
+        assert probe(server, structured_output="json").structured_output == "json"
         assert server.asked == []
 
 
-def test_of_several_models_one_must_be_named_that_is_served() -> None:
+def test_of_several_models_one_must_be_named_that_is_served():
     with chat_server(obeys_all, models=["one", "two"]) as server:
-        said = refusal(ConfigError, server)
-        assert said == f"models.chat.model: name one of those that {server.url} serves: one, two"
-        said = refusal(ConfigError, server, model="three")
-        assert re.fullmatch(rf"models\.chat\.model: {server.url} .*three.* one, two", said)
+        with refused(rf"models\.chat\.model: .*{server.url}.*: one, two$"):
+            probe(server)
+        with refused(rf"models\.chat\.model: {server.url} .*three.* one, two$"):
+            probe(server, model="three")
         assert server.asked == []
-        assert find(server, model="two").model == "two"
+        assert probe(server, model="two").model == "two"
 
 
-def test_no_endpoint_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ConfigError, match=r"^models\.chat\.endpoint: .*--until mining\)$"):
+def test_no_endpoint_is_refused_with_what_to_do():
+    with refused(r"^models\.chat\.endpoint: .*--until mining\)$"):
         probe_model(ChatConfig(model="tiny"))
 
 
 @pytest.mark.parametrize("inside", ["", "checkpoint"])
-def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside) -> None:
+def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside):
     """Also where the server says what it serves."""
     (tmp_path / inside).mkdir(exist_ok=True)
     (tmp_path / inside / "differential.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"^models\.chat\.model: .*vLLM"):
+    with refused(r"^models\.chat\.model: .*vLLM"):
         probe_model(ChatConfig(endpoint=("http://127.0.0.1:9/v1",), model=str(tmp_path)))
-    with chat_server(obeys_all, models=[str(tmp_path)]) as server:
-        assert re.match(r"models\.chat\.model: .*vLLM", refusal(ConfigError, server))
+    with (
+        chat_server(obeys_all, models=[str(tmp_path)]) as server,
+        refused(r"models\.chat\.model: .*vLLM"),
+    ):
+        probe(server)
 
 
-def test_a_server_that_the_build_starts_is_not_asked() -> None:
-    launched = ChatConfig(
-        model="tiny", launch=LaunchConfig(enabled=True, command=(sys.executable,))
-    )
-    found = probe_model(launched, images=2)
-    assert (found.model, found.structured_output) == ("tiny", "vllm")
-    assert (
-        probe_model(launched.model_copy(update={"structured_output": "none"})).structured_output
-        == "none"
-    )
-    with pytest.raises(ConfigError, match=r"models\.chat\.model"):
+def test_a_server_that_the_build_starts_is_not_asked():
+    launch = LaunchConfig(enabled=True, command=(sys.executable,))
+    launched = ChatConfig(model="tiny", launch=launch)
+    probed = probe_model(launched, images=2)
+    assert (probed.model, probed.structured_output) == ("tiny", "vllm")
+    plain = launched.model_copy(update={"structured_output": "none"})
+    assert probe_model(plain).structured_output == "none"
+    with refused(r"models\.chat\.model"):
         probe_model(launched.model_copy(update={"model": ""}))
 
 
-def test_a_model_that_sees_no_images_is_refused_before_the_build() -> None:
-    def answer(asked: Asked):
-        return (
-            Status(400, "At most 1 image(s) may be provided")
-            if len(asked.images) > 1
-            else obeys_all(asked)
-        )
+def test_a_model_that_sees_too_few_images_is_refused_before_the_build():
+    def answer(request):
+        at_most = Status(400, "At most 1 image(s) may be provided")
+        return at_most if len(request.images) > 1 else obeys_all(request)
 
     with chat_server(answer) as server:
-        assert find(server, images=1).model == "tiny"
-        assert re.match(
-            r"models\.chat: tiny at .* 2 images", refusal(ConfigError, server, images=2)
-        )
+        assert probe(server, images=1).model == "tiny"
+        with refused(r"^models\.chat: tiny at .* 2 images"):
+            probe(server, images=2)
 
 
-def test_several_servers_must_serve_the_same() -> None:
+@pytest.mark.parametrize("named", [{}, {"model": "one"}], ids=["no name", "a name"])
+def test_several_servers_must_serve_the_same(named):
     with (
         chat_server(obeys_all, models=["one"]) as first,
         chat_server(obeys_all, models=["two"]) as second,
+        refused(f'{second.url} does not serve "one"'),
     ):
-        for named in ({}, {"model": "one"}):
-            assert f'{second.url} does not serve "one"' in refusal(
-                ConfigError, first, second, **named
-            )
+        probe(first, second, **named)
 
 
-def test_an_address_of_something_else() -> None:
-    with chat_server(obeys_all) as server, pytest.raises(ServerError) as caught:
+def test_an_address_of_something_else():
+    with (
+        chat_server(obeys_all) as server,
+        refused(r"HTTP 404: .*models\.\*\.endpoint.* /v1", ServerError),
+    ):
         probe_model(ChatConfig(endpoint=(server.url.removesuffix("/v1"),)), pace=QUICK)
-    assert re.search(r"HTTP 404: .*models\.\*\.endpoint.* /v1", str(caught.value))
 
 
-def test_faults_that_pass_do_not_decide() -> None:
+def test_faults_that_pass_do_not_decide():
     faults = [Status(429, headers={"Retry-After": "0"}), Status(503), Status(503), Status(500)]
-    with chat_server(lambda asked: faults.pop() if faults else obeys_all(asked)) as server:
-        assert find(server).structured_output == "vllm"
+    with chat_server(lambda request: faults.pop() if faults else obeys_all(request)) as server:
+        assert probe(server).structured_output == "vllm"
         assert len(server.asked) == 5
 
 
 @pytest.mark.parametrize(
-    "fault", [Status(503, "loading"), Status(429, headers={"Retry-After": "3600"}), Hang()]
+    "fault",
+    [Status(503, "loading"), Status(429, headers={"Retry-After": "3600"}), Hang()],
+    ids=["loading", "full", "hanging"],
 )
-def test_a_server_that_stays_busy_decides_nothing(fault) -> None:
-    with chat_server(lambda asked: fault) as server:
-        said = refusal(ServerError, server, timeout_seconds=0.2, patience_seconds=0.3)
-    assert said.startswith(f"{server.url}: ")
+def test_a_server_that_stays_busy_decides_nothing(fault):
+    with chat_server(lambda _: fault) as server, refused(f"^{server.url}: ", ServerError):
+        probe(server, timeout_seconds=0.2, patience_seconds=0.3)

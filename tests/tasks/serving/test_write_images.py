@@ -14,7 +14,7 @@ from pairwright.tasks.serving.write_request import image_url
 from tests.fixtures.pictures import chunk, encode, picture, raw_png
 
 BUDGET = 1_003_520
-GREY_RAMP = np.tile(np.linspace(0, 65535, 64).astype("<u2"), (48, 1))
+ORIENTATION = 0x0112
 
 
 def sent(data, pixels=BUDGET):
@@ -27,116 +27,111 @@ def seen(data, pixels=BUDGET):
     """Return the pixels as a server decodes them, which turns by EXIF and composites nothing."""
     with Image.open(io.BytesIO(sent(data, pixels)[1])) as image:
         assert image.mode in ("RGB", "L")
-        assert image.getexif().get(0x0112, 1) == 1
+        assert image.getexif().get(ORIENTATION, 1) == 1
         return np.asarray(image.convert("RGB"))
 
 
-def smooth(width, height):
+def smooth(width=64, height=48):
     """Return an image of gentle ramps, as photographs mostly are."""
     across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
     return Image.fromarray(np.stack([across, down, (across + down) / 2], axis=2).astype(np.uint8))
 
 
 @pytest.mark.parametrize(
-    ("kind", "media"),
-    [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")],
-    ids=lambda text: text,
+    ("kind", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")]
 )
-def test_a_plain_file_goes_as_it_is(kind, media) -> None:
+def test_a_plain_file_goes_as_it_is(kind, media):
     data = picture(kind=kind, size=(64, 48))
     assert sent(data) == (media, data)
     assert (seen(data) == decode_rgb(data)).all()
 
 
-def turned_jpeg(orientation):
+def on_its_side():
     exif = Image.Exif()
-    exif[0x0112] = orientation
-    return encode(smooth(64, 48), "JPEG", exif=exif)
+    exif[ORIENTATION] = 6
+    return exif
 
 
-def transparent_png():
+def half_transparent():
     pixels = np.zeros((48, 64, 4), dtype=np.uint8)
     pixels[:, :32] = (255, 0, 0, 128)
-    return encode(Image.fromarray(pixels))
+    return Image.fromarray(pixels)
 
 
-def sixteen_bit_rgb_png():
+def grey_of_16_bits():
+    return Image.fromarray(np.tile(np.linspace(0, 65535, 64).astype("<u2"), (48, 1)))
+
+
+def png_of_16_bits():
     rows = b"".join(b"\0" + struct.pack(">192H", *range(0, 19200, 100)) for _ in range(48))
     return raw_png(64, 48, depth=16, colour=2, rows=rows)
 
 
-def late_exif_png():
+def png_with_late_exif():
     """Turn by EXIF behind the pixels, which `decode_rgb` does not obey and other programs do."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    data = encode(smooth(64, 48))
-    return data[:-12] + chunk(b"eXIf", exif.tobytes().removeprefix(b"Exif\0\0")) + data[-12:]
+    data = encode(smooth())
+    exif = chunk(b"eXIf", on_its_side().tobytes().removeprefix(b"Exif\0\0"))
+    return data[:-12] + exif + data[-12:]
 
 
-def frames(kind, **options):
-    images = [Image.new("RGB", (64, 48), colour) for colour in ("red", "blue")]
-    return encode(images[0], kind, save_all=True, append_images=images[1:], **options)
+def two_frames(kind, **options):
+    red, blue = (Image.new("RGB", (64, 48), colour) for colour in ("red", "blue"))
+    return encode(red, kind, save_all=True, append_images=[blue], **options)
 
 
 ODD = {
-    "on its side": turned_jpeg(6),
-    "a palette": encode(smooth(64, 48).quantize(16)),
-    "a palette with a transparent colour": encode(smooth(64, 48).quantize(16), transparency=3),
-    "transparent": transparent_png(),
-    "a transparent colour": encode(smooth(64, 48), transparency=(0, 0, 0)),
-    "transparent WebP": encode(Image.open(io.BytesIO(transparent_png())), "WEBP", lossless=True),
-    "CMYK": encode(smooth(64, 48).convert("CMYK"), "JPEG"),
-    "16 bits of grey": encode(Image.fromarray(GREY_RAMP)),
-    "16 bits of colour": sixteen_bit_rgb_png(),
-    "two frames of PNG": frames("PNG"),
-    "two frames of WebP": frames("WEBP", lossless=True),
-    "two pictures of MPO": frames("MPO"),
-    "TIFF": encode(smooth(64, 48), "TIFF"),
-    "turned behind the pixels": late_exif_png(),
+    "on its side": encode(smooth(), "JPEG", exif=on_its_side()),
+    "a palette": encode(smooth().quantize(16)),
+    "a palette with a transparent colour": encode(smooth().quantize(16), transparency=3),
+    "transparent": encode(half_transparent()),
+    "a transparent colour": encode(smooth(), transparency=(0, 0, 0)),
+    "transparent WebP": encode(half_transparent(), "WEBP", lossless=True),
+    "CMYK": encode(smooth().convert("CMYK"), "JPEG"),
+    "16 bits of grey": encode(grey_of_16_bits()),
+    "16 bits of colour": png_of_16_bits(),
+    "two frames of PNG": two_frames("PNG"),
+    "two frames of WebP": two_frames("WEBP", lossless=True),
+    "two pictures of MPO": two_frames("MPO"),
+    "TIFF": encode(smooth(), "TIFF"),
+    "turned behind the pixels": png_with_late_exif(),
 }
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(name) -> None:
-    assert not is_plain(ODD[name])
-    media, data = sent(ODD[name])
+@pytest.mark.parametrize("data", ODD.values(), ids=ODD)
+def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(data):
+    assert not is_plain(data)
+    media, file = sent(data)
     assert media == "image/png"  # small, so nothing is lost
-    assert data != ODD[name]
-    assert (seen(ODD[name]) == decode_rgb(ODD[name])).all()
+    assert file != data
+    assert (seen(data) == decode_rgb(data)).all()
 
 
-def test_a_large_photograph_is_shrunk_in_shape_and_loses_little() -> None:
-    image = smooth(2000, 1500)
-    noise = np.random.default_rng(0).integers(-8, 8, (1500, 2000, 3))
-    data = encode(
-        Image.fromarray((np.asarray(image) + noise).clip(0, 255).astype(np.uint8)), "JPEG"
-    )
-    media, small = sent(data)
+def test_a_large_photograph_is_shrunk_in_shape_and_loses_little():
+    image = smooth(1500, 1000)
+    noise = np.random.default_rng(0).integers(-8, 8, (1000, 1500, 3))
+    noisy = (np.asarray(image) + noise).clip(0, 255).astype(np.uint8)
+    media, file = sent(encode(Image.fromarray(noisy), "JPEG"))
     assert media == "image/jpeg"
-    with Image.open(io.BytesIO(small)) as shown:
-        # 2000 x 1500 times the root of 1,003,520 / 3,000,000
-        assert shown.size == (1156, 867)
-        assert (
-            shown.layer[0][1:3] == shown.layer[1][1:3]
-        )  # as many samples of colour as of brightness
-        difference = np.abs(
-            np.asarray(shown, dtype=float) - np.asarray(image.resize((1156, 867)), dtype=float)
-        )
-    assert difference.mean() < 3
+    with Image.open(io.BytesIO(file)) as small:
+        # 1500 x 1000 times the root of 1,003,520 / 1,500,000
+        assert small.size == (1226, 817)
+        assert small.layer[0][1:3] == small.layer[1][1:3], "as many samples of colour"
+        shrunk = np.asarray(image.resize((1226, 817)), dtype=float)
+        assert np.abs(np.asarray(small, dtype=float) - shrunk).mean() < 3
 
 
 @pytest.mark.parametrize(
     ("size", "pixels", "expected"),
     [
-        ((64, 48), BUDGET, (64, 48)),
-        ((1280, 785), BUDGET, (1279, 784)),
-        ((20, 16), BUDGET, (35, 28)),  # too small for a token: made larger
-        ((3000, 20), BUDGET, (4200, 28)),
-        ((10_000, 20), BUDGET, (5572, 28)),  # 500 times as wide as high: squeezed to 199 times
-        ((20, 10_000), BUDGET, (28, 5572)),
-        ((100, 50), 784, (28, 28)),  # room for no shape
+        pytest.param((64, 48), BUDGET, (64, 48), id="within the budget"),
+        pytest.param((1280, 785), BUDGET, (1279, 784), id="just above it"),
+        pytest.param((20, 16), BUDGET, (35, 28), id="too small for a token"),
+        pytest.param((3000, 20), BUDGET, (4200, 28), id="too low for a token"),
+        pytest.param((10_000, 20), BUDGET, (5572, 28), id="500 times as wide, made 199 times"),
+        pytest.param((20, 10_000), BUDGET, (28, 5572), id="500 times as high, made 199 times"),
+        pytest.param((100, 50), 784, (28, 28), id="room for no shape"),
     ],
 )
-def test_sizes(size, pixels, expected) -> None:
-    shown = seen(encode(Image.new("RGB", size, "red")), pixels)
-    assert (shown.shape[1], shown.shape[0]) == expected
+def test_sizes(size, pixels, expected):
+    height, width, _ = seen(encode(Image.new("RGB", size, "red")), pixels).shape
+    assert (width, height) == expected

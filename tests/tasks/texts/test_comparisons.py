@@ -9,7 +9,6 @@ from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.texts.comparisons import (
     AXES,
     Comparison,
-    LabelledDifference,
     read_axes,
     read_comparison,
 )
@@ -52,43 +51,43 @@ def test_the_published_layout():
         "Both images show a group of people on a beach.",
         "In both, the sky is blue.",
     )
-    assert [item.axes for item in read.differences] == [
-        ("object types",),
-        ("counts",),
-        ("actions",),
-        ("locations",),
-        ("relative positions",),
-    ]
+    axes = ["object types", "counts", "actions", "locations", "relative positions"]
+    assert [item.axes for item in read.differences] == [(axis,) for axis in axes]
     assert read.differences[1].text == "There are three people in Image 1. Image 2 shows five."
 
 
-def test_merged_axes_and_numbers_inside_sentences():
-    text = (
-        "Commonalities: Both show boats.\n\nDifferences:\n1. Object types and attributes: A red "
-        "ship.\n"
-        "2. Object locations and relative positions between objects: It is left of the pier."
-    )
-    assert [item.axes for item in read_comparison(text).differences] == [
-        ("object types", "attributes"),
-        ("locations", "relative positions"),
-    ]
-    text = (
-        "Commonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship is in Image 2 "
-        "but not in Image "
-        "1. Only Image 1 has 2. A pier.\n2. Counting the objects: Image 1 has three."
-    )
-    read = read_comparison(text)
-    assert len(read.differences) == 2
-    assert read.differences[0].text.endswith("Only Image 1 has 2. A pier.")
-    items = (
-        "1. Object types: Image 1 ranks ships: 2. Titanic, 3. Olympic.\n2. Object actions: "
-        "None sail."
-    )
-    read = read_comparison(f"Commonalities: Both show boats.\n\nDifferences:\n{items}")
-    assert [item.text for item in read.differences] == [
-        "Image 1 ranks ships: 2. Titanic, 3. Olympic.",
-        "None sail.",
-    ]
+BOATS = "Commonalities: Both show boats.\n\nDifferences:\n1. Object types"
+ONLY = "A ship is in Image 2 but not in Image 1. Only Image 1 has 2. A pier."
+RANKS = "Image 1 ranks ships: 2. Titanic, 3. Olympic."
+
+
+@pytest.mark.parametrize(
+    ("items", "differences"),
+    [
+        pytest.param(
+            " and attributes: A red ship.\n"
+            "2. Object locations and relative positions between objects: It is left of the pier.",
+            [
+                (("object types", "attributes"), "A red ship."),
+                (("locations", "relative positions"), "It is left of the pier."),
+            ],
+            id="merged axes",
+        ),
+        pytest.param(
+            f": {ONLY}\n2. Counting the objects: Image 1 has three.",
+            [(("object types",), ONLY), (("counts",), "Image 1 has three.")],
+            id="a number at the start of a sentence",
+        ),
+        pytest.param(
+            f": {RANKS}\n2. Object actions: None sail.",
+            [(("object types",), RANKS), (("actions",), "None sail.")],
+            id="numbers inside a sentence",
+        ),
+    ],
+)
+def test_items_of_the_published_layout(items, differences):
+    read = read_comparison(BOATS + items)
+    assert [(item.axes, item.text) for item in read.differences] == differences
 
 
 @pytest.mark.parametrize(
@@ -114,133 +113,103 @@ def test_refused(text, reason):
 
 
 SHOWN = "Commonalities: Both images show boats.\n\nDifferences:\n"
-TYPES, COUNTS = ("object types",), ("counts",)
 LAYOUTS = {
     "Markdown, a bullet for each image": (
-        "### Commonalities:\n1. **Object Types**: Both show a dog.\n2. **Setting**: Both are "
-        "outdoors.\n\n"
-        "### Differences:\n1. **Object Types**:\n   - **Image 1**: A frisbee.\n   - **Image 2**: "
-        "A ball.\n"
-        "2. **Counting the Objects**:\n   - **Image 1**: One dog\n   - **Image 2**: Two dogs.\n\n"
-        "### Conclusion:\nOverall, both images show dogs.",
-        ("Object Types: Both show a dog.", "Setting: Both are outdoors."),
-        (
-            LabelledDifference(TYPES, "Image 1: A frisbee. Image 2: A ball."),
-            LabelledDifference(COUNTS, "Image 1: One dog. Image 2: Two dogs."),
-        ),
+        "### Commonalities:\n1. **Object Types**: Both show a dog.\n"
+        "2. **Setting**: Both are outdoors.\n\n### Differences:\n1. **Object Types**:\n"
+        "   - **Image 1**: A frisbee.\n   - **Image 2**: A ball.\n"
+        "2. **Counting the Objects**:\n   - **Image 1**: One dog\n   - **Image 2**: Two dogs.\n"
+        "\n### Conclusion:\nOverall, both images show dogs.",
+        "Object Types: Both show a dog. | Setting: Both are outdoors.",
+        "object types: Image 1: A frisbee. Image 2: A ball. | counts: Image 1: One dog. Image "
+        "2: Two dogs.",
     ),
     "the two halves below each axis": (
-        "Sure! Here is a summary of the commonalities and differences:\n\n**1. Object Types:**\n"
-        "- Commonalities: Both images show dogs.\n- Differences: Image 1 has a cat. Image 2 has "
-        "none.\n\n"
-        "**2. Counting the objects:**\n- Commonalities: Both have one person.\n- Differences: "
-        "Image 1 has two dogs.\n\n"
+        "Sure! Here is a summary of the commonalities and differences:\n\n"
+        "**1. Object Types:**\n- Commonalities: Both images show dogs.\n"
+        "- Differences: Image 1 has a cat. Image 2 has none.\n\n**2. Counting the objects:**\n"
+        "- Commonalities: Both have one person.\n- Differences: Image 1 has two dogs.\n\n"
         "I hope this helps! Let me know if you need more.",
-        ("Both images show dogs.", "Both have one person."),
-        (
-            LabelledDifference(TYPES, "Image 1 has a cat. Image 2 has none."),
-            LabelledDifference(COUNTS, "Image 1 has two dogs."),
-        ),
+        "Both images show dogs. | Both have one person.",
+        "object types: Image 1 has a cat. Image 2 has none. | counts: Image 1 has two dogs.",
     ),
     "the axes as headings above bullets": (
-        "**Similarities:**\n- Both show a street.\n\n**Differences:**\n\n**Object Types:**\n- "
-        "Image 1 has a bus.\n"
-        "- Image 2 has a tram.\n\n**Counts**\n- Image 1 has two cars.",
-        ("Both show a street.",),
-        (
-            LabelledDifference(TYPES, "Image 1 has a bus. Image 2 has a tram."),
-            LabelledDifference(COUNTS, "Image 1 has two cars."),
-        ),
+        "**Similarities:**\n- Both show a street.\n\n**Differences:**\n\n**Object Types:**\n"
+        "- Image 1 has a bus.\n- Image 2 has a tram.\n\n**Counts**\n- Image 1 has two cars.",
+        "Both show a street.",
+        "object types: Image 1 has a bus. Image 2 has a tram. | counts: Image 1 has two cars.",
     ),
     "labels and images as bullets of one level": (
-        "Similarities between the two images:\n* Both show a street.\n\nDifferences between the "
-        "two images:\n"
-        "* Object types:\n* Image 1: a bus.\n* Image 2: a tram.\n* Counts:\n* Image 1: four.",
-        ("Both show a street.",),
-        (
-            LabelledDifference(TYPES, "Image 1: a bus. Image 2: a tram."),
-            LabelledDifference(COUNTS, "Image 1: four."),
-        ),
+        "Similarities between the two images:\n* Both show a street.\n\n"
+        "Differences between the two images:\n* Object types:\n* Image 1: a bus.\n"
+        "* Image 2: a tram.\n* Counts:\n* Image 1: four.",
+        "Both show a street.",
+        "object types: Image 1: a bus. Image 2: a tram. | counts: Image 1: four.",
     ),
     "prose alone": (
-        "Both images depict a kitchen. They have a wooden floor. In contrast, the first image has "
-        "a stove, whereas the "
-        "second has a fridge. In terms of the number of objects, Image 1 has three chairs and "
-        "Image 2 one.",
-        ("Both images depict a kitchen.", "They have a wooden floor."),
-        (
-            LabelledDifference(
-                (), "In contrast, the first image has a stove, whereas the second has a fridge."
-            ),
-            LabelledDifference(
-                COUNTS,
-                "In terms of the number of objects, Image 1 has three chairs and Image 2 one.",
-            ),
-        ),
+        "Both images depict a kitchen. They have a wooden floor. In contrast, the first image "
+        "has a stove, whereas the second has a fridge. In terms of the number of objects, "
+        "Image 1 has three chairs and Image 2 one.",
+        "Both images depict a kitchen. | They have a wooden floor.",
+        "none: In contrast, the first image has a stove, whereas the second has a fridge. | "
+        "counts: In terms of the number of objects, Image 1 has three chairs and Image 2 one.",
     ),
     "prose below headings": (
-        "## Commonalities and Differences\n\n**Commonalities**\n\nBoth show a park. The sky is "
-        "clear.\n\n"
-        "**Differences**\n\nThe first image has a dog.\nThe second has a\ncat.",
-        ("Both show a park.", "The sky is clear."),
-        (
-            LabelledDifference((), "The first image has a dog."),
-            LabelledDifference((), "The second has a cat."),
-        ),
+        "## Commonalities and Differences\n\n**Commonalities**\n\n"
+        "Both show a park. The sky is clear.\n\n**Differences**\n\nThe first image has a dog.\n"
+        "The second has a\ncat.",
+        "Both show a park. | The sky is clear.",
+        "none: The first image has a dog. | none: The second has a cat.",
     ),
     "a heading for each axis": (
-        "Commonalities in object types: Both contain a horse.\nDifferences in object types: Image "
-        "1 also has a dog.\n"
-        "Differences in the number of objects: There are two riders in Image 1. There is one in "
-        "Image 2.",
-        ("Both contain a horse.",),
-        (
-            LabelledDifference(TYPES, "Image 1 also has a dog."),
-            LabelledDifference(COUNTS, "There are two riders in Image 1. There is one in Image 2."),
-        ),
+        "Commonalities in object types: Both contain a horse.\n"
+        "Differences in object types: Image 1 also has a dog.\n"
+        "Differences in the number of objects: There are two riders in Image 1. There is one "
+        "in Image 2.",
+        "Both contain a horse.",
+        "object types: Image 1 also has a dog. | counts: There are two riders in Image 1. "
+        "There is one in Image 2.",
     ),
     "one line after a greeting": (
-        (
-            "Certainly! Commonalities: Both show boats. Differences: 1. Object types: A ship. 2. "
-            "Counts: Two."
-        ),
-        ("Both show boats.",),
-        (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
+        "Certainly! Commonalities: Both show boats. Differences: 1. Object types: A ship. 2. "
+        "Counts: Two.",
+        "Both show boats.",
+        "object types: A ship. | counts: Two.",
     ),
     "numbers that do not count": (
-        "Commonalities:\n1. Both show boats.\n1. Both show a pier.\n\nDifferences:\n1. Object "
-        "types: A ship.\n"
-        "1. Counts: Two.",
-        ("Both show boats.", "Both show a pier."),
-        (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
+        "Commonalities:\n1. Both show boats.\n1. Both show a pier.\n\nDifferences:\n"
+        "1. Object types: A ship.\n1. Counts: Two.",
+        "Both show boats. | Both show a pier.",
+        "object types: A ship. | counts: Two.",
     ),
     "letters and dashes": (
-        "A. Commonalities\na) Both show boats.\nb) Both show a pier.\n\nB. Differences\na) Object "
-        "types - A ship.\n"
-        "b) Counts – Two.",
-        ("Both show boats.", "Both show a pier."),
-        (LabelledDifference(TYPES, "A ship."), LabelledDifference(COUNTS, "Two.")),
+        "A. Commonalities\na) Both show boats.\nb) Both show a pier.\n\nB. Differences\n"
+        "a) Object types - A ship.\nb) Counts – Two.",
+        "Both show boats. | Both show a pier.",
+        "object types: A ship. | counts: Two.",
     ),
     "fenced": (
-        (
-            "```markdown\nCommonalities: Both show boats.\n\nDifferences:\n1. Object types: A "
-            "ship.\n```"
-        ),
-        ("Both show boats.",),
-        (LabelledDifference(TYPES, "A ship."),),
+        "```markdown\nCommonalities: Both show boats.\n\nDifferences:\n"
+        "1. Object types: A ship.\n```",
+        "Both show boats.",
+        "object types: A ship.",
     ),
     "in Windows' lines": (
         "Commonalities:\r\n- Both show boats.\r\n\r\nDifferences:\r\n- Object types: A ship.",
-        ("Both show boats.",),
-        (LabelledDifference(TYPES, "A ship."),),
+        "Both show boats.",
+        "object types: A ship.",
     ),
-}
+}  # fmt: skip
+"""A text, the commonalities that are read from it, and the differences with their axes."""
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_layouts_that_models_write(name):
-    text, commonalities, differences = LAYOUTS[name]
-    assert read_comparison(text) == Comparison(commonalities, differences)
+@pytest.mark.parametrize(("text", "commonalities", "differences"), LAYOUTS.values(), ids=LAYOUTS)
+def test_layouts_that_models_write(text, commonalities, differences):
+    read = read_comparison(text)
+    assert isinstance(read, Comparison)
+    assert " | ".join(read.commonalities) == commonalities
+    labelled = [f"{'/'.join(item.axes) or 'none'}: {item.text}" for item in read.differences]
+    assert " | ".join(labelled) == differences
 
 
 @pytest.mark.parametrize(
@@ -268,7 +237,7 @@ def test_the_text_is_the_summary_alone(before, after):
 @pytest.mark.parametrize(
     "end", ["with the three people standing...", "with three people", "with three people,", "- "]
 )
-def test_what_trails_off_is_cut_off(end):
+def test_a_text_that_trails_off_is_cut_off(end):
     assert read_comparison(f"{SHOWN}1. Object types: {end}").reason == "cut off"
     assert (
         read_comparison(f"{SHOWN}1. Object types: {end}\n\nI hope this helps!").reason == "cut off"
@@ -310,6 +279,6 @@ def test_whatever_is_written_is_read_or_refused(words):
         assert read.differences
         assert all(
             text.strip() == text != ""
-            for text in (*read.commonalities, *(one.text for one in read.differences))
+            for text in (*read.commonalities, *(item.text for item in read.differences))
         )
         assert read_comparison(read.text) == read

@@ -4,95 +4,69 @@ import pytest
 
 from pairwright.prompts import difference_verbs
 from pairwright.schemas.replies import RefusedText
-from pairwright.tasks.texts.differences import (
-    Difference,
-    inflections,
-    read_difference,
-    refuse_length,
-)
+from pairwright.tasks.texts import differences
 
 START = "The difference between the two images is that the first image"
+VERBS = difference_verbs()
 
 
 def text(first="shows a red car", second="displays a blue car"):
     return f"{START} {first}, while the second image {second}."
 
 
+PLAIN = "a red car | a blue car", "shows displays"
+RAIN = "a man, a dog and, while it rains, an umbrella"
+POSTER = "a poster, while the third image is not here"
 ACCEPTED = {
-    "plain": (text(), ("a red car", "a blue car"), ("shows", "displays")),
-    "missing the": (
-        text().replace("the two", "two"),
-        ("a red car", "a blue car"),
-        ("shows", "displays"),
-    ),
-    "in quotes": (f'"{text()}"', ("a red car", "a blue car"), ("shows", "displays")),
-    "over two lines": (
-        text().replace(", while", ",\nwhile"),
-        ("a red car", "a blue car"),
-        ("shows", "displays"),
-    ),
+    "plain": (text(), *PLAIN),
+    "missing the": (text().replace("the two", "two"), *PLAIN),
+    "in quotes": (f'"{text()}"', *PLAIN),
+    "over two lines": (text().replace(", while", ",\nwhile"), *PLAIN),
     "commas and while inside": (
-        text(
-            "shows a man, a dog and, while it rains, an umbrella",
-            "depicts a man, wet, while running",
-        ),
-        ("a man, a dog and, while it rains, an umbrella", "a man, wet, while running"),
-        ("shows", "depicts"),
+        text(f"shows {RAIN}", "depicts a man, wet, while running"),
+        f"{RAIN} | a man, wet, while running",
+        "shows depicts",
     ),
     "another while, of another image": (
-        text("shows a poster, while the third image is not here", "has none of these posters"),
-        ("a poster, while the third image is not here", "none of these posters"),
-        ("shows", "has"),
+        text(f"shows {POSTER}", "has none of these posters"),
+        f"{POSTER} | none of these posters",
+        "shows has",
     ),
     "longest verb first": (
-        text("showcases a car", "shows a bus"),
-        ("a car", "a bus"),
-        ("showcases", "shows"),
+        text("showcases a car", "shows a bus"), "a car | a bus", "showcases shows"
     ),
     "inflected": (
-        text("showed a car", "is depicting a bus"),
-        ("a car", "depicting a bus"),
-        ("showed", "is"),
+        text("showed a car", "is depicting a bus"), "a car | depicting a bus", "showed is"
     ),
     "two verbs": (
-        text("is focused on a car", "focuses on a bus"),
-        ("focused on a car", "on a bus"),
-        ("is", "focuses"),
+        text("is focused on a car", "focuses on a bus"), "focused on a car | on a bus", "is focuses"
     ),
     "British spelling": (
-        text("centred on a car", "labelled a bus"),
-        ("on a car", "a bus"),
-        ("centred", "labelled"),
+        text("centred on a car", "labelled a bus"), "on a car | a bus", "centred labelled"
     ),
-    "negation with content": (text("has no dog", "has a dog"), ("no dog", "a dog"), ("has", "has")),
-    "capitals": (
-        text("Shows a car", "SHOWS a bus").upper(),
-        ("A CAR", "A BUS"),
-        ("shows", "shows"),
-    ),
+    "negation with content": (text("has no dog", "has a dog"), "no dog | a dog", "has has"),
+    "capitals": (text("Shows a car", "SHOWS a bus").upper(), "A CAR | A BUS", "shows shows"),
     "quoted full stop": (
         text("shows a sign", "has a sign 'CAFE").replace("CAFE.", "CAFE.'"),
-        ("a sign", "a sign 'CAFE.'"),
-        ("shows", "has"),
+        "a sign | a sign 'CAFE.'",
+        "shows has",
     ),
     "an abbreviation": (
-        text("shows Dr. Smith", "shows a U.S. flag"),
-        ("Dr. Smith", "a U.S. flag"),
-        ("shows", "shows"),
+        text("shows Dr. Smith", "shows a U.S. flag"), "Dr. Smith | a U.S. flag", "shows shows"
     ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ACCEPTED)
-def test_accepted(case):
-    written, halves, verbs = ACCEPTED[case]
-    read = read_difference(written, difference_verbs())
-    assert isinstance(read, Difference), read
+@pytest.mark.parametrize(("written", "halves", "verbs"), ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(written, halves, verbs):
+    read = differences.read_difference(written, VERBS)
+    assert isinstance(read, differences.Difference), read
     assert read.text == " ".join(written.strip('"').split())
-    assert (read.first_half, read.second_half) == halves
-    assert read.verbs == verbs
+    assert f"{read.first_half} | {read.second_half}" == halves
+    assert read.verbs == tuple(verbs.split())
 
 
+NO_ENDING = text().removesuffix(".")
 REFUSED = {
     "off the template": [
         "The first image shows a car, while the second image shows a bus.",
@@ -100,18 +74,20 @@ REFUSED = {
         f"{START} shows a car, whereas the second image shows a bus.",
         f"{START} shows a car while the second image shows a bus.",
         text(second="shows a bus, while the second image shows a van"),
-        text().removesuffix(".") + ". The first image also shows a tree.",
+        f"{NO_ENDING}. The first image also shows a tree.",
         f"{text()} Overall, they are different.",
-        text().replace(
-            "difference between the two images is", "differences between the two images are"
-        ),
+        text().replace("difference", "differences").replace("images is", "images are"),
     ],
     "empty half": [text("", "shows a car"), text("shows", "shows a car"), text("shows a car", "-")],
     "negation or auxiliary only": [
-        text("shows a car", second)
-        for second in ("does", "is not", "doesn't", "does not have it", "is not the same")
-    ]
-    + [text("is not", "shows a car"), text("something does", "shows a car")],
+        text(second="does"),
+        text(second="is not"),
+        text(second="doesn't"),
+        text(second="does not have it"),
+        text(second="is not the same"),
+        text("is not", "shows a car"),
+        text("something does", "shows a car"),
+    ],
     "verb not in the list": [
         text("includes a car"),
         text("clearly shows a car"),
@@ -127,53 +103,45 @@ REFUSED = {
         text("shows [object description]", "depicts [object description]"),
         text("shows {descriptive verb} a red car", "depicts a bus"),
     ],
-    "cut off": [
-        text().removesuffix("."),
-        f"{START} shows a car, while the second",
-        "",
-        text().removesuffix(".") + "!",
-    ],
+    "cut off": [NO_ENDING, f"{START} shows a car, while the second", "", f"{NO_ENDING}!"],
 }
 
 
 @pytest.mark.parametrize(
-    ("reason", "written"), [(reason, one) for reason, many in REFUSED.items() for one in many]
+    ("reason", "written"),
+    [(reason, written) for reason, texts in REFUSED.items() for written in texts],
 )
 def test_refused(reason, written):
-    read = read_difference(written, difference_verbs())
+    read = differences.read_difference(written, VERBS)
     assert isinstance(read, RefusedText), read
     assert read.reason == reason, read
 
 
 def test_a_long_answer_is_cut_off_even_with_a_full_stop():
-    read = read_difference(text(), difference_verbs(), finish_reason="length")
+    read = differences.read_difference(text(), VERBS, finish_reason="length")
     assert read == RefusedText("cut off", "length")
 
 
 @pytest.mark.parametrize(
-    ("halves", "most", "refused"),
+    ("first", "second", "most", "refused"),
     [
-        (
-            ("shows a red car", "shows a blue car"),
-            22,
-            RefusedText("too long (words=22)", "23 words"),
-        ),
-        (("shows a red car", "shows a blue car"), 23, None),
-        (("shows cars", "shows a blue car"), 120, RefusedText("too short", "cars")),
-        (("shows two cars", "is bright"), 120, RefusedText("too short", "bright")),
-        (("shows two cars", "shows no cars"), 120, None),
+        ("shows a red car", "shows a blue car", 22, ("too long (words=22)", "23 words")),
+        ("shows a red car", "shows a blue car", 23, None),
+        ("shows cars", "shows a blue car", 120, ("too short", "cars")),
+        ("shows two cars", "is bright", 120, ("too short", "bright")),
+        ("shows two cars", "shows no cars", 120, None),
     ],
 )
-def test_length(halves, most, refused):
-    read = read_difference(text(*halves), difference_verbs())
-    assert isinstance(read, Difference)
-    assert refuse_length(read, most) == refused
+def test_length(first, second, most, refused):
+    read = differences.read_difference(text(first, second), VERBS)
+    assert isinstance(read, differences.Difference)
+    assert differences.refuse_length(read, most) == (refused and RefusedText(*refused))
 
 
-@pytest.mark.parametrize("verb", difference_verbs())
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_of_the_list_is_read(verb):
-    read = read_difference(text(f"{verb} a car", f"{verb} a bus"), difference_verbs())
-    assert isinstance(read, Difference), read
+    read = differences.read_difference(text(f"{verb} a car", f"{verb} a bus"), VERBS)
+    assert isinstance(read, differences.Difference), read
     assert read.verbs == (verb, verb)
 
 
@@ -190,4 +158,4 @@ def test_every_verb_of_the_list_is_read(verb):
     ],
 )
 def test_inflections(verb, forms):
-    assert forms <= set(inflections(verb))
+    assert forms <= set(differences.inflections(verb))

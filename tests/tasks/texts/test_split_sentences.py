@@ -7,8 +7,8 @@ import pytest
 from pairwright.tasks.texts.split_sentences import read_sentences
 
 DESCRIPTION = (
-    "A tall man with two small dogs is walking past a bakery. He wears a red coat. No "
-    "cars can be seen."
+    "A tall man with two small dogs is walking past a bakery. He wears a red coat. "
+    "No cars can be seen."
 )
 FACTS = [
     "A tall man walks past a bakery.",
@@ -52,15 +52,14 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_an_unfaithful_split_is_not_taken(case):
-    assert read_sentences(REFUSED[case], DESCRIPTION) == ()
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+def test_an_unfaithful_split_is_not_taken(text):
+    assert read_sentences(text, DESCRIPTION) == ()
 
 
 def test_words_may_be_refused_that_the_text_lacks():
     """By default a quarter of a statement's words may be the model's own."""
-    said = answer(["A tall man walks past a bakery.", "The man has two small dogs.", *FACTS[2:]])
-    assert read_sentences(said, DESCRIPTION, least_known=1.0) == tuple(FACTS)
+    assert read_sentences(answer(FACTS), DESCRIPTION, least_known=1.0) == tuple(FACTS)
     own = answer(["A tall young man walks past a bakery.", *FACTS[1:]])
     assert read_sentences(own, DESCRIPTION)
     assert read_sentences(own, DESCRIPTION, least_known=1.0) == ()

@@ -4,21 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairwright.tasks.texts.words import (
-    affirmed,
-    content_words,
-    declines,
-    denies,
-    ends_short,
-    names_captions,
-    repeats_itself,
-    says_no_change,
-    split_by_rules,
-)
+from pairwright.tasks.texts import words
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("a photo of two dogs and the dog's bones", ["two", "dog", "dog", "bone"]),
         ("There isn’t any glass on the bus", ["no", "glass", "bus"]),
@@ -28,8 +18,8 @@ from pairwright.tasks.texts.words import (
         ("", []),
     ],
 )
-def test_content_words(text, words):
-    assert content_words(text) == words
+def test_content_words(text, expected):
+    assert words.content_words(text) == expected
 
 
 SPLIT = {
@@ -64,45 +54,28 @@ SPLIT = {
 }
 
 
-@pytest.mark.parametrize("case", SPLIT)
-def test_split_by_rules(case):
-    parts = SPLIT[case].split(" | ")
-    wanted = tuple(" ".join(part.split()) for part in parts if part)
-    assert split_by_rules(" ".join(parts)) == wanted
+@pytest.mark.parametrize("marked", SPLIT.values(), ids=SPLIT)
+def test_split_by_rules(marked):
+    parts = marked.split(" | ")
+    assert words.split_by_rules(" ".join(parts)) == tuple(part for part in parts if part)
 
 
-PIECES = st.sampled_from(
-    [
-        *("A", "cat", "Dr.", "St.", "U.S.", "3.5", "1.", "No.", "e.g.", "The", "\n"),
-        *('"Stop."', "(See", "it.)", "...", "?!", "é.", "."),
-    ]
-)
+WORDS = """A cat Dr. St. U.S. 3.5 1. No. e.g. The "Stop." (See it.) ... ?! é. ."""
+PIECES = st.sampled_from(["\n", *WORDS.split()])
 
 
 @settings(max_examples=300)
 @given(st.one_of(st.lists(PIECES, max_size=12).map(" ".join), st.text(max_size=60)))
 def test_no_text_is_lost(text):
-    sentences = split_by_rules(text)
+    sentences = words.split_by_rules(text)
     assert " ".join(sentences) == " ".join(text.split())
     assert all(sentences)
 
 
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("It shows Dr.", True),
-        ("a sign '(e.g.", True),
-        ("It shows a doctor.", False),
-        ("", False),
-        ("at 5 p.m.", False),
-    ],
-)
-def test_ends_short(text, short):
-    assert ends_short(text) is short
-
-
-SAID = {
-    (declines, True): [
+KINDS = {
+    (words.ends_short, True): ["It shows Dr.", "a sign '(e.g."],
+    (words.ends_short, False): ["It shows a doctor.", "", "at 5 p.m."],
+    (words.declines, True): [
         "I'm sorry, but I cannot assist with that.",
         "As an AI language model, I do not see images.",
         "I don't have access to the two photographs.",
@@ -110,13 +83,13 @@ SAID = {
         "It is hard to say without seeing the images.",
         "Please provide the captions of both images.",
     ],
-    (declines, False): [
+    (words.declines, False): [
         "Both images show a dog.",
         'The shirt in Image 1 reads "I\'m sorry".',
         "A sign says “I cannot park here”.",
         "No images hang on the wall.",
     ],
-    (names_captions, True): [
+    (words.names_captions, True): [
         "According to the caption, there is a dog.",
         "Based on the descriptions, the car is red.",
         "The first caption mentions a dog.",
@@ -125,31 +98,30 @@ SAID = {
         "Image 2 does not mention any people.",
         "The description of Image 1 says so.",
     ],
-    (names_captions, False): [
+    (words.names_captions, False): [
         "Both images show a dog.",
         "The newspaper has a photograph with a caption below it.",
         'The poster reads "according to the caption".',
         "A plaque gives a description of the statue.",
         "No dog can be seen in Image 2.",
     ],
-    (repeats_itself, True): [
+    (words.repeats_itself, True): [
         "a dog " * 12,
         "There is a tree. " + "In Image 1, the man stands to the left of the dog. " * 4,
         "".join(f"{n}. Object types: Image 1 has a dog and a cat. " for n in range(1, 6)),
         " ".join(str(n) for n in range(50)) + " and so on" * 12,
         "#" * 300,
     ],
-    (repeats_itself, False): [
+    (words.repeats_itself, False): [
         "",
         "A dog, a dog, a dog, and a dog.",
-        "In Image 1, the man is left of the dog. In Image 2, the man is right of the dog. In "
-        "Image 1, the dog is left "
-        "of the cat. In Image 2, the dog is right of the cat. In Image 1, the cat is left of the "
-        "man.",
+        "In Image 1, the man is left of the dog. In Image 2, the man is right of the dog. In Image "
+        "1, the dog is left of the cat. In Image 2, the dog is right of the cat. In Image 1, the "
+        "cat is left of the man.",
         "Both images show a dog.\n" + "-" * 60,
         "Image 1 shows a red boat on the water. " * 3,
     ],
-    (says_no_change, True): [
+    (words.says_no_change, True): [
         "the same scene with no visible change",
         "no change",
         "no differences from the first image",
@@ -160,7 +132,7 @@ SAID = {
         "the same scene, in which no object has changed",
         "nothing changed in any way",
     ],
-    (says_no_change, False): [
+    (words.says_no_change, False): [
         "a car",
         "the same scene",
         "the same scene with a car",
@@ -181,18 +153,19 @@ SAID = {
 
 
 @pytest.mark.parametrize(
-    ("judge", "expected", "text"), [(*what, text) for what, texts in SAID.items() for text in texts]
+    ("judge", "expected", "text"),
+    [(*kind, text) for kind, texts in KINDS.items() for text in texts],
 )
-def test_what_a_text_says_of_itself(judge, expected, text):
+def test_judgements_of_a_text(judge, expected, text):
     assert judge(text) is expected
 
 
 @pytest.mark.parametrize(
     "half", ["a red ball, a blue cube and a dog", "a man; behind him, two dogs", "three knots"]
 )
-def test_what_denies_nothing_is_kept_as_it_is(half):
-    assert not denies(half)
-    assert affirmed(half) == half
+def test_a_half_that_denies_nothing_is_kept(half):
+    assert not words.denies(half)
+    assert words.affirmed(half) == half
 
 
 @pytest.mark.parametrize(
@@ -213,11 +186,11 @@ def test_what_denies_nothing_is_kept_as_it_is(half):
         ("a table with nothing on it", "a table"),
     ],
 )
-def test_what_is_denied_is_cut_out(half, kept):
-    assert denies(half)
-    assert affirmed(half) == kept
+def test_denials_are_cut_out(half, kept):
+    assert words.denies(half)
+    assert words.affirmed(half) == kept
 
 
 @pytest.mark.parametrize("half", ["", "it", "the scene", "the same picture of it"])
-def test_what_says_nothing_affirms_nothing(half):
-    assert affirmed(half) == ""
+def test_a_half_without_content_affirms_nothing(half):
+    assert words.affirmed(half) == ""

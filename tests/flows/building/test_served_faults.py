@@ -1,0 +1,178 @@
+"""Builds that served models write: through faults, kills and lost servers no row is lost and
+nothing is asked twice."""
+
+import shutil
+import threading
+
+import pytest
+
+import pairwright as pw
+from tests.fixtures.builds import build_here
+from tests.fixtures.chat_server import Close, Hang, Raw, Status, chat_server
+from tests.fixtures.scripted_model import answer, kind_of, name_of
+from tests.flows.conftest import SMALL, WIDE, with_images_of
+
+SETTINGS = [
+    *SMALL,
+    *WIDE,
+    "captions.writer=served",
+    "differences.writer=served",
+    "differences.candidates=2",
+    "controls.enabled=true",
+    "controls.kinds=[same]",
+    "judging.enabled=true",
+    "comparisons.writer=served",
+    "models.chat.model=tiny",
+    'models.chat.structured_output="none"',
+    "models.chat.timeout_seconds=2",
+]
+TEXTS = {
+    "captions": "text",
+    "described": "text",
+    "controlled": "check",
+    "judged": "check",
+    "differences": "text",
+    "comparisons": "text",
+    "preferences": "chosen",
+}
+"""Tables that hold what was asked for, each with a field of its rows."""
+FAULTS = (
+    Status(500),
+    Status(429, headers={"Retry-After": "0"}),
+    Status(503),
+    Close(),
+    Close(reset=True),
+    Raw(b"<html>no</html>"),
+    Raw(b'{"choices": [{"message": {"content": "\xff"}, "finish_reason": "stop"}]}'),
+    Raw(b'{"choices": [{"message":', headers={"Content-Length": "900"}, cut=24),
+    Hang(),
+)
+
+
+def names_of(server):
+    """Return what was asked for rows."""
+    return [name_of(request) for request in server.asked if kind_of(request) != "probe"]
+
+
+def build(out, server, *settings, until=""):
+    endpoint = f"models.chat.endpoint={server.url}"
+    return build_here(out, settings=[*SETTINGS, endpoint, *settings], until=until)
+
+
+def rows_of(out):
+    """Return key and text of all rows, by table."""
+    dataset = pw.open(out)
+    return {
+        table: sorted((row.key, str(getattr(row, field))) for row in dataset[table].rows())
+        for table, field in TEXTS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def unwritten(rendered, tmp_path_factory):
+    """Return a dataset of which nobody has asked anything yet."""
+    out = with_images_of(rendered, tmp_path_factory.mktemp("unwritten") / "out")
+    with chat_server(answer) as server:
+        assert build(out, server, until="mining").is_complete
+        assert server.asked == []
+    return out
+
+
+@pytest.fixture
+def out(tmp_path, unwritten):
+    """Return a copy of it."""
+    return shutil.copytree(unwritten, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory, unwritten):
+    """Return the rows of a build without faults, its counts, and what it asked."""
+    out = shutil.copytree(unwritten, tmp_path_factory.mktemp("clean") / "out")
+    with chat_server(answer) as server:
+        report = build(out, server)
+        names = names_of(server)
+    assert report.is_complete
+    assert len(names) == len(set(names)) > 60
+    rows = rows_of(out)
+    assert all(rows.values())
+    return rows, report.counts, names
+
+
+@pytest.mark.slow
+def test_faults_of_every_kind_change_nothing(out, clean):
+    rows, counts, _ = clean
+    faults = {number: FAULTS[number // 3 % len(FAULTS)] for number in range(0, 60, 3)}
+
+    def fail_at_times(request):
+        return faults.pop(request.number, None) or answer(request)
+
+    with chat_server(fail_at_times) as server:
+        report = build(out, server)
+    assert not faults
+    assert report.is_complete
+    assert rows_of(out) == rows
+    assert report.counts == counts
+
+
+def test_rows_that_fail_are_owed_and_made_at_the_next_run(out, clean):
+    rows, counts, _ = clean
+    down = True
+
+    def fail_a_fifth(request):
+        fails = down and kind_of(request) != "probe" and int(name_of(request), 16) % 5 == 0
+        return Status(500) if fails else answer(request)
+
+    with chat_server(fail_a_fifth) as server:
+        owing = build(out, server, "models.chat.max_attempts=1")
+        down = False
+        report = build(out, server, "models.chat.max_attempts=1")
+    reasons = {reason for count in owing.counts for reason in count.reasons if count.failed}
+    assert "server error" in reasons
+    for count in owing.counts:
+        assert count.of == count.ok + count.dropped + count.failed + count.pending
+    assert report.is_complete
+    assert rows_of(out) == rows
+    assert report.counts == counts
+
+
+def test_a_server_that_is_gone_fails_its_shards_and_the_rest_is_done_later(out, clean):
+    rows, *_ = clean
+    gone = threading.Event()
+
+    def leave_at_the_20th(request):
+        if request.number == 20:
+            gone.set()
+        return answer(request)
+
+    with chat_server(leave_at_the_20th) as server:
+        thread = threading.Thread(target=lambda: gone.wait() and server.stop())
+        thread.start()
+        report = build(out, server, "models.chat.patience_seconds=1")
+        thread.join()
+        assert not report.is_complete
+        assert server.url in report.failures[0].error
+        server.start()
+        assert build(out, server, "models.chat.patience_seconds=1").is_complete
+    assert rows_of(out) == rows
+
+
+@pytest.mark.slow
+def test_pairs_wait_for_captions_that_could_not_be_asked_for(out, clean):
+    """Otherwise all would be asked about without captions now, and again with them later."""
+    rows, _, names = clean
+    down = True
+
+    def fail_captions(request):
+        return Status(500) if down and kind_of(request) == "captions" else answer(request)
+
+    with chat_server(fail_captions) as server:
+        report = build(out, server, "models.chat.patience_seconds=1")
+        counts = {count.stage: count for count in report.counts}
+        assert counts["captions"].pending == counts["captions"].of > 0
+        assert counts["described"].pending == counts["described"].of > 0
+        assert {kind_of(request) for request in server.asked} == {"probe", "captions"}
+        down = False
+        server.asked.clear()
+        assert build(out, server, "models.chat.patience_seconds=1").is_complete
+        assert sorted(names_of(server)) == sorted(names)
+    assert rows_of(out) == rows
