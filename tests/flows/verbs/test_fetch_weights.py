@@ -13,10 +13,9 @@ from pairwright.flows.building.find_models import pin_models
 from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.tasks.models import sam as sam_segmenter
 from pairwright.tasks.models import weights as find_weights
-from tests.fixtures.checkpoints import write_dinov2_folder
+from tests.fixtures.checkpoints import write_dinov2_folder, write_sam
 from tests.fixtures.command import run, words_of
 from tests.fixtures.file_server import COMMIT, serving_files, use_as_hub
-from tests.fixtures.sam_checkpoints import write_sam
 
 PROFILE = """
 source: "scenes:"

@@ -22,7 +22,7 @@ from pairwright.tasks.models.grounding_dino import (
     pin_grounding_dino,
 )
 from pairwright.tasks.models.prepare_ahead import DecodedImage
-from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.fixtures.checkpoints import write_grounding_folder
 from tests.fixtures.hostile_checkpoints import damage_file
 from tests.tasks.models.samples import photographs
 

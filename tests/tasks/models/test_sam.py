@@ -11,7 +11,7 @@ from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.weights import identify_files
-from tests.fixtures.sam_checkpoints import make_sam, write_sam
+from tests.fixtures.checkpoints import make_sam, write_sam
 from tests.tasks.models.samples import photographs
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -141,7 +141,7 @@ def test_where_texts_are_cut(text, most, pieces):
     assert list(cut_text(text, tokens_of, most)) == pieces
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(max_size=200), st.integers(6, 30))
 def test_no_piece_is_too_long_and_nothing_is_lost(text, most):
     pieces = cut_text(text, tokens_of, most)
