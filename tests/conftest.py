@@ -2,6 +2,7 @@
 ``live`` share."""
 
 import os
+from functools import cache
 
 import pytest
 from hypothesis import settings
@@ -40,6 +41,21 @@ def qwen_server(vllm_servers):
 def mixtral_server(vllm_servers):
     """Return a running server of a tiny Mixtral, 4,096 tokens."""
     return vllm_servers.mixtral()
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """Return what gives the tiny checkpoint of a family, which no test may change."""
+    from tests.fixtures.families_of_models import FAMILIES
+
+    root = tmp_path_factory.mktemp("families")
+    return cache(lambda family: FAMILIES[family](root / family))
+
+
+@pytest.fixture(scope="session")
+def qwen(checkpoint):
+    """Return a tiny Qwen2-VL, which no test may change."""
+    return checkpoint("qwen2_vl")
 
 
 @pytest.fixture

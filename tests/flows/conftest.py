@@ -62,14 +62,6 @@ def mined(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def qwen(tmp_path_factory):
-    """Return a tiny Qwen2-VL, which no test may change."""
-    from tests.fixtures.families_of_models import write_qwen2_vl
-
-    return write_qwen2_vl(tmp_path_factory.mktemp("models") / "qwen")
-
-
-@pytest.fixture(scope="session")
 def prefect(tmp_path_factory):
     """Return a running Prefect server on loopback."""
     with prefect_server(tmp_path_factory.mktemp("prefect")) as server:

@@ -53,9 +53,11 @@ NOT_HERE = {
         "a GPU, or vLLM: tests/tasks/serving/test_launch.py, `make serve-test`"
     ),
     r"phase1|phase2": "tests/soak/test_two_phases.py",
-    r"torchrun|accelerate launch": "tests/flows/test_train_launched.py, test_train_sharded.py",
-    r"pairwright iterate": "tests/flows/test_iterate_rounds.py",
-    r"--size paper": "tests/flows/test_train_namc_paper.py",
+    r"torchrun|accelerate launch": (
+        "tests/flows/training/test_train_launched.py, test_train_sharded.py"
+    ),
+    r"pairwright iterate": "tests/flows/training/test_iterate_rounds.py",
+    r"--size paper": "tests/flows/training/test_train_namc_paper.py",
     r"--push-to-hub": "the Hub: tests/flows/test_push_to_hub.py",
     r"img2dataset": "another project's program; what it writes is read",
     r"mine\.yaml": "tests/flows/test_load_profile.py",

@@ -17,7 +17,7 @@ from pairwright.tasks.training.runs import TRAIN, MetricsFile, Run
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import compare, curve, settings, write_run
-from tests.flows.test_train_sharded import FSDP
+from tests.fixtures.shard_on_cpu import FSDP
 
 pytestmark = pytest.mark.gpu
 SCRIPT, ROOT = Path(__file__).with_name("train_once.py"), Path(__file__).parents[2]
@@ -116,9 +116,8 @@ def test_two_processes_are_one_with_larger_batches(
         pytest.skip("one GPU: NCCL wants one for each process")
     if dry and weights != "on each":
         pytest.skip(
-            "accelerate spreads weights over GPUs alone (tests/flows/test_train_sharded.py "
-            "does "
-            "so on CPUs)"
+            "accelerate spreads weights over GPUs alone "
+            "(tests/flows/training/test_train_sharded.py does so on CPUs)"
         )
     more = {} if weights == "on each" else FSDP
     alone, both = train("sft", "fp32"), train("sft", "fp32", BATCH // 2, TWO, json.dumps(more))

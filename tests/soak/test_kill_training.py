@@ -19,9 +19,9 @@ from safetensors import safe_open
 
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.command import words_of
+from tests.fixtures.dogs_to_train import FAST, write_dataset
 from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.runs_to_train import logged
-from tests.flows.test_train_model import FAST, write_dataset
 
 PAIRWRIGHT = str(Path(sys.executable).parent / "pairwright")
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""Tests of splits: components by an independent walk, no image in two splits, shares, stability."""
+"""Splits: components by an independent walk, no image in two splits, shares, stability."""
 
 from collections import defaultdict
 
@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairwright.schemas.config import PreferencesConfig
-from pairwright.schemas.rows import PairRow, make_key
+from pairwright.schemas.rows import make_key
 from pairwright.tasks.preferences.split_pairs import draw_split, find_components, split_pairs
+from tests.fixtures.graphs import pair_row
 
 KEYS = [make_key("image", number) for number in range(30)]
 EDGES = st.lists(
@@ -19,128 +20,94 @@ DEFAULT = PreferencesConfig()
 GROUPS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "kitchen", "street"]))
 
 
-def pair(first: str, second: str) -> PairRow:
-    key = make_key(first, second)
-    return PairRow(
-        key=key,
-        source_key=key,
-        subject=key,
-        first=first,
-        second=second,
-        origin="given",
-        anchor="",
-        cluster=-1,
-    )
-
-
-def tables(edges: list[tuple[str, str]], groups: dict[str, str]) -> tuple[pa.Table, pa.Table]:
-    pairs = {
-        "first": [first for first, _ in edges],
-        "second": [second for _, second in edges],
-        "split": [""] * len(edges),
-    }
+def tables(edges, groups=None, splits=None):
+    """Return the tables of pairs, with the splits that their source names, and of images."""
+    groups = groups or {}
+    first, second = ([edge[side] for edge in edges] for side in (0, 1))
+    pairs = {"first": first, "second": second, "split": splits or [""] * len(edges)}
     images = {"subject": list(groups), "group": list(groups.values())}
-    text = pa.string()
-    return pa.table(pairs), pa.table(
-        {name: pa.array(values, text) for name, values in images.items()}
+    return tuple(
+        pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+        for columns in (pairs, images)
     )
 
 
-def walk(edges: list[tuple[str, str]], groups: dict[str, str]) -> dict[str, str]:
+def split(edges, config=DEFAULT, groups=None, splits=None):
+    everything, images = tables(edges, groups, splits)
+    pairs = [pair_row(*edge) for edge in edges]
+    rows = list(split_pairs(pairs, config, everything=everything, images=images))
+    assert [(row.source_key, row.subject) for row in rows] == [
+        (pair.key, pair.key) for pair in pairs
+    ]
+    return [row.split for row in rows]
+
+
+def walk(edges, groups):
     """Find components by following neighbours: another way than the one tested."""
-    near: dict[str, set[str]] = defaultdict(set)
+    near = defaultdict(set)
     for first, second in edges:
         near[first].add(second)
         near[second].add(first)
-    for one in list(near):
-        for other in list(near):
-            if groups.get(one) and groups.get(one) == groups.get(other):
-                near[one].add(other)
-    found: dict[str, str] = {}
+    for key in list(near):
+        near[key].update(
+            other for other in near if groups.get(key) and groups[key] == groups.get(other)
+        )
+    starts = {}
     for start in sorted(near):
         waiting = [start]
         while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found[name] = start
-                waiting += near[name]
-    return found
+            key = waiting.pop()
+            if key not in starts:
+                starts[key] = start
+                waiting += near[key]
+    return starts
 
 
 @given(edges=EDGES, groups=GROUPS)
-def test_components_are_those_of_a_walk(
-    edges: list[tuple[str, str]], groups: dict[str, str]
-) -> None:
+def test_components_are_those_of_a_walk(edges, groups):
     assert find_components(*tables(edges, groups)) == walk(edges, groups)
 
 
 @given(edges=EDGES, groups=GROUPS, seed=st.integers(0, 5))
-def test_no_image_is_in_two_splits(
-    edges: list[tuple[str, str]], groups: dict[str, str], seed: int
-) -> None:
-    everything, images = tables(edges, groups)
-    pairs = [pair(*edge) for edge in edges]
+def test_no_image_is_in_two_splits(edges, groups, seed):
     config = PreferencesConfig(seed=seed, validation_share=0.3, test_share=0.3)
-    splits: dict[str, set[str]] = defaultdict(set)
-    for row, split in zip(
-        pairs, split_pairs(pairs, config, everything=everything, images=images), strict=True
-    ):
-        assert (split.source_key, split.subject) == (row.key, row.key)
-        for image in (row.first, row.second):
-            splits[image].add(split.split)
-            splits[groups.get(image, "") or image].add(split.split)
-    assert all(len(found) == 1 for found in splits.values())
+    splits = defaultdict(set)
+    for edge, drawn in zip(edges, split(edges, config, groups), strict=True):
+        for key in edge:
+            splits[key].add(drawn)
+            splits[groups.get(key) or key].add(drawn)
+    assert all(len(drawn) == 1 for drawn in splits.values())
 
 
-def test_shares_are_those_asked_for() -> None:
+def test_shares_are_those_asked_for():
     config = PreferencesConfig(validation_share=0.2, test_share=0.1)
     drawn = [draw_split(make_key(number), config) for number in range(20_000)]
-    shares = {split: drawn.count(split) / len(drawn) for split in ("train", "validation", "test")}
-    assert abs(shares["train"] - 0.7) < 0.02
-    assert abs(shares["validation"] - 0.2) < 0.02
-    assert abs(shares["test"] - 0.1) < 0.02
+    for name, share in {"train": 0.7, "validation": 0.2, "test": 0.1}.items():
+        assert abs(drawn.count(name) / len(drawn) - share) < 0.02
 
 
-def test_a_component_keeps_its_split_when_others_come() -> None:
-    few, more = [(KEYS[0], KEYS[1])], [(KEYS[0], KEYS[1]), (KEYS[2], KEYS[3]), (KEYS[4], KEYS[5])]
-    config = PreferencesConfig()
-
-    def splits(edges: list[tuple[str, str]]) -> dict[str, str]:
-        everything, images = tables(edges, {})
-        rows = split_pairs(
-            [pair(*edge) for edge in edges], config, everything=everything, images=images
-        )
-        return {row.subject: row.split for row in rows}
-
-    assert splits(few).items() <= splits(more).items()
+APART = [(KEYS[2 * n], KEYS[2 * n + 1]) for n in range(10)]
 
 
-def published(named: dict[tuple[str, str], str], config: PreferencesConfig = DEFAULT) -> list[str]:
-    everything, images = tables(list(named), {})
-    everything = everything.set_column(2, "split", pa.array(list(named.values()), pa.string()))
-    rows = split_pairs(
-        [pair(*edge) for edge in named], config, everything=everything, images=images
-    )
-    return [row.split for row in rows]
+def test_a_component_keeps_its_split_when_others_come():
+    assert split(APART[:1]) == split(APART[:3])[:1]
 
 
-def test_published_splits_are_kept_and_test_images_never_train() -> None:
-    apart = {
-        (KEYS[2 * n], KEYS[2 * n + 1]): split
-        for n, split in enumerate(("train", "validation", "test", "train"))
-    }
-    assert published(apart) == ["train", "validation", "test", "train"]
-    shared = {**apart, (KEYS[0], KEYS[5]): "validation"}
-    assert published(shared) == ["test", "validation", "test", "train", "test"]
+def test_published_splits_are_kept_and_test_images_never_train():
+    named = ["train", "validation", "test", "train"]
+    assert split(APART[:4], splits=named) == named
+    shared = [*APART[:4], (KEYS[0], KEYS[5])]
+    expected = ["test", "validation", "test", "train", "test"]
+    assert split(shared, splits=[*named, "validation"]) == expected
     drawn = PreferencesConfig(split="drawn", validation_share=0.0, test_share=0.0)
-    assert published(apart, drawn) == ["train"] * 4
+    assert split(APART[:4], drawn, splits=named) == ["train"] * 4
 
 
-def test_what_no_source_puts_into_a_split_is_drawn() -> None:
+def test_what_no_source_puts_into_a_split_is_drawn():
     held_out = PreferencesConfig(validation_share=0.99, test_share=0.0)
-    named = {(KEYS[2 * n], KEYS[2 * n + 1]): "" for n in range(10)}
-    mixed = {**named, (KEYS[20], KEYS[21]): "train", (KEYS[22], KEYS[23]): "test"}
-    assert published(mixed, held_out) == [*published(named, held_out), "train", "test"]
-    assert "validation" in published(named, held_out)
-    single = dict.fromkeys(named, "train")
-    assert published(single, held_out) == published(named, held_out)
+    alone = split(APART, held_out)
+    assert "validation" in alone
+    mixed = [*APART, (KEYS[20], KEYS[21]), (KEYS[22], KEYS[23])]
+    named = [""] * 10 + ["train", "test"]
+    assert split(mixed, held_out, splits=named) == [*alone, "train", "test"]
+    assert split(APART, held_out, splits=["train"] * 10) == alone

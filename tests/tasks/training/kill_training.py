@@ -5,12 +5,11 @@ import torch
 from transformers import Qwen2VLForConditionalGeneration, Qwen2VLProcessor  # noqa: F401
 
 from pairwright.tasks.training import fit_preferences
-from pairwright.tasks.training.objective import Job
 
 TRAINING = ".training"
 
 
-def train_deaf(job: Job) -> None:
+def train_deaf(job):
     """Train, and leave a file when the steps begin."""
     torch.set_num_threads(1)
     fit_preferences.sample_answers = lambda trainer, folder: None
@@ -22,14 +21,14 @@ def train_deaf(job: Job) -> None:
 class Beginning:
     """Write a file when a training begins."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job):
         self.job = job
 
-    def begin(self, step: int, steps: int) -> None:
+    def begin(self, step, steps):
         (self.job.run.folder / TRAINING).touch()
 
-    def advance(self, step: int) -> None:
+    def advance(self, step):
         pass
 
-    def logged(self, step: int, split: str, values: object) -> None:
+    def logged(self, step, split, values):
         pass

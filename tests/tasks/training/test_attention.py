@@ -45,13 +45,13 @@ def look(model, grids):
 def test_features_and_gradients_are_the_same_of_fewer_calls(model, grids, tmp_path):
     config = model.model.visual.config
     config._attn_implementation = "sdpa"
-    wanted, pixels, before = look(model, grids)
-    (slope,) = torch.autograd.grad(wanted.square().sum(), pixels)
+    expected, pixels, before = look(model, grids)
+    (slope,) = torch.autograd.grad(expected.square().sum(), pixels)
     assert join_windows(model)
     assert config._attn_implementation == WINDOWS
-    found, pixels, calls = look(model, grids)
-    (got,) = torch.autograd.grad(found.square().sum(), pixels)
-    torch.testing.assert_close(found, wanted, **CLOSE)
+    actual, pixels, calls = look(model, grids)
+    (got,) = torch.autograd.grad(actual.square().sum(), pixels)
+    torch.testing.assert_close(actual, expected, **CLOSE)
     torch.testing.assert_close(got, slope, rtol=1e-4, atol=1e-5 * slope.abs().max().item())
     assert slope.abs().max() > 0
     layers = len(model.model.visual.blocks)

@@ -6,15 +6,10 @@ import os
 import random
 import signal
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pairwright.tasks.training.objective import Job
 from pairwright.tasks.training.runs import FINISHING, SAVING
-from tests.fixtures.families_of_models import write_qwen2_vl
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
 from tests.fixtures.runs_to_train import logged, settings
 from tests.tasks.training.kill_training import TRAINING, train_deaf
@@ -26,7 +21,7 @@ RESULTS = (
     "retriever/retriever.safetensors",
     "retriever/retriever.json",
 )
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "output": {"save_steps": 1, "eval_steps": 7},
     "optimiser": {"max_steps": 20},
     "adpo": LIVELY | {"samples": 2},
@@ -34,12 +29,10 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.slow
-def test_a_killed_training_ends_like_an_unkilled_one(tmp_path: Path) -> None:
+def test_a_killed_training_ends_like_an_unkilled_one(qwen, tmp_path):
     """ADPO's, with its retriever; ``tests/soak`` kills those of the other objectives."""
-    config = settings("adpo", write_qwen2_vl(tmp_path / "qwen"), **SETTINGS)
-    unkilled, killed = (
-        write_adpo_run(tmp_path, config, name=name) for name in ("unkilled", "killed")
-    )
+    config = settings("adpo", qwen, **SETTINGS)
+    unkilled, killed = (write_adpo_run(tmp_path, config, name=name) for name in ("no", "yes"))
     assert Killer().run(unkilled)
     assert kill_at([SAVING, TRAINING, SAVING, FINISHING], killed) > 0
     assert logged(killed.run) == logged(unkilled.run)
@@ -52,11 +45,11 @@ def test_a_killed_training_ends_like_an_unkilled_one(tmp_path: Path) -> None:
 class Killer:
     """Run trainings in processes of their own, and kill them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["tests.tasks.training.kill_training"])
 
-    def run(self, job: Job, moment: str = "", seconds: float = 0) -> bool:
+    def run(self, job, moment="", seconds=0):
         """Train; kill so many seconds after a moment, if one is named. Say whether it ended by
         itself."""
         process = self.context.Process(target=train_deaf, args=(job,))
@@ -69,12 +62,12 @@ class Killer:
         process.join()
         return process.exitcode == 0
 
-    def _wait(self, process: Any, place: Path) -> None:
-        while process.is_alive() and not place.exists():
+    def _wait(self, process, path):
+        while process.is_alive() and not path.exists():
             time.sleep(0.0005)
 
 
-def kill_at(moments: Sequence[str], job: Job, seed: int = 0) -> int:
+def kill_at(moments, job, seed=0):
     """Train, killed at these moments and then to the end; return how many kills came while a
     checkpoint was written."""
     killer, rng, saving = Killer(), random.Random(seed), 0

@@ -17,73 +17,63 @@ class Rows:
 
     count: int
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count
 
-    def __getitem__(self, place: int) -> Refused:
-        return Refused(key=str(place), reason="a test")
+    def __getitem__(self, position):
+        return Refused(key=str(position), reason="a test")
 
 
-def collate(items) -> dict[str, Batch]:
+def collate(items):
     return {"batch": Batch(keys=[], refused=list(items))}
 
 
-def load(rows: Rows, order: BatchOrder, workers: int = 0) -> list[list[str]]:
-    batches = [found["batch"] for found in make_loader(rows, collate, order, workers=workers)]
-    return [[row.key for row in one.refused] for one in batches]
+def load(rows, order, workers=0):
+    batches = [actual["batch"] for actual in make_loader(rows, collate, order, workers=workers)]
+    return [[row.key for row in each.refused] for each in batches]
 
 
 @pytest.mark.parametrize(
     ("rows", "batch", "ranks"), [(12, 2, 1), (13, 2, 1), (13, 2, 3), (4, 2, 3), (5, 4, 2)]
 )
-def test_each_row_comes_once(rows: int, batch: int, ranks: int) -> None:
+def test_each_row_comes_once(rows, batch, ranks):
     orders = [BatchOrder(rows, batch, 0, ranks=ranks, rank=rank) for rank in range(ranks)]
     steps = [list(order) for order in orders]
-    assert (
-        {len(order) for order in orders}
-        == {len(own) for own in steps}
-        == {-(-rows // (batch * ranks))}
-    )
+    lengths = {len(order) for order in orders} | {len(own) for own in steps}
+    assert lengths == {-(-rows // (batch * ranks))}
     assert sorted(chain(*chain(*steps))) == list(range(rows))
     assert all(len(places) == batch for own in steps for places in own[:-1])
     last = [len(own[-1]) for own in steps]
     assert max(last) - min(last) <= 1, "an incomplete last step is dealt out evenly"
 
 
-def test_several_ranks_have_the_rows_of_one_in_larger_steps() -> None:
+def test_several_ranks_have_the_rows_of_one_in_larger_steps():
     alone = list(BatchOrder(14, 4, 7))
     first, second = (list(BatchOrder(14, 2, 7, ranks=2, rank=rank)) for rank in range(2))
-    assert [one + other for one, other in zip(first, second, strict=True)] == alone
+    assert [each + other for each, other in zip(first, second, strict=True)] == alone
 
 
-def test_the_order_is_that_of_the_seed_and_the_epoch() -> None:
+def test_the_order_is_that_of_the_seed_and_the_epoch():
     assert list(BatchOrder(50, 5, 1)) == list(BatchOrder(50, 5, 1))
-    assert (
-        len(
-            {str(list(BatchOrder(50, 5, seed, epoch=epoch))) for seed in (0, 1) for epoch in (0, 1)}
-        )
-        == 4
-    )
+    drawn = [(seed, epoch) for seed in (0, 1) for epoch in (0, 1)]
+    assert len({str(list(BatchOrder(50, 5, seed, epoch=epoch))) for seed, epoch in drawn}) == 4
     assert list(BatchOrder(5, 2, None)) == [[0, 1], [2, 3], [4]]
 
 
-def test_a_step_has_rows_of_about_one_length_and_each_row_comes_once() -> None:
+def test_a_step_has_rows_of_about_one_length_and_each_row_comes_once():
     lengths = np.random.default_rng(3).integers(1, 1000, 330).tolist()
     alone = list(BatchOrder(330, 4, 7, lengths=lengths))
     assert sorted(chain(*alone)) == list(range(330))
 
-    def spread(steps: list[list[int]]) -> float:
-        return float(np.mean([np.ptp([lengths[place] for place in step]) for step in steps]))
+    def spread(steps):
+        return float(np.mean([np.ptp([lengths[position] for position in step]) for step in steps]))
 
     assert spread(alone) < spread(list(BatchOrder(330, 4, 7))) / 5
-    assert (
-        list(BatchOrder(330, 4, 7, lengths=lengths))
-        == alone
-        != list(BatchOrder(330, 4, 7, lengths=lengths, epoch=1))
-    )
+    assert list(BatchOrder(330, 4, 7, lengths=lengths)) == alone
+    assert list(BatchOrder(330, 4, 7, lengths=lengths, epoch=1)) != alone
 
 
-def test_processes_do_not_change_the_order() -> None:
+def test_processes_do_not_change_the_order():
     order = BatchOrder(23, 3, 0)
     alone = load(Rows(23), order)
     assert [int(key) for batch in alone for key in batch] == list(chain(*order))

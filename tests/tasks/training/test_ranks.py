@@ -13,7 +13,7 @@ from pairwright.tasks.training.ranks import stoppable
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_and_two(number: signal.Signals) -> None:
+def test_one_signal_and_two(number):
     trainer, before = cast("Any", SimpleNamespace(stopping=False)), signal.getsignal(number)
     with stoppable(trainer):
         os.kill(os.getpid(), number)
@@ -23,7 +23,7 @@ def test_one_signal_and_two(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before
 
 
-def test_a_launcher_passes_on_what_the_terminal_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_passes_on_what_the_terminal_has_said(monkeypatch):
     """Of several processes, a second signal soon after the first is the same one."""
     trainer, now = cast("Any", SimpleNamespace(stopping=False)), [100.0]
     monkeypatch.setattr(ranks, "count_ranks", lambda: 2)
@@ -37,10 +37,10 @@ def test_a_launcher_passes_on_what_the_terminal_has_said(monkeypatch: pytest.Mon
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_threads_that_get_no_signals_train_too() -> None:
-    entered: list[bool] = []
+def test_threads_that_get_no_signals_train_too():
+    entered = []
 
-    def train() -> None:
+    def train():
         with stoppable(cast("Any", SimpleNamespace(stopping=False))):
             entered.append(True)
 

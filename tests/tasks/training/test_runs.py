@@ -1,8 +1,5 @@
 """A run's folder: names, locks, what is written whole or not at all."""
 
-import json
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,149 +20,142 @@ from pairwright.tasks.training.runs import (
     drop_folder,
     publish_folder,
 )
+from tests.fixtures.runs_to_train import read_lines
 
 CONFIG = TrainConfig(objective="dpo")
 
 
-def filled(folder: Path, text: str) -> Path:
+def filled(folder, text=""):
     folder.mkdir(parents=True)
     (folder / "file").write_text(text)
     return folder
 
 
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.mark.parametrize(
     "name", ["", ".", "..", ".hidden", "a/b", "a\\b", "-a", "a b", "a\n", "x" * 101]
 )
-def test_names_that_are_no_folders(name: str) -> None:
+def test_names_that_are_no_folders(name):
     with pytest.raises(ConfigError, match="--name"):
         check_name(name)
 
 
-def test_a_run_remembers_what_it_began_with(tmp_path: Path) -> None:
+def test_a_run_remembers_what_it_began_with(tmp_path):
     run = Run(tmp_path / "runs" / "one")
     assert run.config() is None
     run.begin(CONFIG, {"table": "t"}, [Refused(key="a", reason="too long")])
-    assert (run.config(), run.data(), run.latest(), run.is_finished) == (
-        CONFIG,
-        {"table": "t"},
-        None,
-        False,
-    )
-    scored, others = (filled(tmp_path / "evaluations" / name, "") for name in ("one", "two"))
+    assert (run.config(), run.data()) == (CONFIG, {"table": "t"})
+    assert (run.latest(), run.is_finished) == (None, False)
+
+
+def test_a_forgotten_run_loses_its_scores(tmp_path):
+    run = Run(tmp_path / "runs" / "one")
+    run.begin(CONFIG, {}, [])
+    for name in ("one", "two"):
+        filled(tmp_path / "evaluations" / name)
     run.forget()
     assert run.config() is None
-    assert (scored.exists(), others.exists()) == (False, True)
+    assert names_in(tmp_path / "evaluations") == ["two"]
 
 
-def test_the_latest_checkpoint_is_that_of_the_most_steps(tmp_path: Path) -> None:
+def test_the_latest_checkpoint_is_that_of_the_most_steps(tmp_path):
     run = Run(tmp_path)
-    for name in (
-        "checkpoint-9",
-        "checkpoint-10",
-        ".checkpoint-11.old",
-        "checkpoint-x",
-        "checkpoint-",
-    ):
-        filled(run.checkpoints / name, "")
+    for step in ("9", "10", "x", ""):
+        filled(run.checkpoints / f"checkpoint-{step}")
+    filled(run.checkpoints / ".checkpoint-11.old")
     assert run.steps() == [9, 10]
     assert run.latest() == run.checkpoints / "checkpoint-10"
 
 
-def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_goes(tmp_path):
     run = Run(tmp_path)
-    for path in (
-        run.folder / ".saving/checkpoint-3",
-        run.folder / ".finishing",
-        run.checkpoints / ".checkpoint-1.old",
-    ):
-        filled(path, "")
-    kept = filled(run.checkpoints / "checkpoint-2", "")
+    for name in (".saving/checkpoint-3", ".finishing", "checkpoints/.checkpoint-1.old"):
+        filled(run.folder / name)
+    filled(run.checkpoint(2))
+    filled(run.folder / "places/grids.npy")
     run.clean()
-    assert [path.name for path in run.folder.iterdir()] == ["checkpoints"]
-    assert list(run.checkpoints.iterdir()) == [kept]
-    filled(run.folder / "places/grids.npy", "")
-    run.clean()
-    assert (run.folder / "places").exists()
-    filled(run.model / "model.safetensors", "")
-    run.write_config(CONFIG.model_copy(update={"output": OutputConfig(keep_checkpoints=True)}))
-    run.clean()
-    assert not (run.folder / "places").exists(), "a run that was killed between its end and this"
-    assert list(run.checkpoints.iterdir()) == [kept]
-    run.write_config(CONFIG)
-    run.clean()
-    assert sorted(path.name for path in run.folder.iterdir()) == ["checkpoint", "config.yaml"]
+    assert names_in(run.folder) == ["checkpoints", "places"]
+    assert names_in(run.checkpoints) == ["checkpoint-2"]
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("keep", "kept"), [(True, ["checkpoints"]), (False, [])])
+def test_a_run_that_was_killed_at_its_end_is_cleaned_up(keep, kept, tmp_path):
+    run = Run(tmp_path)
+    for folder in (run.checkpoint(2), run.folder / "places/grids.npy", run.model):
+        filled(folder)
+    run.write_config(CONFIG.model_copy(update={"output": OutputConfig(keep_checkpoints=keep)}))
+    run.clean()
+    assert names_in(run.folder) == ["checkpoint", *kept, "config.yaml"]
+
+
+def test_one_process_at_a_time(tmp_path):
     run = Run(tmp_path / "run")
     with run.locked(), pytest.raises(ConfigError, match="--name"), Run(tmp_path / "run").locked():
         pass
     with run.locked():
         (run.folder / "config.yaml").touch()
-    assert sorted(path.name for path in run.folder.iterdir()) == [".lock", "config.yaml"]
+    assert names_in(run.folder) == [".lock", "config.yaml"]
 
 
-def test_a_run_that_was_not_begun_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_run_that_was_not_begun_leaves_no_folder(tmp_path):
     run = Run(tmp_path / "runs" / "run")
     with pytest.raises(ValueError, match="refused"), run.locked():
         raise ValueError("refused")
     assert not run.folder.exists()
 
 
-def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+def test_a_folder_takes_the_place_of_another(tmp_path):
     final = filled(tmp_path / "final", "old")
     publish_folder(filled(tmp_path / "staged", "new"), final)
     assert (final / "file").read_text() == "new"
     assert find_damage(final) == ""
-    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+    assert names_in(tmp_path) == ["final"]
     drop_folder(final)
-    assert list(tmp_path.iterdir()) == []
+    assert names_in(tmp_path) == []
 
 
-def test_refused_rows_are_listed_once(tmp_path: Path) -> None:
+def test_refused_rows_are_listed_once(tmp_path):
     path = tmp_path / "refused.jsonl"
     rows = [Refused(key=key, reason="too long") for key in "aba"]
-    assert [one.key for one in append_refused(path, rows)] == ["a", "b"]
-    assert [one.key for one in append_refused(path, [*rows, Refused(key="c", reason="x")])] == ["c"]
-    lines = path.read_text().splitlines()
-    assert json.loads(lines[-1]) == {"key": "c", "reason": "x", "detail": ""}
+    assert [row.key for row in append_refused(path, rows)] == ["a", "b"]
+    assert [row.key for row in append_refused(path, [*rows, Refused(key="c", reason="x")])] == ["c"]
+    lines = read_lines(path)
+    assert lines[-1] == {"key": "c", "reason": "x", "detail": ""}
     assert len(lines) == 3
     assert append_refused(path, []) == []
 
 
-def test_differences_name_the_fields_that_change_a_result() -> None:
-    values = {
-        "objective": "dpo",
-        "dpo": {"beta": 0.2},
-        "data": {"dataloader_num_workers": 3, "max_train_rows": 5},
-        "output": {"save_steps": 7},
-        "optimiser": {"gradient_checkpointing": True},
-    }
-
-    def differences(other: TrainConfig) -> list[str]:
-        return list(
-            say_changes(CONFIG.model_dump(mode="json"), other.model_dump(mode="json"), free=FREE)
-        )
-
-    assert differences(TrainConfig.model_validate(values)) == [
-        "dpo.beta was 0.1, is 0.2",
-        "data.max_train_rows was 0, is 5",
-    ]
-    assert differences(TrainConfig(objective="dpo", start="sft")) == ["start was none, is sft"]
+@pytest.mark.parametrize(
+    ("values", "changes"),
+    [
+        ({"dpo": {"beta": 0.2}}, ["dpo.beta was 0.1, is 0.2"]),
+        ({"data": {"max_train_rows": 5}}, ["data.max_train_rows was 0, is 5"]),
+        ({"start": "sft"}, ["start was none, is sft"]),
+        ({"data": {"dataloader_num_workers": 3}}, []),
+        ({"output": {"save_steps": 7}}, []),
+        ({"optimiser": {"gradient_checkpointing": True}}, []),
+    ],
+)
+def test_differences_name_the_fields_that_change_a_result(values, changes):
+    other = TrainConfig.model_validate({"objective": "dpo", **values})
+    before, after = (config.model_dump(mode="json") for config in (CONFIG, other))
+    assert list(say_changes(before, after, free=FREE)) == changes
 
 
-def test_windows_of_several_processes_are_joined() -> None:
-    first, second = Window(), Window()
+def test_windows_of_several_processes_are_joined():
+    first, second, joined = Window(), Window(), Window()
     first.add({"loss": 1.0}, 3)
     second.add({"loss": 5.0, "accuracy": 1.0}, 1)
-    joined = Window()
     joined.add_sums(first.sums)
     joined.add_sums(second.take_sums())
     assert joined.take_means() == {"loss": 2.0, "accuracy": 1.0}
     assert (first.take_means(), second.take_means()) == ({"loss": 1.0}, {})
 
 
-def test_a_run_that_goes_on_has_each_step_once(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_has_each_step_once(tmp_path):
     path = tmp_path / "metrics.parquet"
     metrics = MetricsFile(path)
     for step in (1, 2, 3):
@@ -174,23 +164,17 @@ def test_a_run_that_goes_on_has_each_step_once(tmp_path: Path) -> None:
     metrics.write()
     again = MetricsFile(path)
     again.resume(2)
-    assert (again.has(2, HELD_OUT), again.has(3, TRAIN), again.has(1, HELD_OUT)) == (
-        True,
-        False,
-        False,
-    )
+    assert again.has(2, HELD_OUT)
+    assert not again.has(3, TRAIN)
+    assert not again.has(1, HELD_OUT)
     again.add(3, 0.3, TRAIN, {"loss": 4.0})
     again.write()
-    rows = pq.read_table(path).to_pylist()
-    assert [(row["step"], row["split"], row["value"]) for row in rows] == [
-        *[(1, TRAIN, 1.0), (2, TRAIN, 2.0), (2, HELD_OUT, 9.0), (3, TRAIN, 4.0)]
-    ]
+    rows = [(row["step"], row["split"], row["value"]) for row in pq.read_table(path).to_pylist()]
+    assert rows == [(1, TRAIN, 1.0), (2, TRAIN, 2.0), (2, HELD_OUT, 9.0), (3, TRAIN, 4.0)]
     assert (again.last(TRAIN), again.last(HELD_OUT)) == ({"loss": 4.0}, {"loss": 9.0})
 
 
-def test_an_empty_file_and_none_and_a_broken_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_empty_file_and_none_and_a_broken_one(tmp_path, caplog):
     metrics = MetricsFile(tmp_path / "metrics.parquet")
     metrics.resume(5)
     metrics.write()

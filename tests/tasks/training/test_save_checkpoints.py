@@ -1,8 +1,6 @@
 """A checkpoint is whole or not there, and what cannot be written says what is left."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,31 +17,32 @@ from tests.fixtures.examples_to_pack import picture
 from tests.fixtures.runs_to_train import move_weights
 
 
-def save(run: Run, step: int, *, keep: int = 2) -> None:
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    return Run(tmp_path / "run")
+
+
+def save(run, step):
     saving = Saving(run, f"checkpoint-{step}")
     saving.agree(saving.begin)
     saving.agree(lambda: (run.folder / SAVING / saving.name / "weights").write_text(str(step)))
-    saving.agree(lambda: saving.publish(keep))
+    saving.agree(lambda: saving.publish(2))
 
 
-def test_the_latest_are_kept(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.checkpoints.mkdir()
+def test_the_latest_are_kept(run):
     for step in (2, 9, 10, 11):
         save(run, step)
     assert run.steps() == [10, 11]
     assert (run.checkpoint(11) / "weights").read_text() == "11"
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+    assert list(run.folder.iterdir()) == [run.checkpoints]
 
 
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left"), RuntimeError("short write"), SafetensorError("full")]
 )
-def test_what_cannot_be_written_says_what_is_left(error: Exception, tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.checkpoints.mkdir()
-
-    def fail() -> None:
+def test_what_cannot_be_written_says_what_is_left(error, run):
+    def fail():
         raise error
 
     saving = Saving(run, "checkpoint-2")
@@ -53,72 +52,67 @@ def test_what_cannot_be_written_says_what_is_left(error: Exception, tmp_path: Pa
     save(run, 1)
     with pytest.raises(TrainingError, match="checkpoint-1"):
         saving.agree(fail)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
+    assert list(run.folder.iterdir()) == [run.checkpoints]
 
 
-def settings(**values: Any) -> TrainConfig:
-    return TrainConfig.model_validate({"objective": "sft", **values})
+def settings(*, merged=True):
+    output = {"merge_adapters": merged}
+    return TrainConfig.model_validate({"objective": "sft", "output": output})
 
 
-def trained(start: Path, config: TrainConfig) -> Any:
-    return move_weights(prepare_model(load_model(start, config.model, dtype=torch.float32), config))
+def load(folder):
+    return load_model(folder, settings().model, dtype=torch.float32)
 
 
-def finish(model: Any, start: Path, folder: Path) -> None:
-    """Save it as a training does."""
+def train(start, folder):
+    """Train adapters a little, save them as a training does, and return the model."""
+    model = move_weights(prepare_model(load(start), settings()))
     arguments = TrainingArguments(output_dir=str(folder), report_to="none", use_cpu=True)
     Trainer(model, arguments, processing_class=load_processor(start)).save_model(str(folder))
+    return model
 
 
-def logits_here(model: Any, start: Path) -> torch.Tensor:
+@torch.no_grad()
+def logits(model, start):
     processor = load_processor(start)
-    messages = [
-        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}
-    ]
-    text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    with torch.no_grad():
-        return model(**processor(text=[text], images=[picture(56, 56)], return_tensors="pt")).logits
+    turn = [{"type": "image"}, {"type": "text", "text": "What is it?"}]
+    text = processor.apply_chat_template(
+        [{"role": "user", "content": turn}], add_generation_prompt=True, tokenize=False
+    )
+    return model(**processor(text=[text], images=[picture(56, 56)], return_tensors="pt")).logits
 
 
-def test_adapters_upon_adapters_are_merged(start: Path, tmp_path: Path) -> None:
+def test_adapters_upon_adapters_are_merged(start, tmp_path):
     """Else they would name the model below both, and the first ones would be lost."""
-    config, first, second = (
-        settings(output={"merge_adapters": False}),
-        tmp_path / "first",
-        tmp_path / "second",
-    )
-    for place, begun in ((first, start), (second, first)):
-        model = trained(begun, config)
-        finish(model, begun, place)
-        finish_model(place, begun, config)
+    first, second = tmp_path / "first", tmp_path / "second"
+    train(start, first)
+    finish_model(first, start, settings(merged=False))
+    model = train(first, second)
+    finish_model(second, first, settings(merged=False))
     assert find_model(str(second)).base == ("", "")
-    found = load_model(second, config.model, dtype=torch.float32).eval()
-    torch.testing.assert_close(
-        logits_here(found, start), logits_here(model, start), rtol=1e-5, atol=1e-5
-    )
+    loaded = load(second).eval()
+    torch.testing.assert_close(logits(loaded, start), logits(model, start), rtol=1e-5, atol=1e-5)
     with pytest.raises(ModelError, match=f"{second / FOLDER} .*{first}"):
         find_model(str(second / FOLDER))
 
 
-@pytest.mark.parametrize("merged", [True, False])
-def test_adapters_of_a_hubs_model_name_it_and_its_commit(
-    start: Path, merged: bool, tmp_path: Path
-) -> None:
-    place = tmp_path / "models--owner--name" / "snapshots" / ("a" * 40)
-    place.parent.mkdir(parents=True)
-    place.symlink_to(start)
-    config, folder = settings(output={"merge_adapters": merged}), tmp_path / "out"
-    finish(trained(place, config), place, folder)
-    finish_model(folder, place, config)
-    own = json.loads((folder / (FOLDER if merged else ".") / "adapter_config.json").read_text())
-    assert (own["base_model_name_or_path"], own["revision"]) == ("owner/name", "a" * 40)
+@pytest.mark.parametrize(("merged", "place"), [(True, FOLDER), (False, ".")])
+def test_adapters_of_a_hubs_model_name_it_and_its_commit(start, merged, place, tmp_path):
+    snapshot = tmp_path / "models--owner--name" / "snapshots" / ("a" * 40)
+    snapshot.parent.mkdir(parents=True)
+    snapshot.symlink_to(start)
+    folder = tmp_path / "out"
+    train(snapshot, folder)
+    finish_model(folder, snapshot, settings(merged=merged))
+    about = json.loads((folder / place / "adapter_config.json").read_text())
+    assert (about["base_model_name_or_path"], about["revision"]) == ("owner/name", "a" * 40)
 
 
-def test_a_start_that_is_gone_and_a_disk_that_refuses(start: Path, tmp_path: Path) -> None:
-    config, folder = settings(), tmp_path / "checkpoint"
-    finish(trained(start, config), start, folder)
+def test_a_start_that_is_gone_and_a_disk_that_refuses(start, tmp_path):
+    folder = tmp_path / "checkpoint"
+    train(start, folder)
     with pytest.raises(ModelError, match=r"config\.json|gone"):
-        finish_model(folder, tmp_path / "gone", config)
+        finish_model(folder, tmp_path / "gone", settings())
     (folder / "model.safetensors").mkdir()
     with pytest.raises(NOT_SAVED):
-        finish_model(folder, start, config)
+        finish_model(folder, start, settings())

@@ -4,7 +4,6 @@ bytes."""
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -19,50 +18,48 @@ TEXTS = (
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(tmp_path_factory):
     return write_tiny_model(tmp_path_factory.mktemp("models"), TEXTS)
 
 
 @pytest.fixture(scope="module")
-def processor(written: Path) -> Any:
+def processor(written):
     return AutoProcessor.from_pretrained(written, local_files_only=True)
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def files(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_all_weights_load_and_none_is_missing(size: str, tmp_path: Path) -> None:
+def test_all_weights_load_and_none_is_missing(size, tmp_path):
     folder = write_tiny_model(tmp_path, TEXTS, size=size)
-    loaded: Any = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
-    model, told = loaded
+    loaded = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
+    model, report = loaded
     assert type(model).__name__ == "Qwen2VLForConditionalGeneration"
-    assert not any(told.values())
+    assert not any(report.values())
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
 
 
-def test_same_texts_give_the_same_bytes_in_any_order_and_another_process(
-    written: Path, tmp_path: Path
-) -> None:
+def test_same_texts_give_the_same_bytes_in_any_order_and_another_process(written, tmp_path):
     code = (
         "import sys; from pathlib import Path;"
         "from pairwright.tasks.training.tiny_model import write_tiny_model as write;"
         "print(write(Path(sys.argv[1]), sys.argv[2:]))"
     )
-    told = subprocess.run(
+    report = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path), *reversed(TEXTS)],
         capture_output=True,
         text=True,
         check=True,
     )
-    again = Path(told.stdout.strip())
+    again = Path(report.stdout.strip())
     assert again.name == written.name
     assert files(again) == files(written)
     assert [path.name for path in tmp_path.iterdir()] == [again.name]  # nothing is left beside it
 
 
-def test_other_texts_seed_or_size_give_another_model(written: Path, tmp_path: Path) -> None:
+def test_other_texts_seed_or_size_give_another_model(written, tmp_path):
     others = [
         write_tiny_model(tmp_path, (*TEXTS, "no difference")),
         write_tiny_model(tmp_path, TEXTS, seed=1),
@@ -73,24 +70,15 @@ def test_other_texts_seed_or_size_give_another_model(written: Path, tmp_path: Pa
     assert files(others[1])["tokenizer.json"] == files(written)["tokenizer.json"]
 
 
-def test_the_template_puts_images_where_they_stand(processor: Any) -> None:
+def test_the_template_puts_images_where_they_stand(processor):
     image = "<|vision_start|><|image_pad|><|vision_end|>"
-    said = [{"role": "assistant", "content": "One."}]
-    mixed = [
-        {"type": "text", "text": "A"},
-        {"type": "image"},
-        {"type": "text", "text": "B"},
-        {"type": "image"},
-    ]
-    assert processor.apply_chat_template([{"role": "user", "content": mixed}, *said]) == (
+    answers = [{"role": "assistant", "content": "One."}]
+    first, second = ({"type": "text", "text": text} for text in "AB")
+    mixed = {"role": "user", "content": [first, {"type": "image"}, second, {"type": "image"}]}
+    assert processor.apply_chat_template([mixed, *answers]) == (
         f"<|im_start|>user\nA{image}B{image}<|im_end|>\n<|im_start|>assistant\nOne.<|im_end|>\n"
     )
-    asked = [
-        {
-            "role": "user",
-            "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": TEXTS[0]}],
-        }
-    ]
-    assert processor.apply_chat_template(asked, add_generation_prompt=True) == (
-        f"<|im_start|>user\n{image}{image}{TEXTS[0]}<|im_end|>\n<|im_start|>assistant\n"
+    leading = {"role": "user", "content": [{"type": "image"}, {"type": "image"}, first]}
+    assert processor.apply_chat_template([leading], add_generation_prompt=True) == (
+        f"<|im_start|>user\n{image}{image}A<|im_end|>\n<|im_start|>assistant\n"
     )

@@ -19,14 +19,14 @@ RETRIEVED = ("loss", "margin", "retriever/loss", "retriever/entropy", "retriever
 
 
 @pytest.mark.parametrize("objective", ["sft", "dpo", "mdpo", "adavip"])
-def test_objectives_of_given_answers(objective: str, qwen: Path, tmp_path: Path) -> None:
+def test_objectives_of_given_answers(objective, qwen, tmp_path):
     job = write_run(tmp_path, settings(objective, qwen, optimiser=LONG, **SHORT))
     fit_preferences.fit_preferences(job)
     compare({"loss": curve(job.run)}, objective)
 
 
 @pytest.mark.parametrize("samples", [1, 2])
-def test_adpo_and_its_retriever(samples: int, qwen: Path, tmp_path: Path) -> None:
+def test_adpo_and_its_retriever(samples, qwen, tmp_path):
     """The running baseline is that of one sample, the mean of the others that of two."""
     optimiser = LONG | {"learning_rate": 5e-3}
     job = write_adpo_run(
@@ -37,16 +37,16 @@ def test_adpo_and_its_retriever(samples: int, qwen: Path, tmp_path: Path) -> Non
     compare({name: curve(job.run, name) for name in RETRIEVED}, f"adpo-{samples}")
 
 
-def compare(found: dict[str, list[float]], name: str) -> None:
+def compare(actual, name):
     """Compare curves with the stored ones, and look whether the loss falls."""
     path = TRAJECTORIES / f"{name}.json"
     if os.environ.get("PAIRWRIGHT_STORE"):
         rounded = {
-            metric: [round(value, 5) for value in values] for metric, values in found.items()
+            metric: [round(value, 5) for value in values] for metric, values in actual.items()
         }
         path.write_text(json.dumps(rounded, indent=0) + "\n")
     stored = json.loads(path.read_text())
-    assert found.keys() == stored.keys()
-    for metric, values in found.items():
+    assert actual.keys() == stored.keys()
+    for metric, values in actual.items():
         assert values == pytest.approx(stored[metric], rel=5e-3, abs=1e-4), metric
-    assert sum(found["loss"][-5:]) < sum(found["loss"][:5]), "it learns"
+    assert sum(actual["loss"][-5:]) < sum(actual["loss"][:5]), "it learns"

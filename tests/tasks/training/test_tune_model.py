@@ -1,9 +1,6 @@
 """Gradients are where they should be and nowhere else; adapters start as nothing and merge into
 what they were."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -37,196 +34,176 @@ LANGUAGE = ("model.language_model.", "model.text_model.", "lm_head.")
 """How the names of the language model's weights begin in these families."""
 
 
-def settings(**model: Any) -> TrainConfig:
-    return TrainConfig.model_validate(
-        {"objective": "dpo", "model": {"lora": {"rank": 4, "alpha": 8}, **model}}
-    )
+def settings(**model):
+    model = {"lora": {"rank": 4, "alpha": 8}, **model}
+    return TrainConfig.model_validate({"objective": "dpo", "model": model})
 
 
-def tuned(folder: Path, config: TrainConfig) -> Any:
-    return prepare_model(load_model(folder, config.model, dtype=torch.float32), config)
+def load(folder, config, dtype=torch.float32):
+    return load_model(folder, config.model, dtype=dtype)
 
 
-def score(model: Any, folder: Path) -> torch.Tensor:
-    batch = Collator(load_processor(folder), 4096, apart=True)([loaded("a", "A ball.", ("No.",))])[
-        "batch"
-    ]
+def tuned(folder, config, dtype=torch.float32):
+    return prepare_model(load(folder, config, dtype), config)
+
+
+def score(model, folder):
+    collator = Collator(load_processor(folder), 4096, apart=True)
+    batch = collator([loaded("a", "A ball.", ("No.",))])["batch"]
     return score_answers(model, pack_answers(batch, model, width=3)).logps
 
 
-def plain(name: str) -> str:
+def weights_of(model):
+    return model.named_parameters(remove_duplicate=False)
+
+
+def plain(name):
     """Return a parameter's name without what peft puts around it."""
     return name.removeprefix("base_model.model.").replace(".base_layer", "")
 
 
-def moved(model: Any, folder: Path) -> set[str]:
-    """Return the names of the parameters that get a gradient, those that start at nothing made
+def moved(model, folder):
+    """Return the names of the parameters that get a gradient; those that start at nothing are made
     something first."""
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)
     score(model.train(), folder).sum().backward()
-    return {
-        name
-        for name, one in model.named_parameters(remove_duplicate=False)
-        if one.grad is not None and one.grad.any()
-    }
+    return {name for name, item in weights_of(model) if item.grad is not None and item.grad.any()}
 
 
-def test_full_tuning_trains_the_language_model_alone(family: Path) -> None:
+def test_full_tuning_trains_the_language_model_alone(family):
     model = tuned(family, settings(tuning="full"))
-    switched = {
-        name for name, one in model.named_parameters(remove_duplicate=False) if one.requires_grad
-    }
-    assert switched == {
-        name
-        for name, _ in model.named_parameters(remove_duplicate=False)
-        if name.startswith(LANGUAGE)
-    }
-    got = moved(model, family)
-    assert got <= switched
-    assert {name for name in switched if ".layers." in name and name.endswith("weight")} <= got, (
-        "every layer learns"
-    )
+    switched = {name for name, item in weights_of(model) if item.requires_grad}
+    assert switched == {name for name, _ in weights_of(model) if name.startswith(LANGUAGE)}
+    layers = {name for name in switched if ".layers." in name and name.endswith("weight")}
+    assert layers <= moved(model, family) <= switched
 
 
-def test_adapters_are_on_the_linear_layers_of_the_language_model_alone(family: Path) -> None:
-    model = tuned(family, settings())
+def test_adapters_are_on_the_linear_layers_of_the_language_model(family):
     linear = {
         f"{name}.weight"
-        for name, layer in load_model(family, settings().model, dtype=torch.float32).named_modules()
+        for name, layer in load(family, settings()).named_modules()
         if isinstance(layer, torch.nn.Linear) and name.startswith(LANGUAGE) and name != "lm_head"
     }
-    got = moved(model, family)
-    assert all(".lora_A." in name or ".lora_B." in name for name in got)
-    assert {plain(name.partition(".lora_")[0]) + ".weight" for name in got} == linear
-    assert got == {name for name, one in model.named_parameters() if one.requires_grad}
+    model = tuned(family, settings())
+    names = moved(model, family)
+    assert all(".lora_A." in name or ".lora_B." in name for name in names)
+    assert {plain(name.partition(".lora_")[0]) + ".weight" for name in names} == linear
+    assert names == {name for name, item in model.named_parameters() if item.requires_grad}
 
 
-@pytest.mark.parametrize("tuning", ["lora", "full"])
-def test_the_tower_that_sees_is_trained_where_that_is_wanted(family: Path, tuning: str) -> None:
+@pytest.mark.parametrize(("tuning", "everything"), [("lora", False), ("full", True)])
+def test_the_tower_is_trained_where_that_is_wanted(family, tuning, everything):
     model = tuned(family, settings(tuning=tuning, train_vision=True))
-    seeing = {name for name in moved(model, family) if not plain(name).startswith(LANGUAGE)}
-    assert len(seeing) >= 8
-    if tuning == "full":
-        assert all(one.requires_grad for one in model.parameters())
+    tower = {name for name in moved(model, family) if not plain(name).startswith(LANGUAGE)}
+    assert len(tower) >= 8
+    assert all(item.requires_grad for item in model.parameters()) == everything
 
 
-def test_adapters_start_as_nothing_and_are_the_same_for_the_same_seed(qwen: Path) -> None:
-    base = load_model(qwen, settings().model, dtype=torch.float32).eval()
-    before = score(base, qwen)
-    models = []
-    for _ in range(2):
-        models.append(tuned(qwen, settings()).eval())
-        torch.rand(7)  # whatever was drawn between
-    assert torch.equal(score(models[0], qwen), before)
-    pairs = zip(models[0].state_dict().items(), models[1].state_dict().items(), strict=True)
-    assert all(torch.equal(one, other) for (_, one), (_, other) in pairs)
+def test_adapters_start_as_nothing_and_by_their_seed(qwen):
+    first = tuned(qwen, settings()).eval()
+    torch.rand(7)
+    second = tuned(qwen, settings()).eval()
+    assert torch.equal(score(first, qwen), score(load(qwen, settings()).eval(), qwen))
+    weights = zip(first.state_dict().items(), second.state_dict().items(), strict=True)
+    assert all(torch.equal(item, other) for (_, item), (_, other) in weights)
 
 
-def test_checkpointing_changes_no_gradient(qwen: Path) -> None:
-    """Frozen embeddings give no gradient by themselves, without which recomputed layers would have
-    none."""
-    grads: list[dict[str, torch.Tensor]] = []
-    for checkpointing in (False, True):
-        model = tuned(qwen, settings())
-        if checkpointing:
-            model.activation_checkpointing_enable()
+def test_checkpointing_changes_no_gradient(qwen):
+    """Frozen embeddings give no gradient, without which recomputed layers would have none."""
+    plain_model, model = (tuned(qwen, settings()) for _ in range(2))
+    model.activation_checkpointing_enable()
+    gradients = []
+    for each in (plain_model, model):
         torch.manual_seed(3)
-        names = moved(model, qwen)
-        grads.append({name: one.grad for name, one in model.named_parameters() if name in names})
-    assert grads[0].keys() == grads[1].keys()
-    assert len(grads[0]) > 10
-    for name, grad in grads[0].items():
-        torch.testing.assert_close(grads[1][name], grad)
+        names = moved(each, qwen)
+        gradients.append(
+            {name: item.grad for name, item in each.named_parameters() if name in names}
+        )
+    assert len(gradients[0]) > 10
+    torch.testing.assert_close(*gradients)
 
 
-def test_merging_in_bfloat16_rounds_once(qwen: Path, tmp_path: Path) -> None:
+def test_merging_in_bfloat16_rounds_once(qwen, tmp_path):
     config = settings()
-    model = prepare_model(load_model(qwen, config.model, dtype=torch.bfloat16), config)
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            assert parameter.dtype is torch.float32, f"{name}: adapters are kept in float32"
-            torch.nn.init.normal_(parameter, std=0.05)
+    model = tuned(qwen, config, torch.bfloat16)
+    adapters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert {parameter.dtype for parameter in adapters} == {torch.float32}
+    for parameter in adapters:
+        torch.nn.init.normal_(parameter, std=0.05)
     model.save_pretrained(tmp_path)
     layer = "model.language_model.layers.0.mlp.up_proj"
     stored = load_file(tmp_path / "adapter_model.safetensors")
     a, b = (stored[f"base_model.model.{layer}.lora_{side}.weight"] for side in "AB")
-    base = load_model(qwen, config.model, dtype=torch.bfloat16)
-    expected = (base.get_submodule(layer).weight.float() + 2 * (b @ a)).to(
-        torch.bfloat16
-    )  # alpha / rank is 2
+    base = load(qwen, config, torch.bfloat16)
+    added = 2 * (b @ a)  # alpha / rank is 2
+    expected = (base.get_submodule(layer).weight.float() + added).to(torch.bfloat16)
     assert torch.equal(merge_adapters(base, tmp_path).get_submodule(layer).weight, expected)
 
 
 @pytest.fixture
-def adapters(qwen: Path, tmp_path: Path) -> Path:
+def adapters(qwen, tmp_path):
     tuned(qwen, settings()).save_pretrained(tmp_path / "adapters")
     return tmp_path / "adapters"
 
 
-def test_adapters_alone_are_loaded_with_the_model_that_they_name(
-    qwen: Path, adapters: Path
-) -> None:
-    config = settings()
-    found = load_model(adapters, config.model, dtype=torch.float32)
-    base = load_model(qwen, config.model, dtype=torch.float32)
-    assert all(
-        torch.equal(one, base.state_dict()[name]) for name, one in found.state_dict().items()
-    )
+def test_adapters_alone_are_loaded_with_the_model_that_they_name(qwen, adapters):
+    model, base = load(adapters, settings()).state_dict(), load(qwen, settings()).state_dict()
+    assert model.keys() <= base.keys()
+    assert all(torch.equal(weight, base[name]) for name, weight in model.items())
     assert load_processor(adapters).chat_template == load_processor(qwen).chat_template
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "what"),
     [
         (lambda tensors: tensors.pop(min(tensors)), r"lora_A\.default"),
         (lambda tensors: tensors.update(stranger=torch.zeros(2)), "stranger"),
         (lambda tensors: tensors.update({min(tensors): torch.zeros(3, 3)}), "size mismatch"),
     ],
 )
-def test_adapters_that_do_not_fit_are_refused(adapters: Path, change: Any, words: str) -> None:
+def test_adapters_that_do_not_fit_are_refused(adapters, change, what):
     tensors = load_file(adapters / "adapter_model.safetensors")
     change(tensors)
     save_file(tensors, adapters / "adapter_model.safetensors")
-    with pytest.raises(ModelError, match=words):
-        load_model(adapters, settings().model, dtype=torch.float32)
+    with pytest.raises(ModelError, match=what):
+        load(adapters, settings())
 
 
-def test_a_frozen_copy_computes_in_bfloat16_what_autocast_does_of_float32(qwen: Path) -> None:
-    config = settings()
-    whole, frozen = (load_model(qwen, config.model, dtype=torch.float32).eval() for _ in range(2))
-    frozen = freeze_model(frozen, torch.bfloat16)
-    assert (
-        frozen.get_submodule("model.language_model.layers.0.mlp.up_proj").weight.dtype
-        is torch.bfloat16
-    )
-    assert not any(one.requires_grad for one in frozen.parameters())
+def test_a_frozen_copy_computes_in_bfloat16_what_autocast_does(qwen):
+    whole, copy = (load(qwen, settings()).eval() for _ in range(2))
+    frozen = freeze_model(copy, torch.bfloat16)
+    layer = frozen.get_submodule("model.language_model.layers.0.mlp.up_proj")
+    assert layer.weight.dtype is torch.bfloat16
+    assert not any(item.requires_grad for item in frozen.parameters())
     with torch.no_grad(), computing(torch.device("cpu"), torch.bfloat16):
         assert torch.equal(score(frozen, qwen), score(whole, qwen))
 
 
 BESIDE = {"tuning": "lora", "lora": {"rank": 4}, "train_vision": True, "vision_tuning": "full"}
-KINDS: dict[str, dict[str, Any]] = {
-    "full": {"model": {"tuning": "full", "train_vision": True}},
-    "merged": {"model": BESIDE},
-    "adapters": {"model": BESIDE, "output": {"merge_adapters": False}},
-    "in the tower": {"model": BESIDE | {"vision_tuning": "same"}},
+MODELS = {
+    "full": {"tuning": "full", "train_vision": True},
+    "merged": BESIDE,
+    "adapters": BESIDE,
+    "in the tower": BESIDE | {"vision_tuning": "same"},
 }
+BOTH = ("qwen2_vl", "llava_onevision")
 
 
-def kind_settings(kind: str) -> TrainConfig:
-    values = KINDS[kind]
-    model = values["model"] | {"differential": {"enabled": True, "weight_per": "layer"}}
-    return TrainConfig.model_validate({"objective": "sft", **values, "model": model})
+def differential(kind, precision="auto"):
+    module = {"differential": {"enabled": True, "weight_per": "layer"}}
+    output, optimiser = {"merge_adapters": kind != "adapters"}, {"precision": precision}
+    sections = {"model": MODELS[kind] | module, "output": output, "optimiser": optimiser}
+    return TrainConfig.model_validate({"objective": "sft", **sections})
 
 
-def trained(start: Path, config: TrainConfig) -> Any:
-    return move_weights(prepare_model(load_to_train(start, config), config))
+def to_train(start, config):
+    return prepare_model(load_to_train(start, config), config)
 
 
 @torch.no_grad()
-def logits(model: Any, folder: Path) -> torch.Tensor:
+def logits(model, folder):
     processor = load_processor(folder)
     turn = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "What differs?"}]
     text = processor.apply_chat_template(
@@ -236,100 +213,101 @@ def logits(model: Any, folder: Path) -> torch.Tensor:
     return model(**processor(text=[text], images=[pair], return_tensors="pt")).logits
 
 
+def assert_same_logits(model, folder, expected):
+    torch.testing.assert_close(logits(model.double(), folder), expected, rtol=5e-5, atol=5e-5)
+
+
 @pytest.mark.parametrize("kind", ["full", "merged", "in the tower"])
-def test_a_training_begins_with_the_model_as_it_was(start: Path, kind: str) -> None:
-    """Loaded, with a new module and what is trained switched on, it says what the model says."""
-    config = kind_settings(kind)
-    begun = prepare_model(load_to_train(start, config), config).eval()
-    plain = load_model(start, config.model, dtype=torch.float32).eval()
-    assert torch.equal(logits(begun, start), logits(plain, start))
+def test_a_training_begins_with_the_model_as_it_was(start, kind):
+    """With a new module and what is trained switched on, it says what the model says."""
+    config = differential(kind)
+    begun, before = to_train(start, config).eval(), load(start, config).eval()
+    assert torch.equal(logits(begun, start), logits(before, start))
 
 
-def test_beside_adapters_all_that_sees_is_trained(start: Path) -> None:
-    config = kind_settings("merged")
-    precise = config.optimiser.model_copy(update={"precision": "bf16"})
-    model = prepare_model(
-        load_to_train(start, config.model_copy(update={"optimiser": precise})), config
-    )
+def test_beside_adapters_all_that_sees_is_trained(start):
+    model = to_train(start, differential("merged", precision="bf16"))
     base = model.get_base_model()
-    tower, inner = find_tower(base), base.model
-    seeing = [tower.whole, tower.after, getattr(base, NAME)]
-    wanted = {id(weight) for module in seeing for weight in module.parameters()}
-    other = {
-        id(weight) for name, weight in base.named_parameters() if name == "model.image_newline"
-    }
-    found = {id(weight): name for name, weight in base.named_parameters() if weight.requires_grad}
-    assert wanted <= found.keys()
-    adapters = [name for key, name in found.items() if key not in wanted | other]
+    tower = find_tower(base)
+    modules = [tower.whole, tower.after, getattr(base, NAME)]
+    seeing = {id(weight) for module in modules for weight in module.parameters()}
+    newline = {id(item) for name, item in base.named_parameters() if name == "model.image_newline"}
+    trained = {id(item): name for name, item in base.named_parameters() if item.requires_grad}
+    assert seeing <= trained.keys()
+    adapters = [name for key, name in trained.items() if key not in seeing | newline]
     assert adapters
     assert all(".lora_" in name and "language_model" in name for name in adapters)
     assert {weight.dtype for weight in base.parameters() if weight.requires_grad} == {torch.float32}
-    assert inner.language_model.layers[0].mlp.down_proj.base_layer.weight.dtype == torch.bfloat16
-    assert trained_beside(model).keys() == {found[key] for key in wanted | other}
+    layer = base.model.language_model.layers[0].mlp.down_proj.base_layer
+    assert layer.weight.dtype == torch.bfloat16
+    assert trained_beside(model).keys() == {trained[key] for key in seeing | newline}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_finished_model_is_loaded_as_it_was_trained(
-    start: Path, kind: str, tmp_path: Path
-) -> None:
-    if kind in ("full", "adapters") and "llava" in start.name:
-        pytest.skip("the family makes no difference to these")
-    config = kind_settings(kind)
-    model = trained(start, config)
-    save(model, start, tmp_path)
-    finish_model(tmp_path, start, config)
-    expected = logits(
-        model.double(), start
-    )  # weights are rounded where adapters are merged; no other rounding
-    again = load_model(tmp_path, config.model, dtype=torch.float32).eval()
-    torch.testing.assert_close(logits(again.double(), start), expected, rtol=5e-5, atol=5e-5)
-    assert getattr(again, NAME).sizes.weight_per == "layer"
-    assert (tmp_path / SIZES).exists()
-    assert (tmp_path / TUNED).exists() == (kind == "adapters")
-    revision = find_model(str(tmp_path)).revision
-    if kind != "adapters":
-        loaded: Any = AutoModelForImageTextToText.from_pretrained(
-            tmp_path, output_loading_info=True
-        )
-        plain, report = loaded
-        assert not any(
-            report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys")
-        )
-        assert load_differential(plain.eval(), tmp_path)
-        torch.testing.assert_close(logits(plain.double(), start), expected, rtol=5e-5, atol=5e-5)
-    if kind in ("merged", "in the tower"):
-        beside = load_model(tmp_path / FOLDER, config.model, dtype=torch.float32).eval()
-        torch.testing.assert_close(logits(beside.double(), start), expected, rtol=5e-5, atol=5e-5)
-    moved = load_file(tmp_path / WEIGHTS)
-    save_file({name: weight + 1 for name, weight in moved.items()}, tmp_path / WEIGHTS)
-    assert find_model(str(tmp_path)).revision != revision
-
-
-def save(model: Any, start: Path, folder: Path) -> None:
+def save(model, start, folder):
     """Save it as a finished training does."""
-    if hasattr(model, "get_base_model"):
-        model.save_pretrained(folder)
-    else:
-        model.save_pretrained(folder, state_dict=without_module(model.state_dict()))
+    adapted = hasattr(model, "get_base_model")
+    weights = {} if adapted else {"state_dict": without_module(model.state_dict())}
+    model.save_pretrained(folder, **weights)
     load_processor(start).save_pretrained(folder)
     save_beside(model, folder, finished=True)
 
 
-def test_what_belongs_to_another_model_is_refused(start: Path, tmp_path: Path) -> None:
-    config = kind_settings("adapters")
-    model = trained(start, config)
+@pytest.fixture
+def trained(request, checkpoint, tmp_path):
+    """Return a kind, its start, a trained model's logits and the folder where it was finished."""
+    kind, family = request.param
+    start, config = checkpoint(family), differential(kind)
+    model = move_weights(to_train(start, config))
+    save(model, start, tmp_path)
+    finish_model(tmp_path, start, config)
+    # Weights are rounded where adapters are merged; there is no other rounding.
+    return kind, start, logits(model.double(), start), tmp_path
+
+
+KINDS = [("full", BOTH[0]), ("adapters", BOTH[0])]
+MERGED = [(kind, family) for kind in ("merged", "in the tower") for family in BOTH]
+
+
+@pytest.mark.parametrize("trained", KINDS + MERGED, indirect=True, ids=" of ".join)
+def test_a_finished_model_is_loaded_as_it_was_trained(trained):
+    kind, start, expected, folder = trained
+    model = load(folder, differential(kind)).eval()
+    assert_same_logits(model, start, expected)
+    assert getattr(model, NAME).sizes.weight_per == "layer"
+    assert (folder / SIZES).exists()
+    assert (folder / TUNED).exists() == (kind == "adapters")
+    revision = find_model(str(folder)).revision
+    module = load_file(folder / WEIGHTS)
+    save_file({name: weight + 1 for name, weight in module.items()}, folder / WEIGHTS)
+    assert find_model(str(folder)).revision != revision
+
+
+@pytest.mark.parametrize("trained", KINDS[:1] + MERGED, indirect=True, ids=" of ".join)
+def test_transformers_loads_a_finished_model_without_its_module(trained):
+    _, start, expected, folder = trained
+    model, report = AutoModelForImageTextToText.from_pretrained(folder, output_loading_info=True)
+    assert not any(report[f"{kind}_keys"] for kind in ("missing", "unexpected", "mismatched"))
+    assert load_differential(model.eval(), folder)
+    assert_same_logits(model, start, expected)
+
+
+@pytest.mark.parametrize("trained", MERGED, indirect=True, ids=" of ".join)
+def test_the_adapters_beside_a_merged_model_are_the_same_model(trained):
+    kind, start, expected, folder = trained
+    assert_same_logits(load(folder / FOLDER, differential(kind)).eval(), start, expected)
+
+
+def test_what_belongs_to_another_model_is_refused(start, tmp_path):
+    model = move_weights(to_train(start, differential("adapters")))
     save_beside(model, tmp_path, finished=False)
-    whole = load_file(tmp_path / TUNED)
-    name = min(whole)
+    tensors = load_file(tmp_path / TUNED)
+    name = min(tensors)
     before = trained_beside(model)[name].clone()
     restore_beside(model, tmp_path)
     assert torch.equal(trained_beside(model)[name], before)
-    for broken, why in (
-        ({"strange": whole[name]}, "strange"),
-        ({name: whole[name][..., None]}, name),
-    ):
-        save_file(broken, tmp_path / TUNED)
-        with pytest.raises(ModelError, match=why):
+    for broken, what in (("strange", tensors[name]), (name, tensors[name][..., None])):
+        save_file({broken: what}, tmp_path / TUNED)
+        with pytest.raises(ModelError, match=broken):
             restore_beside(model, tmp_path)
     (tmp_path / TUNED).unlink()
     with pytest.raises(ModelError, match=TUNED):

@@ -1,8 +1,6 @@
 """What is said wrongly of a saved NAMC is refused before memory is taken for it."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,9 +11,11 @@ from pairwright.tasks.training.namc.captioner import load_captioner, make_captio
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    words = learnt_words(["a red ball"] * 9, size=60)
-    save_captioner(make_captioner(words, NamcConfig(noise_enabled=False), {}, seed=0), tmp_path)
+def saved(tmp_path):
+    vocabulary = learnt_words(["a red ball"] * 9, size=60)
+    save_captioner(
+        make_captioner(vocabulary, NamcConfig(noise_enabled=False), {}, seed=0), tmp_path
+    )
     return tmp_path
 
 
@@ -35,9 +35,7 @@ def saved(tmp_path: Path) -> Path:
     ],
     ids=str,
 )
-def test_what_is_said_wrongly_of_a_model_is_refused(
-    saved: Path, changes: dict[str, Any], said: str
-) -> None:
+def test_what_is_said_wrongly_of_a_model_is_refused(saved, changes, said):
     about = json.loads((saved / "namc.json").read_text())
     sizes = about["sizes"] | changes.get("sizes", {})
     (saved / "namc.json").write_text(json.dumps(about | changes | {"sizes": sizes}))

@@ -1,12 +1,10 @@
 """Tables of images' places equal what each model's own library gives, one image at a time."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from torch.nn.functional import cosine_similarity
 from torchvision.transforms.functional import normalize, to_tensor
@@ -19,76 +17,63 @@ from pairwright.tasks.training.namc import feature_tables
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_file
 from tests.fixtures.namc_models import CODES, make_cnn, make_vqgan, write_cnn, write_vqgan
 from tests.fixtures.pictures import picture
+from tests.fixtures.rows import row_of
 
 ALIKE = 0.9999
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def row(data: bytes) -> ImageRow:
-    key = make_key(data)
-    return ImageRow(
-        key=key,
-        source_key=key,
-        subject=key,
-        image=data,
-        format="png",
-        width=1,
-        height=1,
-        name="one",
-        source="",
-        licence="",
-        group="",
-    )
+def row(data):
+    return row_of(ImageRow, data, source=make_key(data), image=data, format="png")
 
 
 @pytest.fixture(scope="module")
-def images() -> list[ImageRow]:
+def images():
     """Return two images of the crop's size, of which no rounding is lost, and between them one that
     does not decode."""
     first, last = (picture(n, size=(224, 224)) for n in (1, 2))
     return [row(first), row(b"GIF89a"), row(last)]
 
 
-def scaled(image: ImageRow) -> torch.Tensor:
+def scaled(image):
     """Return ``(3, 224, 224)`` in [0, 1]."""
     return to_tensor(Image.open(io.BytesIO(image.image)))
 
 
 @pytest.mark.parametrize("size", [(260, 120), (90, 250)])
-def test_the_crop_is_the_squashed_image(size: tuple[int, int]) -> None:
+def test_the_crop_is_the_squashed_image(size):
     image = Image.open(io.BytesIO(picture(3, size=size)))
     theirs = np.asarray(image.resize((224, 224), Image.Resampling.BICUBIC), dtype=np.float32)
     assert np.abs(CROP(np.asarray(image)) - theirs).mean() < 0.5  # of 255 levels
 
 
-def values(found: PlacesRow) -> NDArray[np.float32]:
-    kind = {"float16": np.float16, "uint16": np.uint16}[found.kind]
-    return np.frombuffer(found.values, dtype=kind).reshape(196, -1).astype(np.float32)
+def values(actual):
+    kind = {"float16": np.float16, "uint16": np.uint16}[actual.kind]
+    return np.frombuffer(actual.values, dtype=kind).reshape(196, -1).astype(np.float32)
 
 
-def test_grids_are_those_of_torchvision(images: list[ImageRow], tmp_path: Path) -> None:
+def test_grids_are_those_of_torchvision(images, tmp_path):
     config = CnnConfig(model="resnet18", checkpoint=str(write_cnn(tmp_path / "resnet18.pth")))
     torn, first, last = feature_tables.encode_places(images, pin_weights(config))
     assert isinstance(torn, Dropped)
     assert (torn.source_key, torn.reason) == (images[1].key, "damaged image")
     model = make_cnn()
-    for image, found in ((images[0], first), (images[2], last)):
-        assert isinstance(found, PlacesRow)
-        assert (found.subject, found.width, len(found.values)) == (image.key, 256, 196 * 256 * 2)
+    for image, actual in ((images[0], first), (images[2], last)):
+        assert (actual.subject, actual.width, len(actual.values)) == (image.key, 256, 196 * 256 * 2)
         seen = normalize(scaled(image), list(MEAN), list(STD))[None]
         with torch.no_grad():
             seen = model.maxpool(model.relu(model.bn1(model.conv1(seen))))
             theirs = model.layer3(model.layer2(model.layer1(seen)))[0].flatten(1).T
-        assert cosine_similarity(torch.from_numpy(values(found)), theirs).min() > ALIKE
+        assert cosine_similarity(torch.from_numpy(values(actual)), theirs).min() > ALIKE
 
 
-def test_codes_are_those_of_another_implementation(images: list[ImageRow], tmp_path: Path) -> None:
+def test_codes_are_those_of_another_implementation(images, tmp_path):
     model = make_vqgan()
     config = VqganConfig(checkpoint=str(write_vqgan(tmp_path / "vqgan.ckpt", model)))
-    found = [
-        one for one in feature_tables.encode_places(images, config) if isinstance(one, PlacesRow)
+    actual = [
+        each for each in feature_tables.encode_places(images, config) if isinstance(each, PlacesRow)
     ]
-    for image, own in zip((images[0], images[2]), found, strict=True):
+    for image, own in zip((images[0], images[2]), actual, strict=True):
         assert (own.width, len(own.values)) == (CODES, 196 * 2)
         with torch.no_grad():
             theirs = model.quantize(model.quant_conv(model.encoder(scaled(image)[None] * 2 - 1)))[
@@ -99,7 +84,7 @@ def test_codes_are_those_of_another_implementation(images: list[ImageRow], tmp_p
         assert (own_codes == theirs).float().mean() > 0.98  # a tie may be rounded the other way
 
 
-def test_models_that_see_other_places_are_refused(tmp_path: Path) -> None:
+def test_models_that_see_other_places_are_refused(tmp_path):
     cnn = write_cnn(tmp_path / "resnet18.pth")
     with pytest.raises(ModelError, match=r"namc\.cnn: .*resnet18\.pth: .*layer1\.0\."):
         load_grids(CnnConfig(model="resnet50", checkpoint=str(cnn)).model_dump_json())
@@ -113,7 +98,7 @@ def test_models_that_see_other_places_are_refused(tmp_path: Path) -> None:
         make_clip(DualEncoderConfig(model=str(described), checkpoint=str(file)))
 
 
-def test_a_changed_file_is_another_model(tmp_path: Path) -> None:
+def test_a_changed_file_is_another_model(tmp_path):
     config = CnnConfig(model="resnet18", checkpoint=str(write_cnn(tmp_path / "resnet18.pth")))
     pinned = pin_weights(config)
     write_cnn(tmp_path / "resnet18.pth", seed=1)

@@ -1,7 +1,6 @@
 """Which charts a run has: where points lie, what is smoothed, what is left out."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,26 +9,31 @@ from hypothesis import strategies as st
 
 from pairwright.tasks.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from pairwright.tasks.training.report.draw_run import Metrics, arrange, draw_run, smooth
-from pairwright.tasks.training.runs import HELD_OUT, TRAIN, Entry, MetricsFile, Run
+from pairwright.tasks.training.runs import HELD_OUT, TRAIN, MetricsFile, Run
 from tests.tasks.training.report.handmade_run import HOSTILE, entries, points, write_metrics
 
 
-def draw(train=(), held_out=(), name="loss", last=None):
+def draw(train=(), held_out=(), name="loss"):
     """Return the only chart of one metric."""
-    given = {(TRAIN, name): points(*train), (HELD_OUT, name): points(*held_out)}
-    sections = draw_run(Metrics(given, last or max(len(train), len(held_out), 1), 1.0))
+    lines = {(TRAIN, name): points(*train), (HELD_OUT, name): points(*held_out)}
+    sections = draw_run(Metrics(lines, max(len(train), len(held_out), 1), 1.0))
     return sections[0].charts[0] if sections else None
 
 
-def corners(path):
-    return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", path)]
+def corners(stroke):
+    return np.array(re.findall(r"([\d.]+) ([\d.]+)", stroke.path), dtype=float).reshape(-1, 2)
 
 
-def titles(logged: list[Entry]) -> dict[str, list[str]]:
-    return {
-        section.title: [chart.title for chart in section.charts]
-        for section in draw_run(arrange(logged))
-    }
+def charts_of(logged):
+    return {section.title: section.charts for section in draw_run(arrange(logged))}
+
+
+def titles(charts):
+    return [chart.title for chart in charts]
+
+
+def legend(chart):
+    return [name for _, name, _ in chart.legend]
 
 
 def test_a_wild_value_of_the_faint_line_does_not_flatten_the_rest():
@@ -38,20 +42,19 @@ def test_a_wild_value_of_the_faint_line_does_not_flatten_the_rest():
     values[200] = 1e6
     chart = draw(values)
     assert float(chart.up[-1].label.replace(",", "")) < 2 * smooth(points(*values))[:, 1].max()
-    faint = next(stroke for stroke in chart.strokes if stroke.look == "raw plain")
-    assert min(y for _, y in corners(faint.path)) >= TOP
+    (faint,) = (stroke for stroke in chart.strokes if stroke.look == "raw plain")
+    assert (corners(faint)[:, 1] >= TOP).all()
 
 
 def test_single_values_are_dots_that_say_what_they_are():
     chart = draw(held_out=[0.25, 0.5], name="accuracy")
-    assert [dot.label for dot in chart.dots] == [
-        "text, held-out, step 1: 25.0%",
-        "text, held-out, step 2: 50.0%",
-    ]
+    labels = [f"text, held-out, step {step}" for step in ("1: 25.0%", "2: 50.0%")]
+    assert [dot.label for dot in chart.dots] == labels
     assert [stroke.look for stroke in chart.strokes] == ["held chosen"]
     assert chart.summary == "Accuracy. text: 50.0% on held-out rows."
-    one = draw([3])
-    assert (one.strokes, [dot.label for dot in one.dots]) == ([], ["loss, train, step 1: 3"])
+    single = draw([3])
+    assert single.strokes == []
+    assert [dot.label for dot in single.dots] == ["loss, train, step 1: 3"]
 
 
 @given(
@@ -61,49 +64,42 @@ def test_single_values_are_dots_that_say_what_they_are():
 )
 def test_whatever_was_logged_stays_inside_the_drawing(values, held, name):
     chart = draw(values, held, name)
-    for x, y in [
-        place for stroke in (chart.strokes if chart else ()) for place in corners(stroke.path)
-    ]:
-        assert LEFT <= x <= WIDTH - RIGHT
-        assert TOP <= y <= HEIGHT - BOTTOM
+    for stroke in chart.strokes if chart else ():
+        x, y = corners(stroke).T
+        assert ((x >= LEFT) & (x <= WIDTH - RIGHT)).all()
+        assert ((y >= TOP) & (y <= HEIGHT - BOTTOM)).all()
     assert chart is None or len(chart.up) >= 2
 
 
-def test_sft_page_has_no_preference_charts() -> None:
+def test_sft_page_has_no_preference_charts():
     rows = [(step, "train", name, 5.0 - step) for step in (1, 2) for name in ("loss", "nll")]
-    assert titles(entries(*rows)) == {"Learning": ["Loss"]}
-    (section,) = draw_run(arrange(entries(*rows)))
-    assert [name for _, name, _ in section.charts[0].legend] == ["loss"]
-    apart = draw_run(arrange(entries(*rows, (2, HELD_OUT, "nll", 9.0))))
-    assert [name for _, name, _ in apart[0].charts[0].legend] == ["loss", "negative log-likelihood"]
+    charts = charts_of(entries(*rows))
+    assert list(charts) == ["Learning"]
+    assert titles(charts["Learning"]) == ["Loss"]
+    assert legend(charts["Learning"][0]) == ["loss"]
+    apart = charts_of(entries(*rows, (2, HELD_OUT, "nll", 9.0)))["Learning"]
+    assert legend(apart[0]) == ["loss", "negative log-likelihood"]
 
 
-def test_adpo_page_has_retriever_section_and_unknown_metrics(
-    tmp_path: Path,
-) -> None:
+def test_adpo_page_has_retriever_section_and_unknown_metrics(tmp_path):
     run = Run(tmp_path)
     write_metrics(run, range(1, 40), measured=(20, 39))
-    drawn = {
-        section.title: section.charts
-        for section in draw_run(arrange(MetricsFile(run.metrics).resume().entries))
-    }
-    assert list(drawn) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
+    charts = charts_of(MetricsFile(run.metrics).resume().entries)
+    assert list(charts) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
     retriever = ["Entropy", "Effective candidates", "Reward", "Doubtful negatives"]
-    assert [chart.title for chart in drawn["The retriever"]] == retriever
-    assert [chart.title for chart in drawn["Further metrics"]] == [HOSTILE]
-    assert len(drawn["Learning"][0].dots) == 2
+    assert titles(charts["The retriever"]) == retriever
+    assert titles(charts["Further metrics"]) == [HOSTILE]
+    assert len(charts["Learning"][0].dots) == 2
 
 
-def test_points_are_sorted_by_step_without_repeats() -> None:
-    metrics = arrange(
-        entries((20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0))
-    )
-    loss = metrics.of("loss")
-    assert loss.tolist() == [[10, 3], [20, 1]]
+def test_points_are_sorted_by_step_without_repeats():
+    rows = [(20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)]
+    metrics = arrange(entries(*rows))
+    assert metrics.of("loss").tolist() == [[10, 3], [20, 1]]
     assert (metrics.last, metrics.epoch) == (20, 2.0)
 
 
-def test_few_points_are_not_smoothed_and_many_are_by_hand() -> None:
+def test_few_points_are_not_smoothed_and_many_are_by_hand():
     few = points(*range(20))
     assert smooth(few) is few
     # 40 points look back over 2: each mean is half the value and half the mean before, by the

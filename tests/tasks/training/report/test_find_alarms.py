@@ -1,12 +1,11 @@
 """Alarms of runs: each rule on made-up metrics, and none on good runs."""
 
 import re
-from collections.abc import Sequence
 
 import pytest
 
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.training.report.draw_run import Metrics, Points
+from pairwright.tasks.training.report.draw_run import Metrics
 from pairwright.tasks.training.report.find_alarms import (
     find_alarms,
     held_out_accuracy,
@@ -17,19 +16,20 @@ from tests.tasks.training.report.handmade_run import points
 
 ADPO, RANKED = TrainConfig(objective="adpo"), "held_accuracy__rows"
 FALLING = [2 - number / 30 for number in range(30)]
+FORGETS = "The model forgets the held-out chosen texts"
 
 
-def metrics(**lines: Sequence[float]) -> Metrics:
+def metrics(**lines):
     """Name a line "loss", or "held_loss"; "__" is a slash."""
-    found: dict[tuple[str, str], Points] = {}
+    named = {}
     for name, values in lines.items():
         split = HELD_OUT if name.startswith("held_") else TRAIN
-        found[split, name.removeprefix("held_").replace("__", "/")] = points(*values)
-    return Metrics(found, 30, 1.0)
+        named[split, name.removeprefix("held_").replace("__", "/")] = points(*values)
+    return Metrics(named, 30, 1.0)
 
 
-def names(**lines: Sequence[float]) -> list[str]:
-    return [name for name, _ in find_alarms(metrics(**lines), ADPO)]
+def alarms_of(**lines):
+    return dict(find_alarms(metrics(**lines), ADPO))
 
 
 @pytest.mark.parametrize(
@@ -39,27 +39,30 @@ def names(**lines: Sequence[float]) -> list[str]:
         ({"loss": FALLING[::-1]}, "The loss does not fall"),
         ({"held_loss": (2, 1, 1.06)}, "The held-out loss rises"),
         ({"held_accuracy": (0.5, 0.8), RANKED: (8, 8)}, "Held-out accuracy may be chance"),
-        ({"held_nll": (0.4, 0.5, 0.9)}, "The model forgets the held-out chosen texts"),
+        ({"held_nll": (0.4, 0.5, 0.9)}, FORGETS),
         ({"held_unreadable": (0.25, 0.0, 0.625)}, "Answers cannot be read"),
         ({"reward__chosen": [-value for value in FALLING]}, "The chosen texts become less likely"),
     ],
 )
-def test_each_rule_speaks(lines: dict[str, Sequence[float]], name: str) -> None:
-    assert names(**lines) == [name]
+def test_each_rule_speaks(lines, name):
+    assert list(alarms_of(**lines)) == [name]
+
+
+GOOD = {
+    "loss": FALLING,
+    "held_loss": (2, 1.5, 1.2),
+    "held_accuracy": (0.5, 0.8),
+    RANKED: (256, 256),
+    "held_nll": (0.4, 0.5, 0.6),
+    "held_unreadable": (0.5, 0.625),
+    "reward__chosen": [2 - value for value in FALLING],
+}
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        {
-            "loss": FALLING,
-            "held_loss": (2, 1.5, 1.2),
-            "held_accuracy": (0.5, 0.8),
-            RANKED: (256, 256),
-            "held_nll": (0.4, 0.5, 0.6),
-            "held_unreadable": (0.5, 0.625),
-            "reward__chosen": [2 - value for value in FALLING],
-        },
+        GOOD,
         {"loss": (1, 2, 3)},
         {"held_loss": (1, 2)},
         {"held_loss": (2, 1, 1.04)},
@@ -71,23 +74,17 @@ def test_each_rule_speaks(lines: dict[str, Sequence[float]], name: str) -> None:
         {"reward__chosen": [number / 15 - 1 for number in range(30)]},
     ],
 )
-def test_no_rule_speaks_of_a_good_run_or_too_early(lines: dict[str, Sequence[float]]) -> None:
-    assert names(**lines) == []
+def test_no_rule_speaks_of_a_good_run_or_too_early(lines):
+    assert alarms_of(**lines) == {}
 
 
-def test_advice_names_settings_that_the_objective_reads() -> None:
-    told = dict(find_alarms(metrics(held_nll=(0.4, 0.9)), ADPO))[
-        "The model forgets the held-out chosen texts"
-    ]
-    assert re.findall(r"[a-z_.]+_weight|[a-z]+\.[a-z_]+", told) == [
-        "sft_weight",
-        "adpo.beta",
-        "optimiser.learning_rate",
-    ]
+def test_advice_names_settings_that_the_objective_reads():
+    advice = alarms_of(held_nll=(0.4, 0.9))[FORGETS]
+    names = re.findall(r"[a-z_.]+_weight|[a-z]+\.[a-z_]+", advice)
+    assert names == ["sft_weight", "adpo.beta", "optimiser.learning_rate"]
 
 
-def test_an_accuracy_stands_with_its_rows_and_wilsons_interval() -> None:
+def test_an_accuracy_stands_with_its_rows_and_wilsons_interval():
     # Of 8 of 8, Wilson's interval begins at 8 / (8 + 1.96^2) = 68 %.
     ranked = held_out_accuracy(metrics(held_accuracy=(0.5, 1.0), **{RANKED: (8, 8)}))
-    assert ranked is not None
     assert say_proportion(ranked) == "100% of 8 (68% to 100%)"

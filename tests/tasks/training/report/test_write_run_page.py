@@ -5,7 +5,6 @@ import re
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,18 +29,18 @@ WIDE = {"viewport": {"width": 1240, "height": 900}}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     run = tmp_path_factory.mktemp("runs") / "adpo <b>"
     make_run(run)
     write_run_page(run)
     return run / "report"
 
 
-def text_of(folder: Path) -> str:
+def text_of(folder):
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", (folder / "index.html").read_text())).split())
 
 
-def test_it_is_well_formed_and_refers_only_to_what_is_beside_it(folder: Path) -> None:
+def test_it_is_well_formed_and_refers_only_to_what_is_beside_it(folder):
     page = Reader((folder / "index.html").read_text())
     assert len(page.ids) == len(set(page.ids))
     for link in page.links:
@@ -52,13 +51,12 @@ def test_it_is_well_formed_and_refers_only_to_what_is_beside_it(folder: Path) ->
     assert beside == ["images", "index.html", "report.css", "run.css"]
 
 
-def test_texts_are_shown_not_interpreted(folder: Path) -> None:
+def test_texts_are_shown_not_interpreted(folder):
     page = Reader((folder / "index.html").read_text())
     assert not [tag for tag, _ in page.tags if tag == "script"]
-    assert not any(
-        name.startswith("on") or name == "style" for _, given in page.tags for name in given
-    )
-    assert not any("onerror" in name for _, given in page.tags for name in given)
+    attributes = {name for _, names in page.tags for name in names}
+    assert not [name for name in attributes if name.startswith("on") or "onerror" in name]
+    assert "style" not in attributes
     # Prompts and references of two samples, one rejected text, a metric, an alarm, a common
     # negative.
     assert page.text.count(HOSTILE) >= 2 + 2 + 1 + 1 + 1 + 1
@@ -67,9 +65,9 @@ def test_texts_are_shown_not_interpreted(folder: Path) -> None:
     assert "/data/of" not in page.text
 
 
-def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
+def test_what_is_known_of_a_run_is_on_its_page(folder):
     text = text_of(folder)
-    for words in (
+    for phrase in (
         "adpo · tiny · full · from sft",
         "steps 1,000", "epochs 10", "held-out accuracy 75% of 8 (41% to 93%)",
         "Entropy", "Effective candidates", "Doubtful negatives", "Learning rate", "Gradient norm",
@@ -78,29 +76,28 @@ def test_what_is_known_of_a_run_is_on_its_page(folder: Path) -> None:
         "1,000 steps; 4,321 texts to choose from",
         "The model One is red, the other one is blue.", "The model (nothing)",
         "snapshot 3",
-        "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora", ("output.save_steps "
-                                                                               "100 500"),
-        "61 rows;", "too long 60 98.4%",
+        "optimiser.per_device_train_batch_size 2 4", "model.tuning full lora",
+        "output.save_steps 100 500", "61 rows;", "too long 60 98.4%",
     ):  # fmt: skip
-        assert words in text, words
+        assert phrase in text, phrase
     assert "Not finished" not in text
     assert LONG in text
 
 
-def test_only_settings_that_differ_are_listed_and_all_are_in_full(folder: Path) -> None:
+def test_only_settings_that_differ_are_listed_and_all_are_in_full(folder):
     table, whole = text_of(folder).split("All settings (config.yaml)")
     assert "optimiser.warmup_ratio" not in table
     assert "warmup_ratio: 0.1" in whole
 
 
-def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+def test_a_run_that_has_just_begun_has_a_page(tmp_path):
     begin(tmp_path / "sft", objective="sft", start="")
     text = text_of(write_run_page(tmp_path / "sft").parent)
     assert "Not finished." in text
     assert "Nothing logged" in text
 
 
-def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path):
     with pytest.raises(ConfigError, match=r"config\.yaml"):
         write_run_page(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -108,13 +105,9 @@ def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [
-        ("data.json", "[1, 2"),
-        ("refused.jsonl", "7\n"),
-        ("samples/samples.jsonl", '{"key": 1}\n'),
-    ],
+    [("data.json", "[1, 2"), ("refused.jsonl", "7\n"), ("samples/samples.jsonl", '{"key": 1}\n')],
 )
-def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> None:
+def test_a_damaged_file_is_named(tmp_path, name, content):
     begin(tmp_path / "run")
     path = tmp_path / "run" / name
     path.parent.mkdir(exist_ok=True)
@@ -123,18 +116,17 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str) -> Non
         write_run_page(tmp_path / "run")
 
 
-def test_samples_come_back_and_their_images_are_kept_once(tmp_path: Path) -> None:
+def test_samples_come_back_and_their_images_are_kept_once(tmp_path):
     write_samples(tmp_path, make_samples())
-    kept = read_samples(tmp_path)
-    given = [
-        {**asdict(one), "images": kept[place]["images"]} for place, one in enumerate(make_samples())
-    ]
-    assert kept == given
-    assert kept[0]["images"][:1] == kept[1]["images"]
+    rows = read_samples(tmp_path)
+    images = [row.pop("images") for row in rows]
+    written = [asdict(sample) for sample in make_samples()]
+    assert rows == [{name: row[name] for name in row if name != "images"} for row in written]
+    assert images[0][:1] == images[1]
     assert len(list((tmp_path / "samples").glob("*.png"))) == 2
 
 
-def test_a_sample_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
+def test_a_sample_cannot_name_a_file_elsewhere(tmp_path):
     run = begin(tmp_path / "run").folder
     (tmp_path / "secret.png").write_bytes(make_png("red"))
     write_samples(run, make_samples())
@@ -150,7 +142,7 @@ def test_a_sample_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [WIDE, {**WIDE, "color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"]
 )
-def test_it_looks_right_in_a_browser(folder: Path, options: dict[str, Any]) -> None:
+def test_it_looks_right_in_a_browser(folder, options):
     contrast = (Path(__file__).parents[2] / "report" / "contrast.js").read_text()
     with (
         open_chromium() as browser,

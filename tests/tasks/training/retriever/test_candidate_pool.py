@@ -13,13 +13,9 @@ from tests.fixtures.retrieving import entry, random_entries, renamed
 
 
 def test_the_pool_holds_the_training_split_s_texts_once():
-    rows = [
-        entry(0, "B."),
-        entry(1, "b"),
-        entry(2, "a", in_pool=False),
-        entry(3, "c"),
-        entry(4, "B", in_pool=False),
-    ]
+    rows = [entry(0, "B."), entry(1, "b"), entry(3, "c")]
+    rows[2:2] = [entry(2, "a", in_pool=False)]
+    rows += [entry(4, "B", in_pool=False)]
     pool = make_pool(rows)
     assert pool.texts == ("B.", "c")
     assert pool.positives.tolist() == [[0], [0], [NONE], [1], [0]]
@@ -53,14 +49,10 @@ def test_draws_depend_on_row_seed_and_step_alone():
     pool, other = make_pool(rows), make_pool(renamed(rows))
     everything = np.arange(40)
     drawn = pool.draw(everything, 12, seed=3, step=5)
-    some = np.array([7, 31, 2])
-    np.testing.assert_array_equal(pool.draw(some, 12, seed=3, step=5), drawn[some])
-    for changed in (
-        pool.draw(everything, 12, seed=4, step=5),
-        pool.draw(everything, 12, seed=3, step=6),
-    ):
-        assert (changed != drawn).any(1).all()
-    assert (other.draw(everything, 12, seed=3, step=5) != drawn).any(1).all()
+    few = np.array([7, 31, 2])
+    np.testing.assert_array_equal(pool.draw(few, 12, seed=3, step=5), drawn[few])
+    for each, seed, step in ((pool, 4, 5), (pool, 3, 6), (other, 3, 5)):
+        assert (each.draw(everything, 12, seed=seed, step=step) != drawn).any(1).all()
 
 
 @pytest.mark.parametrize(

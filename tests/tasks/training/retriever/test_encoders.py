@@ -36,43 +36,40 @@ def test_cosines_are_those_of_a_plain_computation():
     joined = np.concatenate([first, second, second - first, first * second], axis=1)
     hidden = gelu(joined @ weights["pair.0.weight"].T + weights["pair.0.bias"])
     pairs = hidden @ weights["pair.2.weight"].T + weights["pair.2.bias"]
-    words = texts * TEXT_SIZE**0.5 @ weights["text.weight"].T + weights["text.bias"]
-    cosines = (
-        pairs @ words.T / np.linalg.norm(pairs, axis=1)[:, None] / np.linalg.norm(words, axis=1)
-    )
+    phrases = texts * TEXT_SIZE**0.5 @ weights["text.weight"].T + weights["text.bias"]
+    lengths = np.linalg.norm(pairs, axis=1)[:, None] * np.linalg.norm(phrases, axis=1)
+    cosines = pairs @ phrases.T / lengths
     with torch.no_grad():
-        pairs, words = (
-            heads.pairs(torch.tensor(images).float()),
-            heads.texts(torch.tensor(texts).float()),
-        )
-    np.testing.assert_allclose((pairs @ words.T).numpy(), 1 - SPREAD * (1 - cosines), atol=1e-6)
-    np.testing.assert_allclose(pairs.norm(dim=1).numpy(), 1, atol=1e-6)
-    np.testing.assert_allclose(words.norm(dim=1).numpy(), 1, atol=1e-6)
+        pairs = heads.pairs(torch.tensor(images).float()).numpy()
+        phrases = heads.texts(torch.tensor(texts).float()).numpy()
+    np.testing.assert_allclose(pairs @ phrases.T, 1 - SPREAD * (1 - cosines), atol=1e-6)
+    for vectors in (pairs, phrases):
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-ROWS = [
-    entry(n, f"a {colour} ball")
-    for n, colour in enumerate(("red", "blue", "green", "orange", "grey"))
-]
+COLOURS = ("red", "blue", "green", "orange", "grey")
+ROWS = [entry(number, f"a {colour} ball") for number, colour in enumerate(COLOURS)]
 
 
-def shown(place):
-    rng = np.random.default_rng(place)
-    return [rng.integers(0, 256, (50 + place, 90, 3), dtype=np.uint8) for _ in range(2)]
+def shown(position):
+    rng = np.random.default_rng(position)
+    return [rng.integers(0, 256, (50 + position, 90, 3), dtype=np.uint8) for _ in range(2)]
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    return ClipConfig(
-        checkpoint=str(
-            write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
-        )
-    )
+    folder = write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
+    return ClipConfig(checkpoint=str(folder))
 
 
 @pytest.fixture
 def encoder(config):
     return Clip4IdcEncoder(config, make_pool(ROWS).texts, shown, seed=0, device=torch.device("cpu"))
+
+
+def with_tower(**vision):
+    vision = {**CLIP_ARCHITECTURE["vision_cfg"], **vision}
+    return {**CLIP_ARCHITECTURE, "vision_cfg": vision}
 
 
 def attended(block, tokens):
@@ -84,8 +81,8 @@ def attended(block, tokens):
         x, attention.in_proj_weight, attention.in_proj_bias
     ).chunk(3, -1)
 
-    def split(one):
-        return one.view(*one.shape[:2], heads, width // heads).transpose(1, 2)
+    def split(each):
+        return each.view(*each.shape[:2], heads, width // heads).transpose(1, 2)
 
     weights = (split(query) @ split(key).transpose(-1, -2) / (width // heads) ** 0.5).softmax(-1)
     mixed = (weights @ split(value)).transpose(1, 2).reshape(tokens.shape)
@@ -95,29 +92,23 @@ def attended(block, tokens):
 
 def test_three_quarters_of_the_layers_see_one_image_and_the_rest_both():
     torch.manual_seed(0)
-    clip = make_clip(
-        {**CLIP_ARCHITECTURE, "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], "layers": 4}}
-    )
+    clip = make_clip(with_tower(layers=4))
     network = Clip4Idc(clip, seed=0)
     assert network.alone == 3
     visual, pixels = clip.visual, torch.rand(2, 2, 3, IMAGE_SIDE, IMAGE_SIDE)
     with torch.no_grad():
         sides = []
-        for side, place in ((0, network.first), (1, network.second)):
+        for side, position in ((0, network.first), (1, network.second)):
             patches = visual.conv1(pixels[:, side]).flatten(2).transpose(1, 2)
-            tokens = (
-                torch.cat([visual.class_embedding.expand(2, 1, -1), patches], dim=1)
-                + visual.positional_embedding
-            )
-            tokens = visual.ln_pre(tokens)
+            tokens = torch.cat([visual.class_embedding.expand(2, 1, -1), patches], dim=1)
+            tokens = visual.ln_pre(tokens + visual.positional_embedding)
             for block in visual.transformer.resblocks[:3]:
                 tokens = attended(block, tokens)
-            sides.append(tokens + place)
+            sides.append(tokens + position)
         both = network.middle(torch.cat(sides, dim=1) + network.joint_positions)
         both = visual.ln_post(attended(visual.transformer.resblocks[3], both))
-        mean = (
-            both[:, 0] @ visual.proj + both[:, 17] @ visual.proj
-        ) / 2  # 16 patches and a class token per image
+        # 16 patches and a class token per image
+        mean = (both[:, 0] @ visual.proj + both[:, 17] @ visual.proj) / 2
         expected = mean / mean.norm(dim=1, keepdim=True)
         torch.testing.assert_close(network.pairs(pixels), expected, atol=1e-5, rtol=1e-4)
 
@@ -126,7 +117,7 @@ def test_images_and_texts_are_read_as_clip_reads_them(encoder):
     import open_clip
 
     tools = encoder._preprocess
-    crops = np.stack([tools(shown(place)[side]) for place in (3, 1) for side in (0, -1)])
+    crops = np.stack([tools(shown(position)[side]) for position in (3, 1) for side in (0, -1)])
     pixels = tools.numbers(torch.from_numpy(crops)).unflatten(0, (2, 2))
     with torch.no_grad():
         assert torch.equal(encoder.pairs(np.array([3, 1])), encoder.network.pairs(pixels))
@@ -143,24 +134,15 @@ def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
     candidates = retriever._candidates(np.arange(3), 0)
     shared = set(candidates[0].tolist())
     assert NONE not in shared
-    for place in range(3):
-        own = pool.positives[place, 0]
-        assert set(candidates[place].tolist()) - {NONE} == shared - {own}
+    for position in range(3):
+        own = pool.positives[position, 0]
+        assert set(candidates[position].tolist()) - {NONE} == shared - {own}
     before = {name: weight.detach().clone() for name, weight in encoder.network.named_parameters()}
     proposal = retriever.propose([0, 1, 2])
     retriever.learn(proposal, torch.rand(3, 2, generator=torch.Generator().manual_seed(0)))
-    moved = {
-        name
-        for name, weight in encoder.network.named_parameters()
-        if not torch.equal(weight, before[name])
-    }
-    assert {
-        "first",
-        "second",
-        "joint_positions",
-        "clip.visual.proj",
-        "clip.text_projection",
-    } <= moved
+    after = dict(encoder.network.named_parameters())
+    own = ("first", "second", "joint_positions", "clip.visual.proj", "clip.text_projection")
+    assert not any(torch.equal(after[name], before[name]) for name in own)
     fresh = Clip4IdcEncoder(config, pool.texts, shown, seed=1, device=torch.device("cpu"))
     other = Retriever(pool=pool, encoder=fresh, config=settings, seed=0)
     other.load_state_dict(retriever.state_dict())
@@ -178,9 +160,5 @@ def test_the_retriever_shares_candidates_learns_and_reloads(encoder, config):
     ],
 )
 def test_other_image_towers_are_refused(vision, what):
-    architecture = {
-        **CLIP_ARCHITECTURE,
-        "vision_cfg": {**CLIP_ARCHITECTURE["vision_cfg"], **vision},
-    }
     with pytest.raises(ModelError, match=what):
-        Clip4Idc(make_clip(architecture), seed=0)
+        Clip4Idc(make_clip(with_tower(**vision)), seed=0)

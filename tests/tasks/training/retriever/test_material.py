@@ -1,5 +1,7 @@
 """Vectors by row and by text; what is missing is named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,71 +9,56 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.training.embed_chosen_texts import text_key
-from pairwright.tasks.training.retriever.candidate_pool import PoolEntry, make_pool
+from pairwright.tasks.training.retriever.candidate_pool import make_pool
 from pairwright.tasks.training.retriever.material import map_features
+from tests.fixtures.retrieving import entry
 
 IMAGES = [make_key("image", number) for number in range(5)]
 
 
-def vectors(keys, size, seed=0):
+def vectors(keys, size):
     names = np.array(sorted(key.encode() for key in keys), dtype="S32")
-    matrix = np.random.default_rng(seed).normal(size=(len(names), size)).astype(np.float16)
+    matrix = np.random.default_rng(size).normal(size=(len(names), size)).astype(np.float16)
     return Vectors(names, matrix, np.ones(len(names), dtype=np.float32))
 
 
-def entry(number, first, last, text):
-    return PoolEntry(
-        key=make_key(number),
-        pair=str(number),
-        chosen=text,
-        images=(IMAGES[first], IMAGES[last]),
-        in_pool=True,
-        no_change=False,
-    )
+def vector_of(table, key):
+    return table.matrix[table.rows_of([key])[0]]
 
 
-ROWS = [entry(0, 3, 1, "b"), entry(1, 4, 4, "a")]  # the second row has one image
+ROWS = [
+    replace(entry(0, "b"), images=(IMAGES[3], IMAGES[1])),
+    replace(entry(1, "a"), images=(IMAGES[4], IMAGES[4])),
+]
+"""The second row has one image."""
 POOL = make_pool(ROWS)
-TEXTS = {"words": vectors([text_key("a"), text_key("b"), text_key("unused")], 4)}
+SHAPE, COLOUR, HASH = (vectors(IMAGES, size) for size in (3, 2, 7))
+TEXTS = vectors([text_key("a"), text_key("b"), text_key("unused")], 4)
+FEW = vectors([text_key("a")], 4)
 
 
 def test_all_embedders_but_the_hash_of_copies_stand_side_by_side():
-    images = {
-        name: vectors(IMAGES, size, size)
-        for name, size in (("shape", 3), ("colour", 2), ("perceptual-hash", 7))
-    }
-    features = map_features(ROWS, POOL, images=images, texts=TEXTS)
+    images = {"shape": SHAPE, "colour": COLOUR, "perceptual-hash": HASH}
+    features = map_features(ROWS, POOL, images=images, texts={"words": TEXTS})
     assert features.sizes == (5, 4)
     assert features.made_by == "colour+shape | words 4"
-    found = features.pairs(np.array([1, 0]))
-    assert found.dtype == np.float32
-    for row, entry_ in enumerate((ROWS[1], ROWS[0])):
-        for side, key in enumerate(entry_.images):
-            parts = [
-                images[name].matrix[images[name].rows_of([key])[0]] for name in ("colour", "shape")
-            ]
-            np.testing.assert_allclose(
-                found[row, side], np.concatenate(parts).astype(np.float32) / 2**0.5, rtol=1e-6
-            )
-    words = features.words(np.array([1, 0, 1]))
-    for place, text in enumerate("bab"):
-        np.testing.assert_array_equal(
-            words[place], TEXTS["words"].matrix[TEXTS["words"].rows_of([text_key(text)])[0]]
-        )
+    pairs = features.pairs(np.array([1, 0]))
+    assert pairs.dtype == np.float32
+    for vector, key in zip(pairs.reshape(4, 5), ROWS[1].images + ROWS[0].images, strict=True):
+        joined = np.concatenate([vector_of(COLOUR, key), vector_of(SHAPE, key)])
+        np.testing.assert_allclose(vector, joined.astype(np.float32) / 2**0.5, rtol=1e-6)
+    for vector, text in zip(features.words(np.array([1, 0, 1])), "bab", strict=True):
+        np.testing.assert_array_equal(vector, vector_of(TEXTS, text_key(text)))
 
 
 @pytest.mark.parametrize(
     ("images", "texts", "what"),
     [
-        ({}, TEXTS, "images"),
-        ({"perceptual-hash": vectors(IMAGES, 7)}, TEXTS, "images"),
-        ({"shape": vectors(IMAGES, 3)}, {}, "of its texts"),
-        ({"shape": vectors(IMAGES[:4], 3)}, TEXTS, "pairwright resume"),
-        (
-            {"shape": vectors(IMAGES, 3)},
-            {"words": vectors([text_key("a")], 4)},
-            "pairwright resume",
-        ),
+        ({}, {"words": TEXTS}, "images"),
+        ({"perceptual-hash": HASH}, {"words": TEXTS}, "images"),
+        ({"shape": SHAPE}, {}, "of its texts"),
+        ({"shape": vectors(IMAGES[:4], 3)}, {"words": TEXTS}, "pairwright resume"),
+        ({"shape": SHAPE}, {"words": FEW}, "pairwright resume"),
     ],
 )
 def test_missing_vectors_are_a_matter_of_the_dataset(images, texts, what):

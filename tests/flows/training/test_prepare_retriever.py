@@ -31,35 +31,35 @@ CONFIG = TrainConfig.model_validate(
 
 
 @pytest.fixture(scope="module")
-def folder(dataset: Path) -> Folder:
+def folder(dataset):
     return Folder(str(dataset))
 
 
-def rows_of(folder: Folder, table: str, kind: type) -> list:
+def rows_of(folder, table, kind):
     with open_present(folder).settled() as (build, stages):
-        planned = next(one for one, _ in stages if one.stage.name == table)
+        planned = next(each for each, _ in stages if each.stage.name == table)
         return find_live(build, planned, kind, without=("image", "images", "rejected_images"))
 
 
 @pytest.fixture(scope="module")
-def run(folder: Folder) -> Path:
+def run(folder):
     """Return a run's folder whose rows and retriever are frozen."""
-    place = Path(folder.path("runs/first"))
-    place.mkdir(parents=True)
+    run_folder = Path(folder.path("runs/first"))
+    run_folder.mkdir(parents=True)
     with open_present(folder).settled() as (build, stages):
-        planned = next(one for one, _ in stages if one.stage.name == "preferences")
+        planned = next(each for each, _ in stages if each.stage.name == "preferences")
         needs = needs_of(CONFIG)
-        freeze_rows(build, planned, place / FILE, needs=needs, splits=("train", "validation"))
-    prepare_retriever(CONFIG, Run(place), VersionTables(open_version(folder)))
-    return place
+        freeze_rows(build, planned, run_folder / FILE, needs=needs, splits=("train", "validation"))
+    prepare_retriever(CONFIG, Run(run_folder), VersionTables(open_version(folder)))
+    return run_folder
 
 
-def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> None:
+def test_what_is_frozen_is_what_the_tables_hold(run, folder):
     material = open_material(run / "retriever")
     preferences = {row.key: row for row in rows_of(folder, "preferences", PreferenceRow)}
     differences = {row.subject: row for row in rows_of(folder, "differences", DifferenceRow)}
-    wanted = {key for key, row in preferences.items() if row.split in ("train", "validation")}
-    assert {entry.key for entry in material.entries} == wanted
+    expected = {key for key, row in preferences.items() if row.split in ("train", "validation")}
+    assert {entry.key for entry in material.entries} == expected
     held = {plain_text(row.chosen) for row in preferences.values() if row.split != "train"}
     for entry in material.entries:
         row = preferences[entry.key]
@@ -70,7 +70,7 @@ def test_what_is_frozen_is_what_the_tables_hold(run: Path, folder: Folder) -> No
     assert {plain_text(text) for text in material.pool.texts} == train
 
 
-def test_texts_have_the_space_of_the_images_where_that_is_clip_s() -> None:
+def test_texts_have_the_space_of_the_images_where_that_is_clip_s():
     assert choose_text_vectors(EmbeddingConfig()).encoder == "words"
     chosen = choose_text_vectors(
         EmbeddingConfig(embedders=("dinov2", "clip"), clip=ClipConfig(checkpoint="x"))

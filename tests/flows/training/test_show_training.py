@@ -3,7 +3,6 @@
 import logging
 from io import StringIO
 
-import pytest
 from rich.console import Console
 
 from pairwright.flows.training.show_training import TrainingBar, TrainingLines
@@ -17,7 +16,7 @@ VALUES = {
 }
 
 
-def test_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines(caplog):
     lines = TrainingLines()
     with caplog.at_level(logging.INFO, logger="pairwright"):
         lines.begin(0, 20)
@@ -33,7 +32,7 @@ def test_lines(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_a_bar_takes_one_line_of_80_columns() -> None:
+def test_a_bar_takes_one_line_of_80_columns():
     console = Console(file=StringIO(), force_terminal=True, width=80, color_system=None)
     bar = TrainingBar(console)
     bar.begin(0, 10_000)
@@ -42,8 +41,8 @@ def test_a_bar_takes_one_line_of_80_columns() -> None:
         bar.logged(1, "train", VALUES)
         bar.logged(1, "held-out", {"loss": 0.5})
     assert isinstance(console.file, StringIO)
-    shown = console.file.getvalue()
-    assert "step 1, held-out: loss 0.5" in shown
-    last = next(line for line in reversed(shown.splitlines()) if "/10000" in line)
+    printed = console.file.getvalue()
+    assert "step 1, held-out: loss 0.5" in printed
+    last = next(line for line in reversed(printed.splitlines()) if "/10000" in line)
     assert "loss 0.6931, margin -0.01" in last
-    assert max(map(len, shown.splitlines())) <= 80 + len("\x1b[2K\x1b[?25l\x1b[1A")
+    assert max(map(len, printed.splitlines())) <= 80 + len("\x1b[2K\x1b[?25l\x1b[1A")
