@@ -1,8 +1,6 @@
-"""All forms of CaD-Inst give the same pairs and comparisons; hostile literals, missing images; a
-build."""
+"""All forms of CaD-Inst give the same pairs and comparisons; hostile literals; a build."""
 
 import json
-import os
 import time
 
 import pytest
@@ -11,12 +9,13 @@ from hypothesis import strategies as st
 
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ComparisonRow, Turn, make_key
-from pairwright.tasks.sources import cad_inst
+from pairwright.tasks.sources.cad_inst import parse_literal
 from pairwright.tasks.sources.readers import recognise_source
+from tests.fixtures.layouts import put, put_lines
 from tests.fixtures.pictures import picture
-from tests.fixtures.tables import build, config_of, read_all, reasons_of, write_table
+from tests.fixtures.sources import Source
+from tests.fixtures.tables import build, write_table
 
-KIND = "cad-inst"
 DATA = [picture(seed) for seed in range(4)]
 PATHS = ["coco/train2017/0.jpg", "openimages/1.jpg", "coco/train2017/2.jpg", "flickr/3.jpg"]
 SUMMARY = """Commonalities: Both images show a beach.
@@ -24,19 +23,16 @@ SUMMARY = """Commonalities: Both images show a beach.
 Differences:
 1. Object types: Image 1 contains a surfboard, while Image 2 contains a kite.
 2. Counting the objects: There are three people in Image 1. Image 2 shows five."""
+ASK = "Image 1: <image>\nImage 2: <image>\nSummarize the commonalities and differences."
 
 
 def talk(*texts):
     return [{"from": ("human", "gpt")[n % 2], "value": text} for n, text in enumerate(texts)]
 
 
-ASK = "Image 1: <image>\nImage 2: <image>\nSummarize the commonalities and differences."
+TALK = talk(ASK, SUMMARY, "Which one has a kite?", "B")
 RECORDS = [
-    {
-        "id": "0",
-        "image": PATHS[:2],
-        "conversations": talk(ASK, SUMMARY, "Which one has a kite?", "B"),
-    },
+    {"id": "0", "image": PATHS[:2], "conversations": TALK},
     {"id": "1", "image": PATHS[1:3], "conversations": talk(ASK, 'It\'s "hard" to say\nreally')},
 ]
 
@@ -44,44 +40,33 @@ RECORDS = [
 @pytest.fixture
 def images(tmp_path):
     for path, data in zip(PATHS, DATA, strict=True):
-        place = tmp_path / "images" / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
+        put(tmp_path / "images", path, data)
     return tmp_path / "images"
 
 
-def write_parquet(path, records, rows_per_group=1000):
-    columns = {
-        "id": [record["id"] for record in records],
-        "image": [repr(record["image"]) for record in records],
-        "conversations": [repr(record["conversations"]) for record in records],
-        "clip_sim_score": [0.5] * len(records),
-        "__null_dask_index__": list(range(len(records))),
-    }
-    return write_table(path, columns, rows_per_group=rows_per_group)
+def write_parquet(path, records=RECORDS):
+    columns = {name: [repr(record[name]) for record in records] for name in records[0]}
+    columns |= {"clip_sim_score": [0.5] * len(records)}
+    columns |= {"__null_dask_index__": list(range(len(records)))}
+    return write_table(path, columns, rows_per_group=1000)
 
 
 def source(path, images, **reading):
-    return config_of(KIND, path, images=str(images), **reading)
+    return Source("cad-inst", path, images=str(images), **reading)
 
 
 def test_a_record_becomes_a_pair_and_its_comparison(images, tmp_path):
-    path = write_parquet(tmp_path / "Phase1/phase1_278K.parquet", RECORDS)
-    (item, _), found = read_all(source(path, images))
-    first, second, pair, comparison = found["phase1_278K.parquet#0"]
-    assert (
-        (pair.first, pair.second)
-        == (first.key, second.key)
-        == (make_key(DATA[0]), make_key(DATA[1]))
-    )
-    assert (first.name, second.name) == tuple(PATHS[:2])
-    said = zip(("user", "assistant") * 2, (ASK, SUMMARY, "Which one has a kite?", "B"), strict=True)
-    turns = tuple(Turn(role=role, text=text) for role, text in said)
+    records = source(write_parquet(tmp_path / "Phase1/phase1_278K.parquet"), images)
+    first, second, pair, comparison = records.rows()["phase1_278K.parquet#0"]
+    assert (pair.first, pair.second) == (make_key(DATA[0]), make_key(DATA[1]))
+    assert (first.key, second.key) == (pair.first, pair.second)
+    assert [first.name, second.name] == PATHS[:2]
+    texts = (ASK, SUMMARY, "Which one has a kite?", "B")
+    turns = [*zip(("user", "assistant") * 2, texts, strict=True)]
+    parts = [part for turn in turns for part in turn]
     assert comparison == ComparisonRow(
-        key=make_key(
-            "comparison", pair.key, *(part for turn in turns for part in (turn.role, turn.text))
-        ),
-        source_key=item.key,
+        key=make_key("comparison", pair.key, *parts),
+        source_key=records.items()[0].key,
         subject=pair.key,
         text=SUMMARY,
         commonalities=("Both images show a beach.",),
@@ -90,86 +75,64 @@ def test_a_record_becomes_a_pair_and_its_comparison(images, tmp_path):
             "There are three people in Image 1. Image 2 shows five.",
         ),
         axes=("object types", "counts"),
-        conversation=turns,
+        conversation=tuple(Turn(role=role, text=text) for role, text in turns),
         model="CaD-Inst",
     )
 
 
-def test_the_json_form_gives_the_same_rows(images, tmp_path):
-    table = read_all(source(write_parquet(tmp_path / "a.parquet", RECORDS), images))[1]
-    path = tmp_path / "json_files" / "phase1_instruct_data_278k.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(RECORDS))
-    off = table["a.parquet#1"][-1]  # its text is kept whole, and no part of it is taken for one
-    assert (off.text, off.commonalities, off.differences) == ('It\'s "hard" to say\nreally', (), ())
-    for place in (path, path.parent):
-        found = read_all(source(place, images))[1]
-        assert list(found) == [
-            "phase1_instruct_data_278k.json#0",
-            "phase1_instruct_data_278k.json#1",
-        ]
-        assert list(found.values()) == list(table.values())
+def test_a_text_of_no_known_parts_is_kept_whole(images, tmp_path):
+    comparison = source(write_parquet(tmp_path / "a.parquet"), images).read()[-1]
+    assert comparison.text == 'It\'s "hard" to say\nreally'
+    assert (comparison.commonalities, comparison.differences) == ((), ())
+
+
+@pytest.mark.parametrize("place", ["json_files/phase1_instruct_data_278k.json", "json_files"])
+def test_the_json_form_gives_the_same_rows(images, tmp_path, place):
+    rows = source(write_parquet(tmp_path / "a.parquet"), images).rows()
+    put(tmp_path, "json_files/phase1_instruct_data_278k.json", RECORDS)
+    found = source(tmp_path / place, images).rows()
+    assert list(found) == [f"phase1_instruct_data_278k.json#{number}" for number in (0, 1)]
+    assert list(found.values()) == list(rows.values())
 
 
 def test_the_question_answer_set_is_read_in_both_forms(images, tmp_path):
-    columns = {
-        "id": ["1"],
-        "image": [repr(PATHS[:2])],
-        "question": ["Which has a dog?"],
-        "answer": ["The first."],
-    }
+    question, answer = "Which has a dog?", "The first."
+    columns = {"id": ["1"], "image": [repr(PATHS[:2])], "question": [question], "answer": [answer]}
     table = write_table(tmp_path / "CaD_QA_eval.parquet", columns)
-    record = {
-        "image": PATHS[:2],
-        "text": "Which has a dog?",
-        "answer": "The first.",
-        "question_id": "1_2",
-    }
-    lines = tmp_path / "CaD_QA_eval.jsonl"
-    lines.write_text(json.dumps(record) + "\n{damaged\n")
-    (_, _, _, comparison), damaged = read_all(source(lines, images))[1].values()
-    said = [(turn.role, turn.text) for turn in comparison.conversation]
-    assert said == [("user", "Which has a dog?"), ("assistant", "The first.")]
-    assert comparison.text == "The first."
-    assert damaged[0].reason == "damaged line"
-    assert read_all(source(table, images))[1]["CaD_QA_eval.parquet#0"][-1] == comparison
+    record = {"image": PATHS[:2], "text": question, "answer": answer, "question_id": "1_2"}
+    lines = put_lines(tmp_path, "CaD_QA_eval.jsonl", record, b"{damaged")
+    (*_, comparison), (damaged,) = source(lines, images).rows().values()
+    turns = [(turn.role, turn.text) for turn in comparison.conversation]
+    assert turns == [("user", question), ("assistant", answer)]
+    assert comparison.text == answer
+    assert damaged.reason == "damaged line"
+    assert source(table, images).read()[-1] == comparison
 
 
-def test_bad_records_are_dropped_one_by_one(images, tmp_path):
-    (images / "out.jpg").symlink_to("/etc/passwd")
-    os.mkfifo(images / "pipe.jpg")
-    (images / "bad.jpg").write_bytes(b"text")
-    firsts = {
-        "path leaves the folder": ["../images/" + PATHS[0], "/etc/passwd", "out.jpg", "a\0"],
-        "not a regular file": ["pipe.jpg"],
-        "missing file": ["none.jpg"],
-        "not an image": ["bad.jpg"],
-        "identical images": [PATHS[1]],
-    }
-    talks = {
-        "damaged conversation": [
-            [],
-            [{"from": "system", "value": "x"}],
-            "nothing",
-            talk(ASK, "\ud800"),
-        ],
-        "no answer": [talk("only a question")],
-        "too much text": [talk(ASK, "x" * 200_001)],
-    }
-    both = RECORDS[0]["conversations"]
-    bad = [("not two images", PATHS[:count], both) for count in (1, 3)]
-    bad += [(reason, [first, PATHS[1]], both) for reason, some in firsts.items() for first in some]
-    bad += [(reason, PATHS[:2], turns) for reason, some in talks.items() for turns in some]
-    cases = enumerate([*bad, ("", PATHS[:2], both)])
-    records = [
-        {"id": str(n), "image": paths, "conversations": turns} for n, (_, paths, turns) in cases
-    ]
-    write_parquet(tmp_path / "a.parquet", records)
-    (tmp_path / "a.json").write_text(json.dumps(records))
-    for name in ("a.parquet", "a.json"):
-        _, found = read_all(source(tmp_path / name, images))
-        assert list(reasons_of(found).values()) == [reason for reason, _, _ in bad]
-        assert len(found[f"{name}#{len(bad)}"]) == 4
+def write_json(path, records):
+    path.write_text(json.dumps(records))
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.parquet", write_parquet), ("a.json", write_json)])
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"image": PATHS[:1]}, "not two images"),
+        ({"image": PATHS[:3]}, "not two images"),
+        ({"image": [PATHS[1], PATHS[1]]}, "identical images"),
+        ({"conversations": []}, "damaged conversation"),
+        ({"conversations": [{"from": "system", "value": "x"}]}, "damaged conversation"),
+        ({"conversations": "nothing"}, "damaged conversation"),
+        ({"conversations": talk(ASK, "\ud800")}, "damaged conversation"),
+        ({"conversations": talk("only a question")}, "no answer"),
+        ({"conversations": talk(ASK, "x" * 200_001)}, "too much text"),
+    ],
+)
+def test_a_bad_record_is_dropped_alone(images, tmp_path, name, write, record, reason):
+    write(tmp_path / name, [RECORDS[0] | record, RECORDS[0]])
+    records = source(tmp_path / name, images)
+    assert records.reasons() == {f"{name}#0": reason}
+    assert len(records.rows()[f"{name}#1"]) == 4
 
 
 VALUES = st.recursive(
@@ -181,63 +144,50 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_what_repr_writes_is_read(value):
-    assert cad_inst.parse_literal(repr(value)) == value
+    assert parse_literal(repr(value)) == value
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "__import__('os').system('true')",
-            "open('x')",
-            "[x for x in 'a']",
-            "f'{1}'",
-            "b'bytes'",
-            "1.5e300",
-            "1 2",
-        ),
-        *(
-            "9" * 10_000,
-            "[" * 100_000,
-            "-" * 100_000 + "1",
-            "'" + "\\'" * 200_000,
-            "'" + "a" * 500_000 + "'",
-        ),
-        *("['a'", "'a", "{[]: 1}", "", "'a\nb'", "'\\N{nothing}'"),
+        *("__import__('os').system('true')", "open('x')", "[x for x in 'a']", "f'{1}'"),
+        *("b'bytes'", "1.5e300", "1 2", "['a'", "'a", "{[]: 1}", "", "'a\nb'", "'\\N{nothing}'"),
+        pytest.param("9" * 10_000, id="a long number"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param("-" * 100_000 + "1", id="many signs"),
+        pytest.param("'" + "\\'" * 200_000, id="many escapes"),
+        pytest.param("'" + "a" * 500_000 + "'", id="a long text"),
     ],
 )
 def test_any_other_literal_is_refused_at_once(text):
     start = time.perf_counter()
-    assert cad_inst.parse_literal(text) is None
+    assert parse_literal(text) is None
     assert time.perf_counter() - start < 2
 
 
 def test_a_folder_without_the_images_is_a_source_error(images, tmp_path):
-    path = write_parquet(tmp_path / "tables/a.parquet", RECORDS)
+    path = write_parquet(tmp_path / "tables/a.parquet")
     with pytest.raises(SourceError, match=r"a\.parquet: .*tables.*reading\.images=FOLDER"):
-        read_all(config_of(KIND, path))
-    assert len(read_all(config_of(KIND, write_parquet(images / "a.parquet", RECORDS)))[0]) == 2
+        Source("cad-inst", path).items()
+    assert len(Source("cad-inst", write_parquet(images / "a.parquet")).items()) == 2
 
 
 def test_what_is_not_cad_inst_is_a_source_error(images, tmp_path):
-    (tmp_path / "x.json").write_text("{}")
+    put(tmp_path, "x.json", {})
+    write_table(tmp_path / "x.parquet", {"image": ["a"], "n": [1]})
     with pytest.raises(SourceError, match=r"x\.json"):
-        read_all(source(tmp_path / "x.json", images))
+        source(tmp_path / "x.json", images).items()
     with pytest.raises(SourceError, match=r"x\.parquet: .* answer; "):
-        read_all(source(write_table(tmp_path / "x.parquet", {"image": ["a"], "n": [1]}), images))
-    with pytest.raises(SourceError, match="nowhere"):
-        read_all(source(tmp_path / "nowhere", images))
-    with pytest.raises(SourceError, match=r"reading\.splits"):
-        read_all(source(tmp_path / "x.json", images, splits=("train",)))
+        source(tmp_path / "x.parquet", images).items()
 
 
 def test_a_build_takes_pairs_and_comparisons_as_they_are(images, tmp_path):
-    path = write_parquet(tmp_path / "phase1_278K.parquet", RECORDS)
-    assert recognise_source(str(path)) == f"{KIND}:{path}"
-    settings = [f"reading.images={images}"]
-    counts, _ = build(path, tmp_path / "out", *settings)
+    path = write_parquet(tmp_path / "phase1_278K.parquet")
+    assert recognise_source(str(path)) == f"cad-inst:{path}"
+    words = (path, tmp_path / "out", f"reading.images={images}")
+    counts, _ = build(*words)
     pairs = {"images": (2, 3), "given_pairs": (2, 2), "given_comparisons": (2, 2), "pairs": (2, 2)}
     assert {name: (count.of, count.rows) for name, count in counts.items() if count.of} == pairs
-    counts, _ = build(path, tmp_path / "out", *settings, until="comparisons")
+    counts, _ = build(*words, until="comparisons")
     assert (counts["comparisons"].of, counts["comparisons"].rows) == (2, 2)
-    assert build(path, tmp_path / "out", *settings, until="comparisons")[1] == 0
+    assert build(*words, until="comparisons")[1] == 0

@@ -1,93 +1,59 @@
-"""Listing order, odd names, links; and a corpus of bad files, each of which must become a dropped
-row."""
+"""Listing order, odd names, links, and what is no regular file."""
 
 import errno
 import os
 import socket
-import struct
-import zlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairwright.schemas.config import ImagesConfig, Profile
+from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow
-from pairwright.tasks.sources.folder import list_items, read_items
+from pairwright.schemas.rows import ImageRow, make_key
+from tests.fixtures.layouts import put
 from tests.fixtures.pictures import photograph, picture
+from tests.fixtures.sources import Source
 
-CONFIG = ImagesConfig(licence="CC0-1.0")
-
-
-def put(root, name, data):
-    path = Path(root) / os.fsdecode(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path
-
-
-def config_of(root, images=CONFIG):
-    return Profile(source=f"folder:{root}", images=images).sources
-
-
-def listed(root, **options):
-    return list(list_items(config_of(root), **options))
-
-
-def names(root, **options):
-    return [item.name for item in listed(root, **options)]
-
-
-def read(root, images=CONFIG):
-    return {item.name: list(read_items([item], config_of(root, images))) for item in listed(root)}
-
-
-def read_one(item, root):
-    return list(read_items([item], config_of(root)))
+PART = st.text("aB-.é", min_size=1, max_size=3)
+STEMS = st.sets(st.lists(PART, min_size=1, max_size=3).map("/".join), max_size=12)
 
 
 @settings(max_examples=30)
-@given(
-    st.sets(
-        st.lists(st.text("aB-.é", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join),
-        max_size=12,
-    )
-)
+@given(STEMS)
 def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
     root = tmp_path_factory.mktemp("tree")
-    wanted = {
-        f"{stem}.png" for stem in stems if not any(part.startswith(".") for part in stem.split("/"))
-    }
-    for name in wanted:
+    put(root, "last.png", b"")
+    visible = [stem for stem in stems if not any(part[0] == "." for part in stem.split("/"))]
+    names = {"last.png", *(f"{stem}.png" for stem in visible)}
+    for name in names:
         put(root, name, b"")
-    if not wanted:
-        with pytest.raises(SourceError, match=r"\.jpg \.jpeg \.png"):
-            names(root)
-    else:
-        assert names(root) == sorted(wanted, key=str.encode)
-        assert names(root, limit=2) == names(root)[:2]
+    expected = sorted(names, key=str.encode)
+    assert Source("folder", root).names() == expected
+    assert Source("folder", root).names(limit=2) == expected[:2]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden.png", ".hidden/a.png"])
+def test_a_folder_without_images_names_their_endings(tmp_path, name):
+    put(tmp_path, name, picture())
+    with pytest.raises(SourceError, match=r"\.jpg \.jpeg \.png"):
+        Source("folder", tmp_path).items()
 
 
 def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
-    for name in (
-        b"new\nline.png",
-        b"\xff\xfe.png",
-        "smile 😀.png".encode(),
-        b"back\\slash.png",
-        b"%41 b.png",
-    ):
-        put(tmp_path, name, picture())
-    assert names(tmp_path) == [
-        "%41 b.png",
-        r"back\\slash.png",
-        r"new\nline.png",
-        "smile 😀.png",
-        r"\xff\xfe.png",
-    ]
-    assert all(isinstance(row, ImageRow) for rows in read(tmp_path).values() for row in rows)
-    for item in listed(tmp_path):
+    shown = {
+        b"%41 b.png": "%41 b.png",
+        b"back\\slash.png": r"back\\slash.png",
+        b"new\nline.png": r"new\nline.png",
+        "smile 😀.png".encode(): "smile 😀.png",
+        b"\xff\xfe.png": r"\xff\xfe.png",
+    }
+    for name in shown:
+        put(tmp_path, os.fsdecode(name), picture())
+    source = Source("folder", tmp_path)
+    assert source.names() == list(shown.values())
+    assert all(isinstance(row, ImageRow) for row in source.read())
+    for item in source.items():
         item.locator.encode("utf-8")
 
 
@@ -100,97 +66,52 @@ def test_links_are_followed_once_and_never_loop(tmp_path):
         (root / name).symlink_to(root / "d")
     (root / "out").symlink_to(tmp_path / "outside")
     (root / "file.png").symlink_to(tmp_path / "outside" / "b.png")
-    assert names(root) == ["d/a.png", "file.png", "out/b.png"]
-    rows = read(root)
-    assert rows["file.png"][0].key == rows["out/b.png"][0].key
-    assert rows["file.png"][0].source_key != rows["out/b.png"][0].source_key
+    source = Source("folder", root)
+    assert source.keys() == {
+        "d/a.png": [make_key(picture(1))],
+        "file.png": [make_key(picture(2))],
+        "out/b.png": [make_key(picture(2))],
+    }
+    assert len({item.key for item in source.items()}) == 3
 
 
-@pytest.mark.parametrize("place", ["missing", "file.png", "empty", "s3://bucket/photos"])
-def test_nothing_to_list_is_a_source_error(tmp_path, place):
+@pytest.mark.parametrize("place", ["file.png", "s3://bucket/photos"])
+def test_what_is_no_local_folder_is_a_source_error(tmp_path, place, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     put(tmp_path, "file.png", picture())
-    (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match=place):
-        listed(place if "://" in place else tmp_path / place)
+        Source("folder", place).items()
 
 
 def test_a_good_image_becomes_a_row(tmp_path):
     data = picture(kind="JPEG", size=(40, 30))
     put(tmp_path, "sub/photo.jpeg", data)
-    (item,) = listed(tmp_path)
-    (row,) = read_one(item, tmp_path)
-    assert row == photograph(
-        data, source_key=item.key, name="sub/photo.jpeg", source="folder", licence="CC0-1.0"
-    )
+    source = Source("folder", tmp_path, limits=ImagesConfig(licence="CC0-1.0"))
+    fields = {"source_key": source.items()[0].key, "licence": "CC0-1.0"}
+    assert source.row() == photograph(data, name="sub/photo.jpeg", source="folder", **fields)
 
 
-def bomb():
-    """Return a PNG of half a megabyte that decodes to 660 MB."""
-
-    def chunk(name, body):
-        return (
-            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        )
-
-    packer = zlib.compressobj(9)
-    rows = b"".join(packer.compress(bytes(1 + 3 * 14832)) for _ in range(20)) + packer.flush()
-    header = struct.pack(">IIBBBBB", 14832, 14832, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    )
+def test_a_wrong_ending_does_not_matter(tmp_path):
+    put(tmp_path, "a.gif", picture(kind="JPEG"))
+    assert Source("folder", tmp_path).row().format == "jpeg"
 
 
-def test_the_corpus_of_bad_files(tmp_path):
-    bad = {
-        "bomb.png": (bomb(), "too many pixels"),
-        "large.bmp": (picture(kind="BMP", size=(400, 400)), "file too large"),
-        "text.jpg": (b"hello", "not an image"),
-        "tiny.png": (picture(size=(8, 100)), "too few pixels"),
-        "truncated.jpg": (picture(kind="JPEG")[:400], "truncated image"),
-        "truncated.png": (picture()[:-200], "truncated image"),
-        "zero.jpg": (b"", "empty file"),
-    }
-    good = {
-        "a good.png": picture(),
-        "a good copy.png": picture(),
-        "wrong ending.gif": picture(kind="JPEG"),
-    }
-    for name, data in {**good, **{name: data for name, (data, _) in bad.items()}}.items():
-        put(tmp_path, name, data)
+def test_what_is_no_regular_file_is_dropped(tmp_path):
     (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere.png")
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.png"))
-        rows = read(tmp_path, ImagesConfig(max_bytes=400_000))
-    assert all(len(got) == 1 for got in rows.values())
-    reasons = {name: got[0].reason for name, got in rows.items() if isinstance(got[0], Dropped)}
-    odd = {"dangling.png": "missing file", "loop.png": "symlink loop"}
-    odd |= dict.fromkeys(("pipe.png", "socket.png"), "not a regular file")
-    assert reasons == {name: reason for name, (_, reason) in bad.items()} | odd
-    assert all(name in got[0].detail for name, got in rows.items() if isinstance(got[0], Dropped))
-    assert rows["a good.png"][0].key == rows["a good copy.png"][0].key
-    assert rows["wrong ending.gif"][0].format == "jpeg"
+        assert Source("folder", tmp_path).reasons() == {
+            "dangling.png": "missing file",
+            "loop.png": "symlink loop",
+            "pipe.png": "not a regular file",
+            "socket.png": "not a regular file",
+        }
 
 
-@pytest.mark.parametrize(
-    ("number", "kind", "reason"),
-    [(errno.EACCES, Dropped, "unreadable file"), (errno.EIO, Failed, "I/O error")],
-)
-def test_what_the_system_refuses_to_open(tmp_path, monkeypatch, number, kind, reason):
-    put(tmp_path, "a.png", picture())
-    (item,) = listed(tmp_path)
-
-    def refuse(path, mode):
-        raise OSError(number, os.strerror(number), str(path))
-
-    monkeypatch.setattr(Path, "open", refuse)
-    (row,) = read_one(item, tmp_path)
-    assert (type(row), row.reason, row.source_key) == (kind, reason, item.key)
-
-
-def test_a_folder_that_cannot_be_listed_becomes_a_dropped_row(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_listed_is_dropped(tmp_path, monkeypatch):
     put(tmp_path, "a.png", picture())
     put(tmp_path, "closed/b.png", picture())
     scan = os.scandir
@@ -201,6 +122,6 @@ def test_a_folder_that_cannot_be_listed_becomes_a_dropped_row(tmp_path, monkeypa
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    rows = read(tmp_path)
-    assert rows["closed/"][0].reason == "unreadable folder"
-    assert isinstance(rows["a.png"][0], ImageRow)
+    source = Source("folder", tmp_path)
+    assert source.reasons() == {"closed/": "unreadable folder"}
+    assert list(source.keys()) == ["a.png"]

@@ -1,5 +1,4 @@
-"""What a source brings is made worse, row by row and in a build; what is about an image goes with
-it."""
+"""What a source brings is made worse; what is about an image goes with it."""
 
 from dataclasses import replace
 
@@ -8,65 +7,57 @@ import pytest
 
 import pairwright as pw
 from pairwright.schemas.config import Profile, RobustnessConfig
-from pairwright.schemas.rows import ComparisonRow, ImageRow, PairRow, PreferenceRow, Turn, make_key
+from pairwright.schemas.rows import ComparisonRow, ImageRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.perturb import perturb_image
 from pairwright.tasks.sources.read_items import IMAGES as STAGE
 from pairwright.tasks.sources.read_items import perturb_source
-from pairwright.tasks.sources.read_items import read_items as read_images
 from pairwright.tasks.store.stage import plan_stage
 from tests.fixtures.exports import preference
-from tests.fixtures.layouts import list_all, source_of, write_image_editing_request
+from tests.fixtures.graphs import pair_row
+from tests.fixtures.layouts import write_image_editing_request
 from tests.fixtures.pictures import photograph, picture
+from tests.fixtures.rows import row_of
+from tests.fixtures.sources import Source
 from tests.fixtures.tables import build
 
 FOG = RobustnessConfig(corruption="fog", severity=5)
 WORDS = RobustnessConfig(word_share=0.5)
+FEWER_WORDS = RobustnessConfig(word_share=0.4)
 BOTH = RobustnessConfig(corruption="gaussian-noise", severity=3, word_share=0.5)
 STATEMENT, OTHER = "Image 1 contains a surfboard.", "There are three people in both."
 TEXT = f"Commonalities: {OTHER}\n\nDifferences:\n1. Object types: {STATEMENT}"
 
 
-def image(number: int, item: str = "item") -> ImageRow:
+def image(number, item="item"):
     data = picture(number, kind="JPEG")
-    return photograph(
-        data, name=str(number), source_key=item, captions=("a red ball on the grass",)
-    )
+    captions = ("a red ball on the grass",)
+    return photograph(data, name=str(number), source_key=item, captions=captions)
 
 
-def pair(first: ImageRow, second: ImageRow) -> PairRow:
-    return PairRow(
-        key="p",
-        source_key=first.source_key,
-        subject="p",
-        first=first.key,
-        second=second.key,
-        origin="edit",
-        anchor="",
-        cluster=-1,
-        human_differences=("remove the flag", "brighten"),
-        instruction="remove the flag",
-    )
+def pair(first, second):
+    row = pair_row(first.key, second.key)
+    texts = {"human_differences": ("remove the flag", "brighten"), "instruction": "remove the flag"}
+    return replace(row, key="p", source_key=first.source_key, subject="p", origin="edit", **texts)
 
 
-def comparison(of: PairRow) -> ComparisonRow:
+def comparison(of):
     turns = (Turn(role="user", text=f"Is it so? {STATEMENT}"), Turn(role="assistant", text=TEXT))
-    return ComparisonRow(
-        key="c",
-        source_key=of.source_key,
+    return row_of(
+        ComparisonRow,
+        source=of.source_key,
         subject=of.key,
         text=TEXT,
         commonalities=(OTHER,),
         differences=(STATEMENT,),
         axes=("object types",),
         conversation=(*turns, Turn(role="assistant", text="B")),
-        model="m",
     )
 
 
-def wrong(before: str, after: str) -> int:
-    both = zip(before.split(), after.split(), strict=True)
-    return sum(a != b for a, b in both)
+def wrong(before, after):
+    """Return how many words differ."""
+    return sum(a != b for a, b in zip(before.split(), after.split(), strict=True))
 
 
 def test_a_pair_goes_with_its_images():
@@ -85,7 +76,7 @@ def test_a_pair_goes_with_its_images():
     assert made.instruction == made.human_differences[0]
     both = zip(("remove the flag", "brighten"), made.human_differences, strict=True)
     assert [wrong(*texts) for texts in both] == [2, 1]
-    assert compared.key != "c"
+    assert compared.key != rows[-1].key
     parts = compared.commonalities[0], compared.differences[0]
     assert compared.text == "Commonalities: {}\n\nDifferences:\n1. Object types: {}".format(*parts)
     assert [wrong(OTHER, compared.commonalities[0]), wrong(STATEMENT, compared.differences[0])] == [
@@ -134,21 +125,12 @@ def test_neither_order_nor_company_matter():
     assert together[0] == together[2]
 
 
-def test_it_is_part_of_the_fingerprint_only_where_it_is_wanted():
+def test_it_is_part_of_the_fingerprint_only_where_it_is_on():
+    sections = (RobustnessConfig(), RobustnessConfig(severity=3), FOG, WORDS, FEWER_WORDS)
+    inputs = STAGE.inputs(Profile().sources)
     marks = {
-        plan_stage(
-            STAGE,
-            Profile(robustness=wanted).sources,
-            inputs=STAGE.inputs(Profile().sources),
-            tables={},
-        ).fingerprint
-        for wanted in (
-            RobustnessConfig(),
-            RobustnessConfig(severity=3),
-            FOG,
-            WORDS,
-            RobustnessConfig(word_share=0.4),
-        )
+        plan_stage(STAGE, Profile(robustness=one).sources, inputs=inputs, tables={}).fingerprint
+        for one in sections
     }
     assert len(marks) == 4
     assert "robustness" not in Profile().sources.model_dump()
@@ -159,8 +141,8 @@ def test_it_is_part_of_the_fingerprint_only_where_it_is_wanted():
 )
 def test_a_build_reads_it_so(tmp_path, settings):
     write_image_editing_request(tmp_path / "in")
-    source = source_of("image-editing-request", tmp_path / "in")
-    clean = {row.key for row in read_images(list_all(source), source)}
+    rows = Source("image-editing-request", tmp_path / "in").read()
+    clean = {row.key for row in rows if isinstance(row, ImageRow)}
     counts, _ = build(f"image-editing-request:{tmp_path / 'in'}", tmp_path / "out", *settings)
     assert (counts["images"].of, counts["images"].ok, counts["pairs"].ok) == (4, 4, 4)
     images = {row.key: row for row in pw.open(tmp_path / "out")["images"].rows()}

@@ -1,5 +1,4 @@
-"""Samples, captions and their order; hostile and damaged tars; patterns, folders and remote
-stores."""
+"""Samples, captions and their order; hostile and damaged tars; patterns, folders, remote stores."""
 
 import gzip
 import json
@@ -12,64 +11,55 @@ import pytest
 
 from pairwright.schemas.config import ImagesConfig
 from pairwright.schemas.errors import SourceError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, make_key
+from pairwright.schemas.rows import Dropped, ImageRow, make_key
 from pairwright.tasks.sources import webdataset
-from pairwright.tasks.sources.find_files import FilePattern
 from pairwright.tasks.sources.readers import recognise_source
-from pairwright.tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT, READER
+from pairwright.tasks.sources.webdataset import MAX_OF_SAMPLE, MAX_TEXT
 from tests.fixtures.pictures import photograph, picture
-from tests.fixtures.tables import config_of as source_config
-from tests.fixtures.tables import read_all
+from tests.fixtures.sources import Source
 from tests.fixtures.tars import entry, raw_header, write_tar
 
-
-def config_of(path, **options):
-    return source_config("webdataset", path, **options)
-
-
-def listed(path, limit=None):
-    return list(READER.list_items(config_of(path), limit))
+PNG = picture()
+PADDED = 512 + -(-len(PNG) // 512) * 512
+"""Bytes of a member of a tar, with its header."""
 
 
-def read(path, **options):
-    return read_all(config_of(path, **options))[1]
+def tars(path, **options):
+    return Source("webdataset", path, **options)
 
 
-def reasons(path, **options):
-    rows = read(path, **options)
-    assert all(len(got) == 1 for got in rows.values())
-    return {name: got[0].reason for name, got in rows.items() if isinstance(got[0], Dropped)}
+def one_tar(folder, *members, limits=None, **options):
+    return tars(write_tar(folder / "a.tar", *members, **options), limits=limits)
 
 
 def test_a_sample_becomes_an_image_with_captions_licence_and_group(tmp_path):
-    record = {
-        "caption": "from json",
-        "url": "http://x.example/1.jpg",
-        "license": "CC-BY-4.0",
-        "group": 7,
-    }
-    path = write_tar(
-        tmp_path / "a.tar",
-        ("0001.jpg", picture(1, kind="JPEG")),
+    record = {"caption": "from json", "url": "http://x.example/1.jpg", "license": "CC-BY-4.0"}
+    data = picture(1, kind="JPEG")
+    source = one_tar(
+        tmp_path,
+        ("0001.jpg", data),
         ("0001.txt", b"from text\n"),
         ("0001.caption", b"from caption"),
-        ("0001.json", json.dumps(record).encode()),
+        ("0001.json", json.dumps(record | {"group": 7}).encode()),
         ("0001.cls", b"3"),
     )
-    (row,) = read(path)["a.tar/0001"]
-    about = {"source": "webdataset", "licence": "CC-BY-4.0", "group": "7"}
-    about |= {
-        "source_key": listed(path)[0].key,
-        "captions": ("from text", "from caption", "from json"),
-    }
-    assert row == photograph(picture(1, kind="JPEG"), name="a.tar/0001.jpg", **about)
-    (row,) = read(path, limits=ImagesConfig(licence="CC0-1.0"), caption_column="url")["a.tar/0001"]
+    assert source.row() == photograph(
+        data,
+        name="a.tar/0001.jpg",
+        source_key=source.items()[0].key,
+        source="webdataset",
+        licence="CC-BY-4.0",
+        group="7",
+        captions=("from text", "from caption", "from json"),
+    )
+    limits = ImagesConfig(licence="CC0-1.0")
+    row = tars(tmp_path / "a.tar", limits=limits, caption_column="url").row()
     assert (row.licence, row.captions[2]) == ("CC0-1.0", "http://x.example/1.jpg")
 
 
 def test_samples_are_listed_in_tar_order_with_scattered_members(tmp_path):
-    path = write_tar(
-        tmp_path / "a.tar",
+    source = one_tar(
+        tmp_path,
         ("./b/2.png", picture(2)),
         ("1.txt", b"one"),
         ("b/2.txt", b"two"),
@@ -77,27 +67,19 @@ def test_samples_are_listed_in_tar_order_with_scattered_members(tmp_path):
         ("README.md", b"ignored"),
         (".hidden.png", b"ignored"),
         ("__MACOSX/._1.png", b"ignored"),
-        (entry("b/", type=tarfile.DIRTYPE)),
+        entry("b/", type=tarfile.DIRTYPE),
     )
-    assert [item.name for item in listed(path)] == ["a.tar/b/2", "a.tar/1"]
-    assert [item.name for item in listed(path, limit=1)] == ["a.tar/b/2"]
-    rows = read(path)
-    assert [rows[name][0].captions for name in rows] == [("two",), ("one",)]
+    assert source.names(limit=1) == ["a.tar/b/2"]
+    captions = {name: row.captions for name, (row,) in source.rows().items()}
+    assert list(captions.items()) == [("a.tar/b/2", ("two",)), ("a.tar/1", ("one",))]
 
 
 def test_the_plainest_images_of_a_sample_count_and_several_are_a_group(tmp_path):
-    path = write_tar(
-        tmp_path / "a.tar",
-        ("1.png", picture(1)),
-        ("1.mask.png", picture(2)),
-        ("2.after.png", picture(3)),
-        ("2.before.png", picture(4)),
-        ("2.before.txt", b"a dog"),
-        ("2.txt", b"about both"),
-    )
-    rows = read(path)
-    assert [(row.name, row.group) for row in rows["a.tar/1"]] == [("a.tar/1.png", "")]
-    assert [(row.name, row.group, row.captions) for row in rows["a.tar/2"]] == [
+    texts = [("2.before.txt", b"a dog"), ("2.txt", b"about both")]
+    names = ("1.png", "1.mask.png", "2.after.png", "2.before.png")
+    rows = one_tar(tmp_path, *((name, PNG) for name in names), *texts).read()
+    assert [(row.name, row.group, row.captions) for row in rows] == [
+        ("a.tar/1.png", "", ()),
         ("a.tar/2.after.png", "a.tar/2", ()),
         ("a.tar/2.before.png", "a.tar/2", ("a dog",)),
     ]
@@ -106,267 +88,214 @@ def test_the_plainest_images_of_a_sample_count_and_several_are_a_group(tmp_path)
 @pytest.mark.parametrize("layout", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_long_and_odd_names_in_every_layout(tmp_path, layout):
     stems = ["d" * 90 + "/" + "x" * 60, "é 😀", "new\nline"]
-    if layout != tarfile.USTAR_FORMAT:
-        stems += ["y" * 300]
-    entries = [(f"{stem}.png", picture(number)) for number, stem in enumerate(stems)]
-    path = write_tar(tmp_path / "a.tar", *entries, format=layout)
-    rows = read(path)
-    assert list(rows) == ["a.tar/" + stem.replace("\n", r"\n") for stem in stems]
-    assert all(isinstance(row, ImageRow) for (row,) in rows.values())
+    stems += ["y" * 300] * (layout != tarfile.USTAR_FORMAT)
+    members = [(f"{stem}.png", picture(number)) for number, stem in enumerate(stems)]
+    keys = one_tar(tmp_path, *members, format=layout).keys()
+    assert list(keys) == ["a.tar/" + stem.replace("\n", r"\n") for stem in stems]
 
 
-def test_hostile_members_are_refused(tmp_path):
-    passwd = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
-    cases = [
-        ("../up", "path leaves the archive", [("../up.png", picture(1))]),
-        ("a/../../up2", "path leaves the archive", [("a/../../up2.png", picture(1))]),
-        ("/etc/abs", "path leaves the archive", [("/etc/abs.png", picture(1))]),
-        ("soft", "link in an archive", [entry("soft.png", **passwd)]),
-        (
-            "hard",
-            "link in an archive",
-            [entry("hard.png", type=tarfile.LNKTYPE, linkname="good.png")],
-        ),
-        (
-            "char",
-            "not a regular file",
-            [entry("char.png", type=tarfile.CHRTYPE, devmajor=1, devminor=5)],
-        ),
+PASSWD = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
+DEVICE = {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5}
+LARGE = picture(kind="BMP", size=(100, 100))
+UNREADABLE = "damaged caption or record"
+
+
+@pytest.mark.parametrize(
+    ("stem", "reason", "members"),
+    [
+        ("../up", "path leaves the archive", [("../up.png", PNG)]),
+        ("a/../../up2", "path leaves the archive", [("a/../../up2.png", PNG)]),
+        ("/etc/abs", "path leaves the archive", [("/etc/abs.png", PNG)]),
+        ("soft", "link in an archive", [entry("soft.png", **PASSWD)]),
+        ("hard", "link in an archive", [entry("hard.png", type=tarfile.LNKTYPE, linkname="g.png")]),
+        ("char", "not a regular file", [entry("char.png", **DEVICE)]),
         ("block", "not a regular file", [entry("block.png", type=tarfile.BLKTYPE)]),
         ("pipe", "not a regular file", [entry("pipe.png", type=tarfile.FIFOTYPE)]),
-        ("big", "file too large", [("big.png", picture(2, kind="BMP", size=(100, 100)))]),
-        (
-            "caption",
-            "link in an archive",
-            [("caption.png", picture(3)), entry("caption.txt", **passwd)],
-        ),
-        ("twice", "duplicated member", [("twice.png", picture(4)), ("twice.png", picture(5))]),
+        ("big", "file too large", [("big.png", LARGE)]),
+        ("caption", "link in an archive", [("caption.png", PNG), entry("caption.txt", **PASSWD)]),
+        ("twice", "duplicated member", [("twice.png", PNG), ("twice.png", picture(5))]),
         ("words", "no image in the sample", [("words.txt", b"no image here")]),
-        ("long", "file too large", [("long.png", picture(6)), ("long.txt", b"x" * (MAX_TEXT + 1))]),
-        (
-            "latin",
-            "damaged caption or record",
-            [("latin.png", picture(7)), ("latin.txt", b"caf\xe9")],
-        ),
-        (
-            "json",
-            "damaged caption or record",
-            [("json.png", picture(8)), ("json.json", b'{"caption": ')],
-        ),
-        (
-            "deep",
-            "damaged caption or record",
-            [("deep.png", picture(9)), ("deep.json", b"[" * 100_000)],
-        ),
+        ("long", "file too large", [("long.png", PNG), ("long.txt", b"x" * (MAX_TEXT + 1))]),
+        ("latin", UNREADABLE, [("latin.png", PNG), ("latin.txt", b"caf\xe9")]),
+        ("json", UNREADABLE, [("json.png", PNG), ("json.json", b'{"caption": ')]),
+        ("deep", UNREADABLE, [("deep.png", PNG), ("deep.json", b"[" * 100_000)]),
         ("text", "not an image", [("text.jpg", b"hello")]),
         (
             "many",
             "too many members of one basename",
-            [(f"many.{n}.png", b"") for n in range(MAX_OF_SAMPLE + 1)],
+            [(f"many.{number}.png", b"") for number in range(MAX_OF_SAMPLE + 1)],
         ),
-    ]
-    members = [member for _, _, members in cases for member in members]
-    path = write_tar(tmp_path / "a.tar", ("good.png", picture()), *members)
-    found = reasons(path, limits=ImagesConfig(max_bytes=20_000))
-    assert found == {f"a.tar/{stem}": reason for stem, reason, _ in cases}
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_hostile_member_drops_its_sample(tmp_path, stem, reason, members):
+    limits = ImagesConfig(max_bytes=20_000)
+    source = one_tar(tmp_path, ("good.png", PNG), *members, ("last.png", PNG), limits=limits)
+    assert source.reasons() == {f"a.tar/{stem}": reason}
+    assert list(source.keys()) == ["a.tar/good", "a.tar/last"]
 
 
 def test_sparse_members_are_refused_and_what_follows_is_found(tmp_path):
-    path = tmp_path / "a.tar"
     old = bytearray(raw_header("old.png", 512, b"S"))
     old[482] = 1
     old[148:156] = b"%06o\0 " % (sum(old[:148]) + 256 + sum(old[156:]))
-    good = write_tar(tmp_path / "good.tar", ("good.png", picture())).read_bytes()
+    good = write_tar(tmp_path / "good.tar", ("good.png", PNG)).read_bytes()
+    path = tmp_path / "a.tar"
     path.write_bytes(bytes(old) + bytes(512) + b"p" * 512 + good)
-    assert reasons(path) == {"a.tar/old": "sparse file in an archive"}
-    assert isinstance(read(path)["a.tar/good"][0], ImageRow)
+    assert tars(path).reasons() == {"a.tar/old": "sparse file in an archive"}
+    assert tars(path).keys() == {"a.tar/good": [make_key(PNG)]}
 
 
-SPARSE = b"22 GNU.sparse.major=1\n" + b"22 GNU.sparse.minor=0\n"
+def extended(kind, body, size=None):
+    return raw_header("p", len(body) if size is None else size, kind) + body.ljust(
+        -(-len(body) // 512) * 512, b"\0"
+    )
+
+
+SPARSE = extended(b"x", b"22 GNU.sparse.major=1\n" + b"22 GNU.sparse.minor=0\n")
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        raw_header("p", 6, b"x") + b"99 a=\n".ljust(512, b"\0"),
-        raw_header("p", 12, b"x") + b"12 size=-99\n".ljust(512, b"\0"),
-        raw_header("p", 12, b"x") + b"12 size=abc\n".ljust(512, b"\0"),
-        raw_header("p", len(SPARSE), b"x")
-        + SPARSE.ljust(512, b"\0")
-        + raw_header("s.png", 6)
-        + b"sparse"
-        + bytes(506),
-        raw_header("p", 2 << 20, b"x") + bytes(2 << 20),
-        raw_header("p", 2 << 20, b"L") + bytes(2 << 20),
-        raw_header("p", 6_000, b"L") + (b"n" * 5_990 + b".png").ljust(6_144, b"\0"),
+        pytest.param(extended(b"x", b"99 a=\n"), id="a length that lies"),
+        pytest.param(extended(b"x", b"12 size=-99\n"), id="a negative size"),
+        pytest.param(extended(b"x", b"12 size=abc\n"), id="a size of letters"),
+        pytest.param(SPARSE + raw_header("s.png", 6) + b"sparse".ljust(512, b"\0"), id="sparse"),
+        pytest.param(extended(b"x", bytes(2 << 20)), id="a huge pax header"),
+        pytest.param(extended(b"L", bytes(2 << 20)), id="a huge long name"),
+        pytest.param(extended(b"L", b"n" * 5_990 + b".png", 6_000), id="a long name"),
     ],
 )
 def test_extended_headers_that_make_no_sense_leave_what_was_before(tmp_path, header):
-    first, second = ("a.png", picture()), ("b.png", picture(1))
-    one = write_tar(tmp_path / "one.tar", first).read_bytes()[
-        : 512 + -(-len(first[1]) // 512) * 512
-    ]
+    first = write_tar(tmp_path / "one.tar", ("a.png", PNG)).read_bytes()
+    second = write_tar(tmp_path / "two.tar", ("b.png", picture(1))).read_bytes()
     path = tmp_path / "a.tar"
-    path.write_bytes(one + header + write_tar(tmp_path / "two.tar", second).read_bytes())
-    rows = [row for found in read(path).values() for row in found]
-    assert rows[0].key == make_key(first[1])
+    path.write_bytes(first[:PADDED] + header + second)
+    rows = tars(path).read()
+    assert rows[0].key == make_key(PNG)
     assert all(isinstance(row, ImageRow | Dropped) for row in rows)
     assert 2 <= len(rows) <= 3
 
 
-def test_damaged_tars_give_whole_samples_and_report_the_rest(tmp_path):
-    whole = write_tar(
-        tmp_path / "whole.tar", ("a.png", picture(1)), ("b.png", picture(2))
-    ).read_bytes()
-    second = 512 + -(-len(picture(1)) // 512) * 512
-    for name, reason, rest in (
-        ("cut", "truncated archive", whole[second : second + 600]),
-        ("header", "truncated archive", whole[second : second + 100]),
-        ("noend", "truncated archive", b""),
-        ("noise", "damaged archive", b"x" * 512 + whole[second:]),
-        ("absurd", "truncated archive", raw_header("huge.png", 2**62) + bytes(1024)),
-        ("negative", "damaged archive", raw_header("huge.png", -5) + bytes(1024)),
-    ):
-        path = tmp_path / f"{name}.tar"
-        path.write_bytes(whole[:second] + rest)
-        assert [type(row).__name__ for (row,) in read(path).values()] == ["ImageRow", "Dropped"], (
-            name
-        )
-        assert reasons(path) == {f"{name}.tar": reason}
+@pytest.mark.parametrize(
+    ("reason", "rest"),
+    [
+        pytest.param("truncated archive", lambda member: member[:600], id="a cut member"),
+        pytest.param("truncated archive", lambda member: member[:100], id="a cut header"),
+        pytest.param("truncated archive", lambda member: b"", id="no end"),
+        pytest.param("damaged archive", lambda member: b"x" * 512 + member, id="noise"),
+        pytest.param(
+            "truncated archive",
+            lambda member: raw_header("huge.png", 2**62) + bytes(1024),
+            id="an absurd size",
+        ),
+        pytest.param(
+            "damaged archive",
+            lambda member: raw_header("huge.png", -5) + bytes(1024),
+            id="a negative size",
+        ),
+    ],
+)
+def test_a_damaged_tar_gives_whole_samples_and_reports_the_rest(tmp_path, reason, rest):
+    whole = write_tar(tmp_path / "whole.tar", ("a.png", PNG), ("b.png", picture(2))).read_bytes()
+    path = tmp_path / "a.tar"
+    path.write_bytes(whole[:PADDED] + rest(whole[PADDED:]))
+    assert tars(path).reasons() == {"a.tar": reason}
+    assert tars(path).keys() == {"a.tar/a": [make_key(PNG)]}
 
 
 @pytest.mark.parametrize("data", [b"", b"this is no tar" * 100, bytes(10240)])
 def test_a_file_that_is_no_tar_or_holds_no_sample_is_a_source_error(tmp_path, data):
     (tmp_path / "a.tar").write_bytes(data)
     with pytest.raises(SourceError, match=r"a\.tar: "):
-        listed(tmp_path / "a.tar")
+        tars(tmp_path / "a.tar").items()
 
 
-def test_gzipped_tars_are_refused_with_what_to_do(tmp_path):
-    packed = gzip.compress(
-        write_tar(tmp_path / "d/a.tar", ("a.png", picture())).read_bytes(), mtime=0
-    )
-    for name in ("d/b.tar.gz", "d/c.tgz", "d/d.tar", "alone.tar.gz"):
-        (tmp_path / name).write_bytes(packed)
-    gzipped = "gzipped archive"
-    assert reasons(tmp_path / "d") == {"b.tar.gz": gzipped, "c.tgz": gzipped, "d.tar": gzipped}
-    source = recognise_source(str(tmp_path / "alone.tar.gz"))
-    assert source.startswith("webdataset:")
+@pytest.mark.parametrize("name", ["b.tar.gz", "c.tgz", "d.tar"])
+def test_a_gzipped_tar_among_others_is_dropped(tmp_path, name):
+    good = write_tar(tmp_path / "a.tar", ("a.png", PNG))
+    (tmp_path / name).write_bytes(gzip.compress(good.read_bytes(), mtime=0))
+    assert tars(tmp_path).reasons() == {name: "gzipped archive"}
+
+
+def test_a_gzipped_tar_alone_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "alone.tar.gz"
+    path.write_bytes(gzip.compress(b"a tar", mtime=0))
+    assert recognise_source(str(path)) == f"webdataset:{path}"
     with pytest.raises(SourceError, match=r"alone\.tar\.gz: gzipped archive: unpack it first"):
-        listed(source.partition(":")[2])
+        tars(path).items()
 
 
 @pytest.mark.parametrize(
-    "place", ["missing.tar", "empty", "nothing-*.tar", "nothing-{0..3}.tar", "odd://x/a.tar"]
+    "place", ["missing.tar", "nothing-*.tar", "nothing-{0..3}.tar", "odd://x/a.tar"]
 )
-def test_nothing_to_list_is_a_source_error(tmp_path, place):
-    (tmp_path / "empty").mkdir()
+def test_a_pattern_of_nothing_is_a_source_error(place):
     with pytest.raises(SourceError, match=re.escape(place)):
-        listed(place if "://" in place else tmp_path / place)
+        tars(place).items()
 
 
-def test_splits_are_refused(tmp_path):
-    path = write_tar(tmp_path / "a.tar", ("a.png", picture()))
-    with pytest.raises(SourceError, match=r"reading\.splits"):
-        list(READER.list_items(config_of(path, splits=("train",)), None))
-
-
-def shards(folder, count=3):
+def write_shards(folder, count=3):
     for number in range(count):
         write_tar(folder / f"s-{number:03d}.tar", (f"{number}.png", picture(number)))
 
 
-def test_patterns_and_folders_list_their_tars_in_order(tmp_path):
-    shards(tmp_path / "d")
-    write_tar(tmp_path / "d" / "deeper" / "z.TAR", ("z.png", picture(9)))
-    (tmp_path / "d" / "s-folder.tar").mkdir()
-    everything = ["deeper/z.TAR/z", "s-000.tar/0", "s-001.tar/1", "s-002.tar/2"]
-    assert [item.name for item in listed(tmp_path / "d")] == everything
-    assert [item.name for item in listed(f"{tmp_path}/d/s-{{002..000}}.tar")] == everything[:0:-1]
-    assert [item.name for item in listed(f"{tmp_path}/d/s-*.tar")] == everything[1:]
-    assert [item.name for item in listed(f"{tmp_path}/d/{{deeper/*.TAR,s-001.tar}}")] == [
-        everything[0],
-        everything[2],
-    ]
-    assert [item.name for item in listed(tmp_path / "d" / "s-001.tar")] == everything[2:3]
-    (tmp_path / "d" / "s-001.tar").rename(tmp_path / "d" / "s-[0].tar")
-    assert [item.name for item in listed(tmp_path / "d" / "s-[0].tar")] == ["s-[0].tar/1"]
+DEEPER, FIRST, SECOND, THIRD = "deeper/z.TAR/z", "s-000.tar/0", "s-001.tar/1", "s-002.tar/2"
 
 
-def test_a_tar_that_a_pattern_names_and_that_is_missing_is_a_dropped_row(tmp_path):
-    shards(tmp_path)
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("d", [DEEPER, FIRST, SECOND, THIRD]),
+        ("d/s-{002..000}.tar", [THIRD, SECOND, FIRST]),
+        ("d/s-*.tar", [FIRST, SECOND, THIRD]),
+        ("d/{deeper/*.TAR,s-001.tar}", [DEEPER, SECOND]),
+        ("d/s-001.tar", [SECOND]),
+        ("x-[0].tar", ["x-[0].tar/x"]),
+    ],
+)
+def test_patterns_and_folders_list_their_tars_in_order(tmp_path, pattern, names):
+    write_shards(tmp_path / "d")
+    write_tar(tmp_path / "d/deeper/z.TAR", ("z.png", picture(9)))
+    write_tar(tmp_path / "x-[0].tar", ("x.png", picture(9)))
+    (tmp_path / "d/s-folder.tar").mkdir()
+    assert tars(tmp_path / pattern).names() == names
+
+
+def test_a_tar_that_a_pattern_names_and_that_is_missing_is_dropped(tmp_path):
+    write_shards(tmp_path)
     (tmp_path / "s-001.tar").unlink()
     os.mkfifo(tmp_path / "s-001.tar")
-    assert reasons(f"{tmp_path}/s-{{000..003}}.tar") == {
+    assert tars(f"{tmp_path}/s-{{000..003}}.tar").reasons() == {
         "s-001.tar": "not a regular file",
         "s-003.tar": "missing file",
     }
 
 
-def test_a_tar_that_changes_or_vanishes_after_listing(tmp_path):
-    shards(tmp_path)
-    config = config_of(tmp_path)
-    items = listed(tmp_path)
-    write_tar(tmp_path / "s-000.tar", ("0.png", picture(5)), ("1.png", picture(5)))
-    os.utime(tmp_path / "s-000.tar", ns=(1, 1))
-    (tmp_path / "s-001.tar").unlink()
-    rows = list(READER.read_items(items, config))
-    assert [getattr(row, "reason", "") for row in rows] == [
-        "changed since it was listed",
-        "missing file",
-        "",
-    ]
-
-
-def test_a_disk_that_fails_leaves_its_items_owed(tmp_path, monkeypatch):
-    shards(tmp_path, 1)
-    config = config_of(tmp_path)
-    items = listed(tmp_path)
-
-    def refuse(self, name, **_):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(FilePattern, "open", refuse)
-    (row,) = READER.read_items(items, config)
-    assert (type(row), row.reason) == (Failed, "I/O error")
-    with pytest.raises(SourceError, match="Input/output error"):
-        listed(tmp_path)
-
-
 def test_too_many_members(tmp_path, monkeypatch):
     monkeypatch.setattr(webdataset, "MAX_MEMBERS", 3)
-    path = write_tar(tmp_path / "a.tar", *((f"{n}.png", picture(n)) for n in range(5)))
-    assert reasons(path) == {"a.tar": "too many members"}
+    source = one_tar(tmp_path, *((f"{number}.png", PNG) for number in range(5)))
+    assert source.reasons() == {"a.tar": "too many members"}
 
 
 def test_tars_in_a_remote_store(tmp_path):
     store = fsspec.filesystem("memory")
-    shards(tmp_path, 2)
+    write_shards(tmp_path, 2)
     for path in tmp_path.iterdir():
         store.pipe_file(f"/bucket/d/{path.name}", path.read_bytes())
-    names = ["s-000.tar/0", "s-001.tar/1"]
-    for source in (
-        "memory://bucket/d",
-        "memory://bucket/d/s-{000..001}.tar",
-        "memory://bucket/d/*.tar",
-    ):
-        assert list(read(source)) == names
-    rows = read("memory://bucket/d/s-001.tar")
-    assert rows["s-001.tar/1"][0].image == picture(1)
-    before = listed("memory://bucket/d")
+    for place in ("d", "d/s-{000..001}.tar", "d/*.tar"):
+        assert list(tars(f"memory://bucket/{place}").keys()) == [FIRST, SECOND]
+    assert tars("memory://bucket/d/s-001.tar").row().image == picture(1)
+    before = tars("memory://bucket/d").items()
     store.pipe_file("/bucket/d/s-001.tar", (tmp_path / "s-001.tar").read_bytes())
-    after = listed("memory://bucket/d")
-    assert [a.key == b.key for a, b in zip(after, before, strict=True)] == [True, False]
+    after = tars("memory://bucket/d").items()
+    assert [new.key == old.key for new, old in zip(after, before, strict=True)] == [True, False]
     store.rm("/bucket", recursive=True)
 
 
 def test_tars_are_recognised_by_name_and_folders_by_what_they_hold(tmp_path):
-    shards(tmp_path / "d", 1)
-    assert (
-        recognise_source(f"{tmp_path}/d/s-{{000..011}}.tar")
-        == f"webdataset:{tmp_path}/d/s-{{000..011}}.tar"
-    )
-    assert recognise_source("s3://bucket/a.TAR") == "webdataset:s3://bucket/a.TAR"
-    assert recognise_source(f"{tmp_path}/d") == f"webdataset:{tmp_path}/d"
-    (tmp_path / "d" / "a.png").write_bytes(b"")
-    assert recognise_source(f"{tmp_path}/d") == f"folder:{tmp_path}/d"
+    write_shards(tmp_path, 1)
+    for place in (f"{tmp_path}/s-{{000..011}}.tar", "s3://bucket/a.TAR", str(tmp_path)):
+        assert recognise_source(place) == f"webdataset:{place}"
+    (tmp_path / "a.png").write_bytes(b"")
+    assert recognise_source(str(tmp_path)) == f"folder:{tmp_path}"

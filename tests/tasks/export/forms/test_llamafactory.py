@@ -1,41 +1,35 @@
-"""LLaMA-Factory's rules for a multimodal preference, after its data/README.md and converters, on
-what is exported."""
+"""LLaMA-Factory's rules for a multimodal preference, after its data/README.md and converters."""
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 from pairwright.schemas.rows import Turn
-from tests.fixtures.exports import export_some, preference
+from tests.fixtures.exports import export_some, files_of, lines_of, preference
 
 
-def read(folder: Path, entry: str) -> tuple[dict, list[dict]]:
-    info = json.loads((folder / "dataset_info.json").read_text())[entry]
-    return info, [
-        json.loads(line) for line in (folder / info["file_name"]).read_text().splitlines()
-    ]
-
-
-def test_an_entry_names_the_file_and_its_columns(tmp_path: Path) -> None:
+def test_an_entry_names_the_file_and_its_columns(tmp_path):
     rows = [preference(1), replace(preference(2), split="validation")]
-    export_some(tmp_path / "out", rows, form="llamafactory")
-    info = json.loads((tmp_path / "out/dataset_info.json").read_text())
+    export_some(tmp_path, rows, form="llamafactory")
+    info = json.loads((tmp_path / "dataset_info.json").read_text())
     assert list(info) == ["by-hand_train", "by-hand_validation"]
-    entry, (line,) = read(tmp_path / "out", "by-hand_train")
+    entry = info["by-hand_train"]
+    assert entry["file_name"] == "data/train.jsonl"
     assert (entry["formatting"], entry["ranking"]) == ("sharegpt", True)
+    (line,) = lines_of(tmp_path, "train")
     assert set(entry["columns"].values()) == set(line)
-    assert "dataset: by-hand_train" in (tmp_path / "out/README.md").read_text()
+    assert "dataset: by-hand_train" in (tmp_path / "README.md").read_text()
 
 
-def test_a_line_is_a_preference_with_a_mark_per_image(tmp_path: Path) -> None:
-    row = replace(preference(3, rejected_images=2), prompt=(
+def test_a_line_is_a_preference_with_a_mark_per_image(tmp_path):
+    prompt = (
         Turn(role="system", text="Be short."),
         Turn(role="user", text="Hello"),
         Turn(role="assistant", text="Hi"),
         Turn(role="user", text="What differs? Größe"),
-    ))  # fmt: skip
-    export_some(tmp_path / "out", [row], form="llamafactory")
-    _, (line,) = read(tmp_path / "out", "by-hand_train")
+    )
+    row = replace(preference(3, rejected_images=2), prompt=prompt)
+    export_some(tmp_path, [row], form="llamafactory")
+    (line,) = lines_of(tmp_path)
     assert line["conversations"] == [
         {"from": "system", "value": "Be short."},
         {"from": "human", "value": "<image><image>Hello"},
@@ -44,30 +38,25 @@ def test_a_line_is_a_preference_with_a_mark_per_image(tmp_path: Path) -> None:
     ]
     assert line["chosen"] == {"from": "gpt", "value": row.chosen}
     assert line["rejected"] == {"from": "gpt", "value": row.rejected}
-    assert [(tmp_path / "out" / name).read_bytes() for name in line["images"]] == list(row.images)
+    assert tuple((tmp_path / name).read_bytes() for name in line["images"]) == row.images
 
 
-def test_an_image_is_one_file_however_often_it_is_shown(tmp_path: Path) -> None:
+def test_marks_of_the_prompt_stay_where_they_are(tmp_path):
+    text = "<image>\n<image>\nWhat differs?"
+    row = replace(preference(1), prompt=(Turn(role="user", text=text),))
+    export_some(tmp_path, [row], form="llamafactory")
+    (line,) = lines_of(tmp_path)
+    assert line["conversations"] == [{"from": "human", "value": text}]
+
+
+def test_an_image_is_one_file_however_often_it_is_shown(tmp_path):
     first, second = preference(1), preference(2)
     second = replace(second, images=(first.images[0], second.images[1]))
     hostile = replace(preference(3), image_keys=("ab" * 16, "cd" * 16))
-    tally = export_some(tmp_path / "out", [first, second, hostile], form="llamafactory")
-    files = [path for path in (tmp_path / "out/images").rglob("*") if path.is_file()]
-    assert len(files) == 5
-    assert all(path.suffix == ".png" for path in files)
-    size = sum(path.stat().st_size for path in [*files, tmp_path / "out/data/train.jsonl"])
+    tally = export_some(tmp_path, [first, second, hostile], form="llamafactory")
+    files = {name: len(data) for name, data in files_of(tmp_path).items()}
+    images = [name for name in files if name.startswith("images/")]
+    assert len(images) == 5
+    assert all(name.endswith(".png") for name in images)
+    size = sum(files[name] for name in (*images, "data/train.jsonl"))
     assert tally.sizes == {"train": (3, size)}
-
-
-def test_marks_in_texts_would_show_other_things(tmp_path: Path) -> None:
-    good = preference(1)
-    rows = [
-        good,
-        replace(good, prompt=(Turn(role="user", text="<image>\n<image>\nWhat differs?"),)),
-        replace(good, prompt=(Turn(role="user", text="What differs in the <video>?"),)),
-        replace(good, rejected="The <audio> is loud."),
-    ]
-    tally = export_some(tmp_path / "out", rows, form="llamafactory")
-    assert (tally.rows, tally.unheld.total()) == (2, 2)
-    _, (_, placed) = read(tmp_path / "out", "by-hand_train")
-    assert placed["conversations"][0]["value"] == "<image>\n<image>\nWhat differs?"

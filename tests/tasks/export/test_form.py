@@ -1,0 +1,78 @@
+"""Which rows each form of export cannot hold, and why."""
+
+from dataclasses import replace
+
+import pytest
+
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import Turn
+from pairwright.tasks.export.formats import FORMATS
+from tests.fixtures.exports import export_some, preference
+
+GOOD = preference(1)
+TALK = (*GOOD.prompt, Turn(role="assistant", text="a"))
+SPOILT = (GOOD.images[0], b"\x89PNG broken")
+PREFERENCES = ("trl", "llamafactory", "ms-swift", "rlaif-v")
+CONVERSATIONS = (*PREFERENCES, "llava", "openai-batch")
+MARKED = ("llamafactory", "ms-swift")
+TURNS = "user and assistant do not take turns in the prompt"
+ANSWER = "an answer has the mark of an image, a video or a sound in its words"
+SOUND = "the prompt has the mark of a video or a sound in its words"
+
+
+def ask(text):
+    return {"prompt": (Turn(role="user", text=text),)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "forms", "reason"),
+    [
+        ({}, (), ""),
+        ({"rejected": " "}, PREFERENCES, "no rejected text"),
+        ({"rejected": GOOD.chosen}, PREFERENCES, "the rejected text is the chosen one"),
+        ({"chosen": ""}, CONVERSATIONS, "no chosen text"),
+        (ask("one <image> only"), CONVERSATIONS, "the prompt has <image> in its words"),
+        (ask("<image>\n<image>\nWhat differs?"), (), ""),
+        (ask("What differs in the <video>?"), MARKED, SOUND),
+        ({"chosen": "It shows <image>."}, CONVERSATIONS, ANSWER),
+        ({"rejected": "The <audio> is loud."}, MARKED, ANSWER),
+        ({"chosen": "The <bbox> is red."}, ("ms-swift",), ANSWER),
+        ({"prompt": TALK}, CONVERSATIONS, TURNS),
+        ({"prompt": (*GOOD.prompt, *GOOD.prompt)}, CONVERSATIONS, TURNS),
+        ({"prompt": (*TALK, *GOOD.prompt)}, ("rlaif-v",), "the prompt has several turns"),
+        (
+            {"images": SPOILT},
+            ("rlaif-v",),
+            "an image cannot be put beside another: damaged image",
+        ),
+    ],
+)
+def test_a_row_that_a_form_cannot_hold_is_counted(fields, forms, reason, tmp_path):
+    rows = [preference(2), replace(GOOD, **fields)]
+    tallies = {form: export_some(tmp_path / form, rows, form=form) for form in FORMATS}
+    unheld = {form: dict(tally.unheld) for form, tally in tallies.items() if tally.unheld}
+    assert unheld == {form: {reason: 1} for form in forms}
+    assert {form: tally.rows for form, tally in tallies.items()} == {
+        form: 2 - (form in forms) for form in FORMATS
+    }
+
+
+def test_ms_swift_needs_a_rejected_text_or_image(tmp_path):
+    rows = [GOOD, replace(GOOD, rejected="")]
+    assert dict(export_some(tmp_path / "out", rows, form="ms-swift").unheld) == {
+        "nothing rejected": 1
+    }
+
+
+def test_the_card_says_what_is_left_out(tmp_path):
+    export_some(tmp_path / "out", [GOOD, replace(GOOD, rejected=" ")], form="trl")
+    readme = (tmp_path / "out/README.md").read_text()
+    assert "* 1 row is left out: no rejected text." in readme
+    assert "it lacks rejected images" in readme
+
+
+def test_an_export_of_no_row_says_why_and_writes_nothing(tmp_path):
+    row = replace(GOOD, rejected=" ")
+    with pytest.raises(ConfigError, match=r"--format trl: .*\(1\).*counterfactuals\.enabled=true"):
+        export_some(tmp_path / "out", [row], form="trl")
+    assert not (tmp_path / "out").exists()
