@@ -1,9 +1,8 @@
 import json
-import logging
 import re
 import resource
+from collections import Counter
 from dataclasses import fields, replace
-from pathlib import Path
 
 import datasets
 import numpy as np
@@ -19,10 +18,12 @@ from pairwright.tasks.export.export_rows import stream_table
 from pairwright.tasks.export.formats import MARKER, check_target
 from pairwright.tasks.export.forms.hf import FEATURES, SCHEMA, card_features
 from pairwright.tasks.export.tally_rows import Selection, Tally
-from pairwright.tasks.export.write_card import escape_markdown
+from pairwright.tasks.export.write_card import _licence, escape_markdown
 from tests.fixtures.exports import export_handmade as export
-from tests.fixtures.exports import export_some, preference
+from tests.fixtures.exports import export_some, files_of, preference, rows_of
 from tests.tasks.report.handmade import build_handmade, make_whole
+
+SPLITS = ("train", "validation", "test")
 
 
 @pytest.fixture(scope="module")
@@ -30,218 +31,210 @@ def made():
     return make_whole()
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, made):
+    """Return the folder of a whole export, which no test may change, and its tally."""
+    folder = tmp_path_factory.mktemp("whole")
+    tally = export(folder, made)
+    return folder / "out", tally
+
+
 @pytest.fixture
-def offline(tmp_path, monkeypatch):
-    """Keep every cache of `datasets` in the test's folder, and the network out."""
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True)
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    datasets.disable_progress_bars()
-    logging.getLogger("filelock").setLevel(logging.WARNING)
-    return tmp_path / "cache"
+def changed(made):
+    """Return what makes a dataset with other preferences."""
+
+    def change(*rows):
+        other = make_whole()
+        other.tables["preferences"] = list(rows)
+        return other
+
+    return change
 
 
-def test_datasets_loads_it_with_images(tmp_path, made, offline):
-    tally = export(tmp_path, made)
-    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))
-    assert {split: len(rows) for split, rows in loaded.items()} == {
-        name: n for name, (n, _) in tally.sizes.items()
-    }
-    assert set(loaded) == {"train", "validation", "test"}
-    by_key = {row.key: row for row in made.of("preferences")}
-    message = {
-        "role": "user",
-        "content": [
-            {"type": "image", "text": None},
-            {"type": "image", "text": None},
-            {"type": "text", "text": "What differs?"},
-        ],
-    }
-    seen = {}
+def test_datasets_loads_it_with_images(whole, made, offline):
+    folder, tally = whole
+    loaded = datasets.load_dataset(str(folder), cache_dir=offline)
+    sizes = {split: rows for split, (rows, _) in tally.sizes.items()}
+    assert {split: len(rows) for split, rows in loaded.items()} == sizes
+    assert set(loaded) == set(SPLITS)
+    preferences = {row.key: row for row in made.of("preferences")}
+    image = {"type": "image", "text": None}
+    content = [image, image, {"type": "text", "text": "What differs?"}]
+    splits = {}
     for split, rows in loaded.items():
         for row in rows:
-            given = by_key.pop(row["key"])
+            given = preferences.pop(row["key"])
             assert given.split == split
-            assert all(
-                isinstance(shown, Pillow.Image) for shown in row["images"] + row["rejected_images"]
-            )
-            assert row["chosen"] == [
-                {"role": "assistant", "content": [{"type": "text", "text": given.chosen}]}
-            ]
+            shown = row["images"] + row["rejected_images"]
+            assert all(isinstance(image, Pillow.Image) for image in shown)
+            answer = [{"type": "text", "text": given.chosen}]
+            assert row["chosen"] == [{"role": "assistant", "content": answer}]
             assert row["rejected"][0]["content"][0]["text"] == given.rejected
-            assert row["prompt"] == [message]
-            assert [n["maker"] for n in row["negatives"]] == ["swapped", "retrieved"]
+            assert row["prompt"] == [{"role": "user", "content": content}]
+            assert [one["maker"] for one in row["negatives"]] == ["swapped", "retrieved"]
             assert row["licences"] == ["CC0-1.0", "CC0-1.0"]
             for key in row["image_keys"]:
-                assert seen.setdefault(key, split) == split, "an image is in two splits"
-    assert not by_key
+                assert splits.setdefault(key, split) == split, "an image is in two splits"
+    assert not preferences
 
 
-def rows_of(folder: Path) -> list[dict]:
-    return [
-        row
-        for path in sorted((folder / "data").glob("*.parquet"))
-        for row in pq.read_table(path).to_pylist()
-    ]
+def bytes_of(images):
+    return tuple(image["bytes"] for image in images)
 
 
-def test_bytes_are_those_of_the_source(tmp_path, made):
-    export(tmp_path, made)
-    given = {row.key: row for row in made.of("preferences")}
-    for row in rows_of(tmp_path / "out"):
-        assert tuple(image["bytes"] for image in row["images"]) == given[row["key"]].images
-        assert (
-            tuple(image["bytes"] for image in row["rejected_images"])
-            == given[row["key"]].rejected_images
-        )
+def test_bytes_are_those_of_the_source(whole, made):
+    preferences = {row.key: row for row in made.of("preferences")}
+    for row in rows_of(whole[0]):
+        given = preferences[row["key"]]
+        assert bytes_of(row["images"]) == given.images
+        assert bytes_of(row["rejected_images"]) == given.rejected_images
         assert [(one["clip"], one["why"]) for one in row["removal_scores"]] == [
-            (float(np.float32(one.clip)), one.why) for one in given[row["key"]].removal_scores
+            (float(np.float32(one.clip)), one.why) for one in given.removal_scores
         ]
         assert row["images"][0]["path"].rpartition(".")[2] in ("png", "jpg", "webp", "tiff")
-        for chosen in (score for score in row["removal_scores"] if score["chosen"]):
-            names = [image["path"].partition(".")[0] for image in row["rejected_images"]]
-            assert names[chosen["side"]] == chosen["removal"]
-            assert names[1 - chosen["side"]] == row["image_keys"][1 - chosen["side"]]
+        names = [image["path"].partition(".")[0] for image in row["rejected_images"]]
+        for score in (score for score in row["removal_scores"] if score["chosen"]):
+            assert names[score["side"]] == score["removal"]
+            assert names[1 - score["side"]] == row["image_keys"][1 - score["side"]]
 
 
-def test_a_crop_is_named_after_its_image(tmp_path, made):
+def test_a_crop_is_named_after_its_image(tmp_path, made, changed):
     crop = next(row for row in made.of("preferences") if row.rejected_image_maker == "crop")
-    chosen = make_whole()
-    chosen.tables["preferences"] = [
-        replace(crop, rejected_images=(crop.images[0], b"\x89PNG cropped"))
-    ]
-    export(tmp_path, chosen)
+    images = (crop.images[0], b"\x89PNG cropped")
+    export(tmp_path, changed(replace(crop, rejected_images=images)))
     (row,) = rows_of(tmp_path / "out")
     kept, cropped = (image["path"] for image in row["rejected_images"])
     assert (kept, cropped) == (row["images"][0]["path"], f"{row['image_keys'][1]}-crop.png")
     assert row["rejected_image_maker"] == "crop"
 
 
-def test_every_column_is_in_it_as_datasets_has_it(tmp_path):
-    told = {"kind": "list", "description": "One.", "claims": "[1]", "rejected_claims": "[2]"}
-    export_some(tmp_path / "out", [replace(preference(1), **told)], form="hf")
-    (row,) = rows_of(tmp_path / "out")
-    assert {name: row[name] for name in told} == told
+def test_every_column_is_in_it(tmp_path):
+    texts = {"kind": "list", "description": "One.", "claims": "[1]", "rejected_claims": "[2]"}
+    export_some(tmp_path, [replace(preference(1), **texts)], form="hf")
+    (row,) = rows_of(tmp_path)
+    assert {name: row[name] for name in texts} == texts
     # "subject" is called "pair"; the split is the file's.
-    assert {field.name for field in fields(PreferenceRow)} - row.keys() == {
-        "source_key",
-        "subject",
-        "split",
-    }
+    columns = {field.name for field in fields(PreferenceRow)}
+    assert columns - row.keys() == {"source_key", "subject", "split"}
+
+
+def test_columns_have_the_types_that_datasets_gives_them():
     features = datasets.Features.from_dict(FEATURES)
     assert features.arrow_schema.equals(SCHEMA.remove_metadata()), "physical types"
-    assert json.loads(SCHEMA.metadata[b"huggingface"]) == json.loads(
-        features.arrow_schema.metadata[b"huggingface"]
-    )
+    metadata = features.arrow_schema.metadata[b"huggingface"]
+    assert json.loads(SCHEMA.metadata[b"huggingface"]) == json.loads(metadata)
     assert card_features() == features._to_yaml_list()
 
 
 def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 3)
     tally = export(tmp_path, made, bytes_per_file=30_000)
-    names = sorted(path.name for path in (tmp_path / "out/data").iterdir())
-    train = [name for name in names if name.startswith("train")]
-    assert len(train) > 1
-    assert train == [f"train-{n:05d}-of-{len(train):05d}.parquet" for n in range(len(train))]
-    files = [pq.ParquetFile(tmp_path / "out/data" / name) for name in train]
-    assert sum(file.metadata.num_rows for file in files) == tally.sizes["train"][0]
-    groups = [
-        file.metadata.row_group(g) for file in files for g in range(file.metadata.num_row_groups)
-    ]
+    paths = sorted((tmp_path / "out/data").glob("train*"))
+    count = len(paths)
+    assert count > 1
+    names = [f"train-{number:05d}-of-{count:05d}.parquet" for number in range(count)]
+    assert [path.name for path in paths] == names
+    files = [pq.ParquetFile(path).metadata for path in paths]
+    assert sum(file.num_rows for file in files) == tally.sizes["train"][0]
+    groups = [file.row_group(number) for file in files for number in range(file.num_row_groups)]
     assert max(group.num_rows for group in groups) == 3
     for group in groups:
-        columns = {
-            group.column(c).path_in_schema: group.column(c).compression
-            for c in range(group.num_columns)
-        }
-        assert columns["images.list.element.bytes"] == "UNCOMPRESSED"
-        assert columns["chosen.list.element.content.list.element.text"] == "ZSTD"
+        columns = [group.column(number) for number in range(group.num_columns)]
+        packing = {column.path_in_schema: column.compression for column in columns}
+        assert packing["images.list.element.bytes"] == "UNCOMPRESSED"
+        assert packing["chosen.list.element.content.list.element.text"] == "ZSTD"
 
 
-def test_card_says_what_is_there(tmp_path, made):
-    tally = export(tmp_path, made)
-    text = (tmp_path / "out/README.md").read_text()
-    _, front, body = text.split("---\n", 2)
+def test_the_card_begins_with_what_the_hub_reads(whole, made):
+    folder, tally = whole
+    _, front, _ = (folder / "README.md").read_text().split("---\n", 2)
     front = yaml.safe_load(front)
-    assert front["license"] == "cc0-1.0"
-    assert front["pretty_name"] == "hand | made"
-    assert front["configs"][0]["data_files"] == [
-        {"split": split, "path": f"data/{split}-*.parquet"}
-        for split in ("train", "validation", "test")
-    ]
-    counted = {split["name"]: split["num_examples"] for split in front["dataset_info"]["splits"]}
-    assert counted == {split: rows for split, (rows, _) in tally.sizes.items()}
-    assert sum(counted.values()) == len(made.of("preferences"))
-    assert "# hand \\| made: how similar images differ" in body
-    assert "@misc{" in body
-    assert "title = {hand | made: how similar images differ}," in body
-    assert "<details>" in body.partition("| stage |")[0], "the stages' table is folded"
-    assert f"| images | {len(made.of('images'))} |" in body
-    assert f"{tally.rows} of {tally.rows} rows have a rejected text (edited: {tally.rows})" in body
-    assert "rendered scenes" in body
-    assert "viewpoint and of the light are distractors by design" in body
-    # An image in two pairs is one image.
+    assert (front["license"], front["pretty_name"]) == ("cc0-1.0", "hand | made")
+    files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in SPLITS]
+    assert front["configs"][0]["data_files"] == files
+    counts = {split["name"]: split["num_examples"] for split in front["dataset_info"]["splits"]}
+    assert counts == {split: rows for split, (rows, _) in tally.sizes.items()}
+    assert sum(counts.values()) == len(made.of("preferences"))
+
+
+def test_the_card_says_what_is_there(whole, made):
+    folder, tally = whole
+    body = (folder / "README.md").read_text().split("---\n", 2)[2]
     images = {key for row in made.of("preferences") for key in row.image_keys}
-    assert len(images) < 2 * tally.rows
-    assert f"Licences of the {len(images)} images: CC0-1.0 ({len(images)})." in body
+    assert len(images) < 2 * tally.rows, "an image in two pairs is one image"
+    for text in (
+        "# hand \\| made: how similar images differ",
+        "@misc{",
+        "title = {hand | made: how similar images differ},",
+        f"| images | {len(made.of('images'))} |",
+        f"{tally.rows} of {tally.rows} rows have a rejected text (edited: {tally.rows})",
+        "rendered scenes",
+        "viewpoint and of the light are distractors by design",
+        f"Licences of the {len(images)} images: CC0-1.0 ({len(images)}).",
+    ):
+        assert text in body
+    assert "<details>" in body.partition("| stage |")[0], "the stages' table is folded"
     assert "There is no" not in body
 
 
-def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, offline):
-    made = make_whole()
-    made.tables["preferences"] = [row for row in made.of("preferences") if row.split == "train"]
-    export(tmp_path, made)
+def test_the_card_shows_a_row_with_its_images(tmp_path, made, changed):
+    first = made.of("preferences")[0]
+    export(tmp_path, changed(first))
+    body = (tmp_path / "out/README.md").read_text()
+    shown = re.findall(r"!\[\w+\]\((assets/[\w.]+)\)", body)
+    files = files_of(tmp_path / "out")
+    assert [files[name] for name in shown] == [*first.images, *first.rejected_images]
+    assert f"* **chosen** (by hand): {escape_markdown(first.chosen)}\n" in body
+    assert f"): {escape_markdown(first.rejected)}\n" in body
+    assert "<script>" not in body
+
+
+def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, changed, offline):
+    export(tmp_path, changed(*(row for row in made.of("preferences") if row.split == "train")))
     assert "no validation" in (tmp_path / "out/README.md").read_text()
-    assert set(datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(offline))) == {"train"}
+    loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
+    assert set(loaded) == {"train"}
 
 
-def test_rows_that_are_not_selected_are_counted(tmp_path, made):
-    rows = made.of("preferences")
-    one = rows[0]
-    made = make_whole()
-    made.tables["preferences"] = [replace(one, licences=("MIT", "")), *rows[1:]]
-    tally = export(tmp_path, made, selection=Selection(licences=("CC0-1.0",)))
-    assert (tally.rows, tally.left_out) == (len(rows) - 1, 1)
+def test_rows_that_are_not_selected_are_counted(tmp_path, made, changed):
+    first, *rows = made.of("preferences")
+    other = changed(replace(first, licences=("MIT", "")), *rows)
+    tally = export(tmp_path, other, selection=Selection(licences=("CC0-1.0",)))
+    assert (tally.rows, tally.left_out) == (len(rows), 1)
     assert "1 further row " in (tmp_path / "out/README.md").read_text()
-    assert one.key not in {row["key"] for row in rows_of(tmp_path / "out")}
+    assert first.key not in {row["key"] for row in rows_of(tmp_path / "out")}
 
 
-def test_rows_without_rejected_text_have_an_empty_list(tmp_path, offline):
-    made = make_whole()
-    rows = made.of("preferences")
-    made.tables["preferences"] = [
-        replace(rows[0], rejected="", rejected_maker="", rejected_images=()),
-        *rows[1:],
-    ]
-    export(tmp_path, made)
-    loaded = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(offline))
-    row = next(row for row in loaded if row["key"] == rows[0].key)
-    assert row["rejected"] == []
-    assert row["rejected_images"] == []
+def test_rows_without_rejected_text_have_an_empty_list(tmp_path, made, changed, offline):
+    first, *rows = made.of("preferences")
+    plain = replace(first, rejected="", rejected_maker="", rejected_images=())
+    export(tmp_path, changed(plain, *rows))
+    loaded = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=offline)
+    row = next(row for row in loaded if row["key"] == first.key)
+    assert (row["rejected"], row["rejected_images"]) == ([], [])
     assert len(loaded.filter(lambda row: row["rejected"])) == len(loaded) - 1
 
 
-def test_licences_not_stated_or_mixed(tmp_path):
-    from collections import Counter
-
-    from pairwright.tasks.export.write_card import _licence
-
-    assert _licence(Tally(licences=Counter({"": 2, "CC0-1.0": 2}))) == {"license": "unknown"}
-    assert _licence(Tally(licences=Counter({"MIT": 1, "CC0-1.0": 2})))["license"] == "other"
-    assert _licence(Tally(licences=Counter({"My-Own": 1})))["license"] == "other"
-    assert _licence(Tally(licences=Counter({"CC-BY-4.0": 1}))) == {"license": "cc-by-4.0"}
+@pytest.mark.parametrize(
+    ("licences", "name"),
+    [
+        ({"": 2, "CC0-1.0": 2}, "unknown"),
+        ({"MIT": 1, "CC0-1.0": 2}, "other"),
+        ({"My-Own": 1}, "other"),
+        ({"CC-BY-4.0": 1}, "cc-by-4.0"),
+    ],
+)
+def test_licences_not_stated_or_mixed(licences, name):
+    assert _licence(Tally(licences=Counter(licences)))["license"] == name
 
 
 def test_an_earlier_export_is_replaced_and_gives_the_same_bytes(tmp_path, made):
     export(tmp_path, made)
-    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    before = files_of(tmp_path / "out")
     (tmp_path / "out/data/train-old.parquet").write_bytes(b"old")
     export(tmp_path, made)
-    assert {
-        path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()
-    } == before
+    assert files_of(tmp_path / "out") == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
-    export(tmp_path, made)
     (tmp_path / "out/.git").mkdir()
     with pytest.raises(ConfigError, match=r"\.git"):
         check_target(tmp_path / "out")
@@ -253,23 +246,22 @@ def test_another_folder_is_not_overwritten(tmp_path, made, held):
     (tmp_path / "out" / held).write_text("mine")
     with pytest.raises(ConfigError, match=f"out: .*{held}.*--to"):
         export(tmp_path, made)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [held]
+    assert files_of(tmp_path / "out") == {held: b"mine"}
 
 
 def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch):
     export(tmp_path, made)
-    before = (tmp_path / "out/README.md").read_bytes()
+    before = files_of(tmp_path / "out")
 
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
-    with pytest.raises(StoreError, match="No space left"):
-        export(tmp_path, made)
-    assert (tmp_path / "out/README.md").read_bytes() == before
-    assert (tmp_path / "out" / MARKER).exists()
-    with pytest.raises(StoreError, match="No space left"):
-        export(tmp_path, made, target="fresh")
+    for target in ("out", "fresh"):
+        with pytest.raises(StoreError, match="No space left"):
+            export(tmp_path, made, target=target)
+    assert files_of(tmp_path / "out") == before
+    assert MARKER in before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dataset", "out"]
 
 
@@ -279,7 +271,8 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch
 def test_the_first_fault_of_a_disk_is_what_is_said(tmp_path, form, limit):
     noise = np.random.default_rng(0)
     rows = [
-        replace(preference(n), images=(noise.bytes(2000), noise.bytes(2000))) for n in range(120)
+        replace(preference(number), images=(noise.bytes(2000), noise.bytes(2000)))
+        for number in range(120)
     ]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
@@ -291,52 +284,34 @@ def test_the_first_fault_of_a_disk_is_what_is_said(tmp_path, form, limit):
     assert not list(tmp_path.iterdir())
 
 
-def test_no_preferences_is_a_clear_error(tmp_path):
-    made = make_whole()
-    made.tables["preferences"] = []
+def test_no_preferences_is_a_clear_error(tmp_path, changed):
     with pytest.raises(ConfigError, match="no rows to export"):
-        export(tmp_path, made)
+        export(tmp_path, changed())
     assert not (tmp_path / "out").exists()
 
 
-def test_the_card_shows_a_row_with_its_images(tmp_path):
-    made = make_whole()
-    first = next(row for row in made.of("preferences"))
-    made.tables["preferences"] = [first]
-    export(tmp_path, made)
-    body = (tmp_path / "out/README.md").read_text()
-    shown = re.findall(r"!\[\w+\]\((assets/[\w.]+)\)", body)
-    assert [(tmp_path / "out" / name).read_bytes() for name in shown] == [
-        *first.images,
-        *first.rejected_images,
-    ]
-    assert f"* **chosen** (by hand): {escape_markdown(first.chosen)}\n" in body
-    assert f"): {escape_markdown(first.rejected)}\n" in body
-    assert "<script>" not in body
-
-
-def read_conversations(root: Path, until: str) -> dict:
+def read_conversations(root, until):
     with build_handmade(root, make_whole(), until=until) as (build, _):
         stages = {planned.stage.name: planned for planned in build.planned}
         return {row.key: row for rows in stream_table(build, stages, "comparisons") for row in rows}
 
 
-def test_a_conversation_rejects_nothing_and_has_its_pairs_images(tmp_path: Path) -> None:
-    made = make_whole()
-    found = read_conversations(tmp_path, "preferences")
+def test_a_conversation_rejects_nothing_and_has_its_pairs_images(tmp_path, made):
+    conversations = read_conversations(tmp_path, "preferences")
     pairs = {pair.key: pair for pair in made.of("pairs")}
     images = {image.key: image for image in made.of("images")}
     splits = {split.subject: split.split for split in made.of("splits")}
-    assert found.keys() == {row.key for row in made.of("comparisons")}
+    assert conversations.keys() == {row.key for row in made.of("comparisons")}
     for row in made.of("comparisons"):
-        given, pair = found[row.key], pairs[row.subject]
+        given, pair = conversations[row.key], pairs[row.subject]
+        first, second = images[pair.first], images[pair.second]
         assert (*given.prompt, given.chosen) == (*row.conversation[:-1], row.conversation[-1].text)
-        assert given.images == (images[pair.first].image, images[pair.second].image)
-        assert given.licences == (images[pair.first].licence, images[pair.second].licence)
+        assert given.images == (first.image, second.image)
+        assert given.licences == (first.licence, second.licence)
         assert (given.rejected, given.rejected_images, given.split) == ("", (), splits[row.subject])
 
 
-def test_without_splits_all_are_for_training(tmp_path: Path) -> None:
-    found = read_conversations(tmp_path, "comparisons")
-    assert len(found) == len(make_whole().of("comparisons"))
-    assert {row.split for row in found.values()} == {"train"}
+def test_without_splits_all_are_for_training(tmp_path, made):
+    conversations = read_conversations(tmp_path, "comparisons")
+    assert len(conversations) == len(made.of("comparisons"))
+    assert {row.split for row in conversations.values()} == {"train"}
