@@ -1,5 +1,5 @@
 """Who is let in, as far as that is no matter of the running server (see
-``tests/flows/test_view_dataset.py``)."""
+``tests/flows/verbs/test_view_dataset.py``)."""
 
 import socket
 import time

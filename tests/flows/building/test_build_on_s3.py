@@ -15,7 +15,7 @@ from pairwright.tasks.store.files import Folder
 from tests.fixtures.builds import Recorder, build_here
 from tests.fixtures.command import run
 from tests.fixtures.s3_server import s3_server
-from tests.flows.test_view_dataset import Served
+from tests.flows.verbs.test_view_dataset import Served
 
 pytestmark = pytest.mark.slow
 OUT = "s3://data/photographs"
