@@ -24,201 +24,166 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker"
 FILES = sorted(FOLDER.glob("Dockerfile*"))
 COMPOSE = FOLDER / "compose.yaml"
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SERVERS = ("vllm-chat", "vllm-language")
 each_file = pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
+each_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
 
 
-def instructions(file: Path) -> list[tuple[str, str]]:
-    """Return each instruction with what follows it, in one line; comments are left out."""
+def instructions(file: Path, name: str) -> list[str]:
+    """Return what follows each instruction of a name, in one line."""
     text = "\n".join(line for line in file.read_text().splitlines() if not line.startswith("#"))
     lines = re.sub(r"\\\n\s*", "", text).splitlines()
-    return [
-        (name, rest.strip())
-        for name, _, rest in (line.partition(" ") for line in lines if line.strip())
-    ]
+    return [line.removeprefix(f"{name} ").strip() for line in lines if line.startswith(f"{name} ")]
+
+
+def dockerfile(service: dict[str, Any]) -> Path:
+    return ROOT / service["build"]["dockerfile"]
 
 
 def pip_install(file: Path) -> list[str]:
     """Return the words behind the only ``pip install`` of a file."""
-    commands = [
-        part for name, rest in instructions(file) if name == "RUN" for part in rest.split("&&")
-    ]
+    commands = [part for line in instructions(file, "RUN") for part in line.split("&&")]
     (words,) = (shlex.split(command) for command in commands if " pip install " in command)
     return words[words.index("install") + 1 :]
 
 
-@pytest.fixture(scope="module")
-def services() -> dict[str, Any]:
-    return yaml.safe_load(COMPOSE.read_text())["services"]
+def extras(words: list[str]) -> set[str]:
+    """Return the extras of what is installed of this project."""
+    project = [word for word in words if word.startswith(".")]
+    return {extra for word in project for extra in re.findall(r"[a-z0-9]+", word)}
 
 
 def tool(name: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(Path(sys.executable).parent / name), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [str(Path(sys.executable).parent / name), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @each_file
 def test_an_image_passes_hadolint_and_runs_as_a_user_with_a_number(file: Path) -> None:
     done = tool("hadolint", str(file))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert [rest for name, rest in instructions(file) if name == "USER"] == ["10001"]
-    assert instructions(file)[-1][0] == "ENTRYPOINT"
+    assert instructions(file, "USER") == ["10001"]
+    assert file.read_text().splitlines()[-1].startswith("ENTRYPOINT ")
 
 
 @each_file
 def test_what_an_image_takes_is_there_and_what_it_installs_is_pinned(file: Path) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
-    taken = [
-        word for name, rest in instructions(file) if name == "COPY" for word in rest.split()[:-1]
-    ]
+    taken = [word for line in instructions(file, "COPY") for word in line.split()[:-1]]
     assert [word for word in taken if not (ROOT / word).exists()] == []
-    assert not any("secret" in word or word == "." for word in taken)
+    assert not [word for word in taken if "secret" in word or word == "."]
     installed = pip_install(file)
-    own = [word for word in installed if word.startswith(".")]
-    assert all(extra in extras for word in own for extra in re.findall(r"[a-z0-9]+", word))
-    assert (
-        ("constraints.txt" in installed)
-        if own
-        else all("==" in word for word in installed if word[0] != "-")
-    )
+    assert extras(installed) <= PROJECT["optional-dependencies"].keys()
+    others = [word for word in installed if word[0] not in "-."]
+    assert "constraints.txt" in installed or all("==" in word for word in others)
+    assert "constraints.txt" in installed or not any(word[0] == "." for word in installed)
 
 
-def extras_of(service: dict[str, Any]) -> set[str]:
-    """Return the extras of the image that a service runs."""
-    installed = pip_install(ROOT / service["build"]["dockerfile"])
-    return set(re.findall(r"[a-z0-9]+", next(word for word in installed if word.startswith("."))))
-
-
-def test_each_deployment_goes_to_a_pool_whose_image_can_do_it(services: dict[str, Any]) -> None:
-    pools = {
-        one["command"][4]: extras_of(one)
-        for one in services.values()
-        if "worker" in one.get("command", [])
-    }
+def test_each_deployment_goes_to_a_pool_whose_image_can_do_it() -> None:
+    workers = [each for each in SERVICES.values() if "worker" in each.get("command", [])]
+    pools = {each["command"][4]: extras(pip_install(dockerfile(each))) for each in workers}
     assert set(pools) == {"pairwright", "pairwright-gpu"}
-    needed = {"gpu", "models", "nouns", "s3", "dask", "train"}
-    needs = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), needed) | {
-        "export": {"s3"}
-    }
-    for one in yaml.safe_load((FOLDER / "prefect.yaml").read_text())["deployments"]:
-        assert needs[one["name"]] <= pools[one["work_pool"]["name"]], one["name"]
-    assert (
-        services["gpu-worker"]["environment"]["PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"]
-        == "pairwright-gpu"
-    )
+    building = {"gpu", "models", "nouns", "s3", "dask", "train"}
+    needs = dict.fromkeys(("build", "resume", "update", "train", "evaluate-model"), building)
+    needs["export"] = {"s3"}
+    for deployment in yaml.safe_load((FOLDER / "prefect.yaml").read_text())["deployments"]:
+        name, pool = deployment["name"], deployment["work_pool"]["name"]
+        assert needs[name] <= pools[pool], name
+    environment = SERVICES["gpu-worker"]["environment"]
+    assert environment["PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME"] == "pairwright-gpu"
 
 
-def test_images_of_ours_have_its_version_and_others_a_whole_one(services: dict[str, Any]) -> None:
-    for service in services.values():
-        name, _, tag = service["image"].partition(":")
-        assert tag == VERSION if name.startswith("pairwright") else re.match(r"\d+\.\d+-", tag)
-    for file in FILES:
-        assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-", file.read_text(), re.MULTILINE)
+def test_images_of_ours_have_its_version_and_others_a_whole_one() -> None:
+    images = [service["image"] for service in SERVICES.values()]
+    ours = [image for image in images if image.startswith("pairwright")]
+    assert {image.partition(":")[2] for image in ours} == {PROJECT["version"]}
+    assert all(re.search(r":\d+\.\d+-", image) for image in images if image not in ours)
 
 
-def test_weights_outlive_the_containers(
-    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@each_file
+def test_an_image_is_of_a_whole_version_of_python(file: Path) -> None:
+    assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-", file.read_text(), re.MULTILINE)
+
+
+def test_weights_outlive_the_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is fetched lies in what is mounted, and vLLM finds there what `fetch --served`
     fetches."""
-    homes: set[str] = set()
-    for name in ("gpu-worker", "vllm-chat", "vllm-language"):
-        assert "../models:/models" in services[name]["volumes"]
-        lines = instructions(ROOT / services[name]["build"]["dockerfile"])
-        set_there = dict(
-            word.split("=") for what, rest in lines if what == "ENV" for word in rest.split()
-        )
-        homes.add(set_there["HF_HOME"])
-        if cache := set_there.get(CACHE):
-            monkeypatch.setenv(CACHE, cache)
-    assert homes == {"/models/huggingface"}
+    variables: list[tuple[str, str]] = []
+    for name in ("gpu-worker", *SERVERS):
+        assert "../models:/models" in SERVICES[name]["volumes"]
+        lines = instructions(dockerfile(SERVICES[name]), "ENV")
+        pairs = [word.split("=") for line in lines for word in line.split()]
+        assert dict(pairs)["HF_HOME"] == "/models/huggingface"
+        variables += [(key, value) for key, value in pairs if key == CACHE]
+    ((_, cache),) = variables
+    monkeypatch.setenv(CACHE, cache)
     assert weights_folder().is_relative_to("/models")
-    fetched = {
-        chat.model for chat in served_on_hub(profile_to_fetch("containers", ()), "").values()
-    }
-    assert fetched == {services[name]["command"][0] for name in ("vllm-chat", "vllm-language")}
+    fetched = served_on_hub(profile_to_fetch("containers", ()), "").values()
+    assert {chat.model for chat in fetched} == {SERVICES[name]["command"][0] for name in SERVERS}
+
+
+def flags_of(words: list[str]) -> set[str]:
+    """Return the flags of a vLLM command, but for those that are its place's own."""
+    line = re.sub(r"(--\S+) ([^-])", r"\1=\2", " ".join(words))
+    flags = {flag.replace(" ", "") for flag in re.findall(r"--\S+(?: [^-]\S*)*", line)}
+    places = r"--(served-model-name|host|port|gpu-memory-utilization)="
+    return {flag for flag in flags if not re.match(places, flag)}
 
 
 @pytest.mark.parametrize("name", ["chat", "language"])
-def test_vllm_serves_the_models_of_the_profile_as_a_build_would(
-    services: dict[str, Any], name: str
-) -> None:
-    profile, launching = load_profile("containers"), load_profile("gpu-80")
-    chat = profile.models[name]
+def test_vllm_serves_the_models_of_the_profile_as_a_build_would(name: str) -> None:
+    chat = load_profile("containers").models[name]
     (endpoint,) = chat.endpoint
-    service = services[urlsplit(endpoint).hostname or ""]
-    assert (service["command"][0], chat.launch.enabled) == (chat.model, False)
-    line = " ".join(
-        vllm_command(launching.models[name].model_copy(update={"model": chat.model}), 8000)
-    )
-    wanted = {
-        flag.strip().replace(" ", "=", 1).replace(" ", "")
-        for flag in re.findall(r"--\S+(?: [^-]\S*)*", line)
-    }
-    its_own = r"--(served-model-name|host|port|gpu-memory-utilization)="
-    assert {flag for flag in wanted if not re.match(its_own, flag)} == {
-        flag for flag in service["command"][1:] if not re.match(its_own, flag)
-    }
+    model, *words = SERVICES[urlsplit(endpoint).hostname or ""]["command"]
+    assert (model, chat.launch.enabled) == (chat.model, False)
+    launched = load_profile("gpu-80").models[name].model_copy(update={"model": chat.model})
+    assert flags_of(vllm_command(launched, 8000)) == flags_of(words)
 
 
-def test_both_servers_and_the_builds_own_models_fit_on_one_card(services: dict[str, Any]) -> None:
+def test_both_servers_and_the_builds_own_models_fit_on_one_card() -> None:
     """Of 80 GB; the build's largest encoder, RAM, has 5.6, and its batches are halved until they
     fit."""
-    published = [
-        json.loads(path.read_bytes())
-        for path in (ROOT / "tests" / "fixtures" / "published").glob("*.json")
-    ]
+    folder = ROOT / "tests/fixtures/published"
+    published = [json.loads(path.read_bytes()) for path in folder.glob("*.json")]
+    sizes = {each.get("model"): each.get("total_size") for each in published}
     left = 80e9
-    for name in ("vllm-chat", "vllm-language"):
-        model, *flags = services[name]["command"]
-        said = dict(flag.split("=", 1) for flag in flags if "=" in flag)
-        (known,) = (one for one in published if one.get("model") == model)
-        share = float(said["--gpu-memory-utilization"]) * 80e9
-        assert known["total_size"] + MARGIN < share
+    for name in SERVERS:
+        model, *flags = SERVICES[name]["command"]
+        values = dict(flag.split("=", 1) for flag in flags if "=" in flag)
+        share = float(values["--gpu-memory-utilization"]) * 80e9
+        assert sizes[model] + MARGIN < share
         left -= share
     assert left >= 20e9 - 1
 
 
-def test_nothing_secret_reaches_a_build(services: dict[str, Any]) -> None:
+def test_nothing_secret_reaches_a_build() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     assert {".git", "docker/secrets", "data", "models"} <= set(ignored)
     assert "/docker/secrets/" in (ROOT / ".gitignore").read_text().split()
-    named = {
-        name: value
-        for service in services.values()
-        for name, value in service.get("environment", {}).items()
-    }
-    assert [name for name in named if re.search("PASSWORD|SECRET|TOKEN|AUTH", name)] == [
-        "POSTGRES_PASSWORD_FILE"
-    ]
+    names = {name for service in SERVICES.values() for name in service.get("environment", {})}
+    secret = [name for name in names if re.search("PASSWORD|SECRET|TOKEN|AUTH", name)]
+    assert secret == ["POSTGRES_PASSWORD_FILE"]
 
 
 def test_the_services_are_what_compose_allows(tmp_path: Path) -> None:
-    check = ("--builtin-schema", "vendor.compose-spec")
-    done = tool("check-jsonschema", *check, str(COMPOSE))
+    check = ("check-jsonschema", "--builtin-schema", "vendor.compose-spec")
+    done = tool(*check, str(COMPOSE))
     assert done.returncode == 0, done.stdout
     wrong = tmp_path / "compose.yaml"
     wrong.write_text(COMPOSE.read_text().replace("healthcheck:", "health_check:"))
-    assert tool("check-jsonschema", *check, str(wrong)).returncode == 1
+    assert tool(*check, str(wrong)).returncode == 1
 
 
-def test_only_this_machine_reaches_what_is_published(services: dict[str, Any]) -> None:
-    published = [port for service in services.values() for port in service.get("ports", [])]
+def test_only_this_machine_reaches_what_is_published() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert published == ["127.0.0.1:4200:4200"]
 
 
-def test_services_name_existing_files_and_services(
-    services: dict[str, Any],
-) -> None:
-    for service in services.values():
-        assert not service.get("privileged")
-        assert "no-new-privileges:true" in service["security_opt"]
-        assert set(service.get("depends_on", {})) <= services.keys()
-        if build := service.get("build"):
-            assert (FOLDER / build["context"] / build["dockerfile"]).resolve() in FILES
+@each_service
+def test_a_service_has_no_privileges_and_names_what_exists(service: dict[str, Any]) -> None:
+    assert not service.get("privileged")
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert set(service.get("depends_on", {})) <= SERVICES.keys()
+    build = service.get("build", {"context": "", "dockerfile": FILES[0]})
+    assert (FOLDER / build["context"] / build["dockerfile"]).resolve() in FILES

@@ -13,41 +13,38 @@ from pairwright.prompts.difference_prompts import PROMPTS, difference_regex, dra
 from pairwright.tasks.texts.differences import Difference, read_difference
 
 
-def test_all_prompts_are_named():
+def test_all_prompts_are_named() -> None:
     assert len(set(PROMPTS)) == 7
     assert all(load(name).sha256 for name in PROMPTS)
 
 
-def test_two_different_verbs_are_drawn_and_all_of_them_sometimes():
-    for paper, verbs in ((True, difference_verbs()), (False, natural_verbs())):
-        drawn = [draw_verbs(Random(seed), paper=paper) for seed in range(400)]
-        assert drawn == [draw_verbs(Random(seed), paper=paper) for seed in range(400)]
-        assert all(first != second for first, second in drawn)
-        assert {verb for both in drawn for verb in both} == set(verbs)
+@pytest.mark.parametrize(("paper", "verbs"), [(True, difference_verbs()), (False, natural_verbs())])
+def test_two_different_verbs_are_drawn_and_all_of_them_sometimes(
+    paper: bool, verbs: tuple[str, ...]
+) -> None:
+    drawn = [draw_verbs(Random(seed), paper=paper) for seed in range(400)]
+    assert drawn == [draw_verbs(Random(seed), paper=paper) for seed in range(400)]
+    assert all(first != second for first, second in drawn)
+    assert {verb for both in drawn for verb in both} == set(verbs)
 
 
-def text(first, second):
-    return (
-        f"The difference between the two images is that the first image {first}, while the "
-        f"second image {second}."
-    )
+def text(first: str, second: str) -> str:
+    start = "The difference between the two images is that the first image"
+    return f"{start} {first}, while the second image {second}."
 
 
 @pytest.mark.parametrize(
-    "written",
+    ("first", "second"),
     [
-        text("shows a red car", "consists of a blue car"),
-        text("shows a man, a dog, white walls and 1,000 birds", "depicts none, wherever, whilst"),
-        text(
-            "has a price of $3.50 in the U.S capital",
-            'shows a sign "STOP" (red), and 2.5 m of snow',
-        ),
-        text('shows "STOP" on a sign', "has (1) a bus"),
-        text("shows a café – “Löwe”", "shows the sign 出口 on a 4:3 screen; nothing else"),
+        ("shows a red car", "consists of a blue car"),
+        ("shows a man, a dog, white walls and 1,000 birds", "depicts none, wherever, whilst"),
+        ("has a price of $3.50 in the U.S capital", 'shows a sign "STOP" (red), and 2.5 m of snow'),
+        ('shows "STOP" on a sign', "has (1) a bus"),
+        ("shows a café – “Löwe”", "shows the sign 出口 on a 4:3 screen; nothing else"),
     ],
 )
-def test_the_form_lets_descriptions_through(written):
-    assert re.fullmatch(difference_regex(), written)
+def test_the_form_lets_descriptions_through(first: str, second: str) -> None:
+    assert re.fullmatch(difference_regex(), text(first, second))
 
 
 @pytest.mark.parametrize(
@@ -65,13 +62,13 @@ def test_the_form_lets_descriptions_through(written):
         text("shows a car", "shows a bus") + " ",
     ],
 )
-def test_the_form_holds_answers_to_the_template(written):
+def test_the_form_holds_answers_to_the_template(written: str) -> None:
     assert not re.fullmatch(difference_regex(), written)
 
 
 @settings(max_examples=400)
 @given(st.from_regex(re.compile(difference_regex()), fullmatch=True))
-def test_what_the_form_admits_is_accepted_but_for_hollow_and_equal_halves(written):
+def test_what_the_form_admits_is_accepted_but_for_hollow_and_equal_halves(written: str) -> None:
     read = read_difference(written, difference_verbs())
-    if not isinstance(read, Difference):
-        assert read.reason in ("negation or auxiliary only", "halves are equal"), (read, written)
+    reason = "" if isinstance(read, Difference) else read.reason
+    assert reason in ("", "negation or auxiliary only", "halves are equal"), written

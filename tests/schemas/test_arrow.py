@@ -15,6 +15,7 @@ from pairwright.schemas import rows
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, Row, make_key
+from tests.fixtures.rows import row_of
 
 ROW_TYPES = sorted(
     (
@@ -29,40 +30,41 @@ TEXT, NUMBER = pa.string(), pa.float32()
 TAG = [("name", TEXT), ("score", NUMBER), ("tagger", TEXT)]
 
 
-def _values(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
+def values_of(annotation: Any, *, bits: int = 32) -> st.SearchStrategy[Any]:
     """Return a strategy for the values of a field."""
-    if annotation is str:
-        return st.text(max_size=20)
-    if annotation is int:
-        return st.integers(-(2**31), 2**31 - 1)
-    if annotation is float:
-        return st.floats(width=bits, allow_nan=False, allow_infinity=False)
-    if annotation in (bytes, bool, type(None)):
-        return st.binary(max_size=40) if annotation is bytes else st.from_type(annotation)
+    plain = {
+        str: st.text(max_size=20),
+        int: st.integers(-(2**31), 2**31 - 1),
+        float: st.floats(width=bits, allow_nan=False, allow_infinity=False),
+        bytes: st.binary(max_size=40),
+    }
+    if annotation in plain:
+        return plain[annotation]
+    if annotation in (bool, type(None)):
+        return st.from_type(annotation)
+    inner = typing.get_args(annotation)
     if typing.get_origin(annotation) is Literal:
-        return st.sampled_from(typing.get_args(annotation))
+        return st.sampled_from(inner)
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        return st.one_of([_values(kind) for kind in typing.get_args(annotation)])
-    if isinstance(annotation, type) and (
-        is_dataclass(annotation) or issubclass(annotation, BaseModel)
+        return st.one_of([values_of(kind) for kind in inner])
+    if is_dataclass(annotation) or issubclass(
+        typing.get_origin(annotation) or annotation, BaseModel
     ):
         hints = typing.get_type_hints(annotation).items()
-        columns = {
-            name: _values(kind) for name, kind in hints if name[0] != "_" and name != "model_config"
-        }
-        return st.builds(annotation, **columns)
-    inner = typing.get_args(annotation)
+        names = {name: kind for name, kind in hints if name[0] != "_" and name != "model_config"}
+        return st.builds(annotation, **{name: values_of(kind) for name, kind in names.items()})
     if inner[-1] is ...:
-        return st.lists(_values(inner[0], bits=bits), max_size=3).map(tuple)
-    return st.tuples(*(_values(kind) for kind in inner))
+        return st.lists(values_of(inner[0], bits=bits), max_size=3).map(tuple)
+    return st.tuples(*(values_of(kind) for kind in inner))
 
 
-def _rows(kind: type[Row]) -> st.SearchStrategy[Row]:
+def rows_of(kind: type[Row]) -> st.SearchStrategy[Row]:
     hints = typing.get_type_hints(kind)
-    columns = {}
-    for field in fields(kind):
-        bits = 16 if field.name == "vector" else 32
-        columns[field.name] = _values(hints[field.name], bits=bits)
+    bits = {"vector": 16}
+    columns = {
+        field.name: values_of(hints[field.name], bits=bits.get(field.name, 32))
+        for field in fields(kind)
+    }
     return st.builds(kind, **columns)
 
 
@@ -99,7 +101,7 @@ def test_a_field_that_no_column_holds_is_refused() -> None:
 @pytest.mark.parametrize("kind", ROW_TYPES, **ids)
 def test_rows_come_back_as_they_were(kind: type[Row]) -> None:
     @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-    @given(some=st.lists(_rows(kind), max_size=3))
+    @given(some=st.lists(rows_of(kind), max_size=3))
     def check(some: list[Row]) -> None:
         table = to_table(some, kind)
         assert table.schema.equals(schema_of(kind))
@@ -110,42 +112,33 @@ def test_rows_come_back_as_they_were(kind: type[Row]) -> None:
     check()
 
 
-IMAGE = ImageRow(
-    key=make_key(1),
-    source_key=make_key(2),
-    subject=make_key(1),
-    image=b"",
-    format="",
-    width=0,
-    height=0,
-    name="",
-    source="",
-    licence="",
-    group="",
-)
+IMAGE = row_of(ImageRow, 1, source=make_key(2), subject=make_key(1))
 
 
-def test_empty_values_columns_and_tables() -> None:
+def test_an_empty_row_comes_back() -> None:
     (row,) = from_table(to_table([IMAGE], ImageRow), ImageRow)
     assert row == IMAGE
     assert (row.captions, row.graph, row.image, row.name) == ((), None, b"", "")
+
+
+def test_columns_that_were_not_read_are_empty() -> None:
     table = to_table([replace(IMAGE, captions=("a",), image=b"1")], ImageRow)
     (row,) = from_table(table.drop_columns(["image", "captions", "width", "graph"]), ImageRow)
     assert (row.image, row.captions, row.width, row.graph) == (b"", (), None, None)
     assert row.key == IMAGE.key
-    for kind in ROW_TYPES:
-        assert to_table([], kind).equals(schema_of(kind).empty_table())
+
+
+@pytest.mark.parametrize("kind", ROW_TYPES, **ids)
+def test_an_empty_table_has_the_columns_of_its_rows(kind: type[Row]) -> None:
+    assert to_table([], kind).equals(schema_of(kind).empty_table())
 
 
 def test_rows_without_a_result_keep_their_source_and_reason() -> None:
     small = Dropped(source_key=make_key(5), reason="too small", detail="3 px")
-    gone = [small, Failed(source_key=make_key(6), reason="down")]
-    records = to_table([*gone, IMAGE], ImageRow).to_pylist()
-    assert [(r["status"], r["reason"], r["detail"]) for r in records] == [
-        ("dropped", "too small", "3 px"),
-        ("failed", "down", ""),
-        ("ok", "", ""),
-    ]
-    for record, row in zip(records, gone, strict=False):
+    down = Failed(source_key=make_key(6), reason="down")
+    records = to_table([small, down, IMAGE], ImageRow).to_pylist()
+    ends = [(record["status"], record["reason"], record["detail"]) for record in records]
+    assert ends == [("dropped", "too small", "3 px"), ("failed", "down", ""), ("ok", "", "")]
+    for record, row in zip(records[:2], [small, down], strict=True):
         assert {record[name] for name in ("key", "source_key", "subject")} == {row.source_key}
         assert {record[name] for name in ("image", "width", "captions")} == {None}

@@ -11,19 +11,25 @@ from pairwright.flows.pipeline.stages import BY_NAME
 from pairwright.schemas.config import Profile, ResolvedProfile, resolve
 
 START = Profile()
-STAGES = Pipeline(START).running
+STAGES = {stage.name: stage for stage in Pipeline(START).running}
 
 
-def _change(values: dict[str, Any]) -> Profile:
+def changed(values: dict[str, Any]) -> Profile:
     """Return the default profile with some fields ("mining.gamma") set."""
     dump = START.model_dump()
     for path, value in values.items():
         *sections, last = path.split(".")
-        place = dump
+        target = dump
         for section in sections:
-            place = place[section]
-        place[last] = value
+            target = target[section]
+        target[last] = value
     return Profile.model_validate(dump)
+
+
+def changed_stages(values: dict[str, Any]) -> set[str]:
+    before, after = (Pipeline(profile).plan() for profile in (START, changed(values)))
+    both = zip(before, after, strict=True)
+    return {old.stage.name for old, new in both if old.fingerprint != new.fingerprint}
 
 
 @pytest.mark.parametrize(
@@ -41,11 +47,11 @@ def _change(values: dict[str, Any]) -> Profile:
     ],
 )
 def test_a_wrong_value_is_refused_and_its_field_named(path: str, value: Any) -> None:
-    with pytest.raises(ValidationError) as caught:
-        _change({path: value})
-    places = [".".join(map(str, error["loc"])) for error in caught.value.errors()]
+    with pytest.raises(ValidationError) as error:
+        changed({path: value})
+    places = [".".join(map(str, each["loc"])) for each in error.value.errors()]
     assert places
-    assert all(place.startswith(path) for place in places)
+    assert all(target.startswith(path) for target in places)
 
 
 @pytest.mark.parametrize(
@@ -57,40 +63,26 @@ def test_what_the_profile_fills_in_is_refused_by_hand(field: str) -> None:
         Profile.model_validate({section: {name: getattr(getattr(START, section), name)}})
 
 
-def test_one_seed_is_that_of_every_section_and_moves_what_is_drawn() -> None:
-    seeded = _change({"seed": 5})
-    assert [
-        BY_NAME[name].configure(seeded).seed
-        for name in ("similar_pairs", "captions", "preferences")
-    ] == [
-        5,
-        5,
-        5,
-    ]
+@pytest.mark.parametrize("name", ["similar_pairs", "captions", "preferences"])
+def test_one_seed_is_that_of_every_section(name: str) -> None:
+    assert BY_NAME[name].configure(changed({"seed": 5})).seed == 5
+
+
+def test_one_seed_moves_what_is_drawn() -> None:
+    seeded = changed({"seed": 5})
     assert seeded.sources.scenes.seed == 5
     assert Profile.model_validate(seeded.model_dump(mode="json")) == seeded
-    changed = _changed_stages({"seed": 5})
-    assert {"images", "embeddings", "neighbours"}.isdisjoint(changed)
-    assert {"pairs", "captions", "differences", "splits", "preferences"} <= changed
+    moved = changed_stages({"seed": 5})
+    assert moved.isdisjoint({"images", "embeddings", "neighbours"})
+    assert moved >= {"pairs", "captions", "differences", "splits", "preferences"}
 
 
 def test_a_profile_survives_json_and_has_its_source_in_parts() -> None:
-    changed = _change(
-        {"mining.gamma": 0.2, "embedding.embedders": ("gradients",), "mining.weights": (1.0,)}
-    )
-    assert Profile.model_validate(changed.model_dump(mode="json")) == changed != START
-    source = _change({"source": "folder:/data/a:b", "images.min_side": 40}).sources
+    values = {"mining.gamma": 0.2, "embedding.embedders": ("gradients",), "mining.weights": (1.0,)}
+    profile = changed(values)
+    assert Profile.model_validate(profile.model_dump(mode="json")) == profile != START
+    source = changed({"source": "folder:/data/a:b", "images.min_side": 40}).sources
     assert (source.kind, source.path, source.images.min_side) == ("folder", "/data/a:b", 40)
-
-
-def _changed_stages(values: dict[str, Any]) -> set[str]:
-    before, after = (Pipeline(profile).plan() for profile in (START, _change(values)))
-    return {
-        a.stage.name for a, b in zip(before, after, strict=True) if a.fingerprint != b.fingerprint
-    }
-
-
-NAMES = [stage.name for stage in STAGES]
 
 
 @pytest.mark.parametrize(
@@ -103,51 +95,47 @@ NAMES = [stage.name for stage in STAGES]
     ],
 )
 def test_what_changes_no_row_of_an_item_changes_no_fingerprint(values: dict[str, Any]) -> None:
-    assert _changed_stages(values) == set()
+    assert changed_stages(values) == set()
 
 
 @pytest.mark.parametrize(
-    ("values", "first"),
+    ("values", "first", "last"),
     [
-        ({"source": "folder:x"}, "images"),
-        ({"search.k": 7}, "neighbours"),
-        ({"captions.max_tokens": 100}, "captions"),
-        ({"comparisons.max_tokens": 100}, "comparisons"),
-        ({"removals.feather_pixels": 4}, "removals"),
-        ({"preferences.test_share": 0.2}, "splits"),
+        ({"source": "folder:x"}, "images", "preferences"),
+        ({"search.k": 7}, "neighbours", "preferences"),
+        ({"captions.max_tokens": 100}, "captions", "preferences"),
+        ({"comparisons.max_tokens": 100}, "comparisons", "comparisons"),
+        ({"removals.feather_pixels": 4}, "removals", "preferences"),
+        ({"preferences.test_share": 0.2}, "splits", "preferences"),
     ],
 )
 def test_what_changes_rows_changes_that_stage_and_those_after_it(
-    values: dict[str, Any], first: str
+    values: dict[str, Any], first: str, last: str
 ) -> None:
-    changed = _changed_stages(values)
-    assert first in changed
-    assert NAMES[-1] in changed or first == "comparisons"
-    by_name = {stage.name: stage for stage in STAGES}
-    for name in NAMES:
-        if by_name[name].tables & changed:
-            assert name in changed
-        elif by_name[name].config != by_name[first].config:
-            assert name not in changed
+    moved = changed_stages(values)
+    assert moved >= {first, last}
+    after = {name for name, stage in STAGES.items() if stage.tables & moved}
+    assert after <= moved
+    same = {name for name, stage in STAGES.items() if stage.config == STAGES[first].config}
+    assert moved <= after | same
 
 
 def test_what_was_found_stands_for_what_is_not_set_and_is_no_setting() -> None:
-    found = {"embedding.clip.revision": "abc", "models.chat.model": "tiny", "exclude.marks": ("m",)}
-    resolved = resolve(_change({"captions.writer": "served"}), found)
-    assert (
-        BY_NAME["embeddings"].configure(resolved).clip.revision
-        == BY_NAME["fitted"].configure(resolved).clip.revision
-        == "abc"
-    )
-    assert BY_NAME["captions"].configure(resolved).served.model == "tiny"
-    assert BY_NAME["admitted"].configure(resolved).marks == ("m",)
-    assert (resolved.embedding.clip.revision, resolved.models, resolved.exclude.marks) == (
-        "",
-        {},
-        (),
-    )
-    again = ResolvedProfile.model_validate_json(resolved.model_dump_json())
-    assert again == resolved
-    assert BY_NAME["admitted"].configure(again) == BY_NAME["admitted"].configure(resolved)
+    versions = {
+        "embedding.clip.revision": "abc",
+        "models.chat.model": "tiny",
+        "exclude.marks": ("m",),
+    }
+    profile = resolve(changed({"captions.writer": "served"}), versions)
+    for name in ("embeddings", "fitted"):
+        assert BY_NAME[name].configure(profile).clip.revision == "abc"
+    assert BY_NAME["captions"].configure(profile).served.model == "tiny"
+    assert BY_NAME["admitted"].configure(profile).marks == ("m",)
+    assert profile.embedding.clip.revision == ""
+    assert profile.models == {}
+    assert profile.exclude.marks == ()
+    again = ResolvedProfile.model_validate_json(profile.model_dump_json())
+    assert again == profile
+    assert BY_NAME["admitted"].configure(again) == BY_NAME["admitted"].configure(profile)
     with pytest.raises(ValidationError, match=r"exclude\.marks"):
-        _change({"exclude.marks": ("m",)})
+        changed({"exclude.marks": ("m",)})

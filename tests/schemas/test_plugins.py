@@ -3,12 +3,14 @@ its entry point."""
 
 import pickle
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.pipeline.stages import BY_NAME
 from pairwright.schemas import plugins
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import ConfigError
@@ -16,6 +18,7 @@ from pairwright.schemas.plugins import find_plugins, load_plugin
 from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.export.formats import FORMATS, find_form
 from pairwright.tasks.sources.readers import READERS, recognise_source
+from pairwright.tasks.store.stage import Planned
 
 EXAMPLE = Path(__file__).parent.parent / "example_plugin/pairwright_example.py"
 VALIDATOR = (
@@ -23,53 +26,46 @@ VALIDATOR = (
 )
 GOOD = VALIDATOR.format("name='mine', version=1, ")
 STAGE = """
-from dataclasses import dataclass, replace
-from pairwright.schemas.rows import ImageRow, PairRow, Row
+from dataclasses import dataclass
+from pairwright.schemas.rows import PairRow, Row
 from pairwright.schemas.section import Section
 from pairwright.tasks.store.stage import Stage
 
 class Config(Section):
-    {setting}
+    least: int = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MineRow(Row):
-    value: {type}
+    value: float
 
 def work(rows, config):
     yield from ()
 
 MINE = Stage(
-    name="mine", version=1, group="{group}", reads={{"{table}": PairRow}},
-    writes=MineRow, function=work, config={config},
+    name="mine", version=1, group="mining", reads={"pairs": PairRow},
+    writes=MineRow, function=work, config=Config,
 )
 """
-STAGE_WORDS = {
-    "setting": "least: int = 0",
-    "type": "float",
-    "group": "mining",
-    "table": "pairs",
-    "config": "Config",
-}
+Install = Callable[..., None]
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch):
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Return what installs a package, as pip leaves it behind: a module, and metadata beside it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(plugins, "_FILES", {})
-    modules = []
+    modules: list[str] = []
 
     def install(
         group: str, code: str, *, name: str = "mine", package: str = "one", value: str = "MINE"
     ) -> None:
-        info = tmp_path / f"{package}-1.0.dist-info"
+        info, module = tmp_path / f"{package}-1.0.dist-info", f"{package}_module"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(
-            f"[pairwright.{group}]\n{name} = {package}_module:{value}\n"
-        )
-        (tmp_path / f"{package}_module.py").write_text(code)
-        modules.append(f"{package}_module")
+        entry = f"[pairwright.{group}]\n{name} = {module}:{value}\n"
+        (info / "entry_points.txt").write_text(entry)
+        (tmp_path / f"{module}.py").write_text(code)
+        modules.append(module)
         plugins._installed.cache_clear()
 
     yield install
@@ -78,7 +74,11 @@ def install(tmp_path, monkeypatch):
     plugins._installed.cache_clear()
 
 
-def test_what_is_installed_is_found_by_its_name(install):
+def stages(*settings: str) -> dict[str, Planned]:
+    return {each.stage.name: each for each in Pipeline(load_profile("scenes", settings)).plan()}
+
+
+def test_what_is_installed_is_found_by_its_name(install: Install) -> None:
     install("validators", GOOD)
     assert list(VALIDATORS) == ["mine"]
     assert VALIDATORS["mine"].version == 1
@@ -89,22 +89,21 @@ def test_what_is_installed_is_found_by_its_name(install):
 @pytest.mark.parametrize(
     ("code", "value"),
     [
-        ("import no_such_module", "MINE"),
-        ("1 / 0", "MINE"),
-        (GOOD, "OTHER"),
-        ("MINE = 'no validator'", "MINE"),
-        (VALIDATOR.format("name='other', version=1, "), "MINE"),
-        (VALIDATOR.format(""), "MINE"),
+        pytest.param("import no_such_module", "MINE", id="import fails"),
+        pytest.param("1 / 0", "MINE", id="code fails"),
+        pytest.param(GOOD, "OTHER", id="not in it"),
+        pytest.param("MINE = 'no validator'", "MINE", id="another kind"),
+        pytest.param(VALIDATOR.format("name='other', version=1, "), "MINE", id="another name"),
+        pytest.param(VALIDATOR.format(""), "MINE", id="wrong fields"),
     ],
-    ids=["import fails", "code fails", "not in it", "another kind", "another name", "wrong fields"],
 )
-def test_a_broken_plugin_is_named(install, code, value):
+def test_a_broken_plugin_is_named(install: Install, code: str, value: str) -> None:
     install("validators", code, value=value)
     with pytest.raises(ConfigError, match=r"one==1\.0.*pairwright\.validators 'mine'"):
         VALIDATORS["mine"]
 
 
-def test_what_nobody_names_is_not_loaded(install):
+def test_what_nobody_names_is_not_loaded(install: Install) -> None:
     install("sources", "raise SystemExit")
     assert READERS["folder"].kind == "folder"
     assert recognise_source("scenes:") == "scenes:"
@@ -113,95 +112,100 @@ def test_what_nobody_names_is_not_loaded(install):
 
 
 @pytest.mark.parametrize(
-    ("group", "name"), [("sources", "folder"), ("formats", "trl"), ("stages", "pairs")]
+    ("group", "name", "registry"),
+    [("sources", "folder", READERS), ("formats", "trl", FORMATS), ("stages", "pairs", BY_NAME)],
+    ids=["source", "format", "stage"],
 )
-def test_a_name_of_ours_is_refused(install, group, name):
-    from pairwright.flows.pipeline.stages import BY_NAME
-
+def test_a_name_of_ours_is_refused(
+    install: Install, group: str, name: str, registry: plugins.Registry[object]
+) -> None:
     install(group, "MINE = 1", name=name)
-    registry = {"sources": READERS, "formats": FORMATS, "stages": BY_NAME}[group]
     with pytest.raises(ConfigError, match=rf"one==1\.0.*pairwright\.{group} '{name}'"):
         list(registry)
     assert registry[name] is registry.data[name], "a build with ours goes on"
 
 
-def test_two_plugins_of_one_name_are_refused(install):
+def test_two_plugins_of_one_name_are_refused(install: Install) -> None:
     install("formats", "MINE = 1")
     install("formats", "MINE = 1", package="two")
     with pytest.raises(ConfigError, match=r"(one|two)==1\.0.*(one|two)==1\.0"):
         find_form("mine")
 
 
-def test_a_stage_runs_where_a_profile_names_it(install):
-    install("stages", STAGE.format(**STAGE_WORDS))
-    assert "mine" not in {one.stage.name for one in Pipeline(load_profile("scenes")).plan()}
-    planned = {
-        one.stage.name: one for one in Pipeline(load_profile("scenes", ["stages.mine="])).plan()
-    }
-    assert planned["mine"].is_on
-    assert list(planned).index("mine") == list(planned).index("pairs") + 1, "the last of its group"
-    other = {
-        one.stage.name: one
-        for one in Pipeline(load_profile("scenes", ["stages.mine.least=3"])).plan()
-    }
+def test_a_stage_runs_where_a_profile_names_it(install: Install) -> None:
+    install("stages", STAGE)
+    assert "mine" not in stages()
+    default, other = stages("stages.mine="), stages("stages.mine.least=3")
+    assert default["mine"].is_on
+    names = list(default)
+    assert names.index("mine") == names.index("pairs") + 1, "the last of its group"
     assert other["mine"].config.least == 3
-    changed = [name for name in planned if planned[name].fingerprint != other[name].fingerprint]
+    changed = [name for name in names if default[name].fingerprint != other[name].fingerprint]
     assert changed == ["mine"]
 
 
 @pytest.mark.parametrize(
     "setting", ["stages.mine.lest=3", "stages.mine.least=x", "stages.other=", "stages.mine=[1]"]
 )
-def test_settings_of_a_stage_are_checked(install, setting):
-    install("stages", STAGE.format(**STAGE_WORDS))
+def test_settings_of_a_stage_are_checked(install: Install, setting: str) -> None:
+    install("stages", STAGE)
     with pytest.raises(ConfigError, match="stages"):
         load_profile("scenes", [setting])
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("good", "bad"),
     [
-        {"config": "'mining'"},
-        {"setting": "least: int"},
-        {"group": "training"},
-        {"table": "preferences"},
+        pytest.param("config=Config", "config='mining'", id="settings of ours"),
+        pytest.param("least: int = 0", "least: int", id="no default"),
+        pytest.param('group="mining"', 'group="training"', id="no such group"),
+        pytest.param('"pairs": ', '"preferences": ', id="made later"),
     ],
-    ids=["settings of ours", "no default", "no such group", "made later"],
 )
-def test_a_stage_that_does_not_fit_is_refused(install, words):
-    install("stages", STAGE.format(**STAGE_WORDS | words))
+def test_a_stage_that_does_not_fit_is_refused(install: Install, good: str, bad: str) -> None:
+    assert good in STAGE
+    install("stages", STAGE.replace(good, bad))
     with pytest.raises(ConfigError, match="mine"):
-        Pipeline(load_profile("scenes", ["stages.mine="])).plan()
+        stages("stages.mine=")
 
 
-def test_a_file_adds_what_it_lists(install):
+@pytest.mark.usefixtures("install")
+def test_a_file_adds_what_it_lists() -> None:
     load_plugin(EXAMPLE)
     assert list(find_plugins("sources")) == ["palette"]
     assert READERS.origin("palette") == str(EXAMPLE)
+    brightness = stages("stages.brightness.min_brightness=0.5")["brightness"]
+    assert brightness.is_on
+    assert pickle.loads(pickle.dumps(brightness)) == brightness
     profile = load_profile("scenes", ["stages.brightness.min_brightness=0.5"])
-    (planned,) = [one for one in Pipeline(profile).plan() if one.stage.name == "brightness"]
-    assert planned.is_on
-    assert pickle.loads(pickle.dumps(planned)) == planned
     assert type(profile).model_validate_json(profile.model_dump_json()) == profile
 
 
-@pytest.mark.parametrize("name", ["none.py", "wrong.py", "json.py", "notes.txt"])
-def test_a_file_that_will_not_do_is_named(install, tmp_path, name):
-    for file, text in {"wrong.py": "1 / 0", "json.py": "SOURCES = []", "notes.txt": ""}.items():
-        (tmp_path / file).write_text(text)
+@pytest.mark.usefixtures("install")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("wrong.py", "1 / 0", id="code fails"),
+        pytest.param("json.py", "SOURCES = []", id="a module's name"),
+        pytest.param("notes.txt", "", id="no Python"),
+    ],
+)
+def test_a_file_that_will_not_do_is_named(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=name):
         load_plugin(tmp_path / name)
 
 
+@pytest.mark.usefixtures("install")
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.py"):
+        load_plugin(tmp_path / "none.py")
+
+
 @pytest.mark.parametrize("origin", ["two==2.0", "/gone/mine.py"])
-def test_a_dataset_whose_plugin_is_gone_says_which(install, origin):
-    record = {
-        "plugins": {"validators.mine": origin},
-        "items": [],
-        "profile": {},
-        "limit": None,
-        "until": "",
-    }
+def test_a_dataset_whose_plugin_is_gone_says_which(install: Install, origin: str) -> None:
+    request = {"items": [], "profile": {}, "limit": None, "until": ""}
+    record = {**request, "plugins": {"validators.mine": origin}}
     with pytest.raises(ConfigError, match=origin):
         BuildRecord.model_validate(record)
     install("validators", GOOD)

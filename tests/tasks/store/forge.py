@@ -11,11 +11,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from pairwright.tasks.store.executor import ShardFailed
-from tests.tasks.store.toy import ToyConfig, build_toy
+from tests.tasks.store.toy import ToyConfig, build_toy, failures
 
 ROOT = Path(__file__).parents[3]
 ALL_DONE, SHARDS_FAILED, RAISED = 0, 1, 2
@@ -25,36 +23,25 @@ class Forge:
     """Start builds and wait for them; use as a context manager."""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.tasks.store.forge"]
-        pipe = subprocess.PIPE
+        command, pipe = [sys.executable, "-m", "tests.tasks.store.forge"], subprocess.PIPE
         self._server = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, bufsize=1
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._server.communicate()
 
-    def start(
-        self, root: Path, words: Sequence[str], config: ToyConfig | None = None, **options: Any
-    ) -> int:
+    def start(self, root: Path, words: Sequence[str], config: ToyConfig, **options: Any) -> int:
         """Start a build; return its process, which leads its group."""
-        config = config or ToyConfig()
-        return self._ask(
-            {"root": str(root), "words": list(words), "config": config.model_dump(), **options}
-        )
+        return self._ask(root=str(root), words=list(words), config=config.model_dump(), **options)
 
     def wait(self, process: int) -> int:
         """Return how the process ended: its exit code, or the negative number of the signal that
         killed it."""
-        return self._ask({"wait": process})
+        return self._ask(wait=process)
 
-    def _ask(self, question: dict[str, Any]) -> int:
+    def _ask(self, **question: Any) -> int:
         assert self._server.stdin
         assert self._server.stdout
         self._server.stdin.write(json.dumps(question) + "\n")
@@ -72,30 +59,25 @@ def _serve() -> None:
 
 
 def _fork(options: dict[str, Any]) -> int:
-    ready, told = os.pipe()
+    ready, leading = os.pipe()
     process = os.fork()
     if process == 0:
         os.setsid()
-        os.write(told, b"!")
-        os._exit(_build(options))
-    os.close(told)
+        os.write(leading, b"!")
+        os._exit(_build(**options))
+    os.close(leading)
     os.read(ready, 1)
     os.close(ready)
     return process
 
 
-def _build(options: dict[str, Any]) -> int:
+def _build(root: str, words: Sequence[str], config: dict[str, Any], **options: Any) -> int:
     try:
-        config = ToyConfig(**options.pop("config"))
-        _, outcomes = build_toy(options.pop("root"), options.pop("words"), config, **options)
+        _, outcomes = build_toy(root, words, ToyConfig(**config), **options)
     except BaseException:  # noqa: BLE001  (a fork must not go on where its parent was)
         traceback.print_exc()
         return RAISED
-    return (
-        SHARDS_FAILED
-        if any(isinstance(outcome.result, ShardFailed) for outcome in outcomes)
-        else ALL_DONE
-    )
+    return SHARDS_FAILED if failures(outcomes) else ALL_DONE
 
 
 if __name__ == "__main__":

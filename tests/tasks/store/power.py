@@ -7,31 +7,34 @@ any part may be there, in any order; of a rename, both names or neither.
 """
 
 import os
-import random
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-Rng = random.Random
+
+class Node:
+    """A file or a folder: the moment of each flush."""
+
+    def __init__(self) -> None:
+        self.flushes: list[int] = []
+
+    def last_flush(self, moment: int) -> int:
+        """Return the last flush that was over by a moment; -1: none was."""
+        return max((flush for flush in self.flushes if flush < moment), default=-1)
 
 
-@dataclass(eq=False)
-class File:
-    """Bytes of a file: the time of each write and flush."""
+class File(Node):
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[tuple[int, int, bytes | None]] = []
+        """Moment, place and bytes; ``None`` cuts the file off at the place."""
 
-    writes: list[tuple[int, int, bytes | None]] = field(
-        default_factory=list[tuple[int, int, bytes | None]]
-    )
-    """Moment, place and bytes; ``None`` cuts the file off at the place."""
-    flushes: list[int] = field(default_factory=list[int])
-
-    def left(self, moment: int, rng: Rng, share: float) -> bytes:
-        """Return what a loss of power at a moment leaves."""
-        data, safe = bytearray(), last_before(self.flushes, moment)
+    def lay_down(self, path: Path, moment: int, rng: Random, share: float) -> None:
+        data, safe = bytearray(), self.last_flush(moment)
         for when, place, piece in self.writes:
             if when >= moment or (when > safe and rng.random() >= share):
                 continue
@@ -42,34 +45,30 @@ class File:
                 piece = piece[: rng.randrange(len(piece) + 1)]
             data.extend(bytes(max(0, place - len(data))))
             data[place : place + len(piece)] = piece
-        return bytes(data)
+        path.write_bytes(data)
 
 
-@dataclass(eq=False)
-class Names:
-    """Names in a folder: the time at which each came and went, and of each flush."""
+class Names(Node):
+    """A folder: the names that it has now, and the moment at which each came (or went: None)."""
 
-    now: dict[str, "File | Names"] = field(default_factory=dict[str, "File | Names"])
-    changes: list[tuple[int, dict[str, "File | Names | None"]]] = field(
-        default_factory=list[tuple[int, dict[str, "File | Names | None"]]]
-    )
-    flushes: list[int] = field(default_factory=list[int])
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: dict[str, Node] = {}
+        self.changes: list[tuple[int, dict[str, Node | None]]] = []
 
-    def left(self, moment: int, rng: Rng, share: float) -> dict[str, "File | Names"]:
-        """Return the names that a loss of power at a moment leaves."""
-        found: dict[str, File | Names] = {}
-        safe = last_before(self.flushes, moment)
+    def lay_down(self, path: Path, moment: int, rng: Random, share: float) -> None:
+        path.mkdir()
+        left: dict[str, Node | None] = {}
+        safe = self.last_flush(moment)
         for when, change in self.changes:
             if when < moment and (when <= safe or rng.random() < share):
-                found.update({name: node for name, node in change.items() if node})
-                for name in (name for name, node in change.items() if not node):
-                    found.pop(name, None)
-        return found
+                left |= change
+        for name, node in left.items():
+            if isinstance(node, File | Names):
+                node.lay_down(path / name, moment, rng, share)
 
 
-def last_before(flushes: list[int], moment: int) -> int:
-    """Return the last flush that was over by a moment; -1: none was."""
-    return max((flush for flush in flushes if flush < moment), default=-1)
+Place = tuple[Names, str]
 
 
 class Disk:
@@ -79,70 +78,72 @@ class Disk:
     def __init__(self, root: Path) -> None:
         """Begin with an empty folder that is on the disk."""
         self.root, self.top, self.moment = root, Names(), 0
-        self._open: dict[
-            int, tuple[File | Names, int]
-        ] = {}  # node and place of each open file, by its number
+        self._open: dict[int, tuple[Node, int]] = {}
+        """Node and place in it of each open file, by its number."""
 
     def tick(self) -> int:
         """Return the present moment, and go on to the next."""
         self.moment += 1
         return self.moment - 1
 
-    def find(self, path: Any, dir_fd: int | None = None) -> "tuple[Names, str] | None":
-        """Return the folder and the name of a path; ``None`` for one that is elsewhere, or in an
-        unknown folder."""
-        if dir_fd is not None:
-            node = self._open[dir_fd][0] if dir_fd in self._open else None
-            return (node, os.fspath(path)) if isinstance(node, Names) else None
-        place = Path(os.path.abspath(os.fspath(path)))  # noqa: PTH100  (``resolve`` would follow links)
-        if not place.is_relative_to(self.root) or place == self.root:
-            return None
-        node: File | Names | None = self.top
-        for part in place.relative_to(self.root).parts[:-1]:
-            node = node.now.get(part) if isinstance(node, Names) else None
-        return (node, place.name) if isinstance(node, Names) else None
-
-    def node(self, path: Any) -> "File | Names | None":
-        """Return what a path names."""
-        if Path(os.path.abspath(os.fspath(path))) == self.root:  # noqa: PTH100
-            return self.top
-        place = self.find(path)
-        return place[0].now.get(place[1]) if place else None
-
-    def change(self, folder: Names, names: dict[str, "File | Names | None"]) -> None:
-        """Give names to nodes, or take them away, all at once."""
-        folder.changes.append((self.tick(), names))
-        for name, node in names.items():
-            if node:
-                folder.now[name] = node
-            else:
-                folder.now.pop(name, None)
-
     @contextmanager
     def recording(self) -> Generator[None]:
         """See what this process does."""
+        seen: dict[str, Callable[..., None]] = {
+            "open": self._opened,
+            "close": self._closed,
+            "fsync": self._flushed,
+            "ftruncate": self._cut,
+            "mkdir": self._made,
+            "link": self._linked,
+            **dict.fromkeys(("write", "pwrite"), self._written),
+            **dict.fromkeys(("rename", "replace"), self._renamed),
+            **dict.fromkeys(("unlink", "remove", "rmdir"), self._removed),
+        }
         with pytest.MonkeyPatch.context() as patches:
-            for name, seen in self._watched():
-                patches.setattr(os, name, _after(getattr(os, name), seen))
+            for name, see in seen.items():
+                patches.setattr(os, name, _after(getattr(os, name), see))
             yield
 
-    def _watched(self) -> Iterator[tuple[str, Callable[..., None]]]:
-        yield from (("open", self._opened), ("close", self._closed), ("fsync", self._flushed))
-        yield from (("write", self._written), ("pwrite", self._written), ("ftruncate", self._cut))
-        yield from (("mkdir", self._made), ("link", self._linked))
-        yield from ((name, self._renamed) for name in ("rename", "replace"))
-        yield from ((name, self._removed) for name in ("unlink", "remove", "rmdir"))
+    def lay_down(self, root: Path, moment: int, rng: Random, share: float) -> None:
+        """Write what is left by a loss of power before a moment; of what was not flushed, about a
+        share."""
+        self.top.lay_down(root, moment, rng, share)
+
+    def _place(self, path: Any, dir_fd: int | None = None) -> Place | None:
+        """Return the folder and the name of a path; ``None`` for one that is elsewhere, or in an
+        unknown folder."""
+        if dir_fd is not None:
+            folder, _ = self._open.get(dir_fd, (None, 0))
+            return (folder, os.fspath(path)) if isinstance(folder, Names) else None
+        full = _absolute(path)
+        if not full.is_relative_to(self.root) or full == self.root:
+            return None
+        node: Node | None = self.top
+        for part in full.relative_to(self.root).parts[:-1]:
+            node = node.now.get(part) if isinstance(node, Names) else None
+        return (node, full.name) if isinstance(node, Names) else None
+
+    def _node(self, path: Any, dir_fd: int | None = None) -> Node | None:
+        """Return what a path names."""
+        if dir_fd is None and _absolute(path) == self.root:
+            return self.top
+        place = self._place(path, dir_fd)
+        return place[0].now.get(place[1]) if place else None
+
+    def _change(self, folder: Names, names: dict[str, Node | None]) -> None:
+        """Give names to nodes, or take them away, all at once."""
+        folder.changes.append((self.tick(), names))
+        now = folder.now | names
+        folder.now = {name: node for name, node in now.items() if node}
 
     def _opened(
         self, number: int, path: Any, flags: int, *_: Any, dir_fd: int | None = None, **__: Any
     ) -> None:
-        place = self.find(path, dir_fd)
-        node = (
-            self.node(path) if dir_fd is None else (place[0].now.get(place[1]) if place else None)
-        )
+        place, node = self._place(path, dir_fd), self._node(path, dir_fd)
         if node is None and place and flags & os.O_CREAT:
             node = File()
-            self.change(place[0], {place[1]: node})
+            self._change(place[0], {place[1]: node})
         if isinstance(node, File) and flags & os.O_TRUNC:
             node.writes.append((self.tick(), 0, None))
         if node is not None:
@@ -157,59 +158,47 @@ class Disk:
 
     def _written(self, count: int, number: int, data: Any, place: int | None = None) -> None:
         node, here = self._open.get(number, (None, 0))
-        if not isinstance(node, File):
-            return
-        node.writes.append(
-            (self.tick(), here if place is None else place, bytes(memoryview(data)[:count]))
-        )
-        if place is None:
-            self._open[number] = (node, here + count)
+        if isinstance(node, File):
+            start = here if place is None else place
+            node.writes.append((self.tick(), start, bytes(memoryview(data)[:count])))
+            self._open[number] = (node, here + count if place is None else here)
 
     def _cut(self, _: None, number: int, size: int) -> None:
-        if number in self._open and isinstance(node := self._open[number][0], File):
+        node, _place = self._open.get(number, (None, 0))
+        if isinstance(node, File):
             node.writes.append((self.tick(), size, None))
 
     def _made(self, _: None, path: Any, *__: Any, **___: Any) -> None:
-        if place := self.find(path):
-            self.change(place[0], {place[1]: Names()})
+        if place := self._place(path):
+            self._change(place[0], {place[1]: Names()})
 
     def _linked(self, _: None, path: Any, new: Any) -> None:
-        node, place = self.node(path), self.find(new)
+        node, place = self._node(path), self._place(new)
         if node and place:
-            self.change(place[0], {place[1]: node})
+            self._change(place[0], {place[1]: node})
 
     def _renamed(self, _: None, path: Any, new: Any) -> None:
-        place, target = self.find(path), self.find(new)
-        if place and target and place[1] in place[0].now:
+        node, place, target = self._node(path), self._place(path), self._place(new)
+        if node and place and target:
             assert place[0] is target[0], "a rename within one folder"
-            self.change(place[0], {place[1]: None, target[1]: place[0].now[place[1]]})
+            self._change(place[0], {place[1]: None, target[1]: node})
 
     def _removed(self, _: None, path: Any, *, dir_fd: int | None = None) -> None:
-        place = self.find(path, dir_fd)
-        if place and place[1] in place[0].now:
-            self.change(place[0], {place[1]: None})
-
-    def lay_down(self, root: Path, moment: int, rng: Rng, share: float) -> None:
-        """Write what is left by a loss of power before a moment; of what was not flushed, about a
-        share."""
-        _write(self.top, root, moment, rng, share)
+        place = self._place(path, dir_fd)
+        if place and self._node(path, dir_fd):
+            self._change(place[0], {place[1]: None})
 
 
-def _write(node: File | Names, path: Path, moment: int, rng: Rng, share: float) -> None:
-    if isinstance(node, File):
-        path.write_bytes(node.left(moment, rng, share))
-        return
-    path.mkdir()
-    for name, inner in node.left(moment, rng, share).items():
-        _write(inner, path / name, moment, rng, share)
+def _absolute(path: Any) -> Path:
+    return Path(os.path.abspath(os.fspath(path)))  # noqa: PTH100  (``resolve`` would follow links)
 
 
-def _after(real: Callable[..., Any], seen: Callable[..., None]) -> Callable[..., Any]:
+def _after(real: Callable[..., Any], see: Callable[..., None]) -> Callable[..., Any]:
     """Let a call be seen once it has taken effect."""
 
     def call(*words: Any, **named: Any) -> Any:
         result = real(*words, **named)
-        seen(result, *words, **named)
+        see(result, *words, **named)
         return result
 
     return call

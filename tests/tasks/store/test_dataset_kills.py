@@ -1,4 +1,5 @@
-"""Kill builds with SIGKILL, their whole process group at a random moment, and resume them."""
+"""Builds in processes of their own: killed by SIGKILL at a random moment and resumed, orphaned,
+or two at once."""
 
 import json
 import os
@@ -6,21 +7,19 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.forge import ALL_DONE, Forge
-from tests.tasks.store.toy import ToyConfig, build_toy, check, read_tree
+from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, read_tree, take_calls
 
-WORDS = [f"{letter}{number}" for letter in "abc" for number in range(8)] + [
-    "bad",
-    "a1/again",
-    "b2/again",
-]
+NUMBERED = [f"{letter}{number}" for letter in "abc" for number in range(8)]
+WORDS = [*NUMBERED, "bad", "a1/again", "b2/again"]
 ROWS_PER_SHARD = 5
 KILLED = -signal.SIGKILL
 
@@ -39,6 +38,12 @@ def unkilled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return read_tree(root)
 
 
+@pytest.fixture
+def slow(tmp_path: Path) -> Callable[[float], ToyConfig]:
+    """Return settings of a build that takes so many seconds per row."""
+    return lambda seconds: ToyConfig(calls=str(tmp_path / "calls"), seconds_per_row=seconds)
+
+
 @pytest.mark.parametrize(
     ("workers", "kills", "seed"),
     [
@@ -48,36 +53,41 @@ def unkilled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     ],
 )
 def test_killed_builds_end_like_an_unkilled_one(
-    forge: Forge, unkilled: dict[str, bytes], tmp_path: Path, workers: int, kills: int, seed: int
+    forge: Forge,
+    unkilled: dict[str, bytes],
+    tmp_path: Path,
+    slow: Callable[[float], ToyConfig],
+    workers: int,
+    kills: int,
+    seed: int,
 ) -> None:
-    rng = random.Random(seed)
-    config = ToyConfig(calls=str(tmp_path / "calls"), seconds_per_row=0.001)
-    longest = _seconds(forge, tmp_path / "measured", config, workers)
+    rng, config = random.Random(seed), slow(0.001)
+    start = time.monotonic()
+    assert run(forge, tmp_path / "measured", config, workers) == ALL_DONE
+    longest = time.monotonic() - start
     (tmp_path / "calls").unlink()
     left, number = kills, 0
     while left > 0:
         root, number = tmp_path / str(number), number + 1
-        here, missing = 0, 1.0
+        killed, missing = 0, 1.0
         for _ in range(min(left, 8)):
             moment = longest * rng.uniform(0, 0.3 + 0.7 * missing)
-            ended = _run(forge, root, config, workers=workers, seconds=moment)
+            ended = run(forge, root, config, workers, seconds=moment)
             assert ended in (KILLED, ALL_DONE)
-            here += ended == KILLED
-            missing = 1 - _check_parts(root) / len(unkilled)
-        assert _run(forge, root, config, workers=workers) == ALL_DONE
-        left -= here
-        _check_end(root, unkilled)
-        _check_calls(tmp_path / "calls", kills=here * workers)
+            killed += ended == KILLED
+            missing = 1 - whole_parts(root) / len(unkilled)
+        assert run(forge, root, config, workers) == ALL_DONE
+        left -= killed
+        assert read_tree(root) == unkilled
+        assert len(list(root.glob("snapshots/*.json"))) == 1
+        assert not list(root.glob("journals/*/*"))
+        assert not [path for path in root.glob("work/*") if path.is_dir()]
+        check(root, WORDS)
+        check_calls(take_calls(config), kills=killed * workers)
 
 
-def _seconds(forge: Forge, root: Path, config: ToyConfig, workers: int) -> float:
-    start = time.monotonic()
-    assert _run(forge, root, config, workers=workers) == ALL_DONE
-    return time.monotonic() - start
-
-
-def _run(
-    forge: Forge, root: Path, config: ToyConfig, *, workers: int, seconds: float | None = None
+def run(
+    forge: Forge, root: Path, config: ToyConfig, workers: int, *, seconds: float | None = None
 ) -> int:
     """Build, and kill the build after some seconds; return how it ended."""
     process = forge.start(root, WORDS, config, rows_per_shard=ROWS_PER_SHARD, workers=workers)
@@ -87,9 +97,8 @@ def _run(
     return forge.wait(process)
 
 
-def _check_parts(root: Path) -> int:
-    """Return how many parts there are, each of them whole: so is every file under a final name, at
-    any moment."""
+def whole_parts(root: Path) -> int:
+    """Return how many parts there are; every file under a final name is whole at any moment."""
     folder, paths = Folder(str(root)), list(root.rglob("*.parquet"))
     for path in paths:
         assert len(read_part(Part(folder, str(path.relative_to(root)))))
@@ -98,31 +107,71 @@ def _check_parts(root: Path) -> int:
     return len(paths)
 
 
-def _check_end(root: Path, unkilled: dict[str, bytes]) -> None:
-    assert read_tree(root) == unkilled
-    assert len(list(root.glob("snapshots/*.json"))) == 1
-    assert not list(root.glob("journals/*/*"))
-    assert not [path for path in root.glob("work/*") if path.is_dir()]
-    check(root, WORDS)
-
-
-def _check_calls(path: Path, *, kills: int) -> None:
+def check_calls(calls: list[str], *, kills: int) -> None:
     """A kill repeats at most a shard, and with a journal the row that was written last and the one
     in the making."""
-    calls = Counter(path.read_text().splitlines())
-    path.unlink()
-    assert len([call for call in calls if call.startswith("item")]) == len(WORDS)
-    repeated = Counter({call: count - 1 for call, count in calls.items()})
-    journalled = sum(count for call, count in repeated.items() if not call.startswith("note"))
+    repeated = Counter(calls) - Counter(set(calls))
+    assert set(items_of(calls)) == set(WORDS)
+    journalled = sum(times for call, times in repeated.items() if not call.startswith("note"))
     assert journalled <= 2 * kills
     assert repeated.total() - journalled <= ROWS_PER_SHARD * kills
 
 
-def test_what_a_kill_left_half_written_is_deleted(tmp_path: Path) -> None:
-    build_toy(tmp_path, WORDS)
-    tables = [path.parent for path in tmp_path.rglob("*.parquet")]
-    for table in tables:
-        (table / f"part-0.parquet{TEMPORARY}0").write_bytes(b"PAR1")
-    build_toy(tmp_path, WORDS)
-    assert len(set(tables)) == 6
-    assert not list(tmp_path.rglob(f"*{TEMPORARY}*"))
+@pytest.mark.parametrize("sizes", [(7, 2), (1, 100)])
+def test_another_shard_size_after_a_kill_gives_the_same_rows(
+    tmp_path: Path, slow: Callable[[float], ToyConfig], forge: Forge, sizes: tuple[int, int]
+) -> None:
+    config = slow(0.01)
+    process = forge.start(tmp_path / "out", WORDS, config, rows_per_shard=sizes[0])
+    while len(list(tmp_path.rglob("tables/images/*/part-*.parquet"))) < 2:
+        time.sleep(0.002)
+    os.killpg(process, signal.SIGKILL)
+    assert forge.wait(process) == KILLED
+    before = len(take_calls(config))
+    build_toy(tmp_path / "out", WORDS, slow(0), rows_per_shard=sizes[1])
+    check(tmp_path / "out", WORDS)
+    assert before + len(items_of(take_calls(config))) <= len(WORDS) + sizes[0] + 1
+
+
+def test_two_builds_at_once_do_each_row_once(
+    tmp_path: Path, slow: Callable[[float], ToyConfig], forge: Forge, unkilled: dict[str, bytes]
+) -> None:
+    config, options = slow(0.005), {"rows_per_shard": ROWS_PER_SHARD}
+    builds = [forge.start(tmp_path / "out", WORDS, config, **options) for _ in range(2)]
+    assert [forge.wait(build) for build in builds] == [ALL_DONE, ALL_DONE]
+    calls = take_calls(config)
+    assert len(calls) == len(set(calls))
+    assert len(items_of(calls)) == len(WORDS)
+    check(tmp_path / "out", WORDS)
+    assert read_tree(tmp_path / "out") == unkilled
+    assert len(list(tmp_path.glob("out/snapshots/*.json"))) == 1
+
+
+def living(group: int) -> list[str]:
+    """Return the command lines of a group's processes that still run (zombies have none)."""
+    lines: list[str] = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if (path / "stat").read_text().rpartition(") ")[2].split()[2] == str(group):
+                lines.append((path / "cmdline").read_text())
+    return [line for line in lines if line]
+
+
+def test_orphans_of_a_killed_build_end(
+    tmp_path: Path, slow: Callable[[float], ToyConfig], forge: Forge
+) -> None:
+    """Only the build is killed, not its workers; the next build does not wait long for them."""
+    out, few = tmp_path / "out", WORDS[:6]
+    process = forge.start(out, few, slow(60), rows_per_shard=3, workers=2)
+    while len(list(out.glob("journals/*/*.journal"))) < 2:
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    forge.wait(process)
+    start = time.monotonic()
+    build_toy(out, few, rows_per_shard=3)
+    assert time.monotonic() - start < 30
+    check(out, few)
+    deadline = time.monotonic() + 30
+    while living(process) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert living(process) == []

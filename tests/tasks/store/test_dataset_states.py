@@ -21,21 +21,8 @@ from pairwright.tasks.store.part import Part, read_part
 from tests.tasks.store.faults import Killed, faulty
 from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, take_calls
 
-POOL = [
-    "a",
-    "b",
-    "b/2",
-    "c",
-    "c/2",
-    "bad1",
-    "bad2",
-    "d",
-    "failing1",
-    "failing2",
-    "failing1/2",
-    "m",
-    "z",
-]
+FAILING = ["failing1", "failing2", "failing1/2"]
+POOL = ["a", "b", "b/2", "c", "c/2", "bad1", "bad2", "d", *FAILING, "m", "z"]
 
 
 class Life(RuleBasedStateMachine):
@@ -44,14 +31,14 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="life-"))
-        self.out = self.root / "out"
-        self.config = ToyConfig(trouble=str(self.root / "trouble"), calls=str(self.root / "calls"))
+        self.out, self.trouble = self.root / "out", self.root / "trouble"
+        self.config = ToyConfig(trouble=str(self.trouble), calls=str(self.root / "calls"))
         self.words: list[str] = []
         self.size = 3
-        self.finished: set[str] = (
-            set()
-        )  # items that some undisturbed build has finished: nobody may work on them again
-        self.maybe: set[str] = set()  # failing items that a disturbed build may have finished
+        self.finished: set[str] = set()
+        """Items that an undisturbed build has finished: nobody may work on them again."""
+        self.maybe: set[str] = set()
+        """Failing items that a disturbed build may have finished."""
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)
@@ -62,9 +49,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(word=st.sampled_from(POOL))
     def add_or_remove(self, word: str) -> None:
-        self.words = (
-            [w for w in self.words if w != word] if word in self.words else [*self.words, word]
-        )
+        others = [other for other in self.words if other != word]
+        self.words = others if word in self.words else [*self.words, word]
 
     @rule(size=st.integers(1, 8))
     def cut_otherwise(self, size: int) -> None:
@@ -72,22 +58,18 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def fail_or_heal(self) -> None:
-        trouble = Path(self.config.trouble)
-        trouble.unlink() if trouble.exists() else trouble.touch()
+        self.trouble.unlink() if self.trouble.exists() else self.trouble.touch()
 
     @rule()
     def build(self) -> None:
         counts, _ = build_toy(self.out, self.words, self.config, rows_per_shard=self.size)
-        calls = self._take_calls()
-        assert not self.finished & calls.keys()
+        calls = self._calls()
         assert set(calls.values()) <= {1}
         failed = self._failed(counts[0].failed, calls)
         check(self.out, self.words, failed)
         assert counts[0].of == len(self.words)
-        assert all(
-            count.pending == 0 and (count.failed == 0 or count.stage == "images")
-            for count in counts
-        )
+        assert {count.pending for count in counts} == {0}
+        assert {count.failed for count in counts[1:]} == {0}
         self.finished |= set(self.words) - failed
         self.maybe -= self.finished | failed
 
@@ -98,9 +80,8 @@ class Life(RuleBasedStateMachine):
                 build_toy(self.out, self.words, self.config, rows_per_shard=self.size)
             except (Killed, StoreError):
                 assert system.triggered
-        calls = self._take_calls()
-        assert not self.finished & calls.keys()
-        if not Path(self.config.trouble).exists():
+        calls = self._calls()
+        if not self.trouble.exists():
             self.maybe |= calls.keys()
 
     @invariant()
@@ -109,18 +90,20 @@ class Life(RuleBasedStateMachine):
         for path in self.out.rglob("*.parquet"):
             read_part(Part(folder, str(path.relative_to(self.out))))
 
-    def _take_calls(self) -> Counter[str]:
-        return Counter(items_of(take_calls(self.config)))
+    def _calls(self) -> Counter[str]:
+        """Return how often each item was worked on, checking that none was finished before."""
+        calls = Counter(items_of(take_calls(self.config)))
+        assert self.finished.isdisjoint(calls)
+        return calls
 
     def _failed(self, count: int, calls: Counter[str]) -> set[str]:
         """Return the items that must have failed now: those in trouble, unless they were finished
         before."""
-        failing = {word for word in self.words if word.startswith("failing")} - self.finished
-        failed = failing & calls.keys() if Path(self.config.trouble).exists() else set[str]()
+        failing = {word for word in self.words if word in FAILING} - self.finished
+        failed = failing & calls.keys() if self.trouble.exists() else set[str]()
         assert len(failed) == count
-        assert failing - failed <= self.maybe | (
-            set() if Path(self.config.trouble).exists() else failing
-        )
+        if self.trouble.exists():
+            assert failing - failed <= self.maybe
         return failed
 
 

@@ -5,16 +5,22 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pairwright.schemas.decisions import Decision
 from pairwright.schemas.errors import ConfigError
-from pairwright.tasks.store import decision_table as decisions_file
 from pairwright.tasks.store.decision_table import (
+    MAX_FILES,
+    MAX_SENT,
     decision_files,
+    forget_decisions,
+    parse_decisions,
     read_decision_file,
     read_decisions,
+    read_history,
     write_decisions,
 )
 from pairwright.tasks.store.files import Folder
@@ -22,112 +28,105 @@ from pairwright.tasks.store.files import Folder
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def decision(number: int, verdict="accept", *, later: float = 0, **texts) -> Decision:
-    return Decision(
-        key=f"{number:032x}", verdict=verdict, at=NOON + timedelta(seconds=later), **texts
-    )
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(str(tmp_path))
 
 
-def test_what_is_stored_twice_is_there_once_and_the_latest_counts(tmp_path):
-    folder = Folder(str(tmp_path))
-    some = [decision(1), decision(2, "edit", chosen='Ünï\n"code"', note="why")]
-    write_decisions(folder, some)
-    write_decisions(folder, some[::-1])
+def decision(number: int, verdict: str = "accept", *, later: float = 0, **texts: str) -> Decision:
+    at = NOON + timedelta(seconds=later)
+    return Decision.model_validate({"key": key_of(number), "verdict": verdict, "at": at, **texts})
+
+
+def key_of(number: int) -> str:
+    return f"{number:032x}"
+
+
+def test_what_is_stored_twice_is_there_once_and_the_latest_counts(folder: Folder) -> None:
+    both = [decision(1), decision(2, "edit", chosen='Ünï\n"code"', note="why")]
+    write_decisions(folder, both)
+    write_decisions(folder, both[::-1])
     assert len(decision_files(folder)) == 1
     write_decisions(folder, [decision(1, "reject", later=1)])
     write_decisions(folder, [decision(2, "none", later=1)])
-    assert read_decisions(folder).by_key == {decision(1).key: decision(1, "reject", later=1)}
-    assert sorted(one.verdict for one in decisions_file.read_history(folder)) == [
-        "accept",
-        "edit",
-        "none",
-        "reject",
-    ]
+    assert read_decisions(folder).by_key == {key_of(1): decision(1, "reject", later=1)}
+    verdicts = [past.verdict for past in read_history(folder)]
+    assert sorted(verdicts) == ["accept", "edit", "none", "reject"]
 
 
-def test_many_writers_lose_nothing_while_their_files_are_joined(tmp_path):
-    folder, count = Folder(str(tmp_path)), 3 * decisions_file.MAX_FILES
+def test_many_writers_lose_nothing_while_their_files_are_joined(folder: Folder) -> None:
+    numbers = range(3 * MAX_FILES)
     with ThreadPoolExecutor(4) as threads:
-        stored = [
-            threads.submit(write_decisions, folder, [decision(number)]) for number in range(count)
-        ]
-        while not all(one.done() for one in stored):  # a reader sees whole files, joined or not
-            decisions_file.read_history(folder)
-        for one in stored:
-            one.result()
-    assert set(read_decisions(folder).by_key) == {decision(number).key for number in range(count)}
-    assert len(decision_files(folder)) <= 2 * decisions_file.MAX_FILES
+        stored = [threads.submit(write_decisions, folder, [decision(n)]) for n in numbers]
+        while not all(write.done() for write in stored):  # a reader sees whole files, joined or not
+            read_history(folder)
+        for write in stored:
+            write.result()
+    assert set(read_decisions(folder).by_key) == {key_of(n) for n in numbers}
+    assert len(decision_files(folder)) <= 2 * MAX_FILES
 
 
-def test_what_is_forgotten_is_in_no_file(tmp_path):
-    folder = Folder(str(tmp_path))
+def test_what_is_forgotten_is_in_no_file(folder: Folder) -> None:
     write_decisions(folder, [decision(1, "edit", chosen="secret"), decision(2)])
     write_decisions(folder, [decision(3)])
-    assert decisions_file.forget_decisions(folder, {decision(2).key, decision(3).key}) == 1
-    assert set(read_decisions(folder).by_key) == {decision(2).key, decision(3).key}
-    assert decisions_file.forget_decisions(folder, {decision(2).key, decision(3).key}) == 0
-    assert decisions_file.forget_decisions(folder, set()) == 2
+    keys = {key_of(2), key_of(3)}
+    assert forget_decisions(folder, keys) == 1
+    assert set(read_decisions(folder).by_key) == keys
+    assert forget_decisions(folder, keys) == 0
+    assert forget_decisions(folder, set()) == 2
     assert decision_files(folder) == []
 
 
 GOOD = {"key": "ab" * 16, "verdict": "reject", "at": "2026-11-21T11:00:00Z"}
+LINE = json.dumps(GOOD).encode()
 
 
-def write(path, *lines: bytes | dict):
-    path.write_bytes(
-        b"\n".join(one if isinstance(one, bytes) else json.dumps(one).encode() for one in lines)
-    )
-    return path
-
-
-def test_a_file_is_read_line_by_line(tmp_path):
+def test_a_file_is_read_line_by_line(tmp_path: Path) -> None:
     other = {**GOOD, "key": "cd" * 16}
-    path = write(
-        tmp_path / "d.jsonl",
-        b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r",
-        b"",
-        b"  ",
-        other,
-        b"",
-    )
-    assert [one.key for one in read_decision_file(path)] == [GOOD["key"], other["key"]]
-    assert read_decision_file(write(tmp_path / "empty.jsonl")) == []
+    lines = [b"\xef\xbb\xbf" + LINE + b"\r", b"", b"  ", json.dumps(other).encode(), b""]
+    (tmp_path / "d.jsonl").write_bytes(b"\n".join(lines))
+    keys = [each.key for each in read_decision_file(tmp_path / "d.jsonl")]
+    assert keys == ["ab" * 16, "cd" * 16]
+    (tmp_path / "empty.jsonl").touch()
+    assert read_decision_file(tmp_path / "empty.jsonl") == []
 
 
-def test_a_bad_line_spoils_the_file_and_is_named(tmp_path):
-    bad = (b"{", {**GOOD, "verdict": "maybe"}, b"\xff\xfe")
-    path = write(tmp_path / "d.jsonl", GOOD, *bad)
+def test_a_bad_line_spoils_the_file_and_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    unknown = json.dumps({**GOOD, "verdict": "maybe"}).encode()
+    path.write_bytes(b"\n".join([LINE, b"{", unknown, b"\xff\xfe"]))
     with pytest.raises(ConfigError) as error:
         read_decision_file(path)
-    said = str(error.value)
-    assert said.startswith(f"{path}: ")
-    for part in ("line 2: Invalid JSON", "line 3: verdict: Input should be", "line 4: "):
-        assert part in said
+    message = str(error.value)
+    assert message.startswith(f"{path}: ")
+    assert all(place in message for place in ("line 2: ", "line 3: verdict: ", "line 4: "))
+    assert "line 1: " not in message
 
 
 @pytest.mark.parametrize("name", ["no-such-file", "."])
-def test_what_cannot_be_read_is_named(tmp_path, name):
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(str(tmp_path / name))):
         read_decision_file(tmp_path / name)
 
 
-def test_a_page_sends_a_list():
-    both = decisions_file.parse_decisions(json.dumps([GOOD, GOOD]).encode())
-    assert [one.verdict for one in both] == ["reject", "reject"]
-    assert decisions_file.parse_decisions(b"[]") == []
+def test_a_page_sends_a_list() -> None:
+    both = parse_decisions(json.dumps([GOOD, GOOD]).encode())
+    assert [each.verdict for each in both] == ["reject", "reject"]
+    assert parse_decisions(b"[]") == []
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         (b"", "EOF"),
-        (b"{}", "1,000"),
-        (json.dumps([GOOD] * (decisions_file.MAX_SENT + 1)).encode(), "1,000"),
-        (json.dumps([GOOD, {**GOOD, "x": 1}]).encode(), "decision 2: x: "),
-        (json.dumps([GOOD, 7]).encode(), "decision 2: .*object"),
+        ({}, "1,000"),
+        ([GOOD] * (MAX_SENT + 1), "1,000"),
+        ([GOOD, {**GOOD, "x": 1}], "decision 2: x: "),
+        ([GOOD, 7], "decision 2: .*object"),
         (b"[" * 100_000, "recursion"),
     ],
 )
-def test_anything_else_is_refused(body, why):
+def test_anything_else_is_refused(body: Any, why: str) -> None:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(ValueError, match=why):
-        decisions_file.parse_decisions(body)
+        parse_decisions(data)

@@ -1,5 +1,4 @@
-"""The table of scores: evaluations side by side, one that is made again, a file that was
-damaged."""
+"""The table of scores: evaluations side by side, and one that is made again."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,25 +15,19 @@ ROW = EvaluationRow(
 )  # fmt: skip
 
 
-def test_concurrent_evaluations_keep_rows_and_repeats_replace(
-    tmp_path: Path,
-) -> None:
+def test_concurrent_evaluations_keep_rows_and_repeats_replace(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     rows = [replace(ROW, asked=f"limit {number}", value=number / 20) for number in range(20)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda row: write_evaluation(folder, [row, replace(row, name="text")]), rows))
     write_evaluation(folder, [replace(ROW, run="dpo")])
     write_evaluation(folder, [])
-    assert {(row.asked, row.value) for row in read_evaluations(folder, "sft")} == {
-        (r.asked, r.value) for r in rows
-    }
-    assert len(read_evaluations(folder, "sft")) == 40
+    sft = read_evaluations(folder, "sft")
+    assert {(row.asked, row.value) for row in sft} == {(row.asked, row.value) for row in rows}
+    assert len(sft) == 40
     write_evaluation(folder, [replace(rows[3], value=1.0)])
-    assert [row.value for row in read_evaluations(folder, "sft") if row.asked == "limit 3"] == [1.0]
-    assert (read_evaluations(folder, "dpo"), read_evaluations(folder, "none")) == (
-        [replace(ROW, run="dpo")],
-        [],
-    )
-    assert pq.read_table(tmp_path / "evaluations").num_rows == 2 * 19 + 2, (
-        "it is one table for whoever reads Parquet"
-    )
+    sft = read_evaluations(folder, "sft")
+    assert [row.value for row in sft if row.asked == "limit 3"] == [1.0]
+    assert read_evaluations(folder, "dpo") == [replace(ROW, run="dpo")]
+    assert read_evaluations(folder, "none") == []
+    assert pq.read_table(tmp_path / "evaluations").num_rows == 2 * 19 + 2, "one Parquet table"

@@ -4,18 +4,21 @@ test_dataset_faults."""
 import os
 import pickle
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import files
-from pairwright.tasks.store.files import TEMPORARY, Folder
+from pairwright.tasks.store.files import Folder
+from tests.tasks.store.faults import fail
+from tests.tasks.store.power import Disk
 
 
 @pytest.fixture(params=["local", "memory"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    return Folder(str(tmp_path) if request.param == "local" else f"memory://files{tmp_path}")
+    return Folder({"local": str(tmp_path), "memory": f"memory://files{tmp_path}"}[request.param])
 
 
 def test_what_is_written_is_read_listed_and_deleted(folder: Folder) -> None:
@@ -24,11 +27,8 @@ def test_what_is_written_is_read_listed_and_deleted(folder: Folder) -> None:
     folder.write("a/x", memoryview(bytearray(b"2")))
     folder.write("a/b/z", b"")
     folder.write("a/x", b"345")
-    assert (folder.names("a"), folder.folders("a"), folder.exists("a/x")) == (
-        ["x", "y"],
-        ["b"],
-        True,
-    )
+    assert (folder.names("a"), folder.folders("a")) == (["x", "y"], ["b"])
+    assert folder.exists("a/x")
     assert (folder.read("a/x"), folder.read("a/b/z")) == (b"345", b"")
     with folder.open("a/y") as file:
         assert file.read() == b"1"
@@ -52,9 +52,7 @@ def test_a_folder_travels_to_another_process(folder: Folder) -> None:
     assert len(pickle.dumps(folder)) < 500
 
 
-def test_unknown_protocol_and_unwritable_path_are_named(
-    tmp_path: Path,
-) -> None:
+def test_unknown_protocol_and_unwritable_path_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nonsense://x"):
         Folder("nonsense://x").names("")
     (tmp_path / "file").write_text("")
@@ -62,41 +60,26 @@ def test_unknown_protocol_and_unwritable_path_are_named(
         Folder(str(tmp_path / "file")).write("x", b"1")
 
 
-def test_a_file_is_flushed_before_its_rename_and_its_folders_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    names: dict[int, str] = {}
-
-    def open_file(path: Path, flags: int, *mode: int) -> int:
-        descriptor = os.open(path, flags, *mode)
-        names[descriptor] = (
-            "file" if TEMPORARY in str(path) else str(Path(path).relative_to(tmp_path))
-        )
-        return descriptor
-
-    def fsync(descriptor: int) -> None:
-        calls.append(f"flush {names[descriptor]}")
-
-    def replace(old: Path, new: Path) -> None:
-        calls.append(f"rename to {Path(new).relative_to(tmp_path)}")
-        Path(old).replace(new)
-
-    system = SimpleNamespace(**{**vars(os), "open": open_file, "fsync": fsync, "replace": replace})
-    monkeypatch.setattr(files, "os", system)
-    Folder(str(tmp_path)).write("a/b/x", b"1")
-    assert calls == ["flush .", "flush a", "flush file", "rename to a/b/x", "flush a/b"]
+def test_a_written_file_is_on_the_disk_and_never_half(tmp_path: Path) -> None:
+    (root := tmp_path / "data").mkdir()
+    disk = Disk(root)
+    with disk.recording():
+        Folder(str(root)).write("a/b/x", b"new")
+    for moment in range(disk.moment + 1):
+        for share in (0.0, 0.5, 1.0):
+            left = tmp_path / f"{moment} {share}"
+            disk.lay_down(left, moment, Random(0), share)
+            assert [path.read_bytes() for path in left.glob("a/b/x")] in ([], [b"new"])
+    assert (tmp_path / f"{disk.moment} 0.0/a/b/x").exists()
 
 
 def test_a_failed_write_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
     folder = Folder(str(tmp_path))
     folder.write("x", b"old")
-    monkeypatch.setattr(files, "os", SimpleNamespace(**{**vars(os), "fsync": refuse}))
+    system = SimpleNamespace(**{**vars(os), "fsync": fail("EIO")})
+    monkeypatch.setattr(files, "os", system)
     with pytest.raises(StoreError, match=r"x: .*Input/output error"):
         folder.write("x", b"new")
     assert (folder.read("x"), folder.names("")) == (b"old", ["x"])

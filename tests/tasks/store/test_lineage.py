@@ -6,6 +6,8 @@ each with a note.
 
 from pathlib import Path
 
+import pytest
+
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.lineage import (
     Link,
@@ -16,63 +18,59 @@ from pairwright.tasks.store.lineage import (
     follow,
     read_cells,
 )
-from tests.tasks.store.test_pinned import toy_version
-from tests.tasks.store.toy import ToyConfig, build_toy
+from tests.tasks.store.toy import ToyConfig, build_toy, toy_version
 from tests.tasks.store.toy import key_of as image
 
 
-def pair(one: str, other: str) -> str:
-    return make_key(*sorted([image(one), image(other)]))
+def pair(first: str, second: str) -> str:
+    return make_key(*sorted([image(first), image(second)]))
 
 
-def rank(word: str, after: str) -> str:
-    return make_key("rank", image(word), *([image(after)] if after else []))
+def rank(word: str, *after: str) -> str:
+    return make_key("rank", image(word), *map(image, after))
 
 
-def link(word: str, after: str) -> str:
-    return make_key("link", image(word), image(after) if after else "")
+@pytest.fixture(scope="module")
+def abc(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("abc")
+    build_toy(root, ["a", "b", "c"])
+    return root
 
 
-def test_down_from_an_image(tmp_path: Path) -> None:
-    build_toy(tmp_path, ["a", "b", "c"])
-    with toy_version(tmp_path, 1) as build:
-        found = follow(build, [("images", image("c"))], "made of it")
+def test_down_from_an_image(abc: Path) -> None:
+    start = ("images", image("c"))
+    with toy_version(abc, 1) as build:
+        links = follow(build, [start], "made of it")
     pairs = ("pairs", pair("b", "c"))
-    assert {(one.table, one.key): (one.of_table, one.of_key) for one in found} == {
-        ("neighbours", rank("c", "")): ("images", image("c")),
-        ("links", link("c", "")): ("images", image("c")),
-        pairs: ("images", image("c")),  # b's search found it, and it names c
+    assert {(link.table, link.key): (link.of_table, link.of_key) for link in links} == {
+        ("neighbours", rank("c")): start,
+        ("links", make_key("link", image("c"), "")): start,
+        pairs: start,  # b's search found it, and it names c
         ("notes", pair("b", "c")): pairs,
     }
-    tables = ("images", "neighbours", "links", "pairs", "notes")
-    assert count_rows(found, [("images", image("c"))]) == dict.fromkeys(tables, 1)
+    counts = {"images": 1, "neighbours": 1, "links": 1, "pairs": 1, "notes": 1}
+    assert count_rows(links, [start]) == counts
 
 
-def test_up_from_a_note(tmp_path: Path) -> None:
-    build_toy(tmp_path, ["a", "b", "c"])
-    with toy_version(tmp_path, 1) as build:
-        found = follow(build, [("notes", pair("a", "b"))], "made from")
-    both = {
-        row for word in "ab" for row in (("images", image(word)), ("items", make_key("word", word)))
-    }
-    made = {("pairs", pair("a", "b")), ("neighbours", rank("a", "b"))}
-    assert {(one.table, one.key) for one in found} == made | both
-    assert found[0] == Link(
-        table="pairs", key=pair("a", "b"), of_table="notes", of_key=pair("a", "b")
-    )
+def test_up_from_a_note(abc: Path) -> None:
+    with toy_version(abc, 1) as build:
+        links = follow(build, [("notes", pair("a", "b"))], "made from")
+    images = {("images", image("a")), ("images", image("b"))}
+    items = {("items", make_key("word", "a")), ("items", make_key("word", "b"))}
+    rows = {("pairs", pair("a", "b")), ("neighbours", rank("a", "b"))}
+    assert {(link.table, link.key) for link in links} == rows | images | items
+    note = {"of_table": "notes", "of_key": pair("a", "b")}
+    assert links[0] == Link(table="pairs", key=pair("a", "b"), **note)
 
 
-def test_keys_are_found_by_their_beginning(tmp_path: Path) -> None:
-    build_toy(tmp_path, ["a", "b"])
-    with toy_version(tmp_path, 1) as build:
+def test_keys_are_found_by_their_beginning(abc: Path) -> None:
+    a_b = pair("a", "b")
+    with toy_version(abc, 1) as build:
         assert find_keys(build, image("a")[:12]) == [("images", image("a"))]
-        assert find_keys(build, pair("a", "b")) == [
-            ("pairs", pair("a", "b")),
-            ("notes", pair("a", "b")),
-        ]
+        assert find_keys(build, a_b) == [("pairs", a_b), ("notes", a_b)]
         assert find_keys(build, "nothing") == []
         cells = read_cells(build, build.planned[0], [image("b"), image("a")], ["name"])
-    assert cells == {image(word): {"name": word} for word in "ab"}
+    assert cells == {image("a"): {"name": "a"}, image("b"): {"name": "b"}}
 
 
 def test_two_versions_stage_by_stage(tmp_path: Path) -> None:
@@ -84,16 +82,15 @@ def test_two_versions_stage_by_stage(tmp_path: Path) -> None:
     build_toy(tmp_path / "out", ["a", "c", "failing", "failing/too", "bad"], config)
     with toy_version(tmp_path / "out", 1) as old, toy_version(tmp_path / "out", 2) as new:
         names = [planned.stage.name for planned in new.planned]
-        found = {name: diff_stage(old, new, name) for name in names}
+        diffs = {name: diff_stage(old, new, name) for name in names}
         back = diff_stage(new, old, "images")
-    images = found["images"]
-    assert (images.rows, images.came, images.went) == ((4, 3), 0, 1)
-    assert (images.came, images.went) == (0, 1)
+    changes = {name: (diff.rows, diff.came, diff.went) for name, diff in diffs.items()}
+    assert changes["images"] == ((4, 3), 0, 1)
     assert (back.came, back.went) == (1, 0)
-    assert (found["pairs"].rows, found["pairs"].came, found["pairs"].went) == ((3, 2), 1, 2)
-    assert (found["links"].came, found["links"].went) == (1, 2)
-    assert not any(one.turned for one in found.values())
-    assert images.fingerprints[0] == images.fingerprints[1] != ""
+    assert changes["pairs"] == ((3, 2), 1, 2)
+    assert changes["links"][1:] == (1, 2)
+    assert not any(diff.turned for diff in diffs.values())
+    assert diffs["images"].fingerprints[0] == diffs["images"].fingerprints[1] != ""
 
 
 def test_inputs_that_end_otherwise_are_counted_with_their_reasons(tmp_path: Path) -> None:
@@ -105,8 +102,8 @@ def test_inputs_that_end_otherwise_are_counted_with_their_reasons(tmp_path: Path
     with toy_version(tmp_path / "out", 1) as old, toy_version(tmp_path / "out", 2) as new:
         images = diff_stage(old, new, "images")
         links = diff_stage(old, new, "links")
-        nothing = diff_stage(old, new, "neighbours")
+        neighbours = diff_stage(old, new, "neighbours")
     assert images.turned == (Turned(before="failed: trouble", after="ok", count=2),)
     assert (images.came, images.went) == (2, 0)
     assert (links.came, links.went, links.turned) == (3, 1, ())
-    assert (nothing.came, nothing.went) == (3, 1)
+    assert (neighbours.came, neighbours.went) == (3, 1)

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,31 +22,29 @@ from pairwright.tasks.store.part import (
     read_rows,
 )
 from tests.fixtures.rows import row_of
+from tests.tasks.store.faults import flipped
 
 ABOUT = {"stage": "images", "rows": "130"}
 
 
-def _image(number: int) -> ImageRow:
+def image(number: int) -> ImageRow:
+    fields = {"name": f"image {number}", "width": number, "captions": ("a", "bb")[: number % 3]}
     data = random.Random(number).randbytes(24)
-    given = {
-        "image": data,
-        "width": number,
-        "name": f"image {number}",
-        "captions": ("a", "bb")[: number % 3],
-    }
-    return row_of(ImageRow, number, source=make_key(number), **given)
+    return row_of(ImageRow, number, source=make_key(number), image=data, **fields)
 
 
-TABLE = to_table([_image(number) for number in range(130)], ImageRow)
+TABLE = to_table([image(number) for number in range(130)], ImageRow)
 DATA = bytes(encode_part(TABLE, ABOUT))
 FOOTER = len(DATA) - 8 - int.from_bytes(DATA[-8:-4], "little")
+SOME = ["key", "captions"]
+NAMED = r"part-1\.parquet"
 
 
 @pytest.fixture
 def part(tmp_path: Path) -> Part:
-    folder = Folder(str(tmp_path))
-    folder.write("tables/x/part-1.parquet", DATA)
-    return Part(folder, "tables/x/part-1.parquet")
+    part = Part(Folder(f"memory://part{tmp_path}"), "tables/x/part-1.parquet")
+    part.folder.write(part.name, DATA)
+    return part
 
 
 def test_a_part_gives_back_its_rows_and_what_it_says_of_itself(part: Part) -> None:
@@ -66,18 +63,17 @@ def test_another_reader_finds_the_layout_of_the_design() -> None:
     assert [file.metadata.row_group(i).num_rows for i in range(2)] == [part_file.ROWS_PER_GROUP, 30]
     columns = {c["path_in_schema"]: c for c in file.metadata.row_group(0).to_dict()["columns"]}
     assert columns["image"]["compression"] == "UNCOMPRESSED"
+    assert columns["name"]["compression"] == "ZSTD"
+    assert columns["captions.list.element"]["compression"] == "ZSTD"
     assert not columns["image"]["has_dictionary_page"]
-    assert (
-        columns["name"]["compression"] == columns["captions.list.element"]["compression"] == "ZSTD"
-    )
     assert not columns["name"]["has_dictionary_page"]
     assert not columns["name"]["is_stats_set"]
 
 
 def test_one_of_many_large_rows_is_read_with_few_others(tmp_path: Path) -> None:
-    rows = TABLE.slice(0, 7)
     images = pa.array([bytes([number]) * 400_000 for number in range(7)], pa.large_binary())
-    rows = rows.set_column(rows.schema.get_field_index("image"), "image", images)
+    rows = TABLE.slice(0, 7).drop_columns("image").append_column("image", images)
+    rows = rows.select(TABLE.column_names)
     part = Part(Folder(str(tmp_path)), "part-1.parquet")
     part.folder.write(part.name, encode_part(rows, ABOUT))
     metadata = pq.read_metadata(tmp_path / part.name)
@@ -86,70 +82,53 @@ def test_one_of_many_large_rows_is_read_with_few_others(tmp_path: Path) -> None:
     assert read_part(part).equals(rows)
 
 
-def test_any_changed_byte_is_found_and_the_file_named() -> None:
+def test_any_changed_byte_is_found_and_the_file_named(part: Part) -> None:
     rng = random.Random(0)
-    part = Part(Folder("memory://flipped"), "part-1.parquet")
     for place in (*range(0, FOOTER, 5), *range(FOOTER, len(DATA), 2)):
-        part.folder.write(part.name, _flip(place, 1 << rng.randrange(8)))
-        with pytest.raises(StoreError, match=r"part-1\.parquet"):
+        part.folder.write(part.name, flipped(DATA, place, 1 << rng.randrange(8)))
+        with pytest.raises(StoreError, match=NAMED):
             read_part(part)
 
 
-def _flip(place: int, bits: int) -> bytes:
-    return DATA[:place] + bytes([DATA[place] ^ bits]) + DATA[place + 1 :]
-
-
-READERS: list[tuple[Callable[[Part], pa.Table], pa.Table]] = [
-    (lambda part: read_rows(part, [3, 120]), TABLE.take([3, 120])),
-    (lambda part: read_rows(part, [5], ["image"]), TABLE.take([5]).select(["image"])),
-    (lambda part: read_columns(part, ["key", "captions"])[0], TABLE.select(["key", "captions"])),
-]
-
-
-@pytest.mark.parametrize("number", range(len(READERS)))
-def test_a_read_of_some_of_a_part_never_gives_a_changed_value(number: int) -> None:
-    read, right = READERS[number]
+@pytest.mark.parametrize(
+    ("number", "read", "expected"),
+    [
+        (0, lambda part: read_rows(part, [3, 120]), TABLE.take([3, 120])),
+        (1, lambda part: read_rows(part, [5], ["image"]), TABLE.take([5]).select(["image"])),
+        (2, lambda part: read_columns(part, SOME)[0], TABLE.select(SOME)),
+    ],
+    ids=["rows", "cells", "columns"],
+)
+def test_a_read_of_some_of_a_part_never_gives_a_changed_value(
+    part: Part, number: int, read: Callable[[Part], pa.Table], expected: pa.Table
+) -> None:
     rng = random.Random(number)
-    part = Part(Folder(f"memory://some-{number}"), "part-1.parquet")
-    found = 0
+    faults = 0
     for place in range(number, len(DATA), 9):
-        part.folder.write(part.name, _flip(place, rng.randrange(1, 256)))
+        part.folder.write(part.name, flipped(DATA, place, rng.randrange(1, 256)))
         try:
             table = read(part)
         except StoreError:
-            found += 1
+            faults += 1
         else:
-            assert table.equals(right)
-    assert found > (len(DATA) - FOOTER) / 9
+            assert table.equals(expected)
+    assert faults > (len(DATA) - FOOTER) / 9
 
 
-def test_a_part_that_is_cut_off_or_too_long_is_found(part: Part) -> None:
-    rng = random.Random(0)
-    lengths = {
-        0,
-        1,
-        4,
-        8,
-        11,
-        12,
-        FOOTER,
-        *(len(DATA) - n for n in range(1, 20)),
-        *rng.sample(range(len(DATA)), 200),
-    }
-    spoilt = [DATA[:length] for length in lengths]
-    spoilt += [
-        DATA + b"\0",
-        DATA + b"PAR1",
-        DATA + DATA,
-        DATA + DATA[FOOTER:],
-        b"PAR1" + DATA,
-        DATA[:4] + DATA,
-    ]
-    for data in spoilt:
+LENGTHS = {0, 1, 4, 8, 11, 12, FOOTER, *range(len(DATA) - 19, len(DATA))}
+LENGTHS |= set(random.Random(0).sample(range(len(DATA)), 200))
+TOO_LONG = [DATA + b"\0", DATA + b"PAR1", DATA + DATA, DATA + DATA[FOOTER:]]
+
+
+@pytest.mark.parametrize("read", [read_part, read_about, lambda part: read_rows(part, [0])])
+def test_a_part_that_is_cut_off_or_too_long_is_found(
+    part: Part, read: Callable[[Part], object]
+) -> None:
+    shifted = [b"PAR1" + DATA, DATA[:4] + DATA]
+    for data in (*(DATA[:length] for length in LENGTHS), *TOO_LONG, *shifted):
         part.folder.write(part.name, data)
-        for read in (read_part, read_about, lambda part: read_rows(part, [0])):
-            with pytest.raises(StoreError, match=r"part-1\.parquet"):
-                read(part)
+        with pytest.raises(StoreError, match=NAMED):
+            read(part)
 
 
 def test_a_cell_may_imitate_the_digests(part: Part) -> None:
@@ -167,36 +146,42 @@ def test_a_large_footer_is_read_too(part: Part) -> None:
     assert read_rows(part, [129]).equals(TABLE.take([129]))
 
 
-CELLS: dict[str, Callable[[random.Random], str]] = {
-    "empty": lambda rng: "",
-    "short": lambda rng: rng.choice("ab"),
-    "incompressible": lambda rng: "".join(
-        chr(rng.randrange(32, 0xD000)) for _ in range(rng.randrange(3_000))
-    ),
-}
+def incompressible(rng: random.Random) -> str:
+    return "".join(chr(rng.randrange(32, 0xD000)) for _ in range(rng.randrange(3_000)))
 
 
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(lambda rng: "", id="empty"),
+        pytest.param(lambda rng: rng.choice("ab"), id="short"),
+        pytest.param(incompressible, id="incompressible"),
+    ],
+)
 @pytest.mark.parametrize(
     "count", [0, 1, 30, *(pytest.param(n, marks=pytest.mark.slow) for n in (99, 101, 1_000))]
 )
-def test_parts_of_cells_of_any_size_have_room(part: Part, kind: str, count: int) -> None:
+def test_parts_of_cells_of_any_size_have_room(
+    part: Part, cell: Callable[[random.Random], str], count: int
+) -> None:
     rng = random.Random(count)
-    columns: dict[str, Any] = {
-        field.name: [[CELLS[kind](rng)] * rng.randrange(4) for _ in range(count)]
-        if pa.types.is_list(field.type) and field.type.value_type == pa.string()
-        else [CELLS[kind](rng) for _ in range(count)]
-        if field.type == pa.string()
-        else [None] * count
-        for field in schema_of(PreferenceRow)
+    texts, lists = pa.string(), pa.list_(pa.string())
+    makers: dict[pa.DataType, Callable[[], object]] = {
+        texts: lambda: cell(rng),
+        lists: lambda: [cell(rng)] * rng.randrange(4),
     }
-    table = pa.table(columns, schema=schema_of(PreferenceRow))
+    schema = schema_of(PreferenceRow)
+    columns = {
+        field.name: [makers.get(field.type, lambda: None)() for _ in range(count)]
+        for field in schema
+    }
+    table = pa.table(columns, schema=schema)
     part.folder.write(part.name, encode_part(table, {}))
     assert read_part(part).equals(table)
 
 
-def test_a_missing_part_and_a_column_that_it_lacks_are_named(part: Part) -> None:
+def test_a_missing_part_and_a_row_that_it_lacks_are_named(part: Part) -> None:
     with pytest.raises(StoreError, match=r"part-2\.parquet"):
         read_part(Part(part.folder, "tables/x/part-2.parquet"))
-    with pytest.raises(StoreError, match=r"part-1\.parquet"):
+    with pytest.raises(StoreError, match=NAMED):
         read_rows(part, [130])

@@ -1,76 +1,61 @@
 """Versions of a dataset: numbered, never changed, read as they were published whatever the tables
 hold now."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store import snapshot as snapshot_file
 from pairwright.tasks.store.files import Folder, seal
-from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import (
     check_parts,
     describe_version,
-    find_live,
     latest_snapshot,
+    missing_files,
     read_snapshot,
+    write_snapshot,
 )
-from tests.tasks.store.toy import ToyConfig, build_toy, check_rows, open_toy, plan_toy, record_of
+from tests.tasks.store.toy import (
+    ToyConfig,
+    build_toy,
+    check_version,
+    open_toy,
+    record_of,
+    toy_version,
+)
 
 WORDS = ["a1", "a1/again", "b2", "bad", "c3", "failing", "failing/too"]
 
 
-@contextmanager
-def toy_version(root: Path, number: int, config: ToyConfig | None = None) -> Generator[Build]:
-    """Open a version of a toy dataset, settled."""
-    snapshot = read_snapshot(Folder(str(root)), number)
-    build = Build(Folder(str(root)), plan_toy(config or ToyConfig()), snapshot.content["items"], 10)
-    with replace(build, pinned=snapshot) as pinned:
-        for planned in pinned.planned:
-            pinned.settle(planned)
-        yield pinned
-
-
-def check(root: Path, number: int, words: Sequence[str], failed: Sequence[str] = ()) -> None:
-    """A version's rows are exactly the expected ones, each once."""
-    with toy_version(root, number) as build:
-        rows = {one.stage.name: find_live(build, one, one.stage.writes) for one in build.planned}
-    check_rows(rows, words, failed)
-
-
 def test_every_version_is_read_as_it_was_published(tmp_path: Path) -> None:
-    steps = (["a", "b"], ["a", "b", "c"], ["b", "c", "d"], ["d"])
-    for words in steps:
+    versions = (["a", "b"], ["a", "b", "c"], ["b", "c", "d"], ["d"])
+    for words in versions:
         build_toy(tmp_path, words, rows_per_shard=2)
-    for number, words in enumerate(steps, 1):
-        check(tmp_path, number, words)
+    for number, words in enumerate(versions, 1):
+        check_version(tmp_path, number, words)
 
 
 def test_a_build_that_has_published_nothing_yet_changes_no_version(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a", "b"])
     build_toy(tmp_path, ["a", "b", "c"])
     (tmp_path / "snapshots/000002.json").unlink()
-    check(tmp_path, 1, ["a", "b"])
+    check_version(tmp_path, 1, ["a", "b"])
 
 
 def test_what_was_refused_is_known_of_a_version(tmp_path: Path) -> None:
-    config = ToyConfig(trouble=str(tmp_path / "trouble"))
+    out, config = tmp_path / "out", ToyConfig(trouble=str(tmp_path / "trouble"))
     (tmp_path / "trouble").touch()
-    counts, _ = build_toy(tmp_path / "out", WORDS, config, rows_per_shard=1)
-    with toy_version(tmp_path / "out", 1) as build:
+    counts, _ = build_toy(out, WORDS, config, rows_per_shard=1)
+    with toy_version(out, 1) as build:
         images = build.planned[0]
         assert build.ledger.count(images) == counts[0]
         refused = sorted(row[:2] for row in build.refused(images))
         assert refused == [("dropped", "bad word"), *[("failed", "trouble")] * 2]
         assert describe_version(build) == "version 1"
     (tmp_path / "trouble").unlink()
-    build_toy(tmp_path / "out", WORDS, config, rows_per_shard=1)
-    check(tmp_path / "out", 2, WORDS)
-    check(tmp_path / "out", 1, WORDS, failed=["failing", "failing/too"])
+    build_toy(out, WORDS, config, rows_per_shard=1)
+    check_version(out, 2, WORDS)
+    check_version(out, 1, WORDS, failed=["failing", "failing/too"])
 
 
 def test_what_is_gone_is_named(tmp_path: Path) -> None:
@@ -81,9 +66,8 @@ def test_what_is_gone_is_named(tmp_path: Path) -> None:
     assert len(paths) == 3
     for path in paths:
         path.unlink()
-    assert sorted(snapshot_file.missing_files(folder, snapshot)) == [
-        str(path.relative_to(tmp_path)) for path in paths
-    ]
+    gone = [str(path.relative_to(tmp_path)) for path in paths]
+    assert sorted(missing_files(folder, snapshot)) == gone
     with pytest.raises(StoreError, match=r"part-.* 2 others.*version 1 .*`pairwright gc`"):
         check_parts(folder, snapshot)
 
@@ -102,11 +86,8 @@ def test_versions_follow_one_another(tmp_path: Path) -> None:
     assert second
     assert (second.number, second.content["parent"]) == (2, 1)
     images = second.content["stages"]["images"]
-    assert (images["counts"]["in"], images["counts"]["ok"], sum(images["parts"].values())) == (
-        3,
-        3,
-        3,
-    )
+    assert (images["counts"]["in"], images["counts"]["ok"]) == (3, 3)
+    assert sum(images["parts"].values()) == 3
     assert second.content["lineage"] == record_of().model_dump(mode="json")
     for part in images["parts"]:
         assert (tmp_path / "tables/images" / images["fingerprint"] / part).is_file()
@@ -121,17 +102,16 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build_toy(tmp_path, ["a"])
-    taken = Folder.create
+    create = Folder.create
     other = seal({"version": 2, "items": [], "stages": {}})
 
     def create_late(folder: Folder, name: str, data: bytes) -> bool:
-        if name.endswith("2.json"):
-            taken(folder, name, other)
-        return taken(folder, name, data)
+        create(folder, "snapshots/000002.json", other)
+        return create(folder, name, data)
 
     monkeypatch.setattr(Folder, "create", create_late)
     with open_toy(tmp_path, ["a"]) as build:
         done = [(planned, build.settle(planned)) for planned in build.planned]
-        snapshot = snapshot_file.write_snapshot(build, done, record=record_of(limit=3))
+        snapshot = write_snapshot(build, done, record=record_of(limit=3))
     assert (snapshot.number, snapshot.content["parent"]) == (3, 2)
     assert (tmp_path / "snapshots/000002.json").read_bytes() == other

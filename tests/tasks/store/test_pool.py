@@ -4,31 +4,19 @@ import logging
 import os
 import signal
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.errors import ServerError
-from pairwright.schemas.rows import ItemRow
-from pairwright.schemas.section import Section
 from pairwright.tasks.store.executor import DIED, Outcome, ShardFailed
-from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.pool import HELPERS, PLACE, Workers
 from pairwright.tasks.store.shard import ShardDone, ShardRef
-from pairwright.tasks.store.stage import Planned, Stage
+from pairwright.tasks.store.stage import Planned
+from tests.tasks.store.toy import planned_items, shard_of
 
-STAGE = Stage(
-    name="toy",
-    version=1,
-    group="sources",
-    reads={"items": ItemRow},
-    writes=ItemRow,
-    function=iter,
-    config=Section,
-)
-PLANNED = Planned(stage=STAGE, config=None, inputs=STAGE.inputs(None), fingerprint="0")
+PLANNED = planned_items()
 
 
 def act(planned: Planned, shard: ShardRef) -> ShardDone:
@@ -45,25 +33,23 @@ def act(planned: Planned, shard: ShardRef) -> ShardDone:
             raise ZeroDivisionError("a bug")
         if "say" in what:
             logging.getLogger("pairwright.toy").info("listed %d images", 3)
-        if "stop" in what:
-            raise KeyboardInterrupt
         if "wait" in what:
             time.sleep(60)
     return ShardDone(name=shard.name, part=str(os.getpid()), counts={"ok": 1})
 
 
-def _shards(folder: Path, *names: str) -> list[ShardRef]:
-    options = {"plan": "", "start": 0, "stop": 1, "indexes": (), "journals": str(folder)}
-    return [
-        ShardRef(folder=Folder(str(folder)), name=f"{name}-{n}", **options)
-        for n, name in enumerate(names)
-    ]
+def submit(
+    workers: Workers, folder: Path, *names: str, planned: Planned = PLANNED
+) -> list[Outcome]:
+    shards = [shard_of(folder, f"{name}-{number}") for number, name in enumerate(names)]
+    return list(workers.submit(planned, shards))
 
 
-def _results(outcomes: list[Outcome]) -> dict[str, str]:
+def ends(outcomes: list[Outcome]) -> dict[str, str]:
+    """Return how each shard ended."""
     return {
-        o.shard.name: o.result.error if isinstance(o.result, ShardFailed) else "done"
-        for o in outcomes
+        each.shard.name: each.result.error if isinstance(each.result, ShardFailed) else "done"
+        for each in outcomes
     }
 
 
@@ -72,11 +58,11 @@ def test_a_fault_is_recorded_and_the_other_shards_go_on(
     tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Workers(count, act) as workers, caplog.at_level(logging.CRITICAL):
-        outcomes = list(workers.submit(PLANNED, _shards(tmp_path, "ok", "server", "bug", "ok")))
-    assert _results(outcomes) == {
+        outcomes = submit(workers, tmp_path, "ok", "server", "bug", "ok")
+    assert ends(outcomes) == {
         "ok-0": "done",
         "server-1": "http://here does not answer",
-        "bug-2": ("ZeroDivisionError: a bug"),
+        "bug-2": "ZeroDivisionError: a bug",
         "ok-3": "done",
     }
     assert all(outcome.seconds < 60 for outcome in outcomes)
@@ -87,30 +73,28 @@ def test_what_a_worker_logs_is_logged_here_once(
     tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Workers(count, act) as workers, caplog.at_level(logging.INFO, "pairwright"):
-        list(workers.submit(PLANNED, _shards(tmp_path, "ok", "say", "bug")))
+        submit(workers, tmp_path, "ok", "say", "bug")
         logging.getLogger("pairwright").setLevel(logging.WARNING)
-        list(workers.submit(PLANNED, _shards(tmp_path, "say")))
-    said, failed = sorted(caplog.records, key=lambda record: record.levelno)
-    assert (said.name, said.levelno, said.getMessage()) == (
-        "pairwright.toy",
-        logging.INFO,
-        "listed 3 images",
-    )
+        submit(workers, tmp_path, "say")
+    info, failed = sorted(caplog.records, key=lambda record: record.levelno)
+    assert (info.name, info.levelname) == ("pairwright.toy", "INFO")
+    assert info.getMessage() == "listed 3 images"
     assert "bug-2" in failed.getMessage()
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_worker_that_dies_takes_no_other_shard_with_it(tmp_path: Path) -> None:
     with Workers(2, act) as workers:
-        for names in (["ok", "die_once", "ok", "ok"], ["ok", "die", "ok"], ["ok"]):
-            outcomes = list(workers.submit(PLANNED, _shards(tmp_path, *names)))
-            right = {
-                f"{name}-{n}": DIED if name == "die" else "done" for n, name in enumerate(names)
-            }
-            assert _results(outcomes) == right
+        once = ends(submit(workers, tmp_path, "ok", "die_once", "ok", "ok"))
+        always = ends(submit(workers, tmp_path, "ok", "die", "ok"))
+        after = ends(submit(workers, tmp_path, "ok"))
+    assert once == {"ok-0": "done", "die_once-1": "done", "ok-2": "done", "ok-3": "done"}
+    assert always == {"ok-0": "done", "die-1": DIED, "ok-2": "done"}
+    assert after == {"ok-0": "done"}
 
 
-def _leave_after_the_first(shards: list[ShardRef]) -> None:
+def stop_after_the_first(folder: Path) -> None:
+    shards = [shard_of(folder, name) for name in ("ok-0", "wait-1", "wait-2", "wait-3")]
     with Workers(2, act) as workers:
         for _ in workers.submit(PLANNED, shards):
             raise KeyboardInterrupt
@@ -119,7 +103,7 @@ def _leave_after_the_first(shards: list[ShardRef]) -> None:
 def test_leaving_with_an_error_stops_the_workers_at_once(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        _leave_after_the_first(_shards(tmp_path, "ok", "wait", "wait", "wait"))
+        stop_after_the_first(tmp_path)
     assert time.monotonic() - start < 30
 
 
@@ -128,53 +112,48 @@ def where(planned: Planned, shard: ShardRef) -> ShardDone:
 
     Waits until as many processes as the shard's name says have come, so that each gets a turn.
     """
-    wanted, _, _ = shard.name.partition("-")
-    here = Path(shard.journals) / planned.stage.name
-    here.mkdir(exist_ok=True)
-    (here / str(os.getpid())).touch()
+    processes, _, _ = shard.name.partition("-")
+    arrived = Path(shard.journals) / planned.stage.name
+    arrived.mkdir(exist_ok=True)
+    (arrived / str(os.getpid())).touch()
     deadline = time.monotonic() + 30
-    while len(list(here.iterdir())) < int(wanted) and time.monotonic() < deadline:
+    while len(list(arrived.iterdir())) < int(processes) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return ShardDone(
-        name=shard.name, part=f"{os.getpid()} {os.environ[PLACE]} {os.environ[HELPERS]}", counts={}
-    )
+    text = f"{os.getpid()} {os.environ[PLACE]} {os.environ[HELPERS]}"
+    return ShardDone(name=shard.name, part=text, counts={})
 
 
-def _parts(outcomes: list[Outcome]) -> list[list[int]]:
-    return sorted(
-        [int(word) for word in o.result.part.split()]
-        for o in outcomes
-        if isinstance(o.result, ShardDone)
-    )
+def places(outcomes: list[Outcome]) -> list[tuple[int, int, int]]:
+    """Return the process, place and helpers of each shard."""
+    return sorted(tuple(int(word) for word in each.result.part.split()) for each in outcomes)
 
 
-def _own(processes: int | None) -> Planned:
-    stage = replace(STAGE, name="with-models", processes=partial(_say, processes))
-    return Planned(stage=stage, config=None, inputs=stage.inputs(None), fingerprint="0")
+def processes_of(outcomes: list[Outcome]) -> set[int]:
+    return {process for process, _, _ in places(outcomes)}
 
 
-def _say(processes: int | None, config: object) -> int | None:
+def with_models(processes: int) -> Planned:
+    return planned_items("with-models", processes=partial(answer, processes))
+
+
+def answer(processes: int, config: object) -> int:
     return processes
 
 
-def test_model_stage_has_one_process_per_device(
-    tmp_path: Path,
-) -> None:
+def test_a_model_stage_has_one_process_per_device(tmp_path: Path) -> None:
     with Workers(5, where) as workers:
-        common = _parts(list(workers.submit(PLANNED, _shards(tmp_path, *["5"] * 10))))
-        own = _parts(list(workers.submit(_own(2), _shards(tmp_path, *["2"] * 6))))
-        assert not any(
-            Path(f"/proc/{pid}").exists() for pid, _, _ in own
-        )  # and their devices' memory is free
-        again = _parts(list(workers.submit(PLANNED, _shards(tmp_path, *["1"] * 2))))
-    # Two devices: two processes, numbered, and one helper for each from the three workers that are
-    # left.
-    assert {(place, number) for _, place, number in own} == {(0, 1), (1, 1)}
-    assert len({pid for pid, _, _ in own}) == 2
-    assert {place for _, place, _ in common} == set(range(5))
-    assert {number for _, _, number in common} == {0}
-    assert not {pid for pid, _, _ in own} & {pid for pid, _, _ in common}
-    assert {pid for pid, _, _ in again} <= {pid for pid, _, _ in common}
+        common = submit(workers, tmp_path, *["5"] * 10)
+        devices = submit(workers, tmp_path, *["2"] * 6, planned=with_models(2))
+        living = [pid for pid in processes_of(devices) if Path(f"/proc/{pid}").exists()]
+        again = submit(workers, tmp_path, *["1"] * 2)
+    assert living == [], "their devices' memory is free"
+    # Two devices: two processes, numbered, and one helper for each from the three workers left.
+    assert {(place, helpers) for _, place, helpers in places(devices)} == {(0, 1), (1, 1)}
+    assert len(processes_of(devices)) == 2
+    assert {place for _, place, _ in places(common)} == set(range(5))
+    assert {helpers for _, _, helpers in places(common)} == {0}
+    assert processes_of(devices).isdisjoint(processes_of(common))
+    assert processes_of(again) <= processes_of(common)
 
 
 def test_with_one_worker_only_device_stages_have_a_process(
@@ -183,6 +162,8 @@ def test_with_one_worker_only_device_stages_have_a_process(
     monkeypatch.setenv(PLACE, "0")
     monkeypatch.setenv(HELPERS, "0")
     with Workers(1, where) as workers:
-        ((here, *_),) = _parts(list(workers.submit(_own(0), _shards(tmp_path, "1"))))
-        ((apart, *_),) = _parts(list(workers.submit(_own(1), _shards(tmp_path, "2"))))
-    assert here == os.getpid() != apart
+        here = processes_of(submit(workers, tmp_path, "1", planned=with_models(0)))
+        apart = processes_of(submit(workers, tmp_path, "2", planned=with_models(1)))
+    assert here == {os.getpid()}
+    assert os.getpid() not in apart
+    assert len(apart) == 1

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.garbage import carry_out
 from pairwright.tasks.store.snapshot import snapshot_numbers
 from pairwright.tasks.store.takedowns import (
     last_unswept,
@@ -24,9 +23,8 @@ from pairwright.tasks.store.takedowns import (
     write_takedown,
 )
 from tests.tasks.store.power import Disk
-from tests.tasks.store.test_garbage import cells_of, plan
-from tests.tasks.store.test_pinned import check as check_version
-from tests.tasks.store.toy import build_toy, check, key_of, read_tree
+from tests.tasks.store.test_garbage import cells_of, clear_up
+from tests.tasks.store.toy import build_toy, check, check_version, key_of, read_tree
 
 FIRST = ["a1", "a2", "b1", "bad", "c1"]
 SECOND = ["a1", "a2", "b1", "b1/again", "d1", "bad"]
@@ -34,31 +32,31 @@ LEFT = [word for word in SECOND if not word.startswith("b1")]
 VERSIONS = {1: FIRST, 2: SECOND, 3: LEFT}
 
 
-def _build(root: Path, words: list[str]) -> None:
+def build(root: Path, words: list[str]) -> None:
     build_toy(root, words, rows_per_shard=3)
 
 
-def _remove(root: Path) -> None:
+def remove(root: Path) -> None:
     folder = Folder(str(root))
     if not read_takedowns(folder):
         write_takedown(folder, [key_of("b1")], reason="on request")
 
 
-def _clear_up(root: Path) -> None:
+def sweep(root: Path) -> None:
     folder = Folder(str(root))
     gone = [number for number in snapshot_numbers(folder) if number != 3]
-    list(carry_out(folder, plan(root, SECOND, gone=gone, kept=[3], sweep=True)))
+    clear_up(root, SECOND, gone=gone, kept=[3])
     write_swept(folder, 1)
 
 
 STEPS: tuple[Callable[[Path], None], ...] = (
-    lambda root: _build(root, FIRST),
-    lambda root: _build(root, SECOND),
-    _remove,
-    lambda root: _build(root, SECOND),
-    _clear_up,
+    lambda root: build(root, FIRST),
+    lambda root: build(root, SECOND),
+    remove,
+    lambda root: build(root, SECOND),
+    sweep,
 )
-PROMISED = ([], [1], [1, 2], [1, 2], [1, 2, 3], [3])
+PROMISED = ([], [1], [1, 2], [1, 2], [3], [3])
 """Versions that there must be after so many steps, but for those that the next step deletes."""
 
 
@@ -67,7 +65,8 @@ class Life:
     """A dataset built without a power cut."""
 
     disk: Disk
-    ends: list[int]  # the moment at which each step was over
+    ends: list[int]
+    """The moment at which each step was over."""
     tree: dict[str, bytes]
 
 
@@ -94,34 +93,29 @@ def cut(life: Life, root: Path, seed: int) -> None:
     One time in three, it is the moment after a step, whose promises stand.
     """
     rng = random.Random(seed)
-    moment = rng.choice(
-        [
-            rng.randrange(life.disk.moment),
-            rng.randrange(life.disk.moment),
-            rng.choice(life.ends) + 1,
-        ]
-    )
+    anywhere = [rng.randrange(life.disk.moment), rng.randrange(life.disk.moment)]
+    moment = rng.choice([*anywhere, rng.choice(life.ends) + 1])
     share = rng.choice([0.0, 0.5, 0.9, 1.0])
     life.disk.lay_down(root, moment, rng, share)
     done = bisect_right(life.ends, moment - 1)
-    _look(root, done)
+    look(root, done)
     for step in STEPS[done:]:
         step(root)
     assert read_tree(root) == life.tree
-    _look(root, len(STEPS))
+    look(root, len(STEPS))
     check(root, LEFT)
     shutil.rmtree(root)
 
 
-def _look(root: Path, done: int) -> None:
+def look(root: Path, done: int) -> None:
     """What a finished step has promised is there, and every version that is there is whole."""
     folder = Folder(str(root))
-    numbers, kept = snapshot_numbers(folder), [3] if done >= 4 else PROMISED[done]
-    assert set(kept) <= set(numbers)
+    numbers = snapshot_numbers(folder)
+    assert set(PROMISED[done]) <= set(numbers)
     for number in numbers:
         check_version(root, number, VERSIONS[number])
     if done >= 3:
-        assert [one.keys for one in read_takedowns(folder)] == [(key_of("b1"),)]
+        assert [entry.keys for entry in read_takedowns(folder)] == [(key_of("b1"),)]
     if done >= 3 and not last_unswept(folder, read_takedowns(folder)):
         assert not [cell for cell in cells_of(root) if key_of("b1") in cell]
 
@@ -135,17 +129,14 @@ def test_what_is_recorded_is_all_that_happened(life: Life, tmp_path: Path) -> No
     """Files are the same, but for work files and locks, which a loss of power may take."""
     life.disk.lay_down(tmp_path / "all", life.disk.moment, random.Random(0), 1.0)
     # Writes that were not flushed are torn: none of those is left at the end.
-    assert _files(tmp_path / "all") == _files(life.disk.root)
-    assert len(_files(life.disk.root)) > 8
+    assert files_of(tmp_path / "all") == files_of(life.disk.root)
+    assert len(files_of(life.disk.root)) > 8
 
 
-def _files(root: Path) -> dict[str, bytes]:
-    found = [
-        path
-        for path in root.rglob("*")
-        if path.is_file() and path.suffix != ".lock" and "work" not in path.parts
-    ]
-    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+def files_of(root: Path) -> dict[str, bytes]:
+    paths = [path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    names = {str(path.relative_to(root)): path for path in paths if "work" not in path.parts}
+    return {name: path.read_bytes() for name, path in names.items()}
 
 
 def test_a_cut_really_loses_what_was_not_flushed(tmp_path: Path) -> None:
@@ -156,9 +147,7 @@ def test_a_cut_really_loses_what_was_not_flushed(tmp_path: Path) -> None:
         (root / "flushed").replace(root / "renamed")
         (root / "folder").mkdir()
         Folder(str(root)).write("folder/kept", b"kept")
-    for share, expected in (
-        (0.0, {"flushed": b"flushed"}),
-        (1.0, {"renamed": b"flushed", "folder/kept": b"kept"}),
-    ):
+    for share in (0.0, 1.0):
         disk.lay_down(tmp_path / str(share), disk.moment, random.Random(0), share)
-        assert _files(tmp_path / str(share)) == expected
+    assert files_of(tmp_path / "0.0") == {"flushed": b"flushed"}
+    assert files_of(tmp_path / "1.0") == {"renamed": b"flushed", "folder/kept": b"kept"}

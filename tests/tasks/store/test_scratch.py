@@ -1,80 +1,86 @@
-"""Scratch folders end with their process, also with a killed one."""
+"""Scratch folders end with their process, also with a killed one; a folder is replaced whole."""
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.scratch import holding, own_temporary_folder, replacing, scratch_folder
+from tests.tasks.store.faults import fault_of
 
-WAITING = """
+HOLDING = """
 import sys, time
 from pathlib import Path
-from pairwright.tasks.store.scratch import scratch_folder
-with scratch_folder(Path(sys.argv[1])) as path:
+from pairwright.tasks.store.scratch import replacing, scratch_folder
+with {call}(Path(sys.argv[1])) as path:
     (path / "spill").write_bytes(b"x")
     print(path, flush=True)
     time.sleep(600)
 """
 
 
+@contextmanager
+def another_process(call: str, folder: Path) -> Iterator[Path]:
+    """Hold a folder in another process; give the folder that it has."""
+    command = [sys.executable, "-c", HOLDING.format(call=call), str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Path(process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
 def test_that_of_a_killed_process_goes_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WAITING, str(tmp_path)], stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    try:
-        killed, living = (
-            Path((process.stdout or sys.stdin).readline().strip()) for process in processes
-        )
-        processes[0].send_signal(signal.SIGKILL)
-        processes[0].wait()
+    with another_process("scratch_folder", tmp_path) as living:
+        with another_process("scratch_folder", tmp_path) as killed:
+            pass
         assert (killed / "spill").exists()
         with scratch_folder(tmp_path):
             assert not killed.exists()
             assert (living / "spill").exists()
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
     with scratch_folder(tmp_path) as own:
-        assert sorted(path.name for path in tmp_path.iterdir()) == [own.name, f"{own.name}.lock"]
+        assert names(tmp_path) == [own.name, f"{own.name}.lock"]
 
 
 def test_the_temporary_folder_is_the_users_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    own = own_temporary_folder()
-    assert own == tmp_path / f"pairwright-{os.getuid()}" == own_temporary_folder()
-    assert own.stat().st_mode & 0o777 == 0o700
+    folder = own_temporary_folder()
+    assert folder == tmp_path / f"pairwright-{os.getuid()}" == own_temporary_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def names(folder):
+def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def fill(target, text):
+def fill(target: Path, text: str) -> None:
     with replacing(target) as folder:
         (folder / "a").write_text(text)
 
 
-def fail(target, error):
+def fail_half_way(target: Path) -> None:
     with replacing(target) as folder:
         (folder / "half").write_text("half")
-        raise error("stopped")
+        raise ZeroDivisionError
 
 
-def test_a_folder_appears_whole_and_replaces_the_old_one(tmp_path):
-    target = tmp_path / "deeper" / "out"
-    fill(target, "one")
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """Return a folder that was written once."""
+    fill(tmp_path / "deeper/out", "one")
+    return tmp_path / "deeper/out"
+
+
+def test_a_folder_appears_whole_and_replaces_the_old_one(target: Path) -> None:
     (target / "left over").write_text("old")
     with replacing(target) as folder:
         assert names(folder) == []
@@ -84,7 +90,7 @@ def test_a_folder_appears_whole_and_replaces_the_old_one(tmp_path):
     assert names(target.parent) == ["out"]
 
 
-def test_where_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path):
+def test_where_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
     target, link = tmp_path / "large disk" / "out", tmp_path / "out"
     target.mkdir(parents=True)
     link.symlink_to(target)
@@ -94,67 +100,61 @@ def test_where_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path):
         assert (link.is_symlink(), (target / "a").read_text()) == (True, text)
 
 
-def test_a_fault_at_either_rename_leaves_the_old_one(tmp_path, monkeypatch):
-    target = tmp_path / "out"
-    fill(target, "one")
-    rename, calls, failing_at = type(target).rename, [], [0]
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_fault_at_either_rename_leaves_the_old_one(
+    target: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    rename, calls = type(target).rename, list[str]()
 
-    def failing(self, to):
-        calls.append(to)
-        if len(calls) == failing_at[0]:
-            raise OSError(5, "Input/output error")
-        return rename(self, to)
+    def failing(path: Path, to: Path) -> Path:
+        calls.append(path.name)
+        if len(calls) == at:
+            raise fault_of("EIO")
+        return rename(path, to)
 
     monkeypatch.setattr(type(target), "rename", failing)
-    for number in (1, 2):
-        failing_at[0] = number
-        calls.clear()
-        with pytest.raises(StoreError, match=r"out: .*Input/output error"):
-            fill(target, "two")
-        assert (names(tmp_path), (target / "a").read_text()) == (["out"], "one")
+    with pytest.raises(StoreError, match=r"out: .*Input/output error"):
+        fill(target, "two")
+    assert (names(target.parent), (target / "a").read_text()) == (["out"], "one")
 
 
-def test_what_a_killed_process_left_is_cleared_or_put_back(tmp_path):
-    target = tmp_path / "out"
-    # Killed while writing: half of a new one lies beside the old one.
-    fill(target, "one")
-    (tmp_path / ".out.new").mkdir()
-    (tmp_path / ".out.new" / "half").write_text("half")
+def test_half_of_a_new_one_that_a_kill_left_is_cleared(target: Path) -> None:
+    (target.parent / ".out.new").mkdir()
+    (target.parent / ".out.new/half").write_text("half")
     fill(target, "two")
-    assert (names(tmp_path), names(target)) == (["out"], ["a"])
-    # Killed between the two renames: the name is free, the old one lies beside.
-    target.rename(tmp_path / ".out.old")
-    with pytest.raises(ValueError, match="stopped"):
-        fail(target, ValueError)
-    assert (names(tmp_path), (target / "a").read_text()) == (["out"], "two")
+    assert (names(target.parent), names(target)) == (["out"], ["a"])
+    assert (target / "a").read_text() == "two"
 
 
-def test_two_at_once_are_refused_and_a_killed_one_is_not_in_the_way(tmp_path):
-    target = tmp_path / "out"
-    code = (
-        "import sys, time\nfrom pathlib import Path\nfrom pairwright.tasks.store.scratch "
-        "import replacing\n"
-    )
-    code += "with replacing(Path(sys.argv[1])):\n    print('in', flush=True)\n    time.sleep(60)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdout.readline() == "in\n"
-        with pytest.raises(StoreError, match=str(target)):
-            fill(target, "mine")
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+def test_an_old_one_that_a_kill_left_aside_is_put_back(target: Path) -> None:
+    target.rename(target.parent / ".out.old")
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way(target)
+    assert (names(target.parent), (target / "a").read_text()) == (["out"], "one")
+
+
+def test_two_at_once_are_refused_and_a_killed_one_is_not_in_the_way(target: Path) -> None:
+    with (
+        another_process("replacing", target),
+        pytest.raises(StoreError, match=str(target)),
+    ):
+        fill(target, "mine")
     fill(target, "mine")
-    assert (names(tmp_path), (target / "a").read_text()) == (["out"], "mine")
+    assert (names(target.parent), (target / "a").read_text()) == (["out"], "mine")
 
 
-def test_a_lock_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lock", "message"),
+    [
+        (lambda root: holding(root / "folder.lock"), r"folder\.lock: could not be locked: Is a d"),
+        (lambda root: scratch_folder(root / "file"), "file: could not be written: File exists"),
+        (lambda root: holding(root / "taken.lock", fault="somebody has it"), "^somebody has it$"),
+    ],
+)
+def test_a_lock_that_cannot_be_had_says_why(
+    tmp_path: Path, lock: Callable[[Path], AbstractContextManager[object]], message: str
+) -> None:
     (tmp_path / "folder.lock").mkdir()
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"folder\.lock: could not be locked: Is a directory"):
-        holding(tmp_path / "folder.lock").__enter__()
-    with pytest.raises(StoreError, match=r"file: could not be written: File exists"):
-        scratch_folder(tmp_path / "file").__enter__()
-    with holding(tmp_path / "taken.lock"), pytest.raises(StoreError, match=r"^somebody has it$"):
-        holding(tmp_path / "taken.lock", fault="somebody has it").__enter__()
+    with holding(tmp_path / "taken.lock"), pytest.raises(StoreError, match=message):
+        lock(tmp_path).__enter__()

@@ -21,77 +21,65 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.store.executor import Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.shard import NOTHING, ShardDone, read_plan, run_shard, write_plan
-from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.store.shard import NOTHING, read_plan, run_shard, write_plan
+from pairwright.tasks.store.stage import Uses
 from tests.fixtures.rows import row_of
-from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, open_toy, read_toy
+from tests.tasks.store.faults import Killed
+from tests.tasks.store.toy import STAGES, ToyConfig, build_toy, open_toy, read_toy, stage
 
 WORDS = ["a", "b", "c", "d"]
-Function = Callable[..., Iterator[Row | Dropped | Failed]]
+Results = Iterator[CaptionRow | Dropped | Failed]
 
 
-def _stage(function: Function, *uses: Uses, **options: Any) -> Stage:
-    start = {
-        "reads": {"images": ImageRow},
-        "writes": CaptionRow,
-        "config": "toy",
-        "group": "captioning",
-    }
-    return Stage(name="custom", version=1, function=function, uses=uses, **{**start, **options})
+def run(root: Path, function: Callable[..., Results], *uses: Uses, **options: Any) -> Outcome:
+    """Build the toy stages and one more, and return what the only shard of that one did."""
+    fields = {"reads": {"images": ImageRow}, **options}
+    custom = stage("custom", function, fields.pop("reads"), CaptionRow, *uses, **fields)
+    _, outcomes = build_toy(root, WORDS, stages=(*STAGES, custom), rows_per_shard=100)
+    (outcome,) = (each for each in outcomes if each.shard.name.startswith("custom"))
+    return outcome
 
 
-def _run(root: Path, function: Function, *uses: Uses, **options: Any) -> list[Outcome]:
-    """Build the toy stages and one more, and return what the shards of that one did."""
-    stages = (*STAGES, _stage(function, *uses, **options))
-    _, outcomes = build_toy(root, WORDS, stages=stages, rows_per_shard=100)
-    return [outcome for outcome in outcomes if outcome.shard.name.startswith("custom")]
-
-
-def _caption(row: Row, text: str) -> CaptionRow:
+def caption(row: Row, text: str) -> CaptionRow:
     return row_of(CaptionRow, row.key, text, source=row.key, text=text)
 
 
-def _part(root: Path) -> list[dict[str, Any]]:
+def rows_of_part(root: Path) -> list[dict[str, Any]]:
     (path,) = root.glob("tables/custom/*/part-*.parquet")
     return pa.parquet.read_table(path).to_pylist()
 
 
 def test_results_are_put_in_the_order_of_their_inputs(tmp_path: Path) -> None:
-    given: list[str] = []
+    keys: list[str] = []
 
-    def shuffled(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow]:
-        given.extend(row.key for row in rows)
+    def shuffled(rows: Sequence[ImageRow], config: ToyConfig) -> Results:
+        keys.extend(row.key for row in rows)
         for text in ("first", "second"):
-            yield from (_caption(row, text) for row in reversed(rows))
+            yield from (caption(row, text) for row in reversed(rows))
 
-    (outcome,) = _run(tmp_path, shuffled)
-    assert isinstance(outcome.result, ShardDone)
-    assert outcome.result.counts == {"ok": 8}
-    assert [row["source_key"] for row in _part(tmp_path)] == [
-        key for key in given for _ in range(2)
-    ]
-    assert [row["text"] for row in _part(tmp_path)] == ["first", "second"] * 4
+    assert run(tmp_path, shuffled).result.counts == {"ok": 8}
+    rows = rows_of_part(tmp_path)
+    assert [row["source_key"] for row in rows[::2]] == keys
+    assert [row["source_key"] for row in rows[1::2]] == keys
+    assert [row["text"] for row in rows] == ["first", "second"] * 4
 
 
 def test_every_input_ends_in_one_way(tmp_path: Path) -> None:
-    def mixed(
-        rows: Sequence[ImageRow], config: ToyConfig
-    ) -> Iterator[CaptionRow | Dropped | Failed]:
+    def mixed(rows: Sequence[ImageRow], config: ToyConfig) -> Results:
         by_name = {row.name: row for row in rows}
         yield Dropped(source_key=by_name["a"].key, reason="first candidate")
         yield Dropped(source_key=by_name["a"].key, reason="second candidate")
-        yield _caption(by_name["b"], "fine")
+        yield caption(by_name["b"], "fine")
         yield Dropped(source_key=by_name["b"].key, reason="one of two")
-        yield _caption(by_name["c"], "fine")
+        yield caption(by_name["c"], "fine")
         yield Failed(source_key=by_name["c"].key, reason="down", detail="after 3 attempts")
 
-    (outcome,) = _run(tmp_path, mixed)
-    assert outcome.result.counts == {"dropped": 2, "ok": 1, "failed": 1}
-    rows = {
-        row["source_key"]: (row["status"], row["reason"], row["detail"]) for row in _part(tmp_path)
+    assert run(tmp_path, mixed).result.counts == {"dropped": 2, "ok": 1, "failed": 1}
+    ends = {
+        row["source_key"]: (row["status"], row["reason"], row["detail"])
+        for row in rows_of_part(tmp_path)
     }
-    keys = {row.name: row.key for row in read_toy(tmp_path, WORDS)["images"]}
-    assert {name: rows[key] for name, key in keys.items()} == {
+    assert {row.name: ends[row.key] for row in read_toy(tmp_path, WORDS)["images"]} == {
         "a": ("dropped", "first candidate", ""),
         "b": ("ok", "", ""),
         "c": ("failed", "down", "after 3 attempts"),
@@ -101,19 +89,18 @@ def test_every_input_ends_in_one_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("journal", ["none", "results"])
 def test_a_result_for_an_unknown_input_fails_the_shard(tmp_path: Path, journal: str) -> None:
-    def strange(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow]:
-        yield replace(_caption(rows[0], "x"), source_key=make_key("elsewhere"))
+    def strange(rows: Sequence[ImageRow], config: ToyConfig) -> Results:
+        yield replace(caption(rows[0], "x"), source_key=make_key("elsewhere"))
 
     for _ in range(2):
-        (outcome,) = _run(tmp_path, strange, journal=journal)
-        assert isinstance(outcome.result, ShardFailed)
-        assert outcome.result.error.startswith("custom-00000: ")
+        result = run(tmp_path, strange, journal=journal).result
+        assert isinstance(result, ShardFailed)
+        assert result.error.startswith("custom-00000: ")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_finished_work_of_any_process_is_not_repeated(tmp_path: Path, workers: int) -> None:
-    """A worker of a killed build goes on to its end, and that of the next one waits for its
-    journal."""
+    """A worker of a killed build goes on to its end; that of the next waits for its journal."""
     config = ToyConfig(calls=str(tmp_path / "calls"))
     with open_toy(tmp_path / "out", WORDS, config) as build:
         build.settle(build.planned[0])
@@ -128,35 +115,29 @@ def test_finished_work_of_any_process_is_not_repeated(tmp_path: Path, workers: i
 def test_a_stopped_shard_goes_on_where_it_was(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    def stopping(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow | Failed]:
-        for number, row in enumerate(rows):
-            if len(seen) == 3:
-                seen.append("stopped")
-                raise KeyboardInterrupt
+    def stopping(rows: Sequence[ImageRow], config: ToyConfig) -> Results:
+        for row in rows:
             seen.append(row.name)
-            yield (
-                Failed(source_key=row.key, reason="down")
-                if len(seen) == 1
-                else _caption(row, f"{number}")
-            )
+            if len(seen) == 4:
+                raise Killed
+            failed = Failed(source_key=row.key, reason="down")
+            yield failed if len(seen) == 1 else caption(row, "fine")
 
-    with pytest.raises(KeyboardInterrupt):
-        _run(tmp_path, stopping, journal="results")
-    (outcome,) = _run(tmp_path, stopping, journal="results")
-    # Of the first three, the first failed and the third was the last one written: both are done
-    # again.
-    assert seen == [*seen[:3], "stopped", seen[0], seen[2], *(set(WORDS) - set(seen[:3]))]
-    assert outcome.result.counts == {"ok": 4}
+    with pytest.raises(Killed):
+        run(tmp_path, stopping, journal="results")
+    first, second, third, last = seen
+    assert run(tmp_path, stopping, journal="results").result.counts == {"ok": 4}
+    # The first failed and the third was the last one written: both are done again.
+    assert seen == [first, second, third, last, first, third, last]
     assert not list(tmp_path.rglob("*.journal"))
 
 
 def test_columns_that_a_stage_does_not_look_at_are_not_read(tmp_path: Path) -> None:
-    def look(rows: Sequence[ImageRow], config: ToyConfig) -> Iterator[CaptionRow]:
+    def look(rows: Sequence[ImageRow], config: ToyConfig) -> Results:
         assert {row.image for row in rows} == {b""}
-        yield from (_caption(row, row.name) for row in rows)
+        yield from (caption(row, row.name) for row in rows)
 
-    (outcome,) = _run(tmp_path, look, without=("image",))
-    assert outcome.result.counts == {"ok": 4}
+    assert run(tmp_path, look, without=("image",)).result.counts == {"ok": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +155,11 @@ class NamelessRow(PairRow):
 
 
 def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
-    given: dict[str, Any] = {}
+    used: dict[str, Any] = {}
 
-    def take(rows: Sequence[PairRow], config: ToyConfig, **uses: Any) -> Iterator[CaptionRow]:
-        given.update(uses)
-        yield from (_caption(row, "x") for row in rows)
+    def take(rows: Sequence[PairRow], config: ToyConfig, **tables: Any) -> Results:
+        used.update(tables)
+        yield from (caption(row, "x") for row in rows)
 
     uses = (
         Uses(table="notes", row=CaptionRow),
@@ -193,28 +174,20 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
         Uses(table="pairs", row=NamelessRow, name="nameless"),
         Uses(table="images", row=ImageRow, on="about", of="nameless", name="none"),
     )
-    (outcome,) = _run(tmp_path, take, *uses, reads={"pairs": PairRow})
-    assert isinstance(outcome.result, ShardDone)
+    assert run(tmp_path, take, *uses, reads={"pairs": PairRow}).result.counts == {"ok": 3}
     live = read_toy(tmp_path, WORDS)
-    pairs, images = (
-        {row.key: row for row in live["pairs"]},
-        {row.key: row for row in live["images"]},
-    )
-    firsts = {row.first for row in pairs.values()}
-    assert given["notes"] == {row.subject: row for row in live["notes"]}
-    assert given["same"] == pairs
-    assert given["images"] == {key: replace(row, image=b"") for key, row in images.items()}
-    assert given["neighbours"] == {row.subject: (row,) for row in live["neighbours"]}
-    assert given["links"] == dict.fromkeys(pairs, ())
-    assert sorted(given["flat"].column("name").to_pylist()) == WORDS
-    assert not {"image", "graph", "status"} & set(given["flat"].column_names)
-    assert (
-        given["firsts"]
-        == {row.subject: row for row in live["neighbours"] if row.subject in firsts}
-        != {}
-    )
-    assert given["none"] == {}
-    assert given["theirs"] == {row.subject: row for row in live["neighbours"]}
+    pairs = {row.key: row for row in live["pairs"]}
+    neighbours = {row.subject: row for row in live["neighbours"]}
+    assert used["notes"] == {row.subject: row for row in live["notes"]}
+    assert used["same"] == pairs
+    assert used["images"] == {row.key: replace(row, image=b"") for row in live["images"]}
+    assert used["neighbours"] == {key: (row,) for key, row in neighbours.items()}
+    assert used["links"] == dict.fromkeys(pairs, ())
+    assert sorted(used["flat"].column("name").to_pylist()) == WORDS
+    assert {"image", "graph", "status"}.isdisjoint(used["flat"].column_names)
+    assert used["firsts"] == {row.first: neighbours[row.first] for row in pairs.values()} != {}
+    assert used["none"] == {}
+    assert used["theirs"] == neighbours
 
 
 def test_a_plan_is_cut_where_the_shards_change(tmp_path: Path) -> None:

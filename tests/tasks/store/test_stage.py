@@ -1,13 +1,15 @@
 """Fingerprints change with what decides a stage's rows, and with nothing else."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from pairwright.schemas.config import Section, SourceConfig
 from pairwright.schemas.rows import CaptionRow, ImageRow, ItemRow, PairRow
-from pairwright.tasks.store.stage import Stage, Uses, fingerprint
+from pairwright.tasks.store.stage import Uses, fingerprint
+from tests.tasks.store.toy import stage
 
 
 class Inner(Section):
@@ -24,80 +26,76 @@ class Config(Section):
     inner: Inner = Inner()
 
 
-STAGE = Stage(
-    name="captions",
-    version=1,
-    group="captioning",
-    reads={"images": ImageRow},
-    writes=CaptionRow,
-    function=lambda rows, config: iter(()),
-    config=Section,
-    uses=(Uses(table="pairs", row=PairRow),),
+STAGE = stage(
+    "captions",
+    lambda rows, config: iter(()),
+    {"images": ImageRow},
+    CaptionRow,
+    Uses(table="pairs", row=PairRow),
     prompts=("describe",),
     only_in=("chosen",),
     models=lambda config: (f"model {config.name}@1",),
 )
 PROMPTS = {"describe": "a" * 64, "another": "b" * 64}
 TABLES = {"images": "1" * 16, "pairs": "2" * 16, "chosen": "3" * 16, "splits": "4" * 16}
-START = fingerprint(STAGE, Config(), inputs=STAGE.inputs(Config()), prompts=PROMPTS, tables=TABLES)
+NOTHING: Mapping[str, Any] = {}
 
 
-DECIDING = {
-    "stage": [
-        {"version": 2},
-        {"models": lambda config: ("model x@2",)},
-        {"prompts": ("another",)},
-        {"uses": ()},
+def mark(
+    stage_fields: Mapping[str, Any] = NOTHING,
+    config: Config | None = None,
+    prompts: Mapping[str, str] = NOTHING,
+    tables: Mapping[str, str] = NOTHING,
+) -> str:
+    """Return the fingerprint of the stage with something changed."""
+    changed, config = replace(STAGE, **stage_fields), config or Config()
+    inputs = changed.inputs(config)
+    prompts, tables = PROMPTS | dict(prompts), TABLES | dict(tables)
+    return fingerprint(changed, config, inputs=inputs, prompts=prompts, tables=tables)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda: mark({"version": 2}), id="version"),
+        pytest.param(lambda: mark({"models": lambda config: ("model x@2",)}), id="model"),
+        pytest.param(lambda: mark({"prompts": ("another",)}), id="another prompt"),
+        pytest.param(lambda: mark({"uses": ()}), id="used table"),
+        pytest.param(lambda: mark(config=Config(threshold=0.6)), id="setting"),
+        pytest.param(lambda: mark(config=Config(inner=Inner(size=2))), id="inner setting"),
+        pytest.param(lambda: mark(prompts={"describe": "c" * 64}), id="prompt's text"),
+        pytest.param(lambda: mark(tables={"images": "5" * 16}), id="input"),
+        pytest.param(lambda: mark(tables={"chosen": "5" * 16}), id="filter"),
     ],
-    "config": [{"threshold": 0.6}, {"inner": Inner(size=2)}],
-    "prompts": [{"describe": "c" * 64}],
-    "tables": [{"images": "5" * 16}, {"chosen": "5" * 16}],
-}
-OTHER = {
-    "stage": [{}, {"rows_per_shard": 7, "journal": "results"}],
-    "config": [{"place": "elsewhere"}, {"inner": Inner(speed=2)}],
-    "prompts": [{"another": "c" * 64}],
-    "tables": [{"splits": "5" * 16}],
-}
-CASES = [
-    (kind, case, kinds is DECIDING)
-    for kinds in (DECIDING, OTHER)
-    for kind in kinds
-    for case in kinds[kind]
-]
+)
+def test_what_decides_rows_changes_the_fingerprint(other: Callable[[], str]) -> None:
+    assert other() != mark()
 
 
-@pytest.mark.parametrize(("kind", "case", "decides"), CASES)
-def test_what_decides_rows_changes_the_fingerprint_and_nothing_else_does(
-    kind: str, case: dict, decides: bool
-) -> None:
-    changed = {"stage": {}, "config": {}, "prompts": {}, "tables": {}, kind: case}
-    stage, config = replace(STAGE, **changed["stage"]), Config(**changed["config"])
-    other = fingerprint(
-        stage,
-        config,
-        inputs=stage.inputs(config),
-        prompts=PROMPTS | changed["prompts"],
-        tables=TABLES | changed["tables"],
-    )
-    assert (other != START) == decides
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda: mark(), id="nothing"),
+        pytest.param(lambda: mark({"rows_per_shard": 7, "journal": "results"}), id="shards"),
+        pytest.param(lambda: mark(config=Config(place="elsewhere")), id="uncounted"),
+        pytest.param(lambda: mark(config=Config(inner=Inner(speed=2))), id="inner uncounted"),
+        pytest.param(lambda: mark(prompts={"another": "c" * 64}), id="unused prompt"),
+        pytest.param(lambda: mark(tables={"splits": "5" * 16}), id="unused table"),
+    ],
+)
+def test_what_decides_no_row_leaves_the_fingerprint(other: Callable[[], str]) -> None:
+    assert other() == mark()
+
+
+def source_mark(**options: object) -> str:
+    sections: dict[str, object] = {"images": {}, "reading": {}, "scenes": {}}
+    values = {"kind": "folder", "path": "/a", **sections, **options}
+    config = SourceConfig.model_validate(values)
+    reader = stage("captions", iter, {"items": ItemRow}, CaptionRow)
+    return fingerprint(reader, config, inputs=reader.inputs(config), prompts={}, tables={})
 
 
 def test_the_place_of_a_source_does_not_count_and_its_rules_do() -> None:
-    def mark(**options: object) -> str:
-        values = {
-            "kind": "folder",
-            "path": "/a",
-            "images": {},
-            "reading": {},
-            "scenes": {},
-            **options,
-        }
-        stage = replace(
-            STAGE, reads={"items": ItemRow}, uses=(), only_in=(), prompts=(), models=None
-        )
-        config = SourceConfig.model_validate(values)
-        return fingerprint(stage, config, inputs=stage.inputs(config), prompts={}, tables={})
-
-    assert mark() == mark(path="/b") == mark(scenes={"worlds": 7})
-    assert len({mark(), mark(kind="scenes"), mark(images={"min_side": 17})}) == 3
+    assert source_mark() == source_mark(path="/b") == source_mark(scenes={"worlds": 7})
+    rules = {source_mark(), source_mark(kind="scenes"), source_mark(images={"min_side": 17})}
+    assert len(rules) == 3

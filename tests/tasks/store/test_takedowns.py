@@ -10,61 +10,53 @@ import pytest
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import CaptionRow, ItemRow, PairRow, make_key
-from pairwright.schemas.section import Section
-from pairwright.tasks.store import takedowns as takedowns_file
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.snapshot import latest_snapshot
-from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.store.takedowns import (
     REMOVED,
     bury,
     last_unswept,
     mark_of,
     read_takedowns,
+    removed_by,
+    write_swept,
     write_takedown,
 )
 from tests.fixtures.rows import row_of
-from tests.tasks.store.test_pinned import check as check_version
-from tests.tasks.store.toy import ToyConfig, build_toy, check, items_of, key_of, take_calls
+from tests.tasks.store.toy import (
+    ToyConfig,
+    build_toy,
+    check,
+    check_version,
+    items_of,
+    key_of,
+    stage,
+    take_calls,
+)
 
 WORDS = ["a1", "a2", "b1", "b1/again", "c1", "bad"]
 LEFT = ["a1", "a2", "c1", "bad"]
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> ToyConfig:
-    return ToyConfig(calls=str(tmp_path / "calls"))
-
-
-def test_a_removed_image_leaves_with_all_that_is_made_of_it(
-    tmp_path: Path, config: ToyConfig
-) -> None:
-    out = tmp_path / "out"
+def test_a_removed_image_leaves_with_all_that_is_made_of_it(tmp_path: Path) -> None:
+    out, config = tmp_path / "out", ToyConfig(calls=str(tmp_path / "calls"))
     build_toy(out, WORDS, config)
     take_calls(config)
     write_takedown(Folder(str(out)), [key_of("b1")], reason="asked")
-    counts, _ = build_toy(out, WORDS, config)
+    (images, *_), _ = build_toy(out, WORDS, config)
     check(out, LEFT)
-    assert (counts[0].of, counts[0].ok, counts[0].dropped, counts[0].reasons) == (
-        6,
-        3,
-        3,
-        {REMOVED: 2, "bad word": 1},
-    )
-    calls = take_calls(config)
-    assert len(items_of(calls)) == len(WORDS), "the part that held it is made anew"
+    assert (images.of, images.ok, images.dropped) == (6, 3, 3)
+    assert images.reasons == {REMOVED: 2, "bad word": 1}
+    assert len(items_of(take_calls(config))) == len(WORDS), "the part that held it is made anew"
     check_version(out, 1, WORDS)
     check_version(out, 2, LEFT)
-    snapshot = latest_snapshot(Folder(str(out)))
-    assert snapshot
-    assert snapshot.content["takedowns"] == 1
+    assert latest_snapshot(Folder(str(out))).content["takedowns"] == 1
     assert build_toy(out, WORDS, config)[1] == []
 
 
-def test_it_stays_out_when_it_comes_again_and_its_bytes_are_not_written(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
+def test_it_stays_out_when_it_comes_again_and_is_not_written(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a1"])
-    write_takedown(folder, [key_of("b1")], reason="")
+    write_takedown(Folder(str(tmp_path)), [key_of("b1")], reason="")
     counts, _ = build_toy(tmp_path, ["a1", "b1/new", "c1"])
     check(tmp_path, ["a1", "c1"])
     assert (counts[0].ok, counts[0].dropped) == (2, 1)
@@ -73,98 +65,78 @@ def test_it_stays_out_when_it_comes_again_and_its_bytes_are_not_written(tmp_path
 
 def test_the_list_is_only_added_to(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    one = write_takedown(folder, ["1", "2"], reason="asked by mail")
-    first = (tmp_path / "takedowns/000001.json").read_bytes()
+    first = write_takedown(folder, ["1", "2"], reason="asked by mail")
+    data = folder.read("takedowns/000001.json")
     write_takedown(folder, ["3"], reason="")
-    assert (tmp_path / "takedowns/000001.json").read_bytes() == first
+    assert folder.read("takedowns/000001.json") == data
     entries = read_takedowns(folder)
-    assert entries[0] == one
+    assert entries[0] == first
     assert [entry.number for entry in entries] == [1, 2]
-    assert [takedowns_file.removed_by(entries[:last]) for last in range(3)] == [
-        set(),
-        {"1", "2"},
-        {"1", "2", "3"},
-    ]
+    assert removed_by(entries[:0]) == set()
+    assert removed_by(entries[:1]) == {"1", "2"}
+    assert removed_by(entries) == {"1", "2", "3"}
     assert last_unswept(folder, entries) == 2
-    takedowns_file.write_swept(folder, 2)
+    write_swept(folder, 2)
     assert last_unswept(folder, entries) == 0
 
 
 def test_a_damaged_entry_stops_everything(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a1"])
-    (tmp_path / "takedowns").mkdir()
-    (tmp_path / "takedowns/000001.json").write_text(json.dumps({"keys": ["1"]}))
+    Folder(str(tmp_path)).write("takedowns/000001.json", json.dumps({"keys": ["1"]}).encode())
     with pytest.raises(StoreError, match=r"000001\.json"):
         build_toy(tmp_path, ["a1"])
 
 
-def _pair(first: str, second: str, item: str) -> PairRow:
-    return row_of(
-        PairRow,
-        first,
-        second,
-        source=item,
-        subject=make_key(first, second),
-        first=first,
-        second=second,
-    )
+def pair(first: str, second: str, item: str) -> PairRow:
+    images = {"first": first, "second": second}
+    subject = make_key(first, second)
+    return row_of(PairRow, first, second, source=item, subject=subject, **images)
 
 
-def _text(pair: PairRow, item: str) -> CaptionRow:
+def text(pair: PairRow, item: str) -> CaptionRow:
     return row_of(CaptionRow, "text", pair.key, source=item, subject=pair.key)
 
 
 def test_a_tombstone_names_nothing() -> None:
-    pairs = [_pair("a", "b", "item1"), _pair("a", "c", "item2")]
+    pairs = [pair("a", "b", "item1"), pair("a", "c", "item2")]
     table = to_table(pairs, PairRow)
     stone, other = bury(table, {mark_of("b")}).to_pylist()
     assert other == table.to_pylist()[1]
-    marks = {"key": mark_of(make_key("a", "b")), "source_key": "item1", "subject": mark_of("b")}
-    said = {"status": "dropped", "reason": REMOVED, "detail": ""}
-    assert {name: value for name, value in stone.items() if value is not None} == marks | said
-    texts = to_table([_text(pair, pair.source_key) for pair in pairs], CaptionRow)
+    assert {name: value for name, value in stone.items() if value is not None} == {
+        "key": mark_of(make_key("a", "b")),
+        "source_key": "item1",
+        "subject": mark_of("b"),
+        "status": "dropped",
+        "reason": REMOVED,
+        "detail": "",
+    }
+    texts = to_table([text(each, each.source_key) for each in pairs], CaptionRow)
     assert bury(texts, {stone["key"]})["status"].to_pylist() == ["dropped", "ok"]
 
 
-def read_given(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[PairRow]:
+def read_pairs(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[PairRow]:
     """Yield a pair that each item brings: "a b" is of the images a and b."""
     for row in rows:
-        yield _pair(*row.name.split(" "), row.key)
+        yield pair(*row.name.split(" "), row.key)
 
 
 def read_texts(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[CaptionRow]:
     """Yield the text of the pair that each item brings."""
     for row in rows:
-        yield _text(_pair(*row.name.split(" "), row.key), row.key)
+        yield text(pair(*row.name.split(" "), row.key), row.key)
 
 
 GIVEN = (
-    Stage(
-        name="given_pairs",
-        version=1,
-        group="sources",
-        reads={"items": ItemRow},
-        writes=PairRow,
-        function=read_given,
-        config=Section,
-    ),
-    Stage(
-        name="given_texts",
-        version=1,
-        group="sources",
-        reads={"items": ItemRow},
-        writes=CaptionRow,
-        function=read_texts,
-        config=Section,
-    ),
+    stage("given_pairs", read_pairs, {"items": ItemRow}, PairRow),
+    stage("given_texts", read_texts, {"items": ItemRow}, CaptionRow),
 )
 
 
 def test_what_a_source_brought_about_a_pair_goes_with_its_image(tmp_path: Path) -> None:
     """Pairs and texts are read from the items themselves: nothing else would make them stale."""
-    folder, words = Folder(str(tmp_path)), ["a b", "a c"]
+    words = ["a b", "a c"]
     build_toy(tmp_path, words, stages=GIVEN)
-    write_takedown(folder, ["b"], reason="")
+    write_takedown(Folder(str(tmp_path)), ["b"], reason="")
     counts, outcomes = build_toy(tmp_path, words, stages=GIVEN)
     assert [(count.of, count.ok, count.pending) for count in counts] == [(2, 1, 0)] * 2
     assert len(outcomes) == 2

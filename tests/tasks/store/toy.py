@@ -7,11 +7,12 @@ must give, without the store.
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,7 +33,8 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.open_tables import Build, write_items
 from pairwright.tasks.store.pool import Workers
-from pairwright.tasks.store.snapshot import find_live, write_snapshot
+from pairwright.tasks.store.shard import ShardRef
+from pairwright.tasks.store.snapshot import find_live, read_snapshot, write_snapshot
 from pairwright.tasks.store.stage import Planned, Stage, Uses, plan_stage
 from tests.fixtures.rows import row_of
 
@@ -40,11 +42,12 @@ from tests.fixtures.rows import row_of
 class ToyConfig(Section):
     """Settings of the toy stages."""
 
-    trouble: str = ""  # a file; while it exists, items named "failing..." fail
-    seconds_per_row: float = 0.0  # time that each item, link and note takes
-    calls: str = (
-        ""  # a file to which a line is added for every item read, and every link and note made
-    )
+    trouble: str = ""
+    """A file; while it exists, items named "failing..." fail."""
+    seconds_per_row: float = 0.0
+    """Time that each item, link and note takes."""
+    calls: str = ""
+    """A file to which a line is added for every item read, and every link and note made."""
 
     def work(self, *words: str) -> None:
         """Take the time of one row, and record that it was worked on."""
@@ -131,57 +134,46 @@ def _content(row: ImageRow) -> bytes:
     return row.image[: len(row.image) // 50]
 
 
+def stage(
+    name: str,
+    function: Callable[..., Any],
+    reads: Mapping[str, type[Row]],
+    writes: type[Row],
+    *uses: Uses,
+    **options: Any,
+) -> Stage:
+    """Return a stage of which only what matters is given."""
+    fields = {"version": 1, "group": "mining", "config": Section, **options}
+    return Stage(name=name, function=function, reads=reads, writes=writes, uses=uses, **fields)
+
+
+IMAGES = {"images": ImageRow}
 STAGES = (
-    Stage(
-        name="images",
-        version=1,
-        group="sources",
-        reads={"items": ItemRow},
-        writes=ImageRow,
-        function=read_words,
-        config=Section,
-        journal="results",
+    stage("images", read_words, {"items": ItemRow}, ImageRow, group="sources", journal="results"),
+    stage(
+        "neighbours",
+        rank_words,
+        IMAGES,
+        NeighbourRow,
+        Uses(table="images", row=ImageRow, kind="table", name="everything"),
     ),
-    Stage(
-        name="neighbours",
-        version=1,
-        group="mining",
-        reads={"images": ImageRow},
-        writes=NeighbourRow,
-        function=rank_words,
-        config=Section,
-        uses=(Uses(table="images", row=ImageRow, kind="table", name="everything"),),
-    ),
-    Stage(
-        name="links",
-        version=1,
-        group="mining",
-        reads={"images": ImageRow},
-        writes=CaptionRow,
-        function=link_words,
-        config=Section,
+    stage(
+        "links",
+        link_words,
+        IMAGES,
+        CaptionRow,
+        Uses(table="neighbours", row=NeighbourRow, counts=True),
         without=("image",),
         journal="results",
-        uses=(Uses(table="neighbours", row=NeighbourRow, counts=True),),
     ),
-    Stage(
-        name="pairs",
-        version=1,
-        group="mining",
-        reads={"neighbours": NeighbourRow},
-        writes=PairRow,
-        function=pair_words,
-        config=Section,
-    ),
-    Stage(
-        name="notes",
-        version=1,
+    stage("pairs", pair_words, {"neighbours": NeighbourRow}, PairRow),
+    stage(
+        "notes",
+        note_pairs,
+        {"pairs": PairRow},
+        CaptionRow,
+        Uses(table="images", row=ImageRow, on="about"),
         group="captioning",
-        reads={"pairs": PairRow},
-        writes=CaptionRow,
-        function=note_pairs,
-        config=Section,
-        uses=(Uses(table="images", row=ImageRow, on="about"),),
     ),
 )
 
@@ -195,9 +187,9 @@ def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planne
     """Return the toy stages, ready to run."""
     tables: dict[str, str] = {}
     planned: list[Planned] = []
-    for stage in stages:
-        step = plan_stage(stage, Quiet(), inputs=stage.inputs(config), tables=tables)
-        tables[stage.name] = step.fingerprint
+    for toy in stages:
+        step = plan_stage(toy, Quiet(), inputs=toy.inputs(config), tables=tables)
+        tables[toy.name] = step.fingerprint
         planned.append(replace(step, config=config))
     return planned
 
@@ -225,21 +217,23 @@ def build_toy(
     running = Workers(workers) if isinstance(workers, int) else nullcontext(workers)
     outcomes: list[Outcome] = []
     counts: list[Counts] = []
-    with (
-        running as pool,
-        open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages) as build,
-    ):
-        for stage in build.planned:
-            with build.locked(stage):
-                build.settle(stage)
-                outcomes += (done := list(pool.submit(stage, build.shards(stage))))
-                if not any(isinstance(outcome.result, ShardFailed) for outcome in done):
-                    build.drop_journals(stage)
-                counts.append(build.settle(stage))
-        write_snapshot(
-            build, list(zip(build.planned, counts, strict=True)), record=record_of(rows_per_shard)
-        )
+    opened = open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages)
+    with running as pool, opened as build:
+        for planned in build.planned:
+            with build.locked(planned):
+                build.settle(planned)
+                outcomes += (done := list(pool.submit(planned, build.shards(planned))))
+                if not failures(done):
+                    build.drop_journals(planned)
+                counts.append(build.settle(planned))
+        done = list(zip(build.planned, counts, strict=True))
+        write_snapshot(build, done, record=record_of(rows_per_shard))
     return counts, outcomes
+
+
+def failures(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return what went wrong with shards, as a user would read it."""
+    return [each.result.error for each in outcomes if isinstance(each.result, ShardFailed)]
 
 
 def open_toy(
@@ -256,15 +250,35 @@ def open_toy(
     return Build(folder, plan_toy(config or ToyConfig(), stages), items, rows_per_shard)
 
 
+@contextmanager
+def settled(opened: Build) -> Generator[Build]:
+    with opened as build:
+        for planned in build.planned:
+            build.settle(planned)
+        yield build
+
+
+def settled_toy(root: Path | str, words: Sequence[str]) -> AbstractContextManager[Build]:
+    """Open a build of these words that knows what there is."""
+    return settled(open_toy(root, words))
+
+
+def toy_version(root: Path | str, number: int) -> AbstractContextManager[Build]:
+    """Open a version of a toy dataset, settled."""
+    snapshot = read_snapshot(Folder(str(root)), number)
+    build = Build(Folder(str(root)), plan_toy(ToyConfig()), snapshot.content["items"], 10)
+    return settled(replace(build, pinned=snapshot))
+
+
+def live_rows(build: Build) -> dict[str, list[Row]]:
+    """Return the live rows of every stage."""
+    return {each.stage.name: find_live(build, each, each.stage.writes) for each in build.planned}
+
+
 def read_toy(root: Path | str, words: Sequence[str]) -> dict[str, list[Row]]:
     """Return the live rows of every stage, as a build of these words would see them now."""
-    with open_toy(root, words) as build:
-        for stage in build.planned:
-            build.settle(stage)
-        return {
-            planned.stage.name: find_live(build, planned, planned.stage.writes)
-            for planned in build.planned
-        }
+    with settled_toy(root, words) as build:
+        return live_rows(build)
 
 
 def read_tree(root: Path) -> dict[str, bytes]:
@@ -333,6 +347,14 @@ def check(root: Path | str, words: Sequence[str], failed: Collection[str] = ()) 
     check_rows(read_toy(root, words), words, failed)
 
 
+def check_version(
+    root: Path | str, number: int, words: Sequence[str], failed: Collection[str] = ()
+) -> None:
+    """The rows of a version are exactly the expected ones."""
+    with toy_version(root, number) as build:
+        check_rows(live_rows(build), words, failed)
+
+
 def take_calls(config: ToyConfig) -> list[str]:
     """Return what was worked on since the last time, sorted."""
     path = Path(config.calls)
@@ -344,3 +366,14 @@ def take_calls(config: ToyConfig) -> list[str]:
 def items_of(calls: Sequence[str]) -> list[str]:
     """Return the items among what was worked on."""
     return [call.removeprefix("item ") for call in calls if call.startswith("item ")]
+
+
+def planned_items(name: str = "toy", **options: Any) -> Planned:
+    """Return a stage that reads items, ready to run, for shards of which only the name matters."""
+    toy = stage(name, iter, {"items": ItemRow}, ItemRow, **options)
+    return Planned(stage=toy, config=None, inputs=toy.inputs(None), fingerprint="0")
+
+
+def shard_of(folder: Path, name: str) -> ShardRef:
+    fields = {"plan": "", "start": 0, "stop": 1, "indexes": (), "journals": str(folder)}
+    return ShardRef(folder=Folder(str(folder)), name=name, **fields)

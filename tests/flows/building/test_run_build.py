@@ -16,18 +16,17 @@ from tests.fixtures.pictures import write_pictures
 def test_nothing_is_cleared_up_from_the_listing_of_the_source_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_pictures(tmp_path / "in", ["a", "b"])
-    write_record, tries = run_build.write_record, list[str]()
+    source = write_pictures(tmp_path / "in", "ab")
+    write_record, refusals = run_build.write_record, list[str]()
 
     def clear_up(folder: Folder, record: BuildRecord) -> None:
         write_record(folder, record)
-        with pytest.raises(StoreError, match="is running") as refused:
+        with pytest.raises(StoreError, match="is running") as error:
             collect_garbage(folder, keep=None, dry_run=False)
-        tries.append(str(refused.value))
+        refusals.append(str(error.value))
 
     monkeypatch.setattr(run_build, "write_record", clear_up)
-    assert build_here(
-        tmp_path / "out", tmp_path / "in", until="sources", settings=["run.workers=1"]
-    ).is_complete
-    assert tries
-    collect_garbage(Folder(str(tmp_path / "out")), keep=None, dry_run=False)
+    out = tmp_path / "out"
+    assert build_here(out, source, until="sources", settings=["run.workers=1"]).is_complete
+    assert refusals
+    collect_garbage(Folder(str(out)), keep=None, dry_run=False)
