@@ -143,3 +143,13 @@ def test_the_number_of_a_fence_is_of_its_answer_and_of_a_secret():
     assert number == ask_rating("0", judged("It left."), RUBRIC, SECRET)[1]
     assert number != ask_rating("0", judged("It left"), RUBRIC, SECRET)[1]
     assert number != ask_rating("0", judged("It left."), RUBRIC, b"t" * 32)[1]
+
+
+@pytest.mark.parametrize(
+    ("rubric", "fields"),
+    [(RUBRIC, ["number", "rating"]), (REASONED, ["number", "reason", "rating"])],
+    ids=["rating", "reason and rating"],
+)
+def test_the_form_of_a_rating_has_the_fields_of_its_rubric(rubric, fields):
+    question, _ = ask_rating("0", judged("It left."), rubric, SECRET)
+    assert question.grammar.schema["required"] == fields
