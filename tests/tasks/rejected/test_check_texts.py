@@ -9,6 +9,11 @@ from pairwright.tasks.rejected.check_texts import KnownContent, is_as_true, text
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, image_row, pair_row, thing
 
+BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube", "green")))
+FULL_AND_EMPTY = (graph(thing()), graph())
+MOVED = (graph(thing(column="left")), graph(thing(column="right")))
+RED_BALL_GONE = Claim(side=1, kind="absent", selector=Selector(shape="ball", colour="red"))
+
 
 @pytest.mark.parametrize(
     ("first", "second", "cosine"),
@@ -24,50 +29,43 @@ def test_text_cosine_is_of_words_and_word_pairs(first, second, cosine):
     assert text_cosine(first, second) == pytest.approx(cosine, abs=1e-9)
 
 
-def test_truth_is_looked_up_or_unknown():
-    graphs = (graph(thing()), graph())
-    claims = (Claim(side=0, kind="count", count=1),)
-    assert KnownContent(None).of(claims) is None
-    assert KnownContent(graphs).of(()) is None
-    assert KnownContent(graphs).of(claims) is True
-    assert KnownContent(graphs).of((Claim(side=1, kind="count", count=1),)) is False
-    pair = replace(pair_row("a" * 32, "b" * 32), human_differences=("a man left",))
+def one_on(side):
+    return Claim(side=side, kind="count", count=1)
+
+
+def ball(colour, column=None):
+    selector = Selector(shape="ball", colour=colour, column=column)
+    return Claim(side=0, kind="exists", selector=selector)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "claims", "truth"),
+    [
+        pytest.param(None, (one_on(0),), None, id="no graphs"),
+        pytest.param(FULL_AND_EMPTY, (), None, id="no claims"),
+        pytest.param(FULL_AND_EMPTY, (one_on(0),), True, id="true"),
+        pytest.param(FULL_AND_EMPTY, (one_on(1),), False, id="false"),
+        # "The red ball on the left is gone": words may deny only a ball on the left.
+        pytest.param(MOVED, (ball("red", "left"), RED_BALL_GONE), True, id="moved"),
+        pytest.param(MOVED, (ball("red"), RED_BALL_GONE), False, id="still there"),
+        pytest.param(MOVED, (ball("blue", "left"), RED_BALL_GONE), False, id="another ball"),
+    ],
+)
+def test_claims_are_looked_up_in_the_graphs(graphs, claims, truth):
+    assert KnownContent(graphs).of(claims) is truth
+
+
+def test_what_is_known_comes_from_the_pair_and_both_images():
+    pair = replace(pair_row("a", "b"), human_differences=("a man left",))
     row = description("shows a dog", "shows a cat", subject=pair.key)
-    images = {
-        key: image_row(key, scene) for key, scene in zip(("a" * 32, "b" * 32), BALL, strict=True)
-    }
+    images = {key: image_row(key, scene) for key, scene in zip("ab", BALL, strict=True)}
     assert truth_of(row, {pair.key: pair}, images) == KnownContent(BALL, ("a man left",))
     assert truth_of(row, {pair.key: pair}, {}) == KnownContent(None, ("a man left",))
     assert truth_of(row, {}, images) == KnownContent(None)
 
 
-def test_a_thing_that_has_only_moved_may_pass_for_gone():
-    # "The red ball on the left is gone": the claim denies any red ball, the words perhaps only one
-    # on the left.
-    graphs = (graph(thing(colour="red", column="left")), graph(thing(colour="red", column="right")))
-    ball = Selector(shape="ball", colour="red")
-    there = Claim(side=0, kind="exists", selector=ball.model_copy(update={"column": "left"}))
-    assert KnownContent(graphs).of((there, Claim(side=1, kind="absent", selector=ball))) is True
-    assert (
-        KnownContent(graphs).of(
-            (
-                there.model_copy(update={"selector": ball}),
-                Claim(side=1, kind="absent", selector=ball),
-            )
-        )
-        is False
-    )
-    blue = there.model_copy(
-        update={"selector": Selector(shape="ball", colour="blue", column="left")}
-    )
-    assert KnownContent(graphs).of((blue, Claim(side=1, kind="absent", selector=ball))) is False
-
-
-BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube", "green")))
-
-
 @pytest.mark.parametrize(
-    ("halves", "expected"),
+    ("halves", "truth"),
     [
         (("a red ball", "a blue ball"), True),
         (("a red ball", "no blue ball"), False),
@@ -76,28 +74,27 @@ BALL = (graph(thing(colour="red")), graph(thing(colour="blue"), thing("b", "cube
         (("a giraffe", "a lion"), None),
     ],
 )
-def test_texts_without_claims_are_read(halves, expected):
-    assert KnownContent(BALL).of_words(halves) is expected
+def test_texts_without_claims_are_read(halves, truth):
+    assert KnownContent(BALL).of_words(halves) is truth
     assert KnownContent(None).of_words(halves) is None
 
 
-def test_a_text_is_as_true_as_what_it_repeats():
-    chosen = description("shows a tall man on a beach", "shows an empty beach")
-    less, other = ("a man", "a beach"), ("a woman on a beach", "an empty beach")
-    assert is_as_true(less, (chosen,), KnownContent(None)) is True
-    assert is_as_true(other, (chosen,), KnownContent(None)) is None
-    assert (
-        is_as_true(
-            other,
-            (chosen, description("shows a lady on the beach", "has an empty beach")),
-            KnownContent(None),
-        )
-        is True
-    )
-    assert (
-        is_as_true(other, (chosen,), KnownContent(None, ("The woman left the beach empty.",)))
-        is True
-    )
-    chosen = description("shows a street", "shows the same view, unchanged", no_change=True)
-    assert is_as_true(("a road", "an identical road"), (chosen,), KnownContent(None)) is True
-    assert is_as_true(("a road", "a road with a bus"), (chosen,), KnownContent(None)) is None
+MAN = description("shows a tall man on a beach", "shows an empty beach")
+LADY = description("shows a lady on the beach", "has an empty beach")
+SAME = description("shows a street", "shows the same view, unchanged", no_change=True)
+WOMAN = ("a woman on a beach", "an empty beach")
+
+
+@pytest.mark.parametrize(
+    ("halves", "rows", "people", "truth"),
+    [
+        pytest.param(("a man", "a beach"), (MAN,), (), True, id="less than the chosen text"),
+        pytest.param(WOMAN, (MAN,), (), None, id="something else"),
+        pytest.param(WOMAN, (MAN, LADY), (), True, id="another description"),
+        pytest.param(WOMAN, (MAN,), ("The woman left the beach empty.",), True, id="a person"),
+        pytest.param(("a road", "an identical road"), (SAME,), (), True, id="no change"),
+        pytest.param(("a road", "a road with a bus"), (SAME,), (), None, id="a change"),
+    ],
+)
+def test_a_text_is_as_true_as_what_it_repeats(halves, rows, people, truth):
+    assert is_as_true(halves, rows, KnownContent(None, people)) is truth

@@ -16,11 +16,11 @@ from pairwright.schemas.rows import Dropped, PreferenceRow, RejectionRow, Statem
 from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models.embedders import make_clip, to_unit
 from pairwright.tasks.models.open_clip_embedder import pin_clip
-from pairwright.tasks.rejected import choose_removals as stage
 from pairwright.tasks.rejected.choose_removals import (
     NO_DROP,
     NO_ELEMENT,
     NONE_PASSED,
+    SEVERAL,
     STAGE,
     choose_removals,
 )
@@ -36,18 +36,36 @@ IMAGES = sorted((noise_row(seed) for seed in (3, 4)), key=lambda row: row.key)
 PAIR = pair_row(*(row.key for row in IMAGES))
 BLOCKS = {"ball": (10, 20, 50, 60), "corner": (0, 0, 30, 30), "edge": (80, 10, 96, 72)}
 ELEMENTS = {image.key: tuple(element_of(image.key, tag) for tag in BLOCKS) for image in IMAGES}
-INSPECTED = {key: tuple(inspection_of(row) for row in rows) for key, rows in ELEMENTS.items()}
-FIRST = "a red ball on a table. Behind it stands a box"
-SECOND = "two blue cubes in the corner"
-DIFFERENCE = description(f"shows {FIRST}", f"has {SECOND}", subject=PAIR.key)
+FIRST, SECOND = ELEMENTS.values()
+FIRST_SENTENCES = ["a red ball on a table.", "Behind it stands a box"]
+FIRST_TEXT = " ".join(FIRST_SENTENCES)
+SECOND_TEXT = "two blue cubes in the corner"
+
+
+def checks(*failed):
+    """Return the checks of all elements; those of ``failed`` have a halo."""
+    return {
+        key: tuple(inspection_of(row, "halo" if row.key in failed else "") for row in rows)
+        for key, rows in ELEMENTS.items()
+    }
+
+
+INSPECTED = checks()
+ALL_FAILED = checks(*(row.key for row in (*FIRST, *SECOND)))
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"), architecture=READING_CLIP)
-    return RejectionsConfig(
-        scorer="clip", clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False)
-    )
+    clip = pin_clip(ClipConfig(checkpoint=str(folder)), download=False)
+    return RejectionsConfig(scorer="clip", clip=clip)
+
+
+def space(vectors):
+    keys = sorted(vectors)
+    names = np.array([key.encode() for key in keys], dtype="S32")
+    matrix = np.array([vectors[key] for key in keys], dtype=np.float16)
+    return {"clip": Vectors(names, matrix, np.ones(len(keys)))}
 
 
 @pytest.fixture(scope="module")
@@ -55,252 +73,239 @@ def spaces(config):
     """Return the vectors of the images, and of the images without an element, as the stages before
     make them."""
     model = make_clip(config.clip)
-    images = {
-        row.key: to_unit(model.encode([model.prepare(decode_rgb(row.image))])[0], "")[0]
-        for row in IMAGES
-    }
-    profile = Profile.model_validate(
-        {"embedding": {"embedders": ["clip", "gradients"], "clip": config.clip}}
-    )
+    encoded = model.encode([model.prepare(decode_rgb(row.image)) for row in IMAGES])
+    units = [to_unit(vector, "")[0] for vector in encoded]
+    images = dict(zip(ELEMENTS, units, strict=True))
+    embedding = {"embedders": ["clip", "gradients"], "clip": config.clip}
+    profile = Profile.model_validate({"embedding": embedding})
     removals = [
-        removal_of(row, one, BLOCKS[one.tag]) for row in IMAGES for one in ELEMENTS[row.key]
+        removal_of(image, element, BLOCKS[element.tag])
+        for image in IMAGES
+        for element in ELEMENTS[image.key]
     ]
     fitted = fit_removals(removals, profile.fitted, images={row.key: row for row in IMAGES})
-    return {
-        "vectors": space(images),
-        "candidates": space({row.subject: row.vector for row in fitted}),
-    }
-
-
-def space(vectors):
-    keys = sorted(vectors)
-    matrix = np.array([vectors[key] for key in keys], dtype=np.float16)
-    return {
-        "clip": Vectors(
-            np.array([key.encode() for key in keys], dtype="S32"), matrix, np.ones(len(keys))
-        )
-    }
+    candidates = {row.subject: row.vector for row in fitted}
+    return {"vectors": space(images), "candidates": space(candidates)}
 
 
 @pytest.fixture(scope="module")
-def cosine(config):
-    """Return what open_clip's own pipeline says of some pixels and a text."""
+def cosines(config):
+    """Return a function: open_clip's own sum of cosines of an image without a block with texts."""
     name = f"local-dir:{config.clip.checkpoint}"
     model, _, preprocess = open_clip.create_model_and_transforms(name)
     model.eval()
     tokenize = open_clip.get_tokenizer(name)
 
-    def score(pixels, text):
-        with torch.inference_mode():
-            image = model.encode_image(preprocess(Image.fromarray(pixels))[None], normalize=True)
-            return float(image[0] @ model.encode_text(tokenize([text]), normalize=True)[0])
+    @torch.inference_mode()
+    def score(image, window, texts):
+        pixels = Image.fromarray(without_block(image, window))
+        vector = model.encode_image(preprocess(pixels)[None], normalize=True)[0]
+        return float((model.encode_text(tokenize(texts), normalize=True) @ vector).sum())
 
     return score
 
 
-def choose(config, spaces, *, difference=DIFFERENCE, **tables):
-    tables = {"elements": ELEMENTS, "inspected": INSPECTED, **spaces, **tables}
-    (row,) = choose_removals([PAIR], config, differences={PAIR.key: difference}, **tables)
-    return row
+@pytest.fixture
+def choose(config, spaces):
+    """Return a function that chooses for one pair, or one given preference."""
+
+    def choose(
+        first=f"shows {FIRST_TEXT}",
+        second=f"has {SECOND_TEXT}",
+        *,
+        row=PAIR,
+        no_change=False,
+        settings=(),
+        **tables,
+    ):
+        text = description(first, second, subject=PAIR.key, no_change=no_change)
+        own = {"elements": ELEMENTS, "inspected": INSPECTED, "differences": {PAIR.key: text}}
+        settings = config.model_copy(update=dict(settings))
+        (row,) = choose_removals([row], settings, **(own | spaces | tables))
+        return row
+
+    return choose
 
 
-def sums(cosine, sentences, image, window=(0, 0, 0, 0)):
-    """Return Eq. 9's sum; a window of no pixels: of the original."""
-    return sum(cosine(without_block(image, window), sentence) for sentence in sentences)
+def clips(row, side):
+    return [score.clip for score in row.removal_scores if score.side == side]
 
 
-def test_scores_are_the_equations_sums(config, spaces, cosine):
-    row = choose(config, spaces)
+def scores(row):
+    return [score.score for score in row.removal_scores]
+
+
+NOTHING = (0, 0, 0, 0)
+
+
+def test_scores_are_the_equations_sums(choose, cosines):
+    row = choose()
     assert isinstance(row, RejectionRow)
-    said = [["a red ball on a table.", "Behind it stands a box"], [SECOND]]
-    assert len(row.removal_scores) == 6
-    for one, (side, tag) in zip(row.removal_scores, product((0, 1), BLOCKS), strict=True):
-        assert (one.side, one.tag, one.removal) == (
-            side,
-            tag,
-            element_of(IMAGES[side].key, tag).key,
-        )
-        wanted = sums(cosine, said[side], IMAGES[side], BLOCKS[tag])
+    sentences = [FIRST_SENTENCES, [SECOND_TEXT]]
+    order = product((0, 1), BLOCKS)
+    for score, (side, tag) in zip(row.removal_scores, order, strict=True):
+        element = element_of(IMAGES[side].key, tag)
+        assert (score.side, score.tag, score.removal) == (side, tag, element.key)
+        after = cosines(IMAGES[side], BLOCKS[tag], sentences[side])
+        before = cosines(IMAGES[side], NOTHING, sentences[side])
         # Stored vectors have 11 bits, so a cosine is known to about 1e-3.
-        assert one.clip == pytest.approx(wanted, abs=4e-3)
-        assert one.score == pytest.approx(sums(cosine, said[side], IMAGES[side]) - wanted, abs=6e-3)
-        assert one.clip == round(one.clip, 6)
-    assert len({one.clip for one in row.removal_scores}) == 6
-    best = max(row.removal_scores, key=lambda one: one.score)
+        assert score.clip == pytest.approx(after, abs=4e-3)
+        assert score.score == pytest.approx(before - after, abs=6e-3)
+        assert score.clip == round(score.clip, 6)
+    assert len({score.clip for score in row.removal_scores}) == 6
+    best = max(row.removal_scores, key=lambda score: score.score)
     assert best.score > 0.01
     assert (row.element, row.side, row.maker) == (best.removal, best.side, "removal")
-    assert [one.chosen for one in row.removal_scores] == [one is best for one in row.removal_scores]
+    assert [score for score in row.removal_scores if score.chosen] == [best]
 
 
-def test_a_half_that_denies_has_nothing_to_be_removed(config, spaces):
+def test_a_half_that_denies_has_nothing_to_be_removed(choose):
     """The text is as true without anything else."""
-    denying = description(f"shows {FIRST}", "has no ball", subject=PAIR.key)
-    row = choose(config, spaces, difference=denying)
-    assert [one.clip for one in row.removal_scores if one.side == 1] == [0.0] * 3
-    free = choose(config, spaces)
-    assert [one.clip for one in row.removal_scores[:3]] == [
-        one.clip for one in free.removal_scores[:3]
-    ]
+    row = choose(second="has no ball")
+    assert clips(row, side=1) == [0.0] * 3
+    assert clips(row, side=0) == clips(choose(), side=0)
     assert row.side == 0
-    partly = description(f"shows {FIRST}", f"has {SECOND}, and no ball", subject=PAIR.key)
-    same = choose(config, spaces, difference=partly)
-    assert [one.clip for one in same.removal_scores] == [one.clip for one in free.removal_scores]
-    unchanged = description("shows no ball", "has no ball", subject=PAIR.key, no_change=True)
-    assert all(one.clip for one in choose(config, spaces, difference=unchanged).removal_scores)
 
 
-def preference(image, chosen, **values):
-    return row_of(
-        PreferenceRow,
-        chosen,
-        source=image.key,
-        chosen=chosen,
-        **{"image_keys": (image.key,), **values},
-    )
+def test_what_is_denied_beside_other_things_is_left_out(choose):
+    partly = choose(second=f"has {SECOND_TEXT}, and no ball")
+    assert scores(partly) == scores(choose())
 
 
-def test_statements_of_a_served_model_are_scored_in_the_place_of_sentences(config, spaces, cosine):
-    row = preference(IMAGES[1], f"{FIRST}. {SECOND}")
-    said = [
-        "A red ball is on a table.",
-        "A box stands behind the table.",
-        "two blue cubes are in the corner",
-    ]
-    made = row_of(StatementsRow, "said", source=row.key, text=row.chosen, sentences=tuple(said))
-    other = replace(made, source_key="another row of this image", sentences=("A dog.",))
-    (found,) = choose_removals(
-        [row],
-        config,
-        elements=ELEMENTS,
-        inspected=INSPECTED,
-        statements={row.subject: (made, other)},
-        **spaces,
-    )
-    for one in found.removal_scores:
-        assert one.clip == pytest.approx(sums(cosine, said, IMAGES[1], BLOCKS[one.tag]), abs=6e-3)
+def test_a_text_of_no_change_is_scored_whole(choose):
+    row = choose("shows no ball", "has no ball", no_change=True)
+    assert all(score.clip for score in row.removal_scores)
 
 
-def test_endless_texts_are_read_in_part(config, spaces):
-    """And in no time: a text is a stranger's."""
-    texts = ["x" * 1_000_000, "A. " * 300_000, "dog " * 100_000, "\0\ud800 é" * 1000, ""]
-    rows = [preference(IMAGES[0], text.encode(errors="replace").decode()) for text in texts]
-    made = list(choose_removals(rows, config, elements=ELEMENTS, inspected=INSPECTED, **spaces))
-    assert [len(row.removal_scores) for row in made] == [3] * 5
-    assert {one.score for one in made[-1].removal_scores} == {0.0}
+def preference(image, chosen, **fields):
+    about = {"source": image.key, "chosen": chosen, "image_keys": (image.key,)}
+    return row_of(PreferenceRow, chosen, **(about | fields))
 
 
-def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(config, spaces):
-    free = choose(config, spaces)
-    failed = {
-        key: tuple(inspection_of(one, "halo" if one.key == free.element else "") for one in rows)
-        for key, rows in ELEMENTS.items()
+def test_statements_of_a_served_model_are_scored_in_the_place_of_sentences(choose, cosines):
+    row = preference(IMAGES[1], f"{FIRST_TEXT}. {SECOND_TEXT}")
+    sentences = ("A red ball is on a table.", "A box stands behind it.", "there are blue cubes")
+    own = row_of(StatementsRow, "own", source=row.key, text=row.chosen, sentences=sentences)
+    other = replace(own, source_key="another row of this image", sentences=("A dog.",))
+    result = choose(row=row, statements={row.subject: (own, other)})
+    assert len(result.removal_scores) == 3
+    for score in result.removal_scores:
+        expected = cosines(IMAGES[1], BLOCKS[score.tag], list(sentences))
+        assert score.clip == pytest.approx(expected, abs=6e-3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 1_000_000, "A. " * 300_000, "dog " * 100_000, "\0? é" * 1000],
+    ids=["a word", "sentences", "words", "controls"],
+)
+def test_an_endless_text_is_read_in_part(choose, text):
+    assert len(choose(row=preference(IMAGES[0], text)).removal_scores) == 3
+
+
+def test_an_empty_text_fits_all_alike(choose):
+    assert scores(choose(row=preference(IMAGES[0], ""))) == [0.0] * 3
+
+
+def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(choose):
+    free = choose()
+    row = choose(inspected=checks(free.element))
+    assert scores(row) == scores(free)
+    assert {score.removal: score.why for score in row.removal_scores if score.why} == {
+        free.element: "halo"
     }
-    row = choose(config, spaces, inspected=failed)
-    assert [one.score for one in row.removal_scores] == [one.score for one in free.removal_scores]
-    assert {one.removal: one.why for one in row.removal_scores if one.why} == {free.element: "halo"}
     assert row.element not in ("", free.element)
     assert row.key != free.key
-    none = {
-        key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()
-    }
-    row = choose(config, spaces, inspected=none)
+
+
+def test_where_all_failed_none_is_chosen(choose):
+    row = choose(inspected=ALL_FAILED)
     assert (row.maker, row.element, row.reason) == ("", "", f"{NONE_PASSED}: halo")
     assert len(row.removal_scores) == 6
 
 
-def test_what_is_not_checked_or_embedded_yet_is_left_out(config, spaces):
-    first, second = (ELEMENTS[row.key] for row in IMAGES)
+def test_what_is_not_checked_or_embedded_yet_is_left_out(choose, spaces):
     checked = {**INSPECTED, IMAGES[0].key: INSPECTED[IMAGES[0].key][1:]}
     known = spaces["candidates"]["clip"]
-    kept = known.keys != second[2].key.encode()
+    kept = known.keys != SECOND[2].key.encode()
     fewer = {"clip": Vectors(known.keys[kept], known.matrix[kept], known.norms[kept])}
-    row = choose(config, spaces, inspected=checked, candidates=fewer)
-    assert [one.removal for one in row.removal_scores] == [
-        one.key for one in (*first[1:], *second[:2])
-    ]
-    for tables in ({"candidates": {}}, {"vectors": {}}, {"elements": {}}, {"inspected": {}}):
-        row = choose(config, spaces, **tables)
-        assert (row.maker, row.removal_scores, row.reason) == ("", (), NO_ELEMENT)
+    row = choose(inspected=checked, candidates=fewer)
+    expected = [element.key for element in (*FIRST[1:], *SECOND[:2])]
+    assert [score.removal for score in row.removal_scores] == expected
 
 
-def test_the_text_must_fit_worse_by_enough(config, spaces):
-    free = choose(config, spaces)
-    best = max(one.score for one in free.removal_scores)
-    assert (
-        choose(config.model_copy(update={"min_drop": best - 1e-6}), spaces).element == free.element
-    )
-    row = choose(config.model_copy(update={"min_drop": best}), spaces)
+@pytest.mark.parametrize("table", ["candidates", "vectors", "elements", "inspected"])
+def test_without_a_table_no_element_can_be_removed(choose, table):
+    row = choose(**{table: {}})
+    assert (row.maker, row.removal_scores, row.reason) == ("", (), NO_ELEMENT)
+
+
+def test_the_text_must_fit_worse_by_enough(choose):
+    free = choose()
+    best = max(scores(free))
+    assert choose(settings={"min_drop": best - 1e-6}).element == free.element
+    row = choose(settings={"min_drop": best})
     assert (row.maker, row.reason) == ("", NO_DROP)
-    none = {
-        key: tuple(inspection_of(one, "halo") for one in rows) for key, rows in ELEMENTS.items()
-    }
-    assert (
-        choose(config.model_copy(update={"min_drop": best}), spaces, inspected=none).reason
-        == NO_DROP
-    )
+    assert choose(settings={"min_drop": best}, inspected=ALL_FAILED).reason == NO_DROP
 
 
-def test_what_cannot_be_compared_is_dropped(config, spaces):
-    tables = {"elements": ELEMENTS, "inspected": INSPECTED, **spaces}
-    (row,) = choose_removals([PAIR], config, differences={}, **tables)
-    assert row == Dropped(source_key=PAIR.key, reason="no difference description")
-    both = preference(IMAGES[0], "A dog.", image_keys=tuple(row.key for row in IMAGES))
-    (row,) = choose_removals([both], config, elements=ELEMENTS, inspected=INSPECTED, **spaces)
+def test_what_cannot_be_compared_is_dropped(choose):
+    reason = "no difference description"
+    assert choose(differences={}) == Dropped(source_key=PAIR.key, reason=reason)
+    both = preference(IMAGES[0], "A dog.", image_keys=tuple(ELEMENTS))
+    row = choose(row=both)
     assert isinstance(row, Dropped)
-    assert (row.source_key, row.reason) == (both.key, stage.SEVERAL)
+    assert (row.source_key, row.reason) == (both.key, SEVERAL)
 
 
-def without_candidates(config, keys=(PAIR.key,), **tables):
-    """Return what becomes of pairs of which no removal can be chosen."""
-    pairs = [replace(PAIR, key=key) for key in keys]
-    tables = {"elements": {}, "inspected": {}, "vectors": {}, "candidates": {}, **tables}
-    return list(
-        choose_removals(pairs, config, differences=dict.fromkeys(keys, DIFFERENCE), **tables)
-    )
-
-
-def test_ways_out_where_nothing_can_be_chosen(config):
-    images = {row.key: replace(row, image=b"") for row in IMAGES}
-    (row,) = without_candidates(config)
-    assert (row.maker, row.window, row.reason) == ("", (0, 0, 0, 0), NO_ELEMENT)
-    (row,) = without_candidates(config.model_copy(update={"fallback": "drop"}))
+def test_where_nothing_can_be_chosen_a_pair_stays_or_is_dropped(choose):
+    row = choose(elements={})
+    assert (row.maker, row.window, row.reason) == ("", NOTHING, NO_ELEMENT)
+    row = choose(elements={}, settings={"fallback": "drop"})
     assert row == Dropped(source_key=PAIR.key, reason="no rejected image", detail=NO_ELEMENT)
-    cropping = config.model_copy(update={"fallback": "crop"})
+
+
+def crops(config, keys, **settings):
+    """Return what becomes of pairs of which no removal can be chosen."""
+    settings = config.model_copy(update={"fallback": "crop", **settings})
+    text = description(f"shows {FIRST_TEXT}", f"has {SECOND_TEXT}", subject=PAIR.key)
+    images = {row.key: replace(row, image=b"") for row in IMAGES}
+    tables = {"elements": {}, "inspected": {}, "images": images}
+    pairs = [replace(PAIR, key=key) for key in keys]
+    return list(choose_removals(pairs, settings, differences=dict.fromkeys(keys, text), **tables))
+
+
+def test_where_nothing_can_be_chosen_a_crop_is_drawn(config):
     keys = [make_key(number) for number in range(40)]
-    crops = without_candidates(cropping, keys, images=images)
-    assert {row.reason for row in crops} == {f"{NO_ELEMENT}: a crop instead"}
-    assert {row.maker for row in crops} == {"crop"}
-    assert 10 < sum(row.side for row in crops) < 30
-    assert len({row.window for row in crops}) > 35
-    assert len({row.key for row in crops}) == 40
-    assert crops[3:4] == without_candidates(cropping, keys[3:4], images=images)
-    (other,) = without_candidates(cropping.model_copy(update={"seed": 1}), keys[3:4], images=images)
-    assert other.window != crops[3].window
+    rows = crops(config, keys)
+    assert {(row.maker, row.reason) for row in rows} == {("crop", f"{NO_ELEMENT}: a crop instead")}
+    assert 10 < sum(row.side for row in rows) < 30
+    assert len({row.window for row in rows}) > 35
+    assert len({row.key for row in rows}) == 40
+    assert rows[3:4] == crops(config, keys[3:4])
+    (other,) = crops(config, keys[3:4], seed=1)
+    assert other.window != rows[3].window
 
 
-def tables_of(made, **config):
-    inputs = made.inputs(RejectionsConfig(**config))
+def uses(**settings):
+    inputs = STAGE.inputs(RejectionsConfig(**settings))
     return {use.argument: use for use in inputs.uses}
 
 
 def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
-    graphs = tables_of(STAGE, scorer="scene-graph")
+    graphs = uses(scorer="scene-graph")
     assert list(graphs) == ["differences", "images", "elements", "inspected"]
-    clip = tables_of(STAGE, scorer="clip")
-    assert list(clip) == [
-        "differences",
-        "elements",
-        "inspected",
-        "statements",
-        "vectors",
-        "candidates",
-    ]
-    assert {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"} == {
-        ("embeddings", "about", ""),
-        ("fitted", "key", "elements"),
-    }
-    assert all(use.counts for use in clip.values()), (
-        "a row is owed again when what was missing comes"
-    )
-    assert "images" in tables_of(STAGE, scorer="clip", fallback="crop")
     assert "image" in graphs["images"].without
+    assert "images" in uses(scorer="clip", fallback="crop")
+
+
+def test_what_clip_reads_is_owed_again_when_it_comes():
+    clip = uses(scorer="clip")
+    texts, tables = (
+        ["differences", "elements", "inspected", "statements"],
+        ["vectors", "candidates"],
+    )
+    assert list(clip) == [*texts, *tables]
+    vectors = {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"}
+    assert vectors == {("embeddings", "about", ""), ("fitted", "key", "elements")}
+    assert all(use.counts for use in clip.values())

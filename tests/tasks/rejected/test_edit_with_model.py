@@ -45,65 +45,59 @@ def is_choice(asked):
     return "Can both sentences be true?" in asked.text
 
 
+def sentence(asked):
+    return SENTENCE.search(asked.text)[1]
+
+
+def asked_side(asked):
+    return re.search(r"of the (first|second) image,", asked.text)[1]
+
+
 def recoloured(asked):
     """Edit as a model does that was asked to: the named half gets another colour."""
-    sentence, side = (
-        SENTENCE.search(asked.text)[1],
-        re.search(r"of the (first|second) image,", asked.text)[1],
-    )
-    start, middle, end = sentence.partition(", while the second image")
-    return (
-        (start.replace("red", "blue") + middle + end)
-        if side == "first"
-        else start + middle + end.replace("red", "blue")
-    )
+    first, middle, second = sentence(asked).partition(", while the second image")
+    halves = {"first": first, "second": second}
+    halves[asked_side(asked)] = halves[asked_side(asked)].replace("red", "blue")
+    return halves["first"] + middle + halves["second"]
 
 
-def editor(edit=recoloured, choice="contradict"):
-    return lambda asked: (
-        (choice(asked) if callable(choice) else choice) if is_choice(asked) else edit(asked)
-    )
+def editor(edit=recoloured, choice=lambda asked: "contradict"):
+    return lambda asked: choice(asked) if is_choice(asked) else edit(asked)
 
 
-def run(answer, rows=(CHOSEN,), *, answers=None, **config):
+def run(answer, rows=(CHOSEN,), **config):
     config = partial(CounterfactualsConfig, enabled=True, **config)
-    return ask_stage(
-        answer, edit_with_model, rows, config, pairs={PAIR.key: PAIR}, images={}, answers=answers
-    )
+    return ask_stage(answer, edit_with_model, rows, config, pairs={PAIR.key: PAIR}, images={})
 
 
 def test_an_edit_that_the_model_confirms_is_a_rejected_text():
-    (found,), (edit, choice) = run(editor())
-    side = 0 if "in what it says of the first image" in edit.text else 1
-    halves = ["a red car", "a red bus"]
-    halves[side] = halves[side].replace("red", "blue")
-    text = description(f"shows {halves[0]}", f"depicts {halves[1]}").text
+    (row,), (edit, choice) = run(editor())
+    halves = {"first": "shows a red car", "second": "depicts a red bus"}
+    halves[asked_side(edit)] = halves[asked_side(edit)].replace("red", "blue")
     kind = next(kind for kind, words in KINDS.items() if words in edit.text)
-    assert found == rejected_text(
-        CHOSEN, "counterfactual", text, note=f"{kind}: red -> blue, unchecked", served=found.served
-    )
-    assert [served.prompt for served in found.served] == ["edit_difference", "ask_contradiction"]
-    assert [served.seed for served in found.served] == [edit.seed, choice.seed]
+    note = f"{kind}: red -> blue, unchecked"
+    text = description(*halves.values()).text
+    assert row == rejected_text(CHOSEN, "counterfactual", text, note=note, served=row.served)
+    assert [served.prompt for served in row.served] == ["edit_difference", "ask_contradiction"]
+    assert [served.seed for served in row.served] == [edit.seed, choice.seed]
 
 
 def test_what_is_asked():
     _, (edit, choice) = run(editor(), max_tokens=91)
-    assert f'how two images differ: "{CHOSEN.text}"\n' in edit.text
+    assert sentence(edit) == CHOSEN.text
     assert edit.grammar == {"regex": difference_regex()}
     assert (edit.body["max_tokens"], edit.body["temperature"]) == (91, 0.7)
     assert choice.grammar == {"regex": "(contradict|compatible)"}
     assert choice.body["temperature"] == 0
-    assert all(
-        isinstance(one.body["messages"][0]["content"], str) for one in (edit, choice)
-    )  # no images
+    contents = [asked.body["messages"][0]["content"] for asked in (edit, choice)]
+    assert all(isinstance(content, str) for content in contents), "no images"
 
 
 def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted():
-    (found,), asked = run(
-        editor(choice=lambda asked: "compatible" if asked.number < 2 else "contradict")
-    )
-    assert (found.skipped_true, len(asked), len(found.served)) == (1, 4, 4)
-    assert len({one.seed for one in asked}) == 4
+    choices = ("compatible", "contradict")
+    (row,), asked = run(editor(choice=lambda asked: choices[asked.number >= 2]))
+    assert (row.skipped_true, len(asked), len(row.served)) == (1, 4, 4)
+    assert len({question.seed for question in asked}) == 4
 
 
 @pytest.mark.parametrize(
@@ -112,97 +106,87 @@ def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted():
         ("compatible", "the model finds that both may be true"),
         ("They do not contradict.", "no clear answer"),
         (Reply("contradict", finish_reason="length"), "no clear answer"),
-        ('"**Contradict.** "', ""),
     ],
 )
 def test_only_a_clear_contradiction_will_do(choice, reason):
-    (found,), asked = run(editor(choice=choice), max_attempts=2)
-    if reason:
-        assert (found.reason, len(asked)) == (reason, 4)
-    else:
-        assert isinstance(found, RejectedTextRow)
+    (row,), asked = run(editor(choice=lambda _: choice), max_attempts=2)
+    assert (row.reason, len(asked)) == (reason, 4)
+
+
+def test_marks_around_the_choice_do_not_matter():
+    (row,), _ = run(editor(choice=lambda _: '"**Contradict.** "'), max_attempts=2)
+    assert isinstance(row, RejectedTextRow)
 
 
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
         (lambda asked: "It is blue.", "off the template"),
-        (lambda asked: SENTENCE.search(asked.text)[1], "no other content"),
-        (
-            lambda asked: SENTENCE.search(asked.text)[1].replace("red", "blue"),
-            "edited more than one half",
-        ),
+        (sentence, "no other content"),
+        (lambda asked: sentence(asked).replace("red", "blue"), "edited more than one half"),
     ],
 )
 def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason):
-    (found,), asked = run(editor(edit), max_attempts=3)
-    assert isinstance(found, Dropped)
-    assert (found.source_key, found.reason, len(asked)) == (CHOSEN.key, reason, 3)
-    assert len({one.seed for one in asked}) == 3
-    (found,), asked = run(
-        editor(lambda asked: edit(asked) if asked.number < 2 else recoloured(asked))
-    )
-    assert isinstance(found, RejectedTextRow)
-    assert (found.skipped_true, len(asked)) == (0, 4)
+    (row,), asked = run(editor(edit), max_attempts=3)
+    assert isinstance(row, Dropped)
+    assert (row.source_key, row.reason, len(asked)) == (CHOSEN.key, reason, 3)
+    assert len({question.seed for question in asked}) == 3
+    edits = (edit, recoloured)
+    (row,), asked = run(editor(lambda asked: edits[asked.number >= 2](asked)))
+    assert isinstance(row, RejectedTextRow)
+    assert (row.skipped_true, len(asked)) == (0, 4)
 
 
 def test_kinds_are_drawn_among_what_the_text_offers():
     row = description("shows two red cars left of a dog running", "shows no sofa")
+    halves = (row.first_half, row.second_half)
     offered = {
-        kind: [side for side in (0, 1) if offer.search((row.first_half, row.second_half)[side])]
+        kind: [side for side in (0, 1) if offer.search(halves[side])]
         for kind, offer in OFFERS.items()
     }
     assert offered == {**{kind: [0] for kind in KINDS}, "object": [0, 1], "presence": [1]}
-    first = Counter(
-        draw_plans(row, CounterfactualsConfig(enabled=True, seed=seed))[0] for seed in range(700)
+    configs = [CounterfactualsConfig(enabled=True, seed=seed) for seed in range(700)]
+    plans = [draw_plans(row, config)[0] for config in configs]
+    assert set(plans) == {(kind, side) for kind, sides in offered.items() for side in sides}
+    assert all(60 < count < 140 for count in Counter(kind for kind, _ in plans).values())
+
+
+def test_what_offers_nothing_else_gets_another_object():
+    plans = draw_plans(
+        description("shows sofas", "shows dogs"), CounterfactualsConfig(enabled=True)
     )
-    assert set(first) == {(kind, side) for kind, sides in offered.items() for side in sides}
-    by_kind = Counter[str]()
-    for (kind, _), count in first.items():
-        by_kind[kind] += count
-    assert all(60 < count < 140 for count in by_kind.values())
-    plain = description("shows sofas", "shows dogs")
-    assert {kind for kind, _ in draw_plans(plain, CounterfactualsConfig(enabled=True))} == {
-        "object"
-    }
+    assert {kind for kind, _ in plans} == {"object"}
 
 
 def test_that_nothing_changed_is_not_edited():
     row = description("shows a red car", "shows the same scene, unchanged", no_change=True)
-    (found,), asked = run(editor(), [row])
-    assert (found, asked) == (
-        Dropped(source_key=row.key, reason="nothing to edit", detail=row.text),
-        [],
-    )
+    (dropped,), asked = run(editor(), [row])
+    assert dropped == Dropped(source_key=row.key, reason="nothing to edit", detail=row.text)
+    assert asked == []
 
 
 def test_injections_leave_the_question_whole():
-    rows = [
-        replace(CHOSEN, key=make_key(n), text=CHOSEN.text.replace("red car", f"red car {hostile}"))
-        for n, hostile in enumerate(INJECTIONS)
-    ]
+    texts = [CHOSEN.text.replace("red car", f"red car {hostile}") for hostile in INJECTIONS]
+    rows = [replace(CHOSEN, key=make_key(n), text=text) for n, text in enumerate(texts)]
     _, (plain, *_) = run(editor())
-    _, asked = run(editor(lambda asked: "No."), rows, max_attempts=1)
+    _, asked = run(editor(lambda _: "No."), rows, max_attempts=1)
     assert len(asked) == len(rows)
-    ends = {one.text.rpartition('"')[2] for one in asked}
-    assert all(re.fullmatch(r"\n\nWrite the sentence again .* alone\.", end) for end in ends)
-    for one in asked:
-        assert one.text.startswith(
-            'This sentence says how two images differ: "The difference between'
-        )
-        assert one.text.count('"') == 2
-        assert one.text.count("\n") == plain.text.count("\n")
-        assert not re.search(r"<\||\|>|<image>|\[/?INST\]|<</?SYS>>|</?s>", one.text)
+    for question in asked:
+        end = question.text.rpartition('"')[2]
+        assert re.fullmatch(r"\n\nWrite the sentence again .* alone\.", end)
+        assert question.text.startswith(plain.text.partition(" is that")[0])
+        assert question.text.count('"') == 2
+        assert question.text.count("\n") == plain.text.count("\n")
+        assert not re.search(r"<\||\|>|<image>|\[/?INST\]|<</?SYS>>|</?s>", question.text)
 
 
-TWO_CARS = description("shows two red cars near a tall house", "depicts a man with a dog")
+CARS, MAN = "shows two red cars near a tall house", "depicts a man with a dog"
+TWO_CARS = description(CARS, MAN)
+BLUE = "shows two blue cars near a tall house"
 
 
-def said(first="shows two red cars near a tall house", second="depicts a man with a dog"):
-    return (
-        f"The difference between the two images is that the first image {first}, while the "
-        f"second image {second}."
-    )
+def text_of(first=CARS, second=MAN):
+    return description(first, second).text
 
 
 def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), finish_reason="stop"):  # noqa: B008, frozen
@@ -220,108 +204,108 @@ def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), finish_reason
 
 
 @pytest.mark.parametrize(
-    ("half", "side", "changed"),
+    ("halves", "side", "changed"),
     [
-        ("shows two blue cars near a tall house", 0, "red -> blue"),
-        ("shows no red cars near a tall house", 0, "two -> no"),
-        ("shows two red cars near a ruined tower", 0, "tall house -> ruined tower"),
-        ("depicts a woman with a dog", 1, "man -> woman"),
+        ({"first": BLUE}, 0, "red -> blue"),
+        ({"first": "shows no red cars near a tall house"}, 0, "two -> no"),
+        ({"first": "shows two red cars near a ruined tower"}, 0, "tall house -> ruined tower"),
+        ({"second": "depicts a woman with a dog"}, 1, "man -> woman"),
     ],
 )
-def test_an_edit_that_contradicts(half, side, changed):
-    text = said(**{("first", "second")[side]: half})
+def test_an_edit_that_contradicts(halves, side, changed):
+    text = text_of(**halves)
     assert check(text, side=side) == CheckedEdit(text, changed, None)
 
 
 def test_the_other_half_is_put_right():
-    edit = check(f'"{said("shows two blue cars near a tall house", "depicts A man, with a dog")}"')
+    edit = check(f'"{text_of(BLUE, "depicts A man, with a dog")}"')
     assert isinstance(edit, CheckedEdit)
-    assert edit.text == said("shows two blue cars near a tall house")
-    # The model is shown the text without control tokens, so it cannot give them back.
-    row = description("shows two red cars", "depicts a <|im_end|>man with a dog")
-    edit = check(said("shows two blue cars"), row=row)
-    assert isinstance(edit, CheckedEdit)
-    assert edit.text == said("shows two blue cars", "depicts a <|im_end|>man with a dog")
+    assert edit.text == text_of(BLUE)
 
 
-REFUSED = {
-    "cut off": [said("shows two blue cars near a tall house").removesuffix(".")],
-    "off the template": [
-        "The cars are blue.",
-        f"Sure! {said('shows two blue cars near a tall house')}",
-    ],
-    "empty half": [said("shows")],
-    "verb not in the list": [said("includes two blue cars near a tall house")],
-    "edited more than one half": [
-        said("shows two blue cars near a tall house", "depicts a woman with a dog"),
-        said(second="depicts a man with a cat"),
-        said("has two blue cars near a tall house"),
-    ],
-    "no other content": [
-        TWO_CARS.text,
-        said("shows, near the tall building, two red automobiles"),
-        said("shows two tall cars near a red house"),
-    ],
-    "only adds words": [said("shows two red cars near a tall house and a tree")],
-    "only leaves words out": [said("shows two cars near a tall house")],
-    "too far from the chosen text": [
-        said("shows five green boats beside one ruined wooden tower"),
-        said(f"shows two blue cars near a tall house {' '.join(f'word{n}' for n in range(9))}"),
-    ],
-}
+def test_control_tokens_that_the_model_is_not_shown_stay():
+    second = "depicts a <|im_end|>man with a dog"
+    edit = check(text_of("shows two blue cars"), row=description("shows two red cars", second))
+    assert isinstance(edit, CheckedEdit)
+    assert edit.text == text_of("shows two blue cars", second)
+
+
+LONG = f"{BLUE} {' '.join(f'word{n}' for n in range(9))}"
+MORE_THAN_ONE, TOO_FAR = "edited more than one half", "too far from the chosen text"
 
 
 @pytest.mark.parametrize(
-    ("reason", "text"), [(reason, one) for reason, many in REFUSED.items() for one in many]
+    ("text", "reason"),
+    [
+        (text_of(BLUE).removesuffix("."), "cut off"),
+        ("The cars are blue.", "off the template"),
+        (f"Sure! {text_of(BLUE)}", "off the template"),
+        (text_of().replace(CARS, "shows"), "empty half"),
+        (text_of("includes two blue cars near a tall house"), "verb not in the list"),
+        (text_of(BLUE, "depicts a woman with a dog"), MORE_THAN_ONE),
+        (text_of(CARS, "depicts a man with a cat"), MORE_THAN_ONE),
+        (text_of("has two blue cars near a tall house"), MORE_THAN_ONE),
+        (text_of(), "no other content"),
+        (text_of("shows, near the tall building, two red automobiles"), "no other content"),
+        (text_of("shows two tall cars near a red house"), "no other content"),
+        (text_of(f"{CARS} and a tree"), "only adds words"),
+        (text_of("shows two cars near a tall house"), "only leaves words out"),
+        (text_of("shows five green boats beside one ruined wooden tower"), TOO_FAR),
+        (text_of(LONG), TOO_FAR),
+    ],
 )
-def test_refusals(reason, text):
+def test_an_edit_is_refused(text, reason):
     edit = check(text)
     assert isinstance(edit, RefusedText), edit
     assert edit.reason == reason, edit
 
 
-def test_long_rewritings_cut_off_answers_and_what_people_said_are_refused():
-    chosen = description("shows a cup", "shows a pot")
-    text = said(f"shows {'what is as it is and ' * 6}a bowl", "shows a pot")
-    assert check(text, row=chosen).reason == "too far from the chosen text"
-    edit = check(said("shows two blue cars near a tall house"), finish_reason="length")
-    assert edit == RefusedText("cut off", "length")
+def test_a_short_text_that_becomes_long_is_too_far():
+    row = description("shows a cup", "shows a pot")
+    text = text_of(f"shows {'what is as it is and ' * 6}a bowl", "shows a pot")
+    assert check(text, row=row).reason == TOO_FAR
+
+
+def test_an_answer_that_the_server_cut_off_is_refused():
+    assert check(text_of(BLUE), finish_reason="length") == RefusedText("cut off", "length")
+
+
+def test_an_edit_that_says_what_people_said_is_refused():
     truth = KnownContent(None, ("The man with the dog saw two blue cars near the tall house.",))
-    assert (
-        check(said("shows two blue cars near a tall house"), truth=truth).reason
-        == "edited text is as true"
-    )
+    assert check(text_of(BLUE), truth=truth).reason == "edited text is as true"
 
 
-GRAPHS = (graph(thing(), thing("b", "cube", "green")), graph())
+BALL_AND_CUBE = KnownContent((graph(thing(), thing("b", "cube", "green")), graph()))
+NO_BALL = "shows no ball"
 
 
 @pytest.mark.parametrize(
-    ("first", "expected"),
+    ("first", "reason"),
     [
-        ("shows a blue ball", CheckedEdit),
         ("shows a green cube", "edited text is as true"),
         ("shows a red giraffe", "not refuted by the scene graphs"),
     ],
 )
-def test_scene_graphs_have_to_refute_it(first, expected):
-    """The second photograph is empty, so its half is read to be true only where it says so."""
-    row = description("shows a red ball", "shows no ball")
-    edit = check(said(first, "shows no ball"), row=row, truth=KnownContent(GRAPHS))
-    if expected is CheckedEdit:
-        assert isinstance(edit, CheckedEdit)
-        assert edit.true is False
-    else:
-        assert isinstance(edit, RefusedText)
-        assert edit.reason == expected
+def test_what_scene_graphs_do_not_refute_is_refused(first, reason):
+    row = description("shows a red ball", NO_BALL)
+    edit = check(text_of(first, NO_BALL), row=row, truth=BALL_AND_CUBE)
+    assert isinstance(edit, RefusedText)
+    assert edit.reason == reason
+
+
+def test_what_scene_graphs_refute_is_known_to_be_false():
+    row = description("shows a red ball", NO_BALL)
+    edit = check(text_of("shows a blue ball", NO_BALL), row=row, truth=BALL_AND_CUBE)
+    assert isinstance(edit, CheckedEdit)
+    assert edit.true is False
 
 
 def test_a_person_s_sentence_is_edited_as_a_whole():
     row = person_said("the red car has left", subject=PAIR.key)
-    (found,), (edit, choice) = run(editor(lambda _: '"the blue car has left"'), rows=(row,))
-    assert (found.text, found.description) == ("the blue car has left", row.key)
-    assert found.note.endswith(": red -> blue, unchecked")
-    assert SENTENCE.search(edit.text)[1] == row.text
+    (rejected,), (edit, choice) = run(editor(lambda _: '"the blue car has left"'), rows=(row,))
+    assert (rejected.text, rejected.description) == ("the blue car has left", row.key)
+    assert rejected.note.endswith(": red -> blue, unchecked")
+    assert sentence(edit) == row.text
     assert edit.grammar is None
     assert not re.search("first|second", edit.text)
     assert is_choice(choice)

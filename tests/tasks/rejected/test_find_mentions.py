@@ -5,117 +5,104 @@ from dataclasses import replace
 import pytest
 
 from pairwright.schemas.config import NounsConfig
-from pairwright.schemas.rows import (
-    DifferenceRow,
-    Dropped,
-    MentionRow,
-    PairRow,
-    PreferenceRow,
-    make_key,
-)
+from pairwright.schemas.rows import Dropped, PreferenceRow, make_key
 from pairwright.tasks.models.nouns import pin_model
 from pairwright.tasks.rejected.find_mentions import MAX_CHARACTERS, find_mentions
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
 from tests.fixtures.tagger import REAL
 
-FIRST, SECOND = make_key("image", 1), make_key("image", 2)
+PAIR = pair_row("first", "second")
 
 
 @pytest.fixture(scope="module")
-def config() -> NounsConfig:
+def config():
     return pin_model(NounsConfig(model=REAL))
 
 
-def pair(number: int = 0) -> PairRow:
-    key = make_key("pair", number)
-    return row_of(PairRow, source=FIRST, key=key, subject=key, first=FIRST, second=SECOND)
+def difference(first, second, **fields):
+    row = description(f"shows {first}", f"shows {second}", subject=PAIR.key)
+    return replace(row, **fields)
 
 
-def difference(
-    first: str, second: str, *, number: int = 0, no_change: bool = False
-) -> DifferenceRow:
-    halves = {"first_half": first, "second_half": second}
-    return row_of(
-        DifferenceRow,
-        *halves.values(),
-        number,
-        source=make_key("pair", number),
-        **halves,
-        no_change=no_change,
-    )
+def mentions(row, config):
+    return list(find_mentions([row], config, pairs={PAIR.key: PAIR}))
 
 
-def preference(chosen: str, *images: str) -> PreferenceRow:
-    return row_of(PreferenceRow, chosen, source=images[0], image_keys=images, chosen=chosen)
+def preference(chosen, *images):
+    return row_of(PreferenceRow, chosen, source="item", image_keys=images, chosen=chosen)
 
 
-def mentions(*rows: DifferenceRow, config: NounsConfig) -> list[MentionRow | Dropped]:
-    return list(
-        find_mentions(rows, config, pairs={row.subject: pair(n) for n, row in enumerate(rows)})
-    )
-
-
-def test_each_half_is_about_what_is_in_its_image(config: NounsConfig) -> None:
+def test_a_row_says_whose_nouns_by_which_model(config):
     row = difference("two dogs near a table, a dog on a chair", "people and a ball")
-    first, second = mentions(row, config=config)
-    assert isinstance(first, MentionRow)
-    assert (first.subject, first.source_key, first.nouns) == (
-        FIRST,
-        row.key,
-        ("dog", "table", "chair"),
-    )
-    assert isinstance(second, MentionRow)
-    assert (second.subject, second.source_key, second.nouns) == (
-        SECOND,
-        row.key,
-        ("people", "ball"),
-    )
-    assert first.model == second.model == config.revision
+    first, second = mentions(row, config)
+    assert (first.source_key, first.model) == (row.key, config.revision)
+    assert (first.subject, first.nouns) == ("first", ("dog", "table", "chair"))
+    assert (second.subject, second.nouns) == ("second", ("people", "ball"))
     assert first.key == make_key(
-        "mentions", row.key, FIRST, config.revision, "dog", "table", "chair"
+        "mentions", row.key, "first", config.revision, "dog", "table", "chair"
     )
-    first, second = mentions(
-        difference("a table without a dog", "a table with a dog"), config=config
-    )
-    assert isinstance(first, MentionRow)
-    assert isinstance(second, MentionRow)
-    assert (first.nouns, second.nouns) == (("table",), ("table", "dog"))
-    (found,) = mentions(difference("it is bright", "a cat sleeps"), config=config)
-    assert isinstance(found, MentionRow)
-    assert (found.subject, found.nouns) == (SECOND, ("cat",))
 
 
-def test_texts_without_mentions_say_why(config: NounsConfig) -> None:
-    rows = [
-        difference("a dog", "a dog", number=0, no_change=True),
-        difference("it is", "was not", number=1),
-        difference("", "", number=2),
-        difference("a dog " * (MAX_CHARACTERS // 6 + 1), "a cat", number=3),
-    ]
-    found = mentions(*rows, config=config)
-    assert found == [
-        Dropped(source_key=rows[0].key, reason="a description of no change"),
-        Dropped(
-            source_key=rows[1].key, reason="no nouns in the preferred text", detail="it is; was not"
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (
+            "a table without a dog",
+            "a table with a dog",
+            [("first", ("table",)), ("second", ("table", "dog"))],
         ),
-        Dropped(source_key=rows[2].key, reason="no nouns in the preferred text", detail="; "),
-        Dropped(
-            source_key=rows[3].key, reason="preferred text too long", detail="20,004 characters"
+        ("it is bright", "a cat sleeps", [("second", ("cat",))]),
+    ],
+    ids=["what is denied is not there", "no nouns in one half"],
+)
+def test_each_half_is_about_what_is_in_its_image(config, first, second, expected):
+    rows = mentions(difference(first, second), config)
+    assert [(row.subject, row.nouns) for row in rows] == expected
+
+
+NO_NOUNS = "no nouns in the preferred text"
+LONG = "a dog " * (MAX_CHARACTERS // 6 + 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "detail"),
+    [
+        ({"no_change": True}, "a description of no change", ""),
+        ({"first_half": "it is", "second_half": "was not"}, NO_NOUNS, "it is; was not"),
+        ({"first_half": "", "second_half": ""}, NO_NOUNS, "; "),
+        (
+            {"first_half": LONG, "second_half": "a cat"},
+            "preferred text too long",
+            "20,004 characters",
         ),
-    ]
-    assert list(find_mentions(rows[1:2], config, pairs={})) == [
-        Dropped(source_key=rows[1].key, reason="no pair of the description")
+    ],
+)
+def test_texts_without_mentions_say_why(config, fields, reason, detail):
+    row = difference("a dog", "a dog", **fields)
+    assert mentions(row, config) == [Dropped(source_key=row.key, reason=reason, detail=detail)]
+
+
+def test_a_description_without_its_pair_is_dropped(config):
+    row = difference("a dog", "a cat")
+    reason = "no pair of the description"
+    assert list(find_mentions([row], config, pairs={})) == [
+        Dropped(source_key=row.key, reason=reason)
     ]
 
 
-def test_a_given_preference_is_about_each_of_its_images(config: NounsConfig) -> None:
-    row = preference("A dog and a cat.", FIRST, SECOND, FIRST)
-    found = list(find_mentions([row, preference("It is.", FIRST), preference("", SECOND)], config))
-    assert [one.nouns for one in found[:2] if isinstance(one, MentionRow)] == [("dog", "cat")] * 2
-    assert [one.subject for one in found[:2] if isinstance(one, MentionRow)] == [FIRST, SECOND]
-    assert found[0].source_key == row.key
-    assert [one.reason for one in found[2:] if isinstance(one, Dropped)] == [
-        "no nouns in the preferred text"
-    ] * 2
-    (found,) = find_mentions([replace(preference("A dog.", FIRST), image_keys=())], config)
-    assert isinstance(found, Dropped)
+def test_a_given_preference_is_about_each_of_its_images(config):
+    row = preference("A dog and a cat.", "first", "second")
+    first, second = find_mentions([row], config)
+    assert first.nouns == second.nouns == ("dog", "cat")
+    assert (first.subject, second.subject, first.source_key) == ("first", "second", row.key)
+
+
+@pytest.mark.parametrize(
+    "row", [preference("It is.", "first"), preference("", "first"), preference("A dog.")]
+)
+def test_a_given_preference_without_nouns_or_images_is_dropped(config, row):
+    (dropped,) = find_mentions([row], config)
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason == NO_NOUNS

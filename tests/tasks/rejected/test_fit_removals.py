@@ -9,11 +9,10 @@ import pytest
 from pairwright.schemas.config import Profile
 from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.removing import FittedConfig
-from pairwright.schemas.rows import Dropped, EmbeddingRow
+from pairwright.schemas.rows import EmbeddingRow
 from pairwright.tasks.models import devices
 from pairwright.tasks.models.open_clip_embedder import pin_clip
-from pairwright.tasks.rejected import fit_removals as stage
-from pairwright.tasks.rejected.fit_removals import STAGE, fit_removals
+from pairwright.tasks.rejected.fit_removals import NO_FIT, STAGE, fit_removals
 from tests.fixtures.checkpoints import write_clip_folder
 from tests.fixtures.removals import element_of, noise_row, png, removal_of
 
@@ -21,11 +20,8 @@ from tests.fixtures.removals import element_of, noise_row, png, removal_of
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = write_clip_folder(tmp_path_factory.mktemp("clip"))
-    return FittedConfig(
-        enabled=True,
-        clip=pin_clip(ClipConfig(checkpoint=str(folder)), download=False),
-        batch_size=4,
-    )
+    clip = pin_clip(ClipConfig(checkpoint=str(folder)), download=False)
+    return FittedConfig(enabled=True, clip=clip, batch_size=4)
 
 
 def test_what_does_not_fit_or_decode_is_a_reason(config):
@@ -39,26 +35,23 @@ def test_what_does_not_fit_or_decode_is_a_reason(config):
         removal,
     ]
     images = {image.key: image, "gone": replace(image, key="gone", image=b"GIF89a")}
-    made = {row.source_key: row for row in fit_removals(rows, config, images=images)}
-    assert [made[key].reason for key in ("small", "outside", "damaged")] == [stage.NO_FIT] * 3
-    assert "ball: a patch of 3 x 3 pixels" in made["small"].detail
-    assert isinstance(made["gone"], Dropped)
-    assert made["gone"].reason == "damaged image"
-    assert isinstance(made[removal.key], EmbeddingRow)
+    results = {row.source_key: row for row in fit_removals(rows, config, images=images)}
+    assert isinstance(results.pop(removal.key), EmbeddingRow)
+    assert {key: row.reason for key, row in results.items()} == {
+        **dict.fromkeys(("small", "outside", "damaged"), NO_FIT),
+        "gone": "damaged image",
+    }
+    assert "ball: a patch of 3 x 3 pixels" in results["small"].detail
 
 
 def test_it_is_left_out_unless_clip_chooses(monkeypatch):
     clip = ClipConfig(model="ViT-B-32", revision="abc")
-    profile = Profile.model_validate(
-        {
-            "embedding": {"embedders": ["gradients", "clip"], "clip": clip},
-            "rejections": {"scorer": "clip"},
-        }
-    )
-    assert STAGE.configure(profile) == FittedConfig(enabled=True, clip=clip)
-    assert STAGE.enabled(STAGE.configure(profile))
-    assert not STAGE.enabled(STAGE.configure(Profile()))
-    assert STAGE.models(STAGE.configure(Profile())) == ()
-    assert STAGE.processes(STAGE.configure(Profile())) is None
+    embedding = {"embedders": ["gradients", "clip"], "clip": clip}
+    profile = Profile.model_validate({"embedding": embedding, "rejections": {"scorer": "clip"}})
+    config, plain = STAGE.configure(profile), STAGE.configure(Profile())
+    assert config == FittedConfig(enabled=True, clip=clip)
+    assert STAGE.enabled(config)
+    assert not STAGE.enabled(plain)
+    assert (STAGE.models(plain), STAGE.processes(plain)) == ((), None)
     monkeypatch.setattr(devices, "count_gpus", lambda: 2)
-    assert STAGE.processes(STAGE.configure(profile)) == 2
+    assert STAGE.processes(config) == 2

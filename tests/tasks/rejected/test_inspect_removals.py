@@ -1,5 +1,4 @@
-"""Removals of discs, good and bad ones, looked at by a detector of colours; and by a tiny Grounding
-DINO."""
+"""Removals of discs, good and bad ones, looked at by a detector of colours."""
 
 from dataclasses import replace
 
@@ -9,26 +8,23 @@ import pytest
 from scipy.ndimage import distance_transform_edt
 
 from pairwright.schemas.config import DetectionConfig, InspectionConfig, Profile
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, InspectionRow, RemovalRow, Tag, make_key
-from pairwright.tasks.images.decode import encode_png
-from pairwright.tasks.images.masks import encode_mask
+from pairwright.schemas.rows import Box, Dropped, InspectionRow
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.rejected import inspect_removals as stage
 from pairwright.tasks.rejected.inspect_removals import STAGE, inspect_removals
+from tests.fixtures import removals
 from tests.fixtures.pictures import photograph
-from tests.fixtures.rows import row_of
+from tests.fixtures.removals import as_json, boxes_row, element_of, extent, png, removal_of, tag
 
-HEIGHT, WIDTH = 140, 200
-ROWS, COLUMNS = np.indices((HEIGHT, WIDTH))
+HEIGHT, WIDTH = SIZE = (140, 200)
 DILATE, FEATHER = 5, 3
 COLOURS = {"red": 0, "green": 1, "blue": 2}
-TAGS = tuple(Tag(name=f"{colour} ball", score=0.9, tagger="ram") for colour in COLOURS)
-STILL, GREW, HALO = (
-    "still detected (inspection.min_remaining_score=0.25)",
-    "something grew in its place (inspection.min_grown_score=0.35)",
-    "halo along the rim (inspection.max_rim=1)",
-)
+TAGS = tuple(tag(f"{colour} ball") for colour in COLOURS)
+STILL = "still detected (inspection.min_remaining_score=0.25)"
+GREW = "something grew in its place (inspection.min_grown_score=0.35)"
+HALO = "halo along the rim (inspection.max_rim=1)"
 LOOKING = DetectionConfig(detector="grounding-dino", model="of colours")
+PURE, WEAK = pytest.approx(210 / 255), pytest.approx(50 / 255)
 
 
 class ColourDetector:
@@ -44,17 +40,16 @@ class ColourDetector:
 
     def detect(self, prepared, tags):
         return [
-            tuple(self._found(pixels.astype(int), names))
+            tuple(self._boxes(pixels.astype(int), names))
             for pixels, names in zip(prepared, tags, strict=True)
         ]
 
-    def _found(self, pixels, tags):
-        for place, tag in enumerate(tags):
-            channel = COLOURS[tag.name.split()[0]]
+    def _boxes(self, pixels, tags):
+        for place, name in enumerate(known.name for known in tags):
+            channel = COLOURS[name.split()[0]]
             purity = pixels[..., channel] - np.delete(pixels, channel, axis=2).max(axis=2)
-            count, labels, stats, _ = cv2.connectedComponentsWithStats(
-                (purity > 25).astype(np.uint8)
-            )
+            coloured = (purity > 25).astype(np.uint8)
+            count, labels, stats, _ = cv2.connectedComponentsWithStats(coloured)
             for n in range(1, count):
                 x, y, width, height, area = stats[n].tolist()
                 score = purity[labels == n].mean() / 255
@@ -62,11 +57,12 @@ class ColourDetector:
                     yield Box(tag=place, score=score, x0=x, y0=y, x1=x + width, y1=y + height)
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """Let a detector that sees colours take Grounding DINO's place, and note at what threshold and
-    batch."""
+@pytest.fixture(autouse=True)
+def detectors(monkeypatch):
+    """Let a detector that sees colours take Grounding DINO's place; return the thresholds and
+    batches of those that were made."""
     notes = []
+    make_detector = stage.make_detector
 
     def make(config):
         if config.detector == "scene-graph":
@@ -74,18 +70,18 @@ def asked(monkeypatch):
         notes.append((config.box_threshold, config.batch_size))
         return ColourDetector(config.box_threshold)
 
-    make_detector = stage.make_detector
     monkeypatch.setattr(stage, "make_detector", make)
     return notes
 
 
 def disc(row, column, radius):
-    return (ROWS - row) ** 2 + (COLUMNS - column) ** 2 <= radius**2
+    return removals.disc(row, column, radius, SIZE)
 
 
-GROUND = np.stack(
-    [110 + COLUMNS // 8, 120 + ROWS // 8, np.full((HEIGHT, WIDTH), 118)], axis=2
-).astype(np.uint8)
+ROWS, COLUMNS = np.indices(SIZE)
+GROUND = np.stack([110 + COLUMNS // 8, 120 + ROWS // 8, np.full(SIZE, 118)], axis=2).astype(
+    np.uint8
+)
 RED, BLUE, PALE = (230, 20, 20), (20, 20, 230), (150, 100, 100)
 BALL = disc(70, 90, 20)
 
@@ -98,182 +94,182 @@ def painted(*things):
     return pixels
 
 
-def removal_row(image, mask, altered, *, tag="red ball", **changes):
-    """Return a removal that makes an image ``altered``, in the window that it may change."""
-    hole = distance_transform_edt(~mask) < DILATE + FEATHER + 1
-    lines, columns = np.flatnonzero(hole.any(axis=1)), np.flatnonzero(hole.any(axis=0))
-    x0, y0, x1, y1 = window = (
-        int(columns[0]),
-        int(lines[0]),
-        int(columns[-1]) + 1,
-        int(lines[-1]) + 1,
-    )
-    element = make_key("element", image.key, tag, altered.tobytes())
-    row = row_of(
-        RemovalRow,
-        element,
-        source=element,
-        image_key=image.key,
-        tag=tag,
-        mask=encode_mask(mask).model_dump_json(),
-        window=window,
-        patch=encode_png(np.ascontiguousarray(altered[y0:y1, x0:x1])),
-        dilate=DILATE,
-        feather=FEATHER,
-    )
-    return replace(row, **changes)
+WITH_BALL = painted((BALL, RED))
 
 
-def boxes_row(image, pixels, least=0.25):
-    (found,) = ColourDetector(least).detect([pixels], [TAGS])
-    return row_of(
-        BoxesRow, source=image.key, width=WIDTH, height=HEIGHT, tags=TAGS, boxes=tuple(found)
-    )
+def removal_row(image, altered, **fields):
+    """Return a removal of the red ball that makes an image ``altered``, in the window that it may
+    change."""
+    hole = distance_transform_edt(~BALL) < DILATE + FEATHER + 1
+    element = element_of(image.key, "red ball", mask=BALL)
+    about = {"dilate": DILATE, "feather": FEATHER, "window": extent(hole), **fields}
+    window = about.pop("window")
+    return removal_of(image, element, window, altered=altered, **about)
 
 
-def inspected(before, after, mask=BALL, *, row=None, **config):
+def inspect(rows, images, config, boxes=()):
+    tables = {"images": {image.key: image for image in images}}
+    tables["boxes"] = {row.subject: row for row in boxes}
+    return list(inspect_removals(rows, config, **tables))
+
+
+def detected(image, pixels, least=0.25):
+    (boxes,) = ColourDetector(least).detect([pixels], [TAGS])
+    return boxes_row(image, TAGS, boxes)
+
+
+def inspected(before, after, *, detection=LOOKING, least=0.25, row=(), **config):
     """Return what becomes of one removal: its image, ``before``, is made ``after`` within the
     window."""
     image = photograph(before)
-    row = row or removal_row(image, mask, after)
-    settings = InspectionConfig(detection=LOOKING, **config)
-    boxes = {image.key: boxes_row(image, before)}
-    (made,) = inspect_removals([row], settings, images={image.key: image}, boxes=boxes)
+    removal = removal_row(image, after, **dict(row))
+    settings = InspectionConfig(detection=detection, **config)
+    (made,) = inspect([removal], [image], settings, [detected(image, before, least)])
     assert isinstance(made, InspectionRow)
-    assert (made.source_key, made.subject, made.element) == (row.key, image.key, row.subject)
+    assert (made.source_key, made.subject, made.element) == (
+        removal.key,
+        image.key,
+        removal.subject,
+    )
     assert made.passed == (not made.why) == (not made.reason)
     return made
 
 
-def test_what_is_gone_has_gone_and_what_is_left_is_still_detected(asked):
-    made = inspected(painted((BALL, RED)), GROUND)
-    assert (made.passed, made.found_before, made.found_after) == (True, pytest.approx(210 / 255), 0)
+def test_what_is_gone_has_gone(detectors):
+    made = inspected(WITH_BALL, GROUND)
+    assert (made.passed, made.found_before, made.found_after) == (True, PURE, 0)
     assert (made.grown, made.grown_score, made.changed_outside) == ("", 0, 0)
     assert made.rim < 0.5
-    assert asked == [(0.25, 0)]
-    made = inspected(painted((BALL, RED)), painted((BALL, RED)))
+    assert detectors == [(0.25, 0)]
+
+
+def test_what_is_left_is_still_detected():
+    made = inspected(WITH_BALL, WITH_BALL)
     assert (made.why, made.found_after) == (STILL, made.found_before)
-    made = inspected(painted((BALL, RED)), painted((disc(60, 84, 6), RED)))
-    assert (made.why, made.found_after) == (STILL, pytest.approx(210 / 255))
-    # A trace too pale for the detector, though not for the eye: what it does not see, it does not
-    # report.
-    assert inspected(painted((BALL, RED)), painted((disc(60, 84, 6), PALE))).passed
-    other = (disc(70, 150, 15), RED)
-    assert inspected(painted((BALL, RED), other), painted(other)).passed
+    made = inspected(WITH_BALL, painted((disc(60, 84, 6), RED)))
+    assert (made.why, made.found_after) == (STILL, PURE)
 
 
-def test_a_weak_detection_that_stays_as_it_was_is_no_removal(asked):
-    pale = painted((BALL, PALE))
-    image = photograph(pale)
-    boxes = {image.key: boxes_row(image, pale, least=0.1)}
-    config = InspectionConfig(detection=LOOKING.model_copy(update={"box_threshold": 0.1}))
-    row = removal_row(image, BALL, pale)
-    (made,) = inspect_removals([row], config, images={image.key: image}, boxes=boxes)
-    assert (made.why, made.found_before) == (STILL, pytest.approx(50 / 255))
-    assert made.found_after == made.found_before < config.min_remaining_score
-    assert asked == [(0.1, 0)]
+RED_BESIDE = (disc(70, 150, 15), RED)
+SMALL_BLUE = painted((disc(72, 92, 12), BLUE))
+BEHIND = (disc(70, 74, 19), BLUE)
 
 
-def test_what_grew_in_its_place_is_named(asked):
-    made = inspected(painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)))
-    assert (made.why, made.grown) == (GREW, "blue ball")
-    assert (made.grown_score, made.found_after) == (pytest.approx(210 / 255), 0)
-    assert inspected(
-        painted((BALL, RED)), painted((disc(72, 92, 12), BLUE)), min_grown_score=0.9
-    ).passed
-    behind = (disc(70, 74, 19), BLUE)
-    with_behind = inspected(painted(behind, (BALL, RED)), painted(behind))
-    assert with_behind.passed
-    assert with_behind.rim <= 1
-    # The same picture afterwards, but nobody saw it before.
+@pytest.mark.parametrize(
+    ("before", "after", "config"),
+    [
+        pytest.param(WITH_BALL, painted((disc(60, 84, 6), PALE)), {}, id="a trace, too pale"),
+        pytest.param(painted((BALL, RED), RED_BESIDE), painted(RED_BESIDE), {}, id="one beside"),
+        pytest.param(WITH_BALL, SMALL_BLUE, {"min_grown_score": 0.9}, id="grown, below the limit"),
+        pytest.param(painted(BEHIND, (BALL, RED)), painted(BEHIND), {}, id="one behind"),
+    ],
+)
+def test_what_passes(before, after, config):
+    made = inspected(before, after, **config)
+    assert made.passed
+    assert made.rim <= 1
+
+
+def test_a_weak_detection_that_stays_as_it_was_is_no_removal(detectors):
+    pale, weak = painted((BALL, PALE)), LOOKING.model_copy(update={"box_threshold": 0.1})
+    made = inspected(pale, pale, detection=weak, least=0.1)
+    assert (made.why, made.found_before) == (STILL, WEAK)
+    assert made.found_after == made.found_before < InspectionConfig().min_remaining_score
+    assert detectors == [(0.1, 0)]
+
+
+def test_what_grew_in_its_place_is_named():
+    made = inspected(WITH_BALL, SMALL_BLUE)
+    assert (made.why, made.grown, made.grown_score) == (GREW, "blue ball", PURE)
+    assert made.found_after == 0
+
+
+def test_what_was_wholly_hidden_has_grown():
     hidden = (disc(70, 90, 12), BLUE)
     assert inspected(painted(hidden, (BALL, RED)), painted(hidden)).why == GREW
 
 
-def test_a_halo_is_one_and_nobody_looks_further(asked):
+def test_a_halo_is_one_and_nobody_looks_further():
     ring = disc(70, 90, 29) & ~disc(70, 90, 26)
-    made = inspected(painted((ring | BALL, RED)), painted((ring, RED)))
+    before, after = painted((ring | BALL, RED)), painted((ring, RED))
+    made = inspected(before, after)
     assert made.why == HALO
     assert made.rim > 3
     assert (made.found_before, made.found_after) == (-1, -1)
-    assert (
-        inspected(painted((ring | BALL, RED)), painted((ring, RED)), max_rim=made.rim).rim
-        == made.rim
-    )
+    allowed = inspected(before, after, max_rim=made.rim)
+    assert allowed.rim == made.rim
+    assert allowed.why != HALO
 
 
-@pytest.mark.parametrize(("away", "count"), [(8, 0), (9, 1)])
-def test_pixels_outside_are_counted_again(asked, away, count):
-    # The mask ends at column 110: 5 dilated and 3 feathered, the first that may not change is 9
-    # columns away.
+# The mask ends at column 110: 5 dilated and 3 feathered, 9 columns away nothing may change.
+@pytest.mark.parametrize(
+    ("away", "count", "why", "after"), [(8, 0, "", 0), (9, 1, "changed outside", -1)]
+)
+def test_pixels_outside_are_counted_again(away, count, why, after):
     altered = GROUND.copy()
     altered[70, 110 + away] = (1, 2, 3)
-    image, row = photograph(painted((BALL, RED))), None
-    row = removal_row(image, BALL, altered, window=(60, 40, 130, 100))
-    row = replace(
-        row,
-        patch=encode_png(np.ascontiguousarray(altered[40:100, 60:130])),
-        changed_outside=count + 7,
-    )
-    made = inspected(painted((BALL, RED)), altered, row=row)
-    assert (made.changed_outside, made.why) == (count, "changed outside" if count else "")
-    assert made.found_after == (-1 if count else 0)
+    row = {"window": (60, 40, 130, 100), "changed_outside": count + 7}
+    made = inspected(WITH_BALL, altered, row=row)
+    assert (made.changed_outside, made.why, made.found_after) == (count, why, after)
 
 
-def test_a_detector_of_scenes_does_not_look_nor_one_that_is_off():
-    image = photograph(painted((BALL, RED)))
-    row = removal_row(image, BALL, painted((BALL, RED)))
-    off = InspectionConfig(detection=LOOKING, detector_enabled=False)
-    for config in (InspectionConfig(detection=DetectionConfig()), InspectionConfig(), off):
-        (made,) = inspect_removals([row], config, images={image.key: image})
-        assert (made.passed, made.found_before, made.found_after) == (True, -1, -1)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"detection": DetectionConfig()},
+        {"detection": None},
+        {"detection": LOOKING, "detector_enabled": False},
+    ],
+    ids=["of scenes", "none", "off"],
+)
+def test_a_detector_that_does_not_look(config):
+    made = inspected(WITH_BALL, WITH_BALL, **config)
+    assert (made.passed, made.found_before, made.found_after) == (True, -1, -1)
 
 
 BROKEN = {
     "no image": {"patch": b"no image"},
-    "cut off": {"patch": encode_png(GROUND)[:-40]},
-    "too large": {"patch": encode_png(GROUND)},
+    "cut off": {"patch": png(GROUND)[:-40]},
+    "too large": {"patch": png(GROUND)},
     "no window": {"window": (90, 70, 90, 70)},
     "outside": {"window": (WIDTH - 10, 0, WIDTH + 40, 50)},
     "before the image": {"window": (-10, -10, 47, 47)},
-    "another size": {"mask": encode_mask(BALL[:-1]).model_dump_json()},
+    "another size": {"mask": as_json(BALL[:-1])},
 }
 
 
-def test_rows_that_do_not_fit_are_dropped_and_the_others_go_on(asked):
-    image = photograph(painted((BALL, RED)))
+def test_rows_that_do_not_fit_are_dropped_and_the_others_go_on():
+    image = photograph(WITH_BALL)
     lost = replace(image, key="lost", image=b"\x89PNG no image")
-    good = removal_row(image, BALL, GROUND)
-    bad = [replace(good, key=name, **changes) for name, changes in BROKEN.items()]
+    good = removal_row(image, GROUND)
+    bad = [replace(good, key=name, **fields) for name, fields in BROKEN.items()]
     rows = [bad[0], good, *bad[1:], replace(good, key="lost", image_key="lost")]
-    images = {image.key: image, "lost": lost}
-    boxes = {image.key: boxes_row(image, painted((BALL, RED)))}
-    made = list(
-        inspect_removals(rows, InspectionConfig(detection=LOOKING), images=images, boxes=boxes)
-    )
-    dropped = {row.source_key: row for row in made if isinstance(row, Dropped)}
-    assert [row.source_key for row in made if isinstance(row, InspectionRow)] == [good.key]
-    assert {dropped[name].reason for name in BROKEN} == {"patch does not fit its image"}
-    assert dropped["lost"].reason == "damaged image"
-    assert len(made) == len(rows)
+    boxes = [detected(image, WITH_BALL)]
+    results = inspect(rows, [image, lost], InspectionConfig(detection=LOOKING), boxes)
+    reasons = {row.source_key: row.reason for row in results if isinstance(row, Dropped)}
+    misfits = dict.fromkeys(BROKEN, "patch does not fit its image")
+    assert reasons == {**misfits, "lost": "damaged image"}
+    (passed,) = (row for row in results if isinstance(row, InspectionRow))
+    assert passed.source_key == good.key
+    assert len(results) == len(rows)
 
 
-@pytest.mark.parametrize("known", [(), (Tag(name="dog", score=1, tagger="ram"),)])
-def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(asked, known):
-    image = photograph(painted((BALL, RED)))
-    row = removal_row(image, BALL, painted((BALL, RED)))
-    boxes = {image.key: replace(boxes_row(image, GROUND), tags=known)} if known else {}
-    (made,) = inspect_removals(
-        [row], InspectionConfig(detection=LOOKING), images={image.key: image}, boxes=boxes
-    )
+@pytest.mark.parametrize("tags", [None, [], [tag("dog")]], ids=["no row", "no tags", "another tag"])
+def test_a_tag_that_nobody_asked_for_before_is_asked_for_now(tags):
+    image = photograph(WITH_BALL)
+    boxes = [] if tags is None else [boxes_row(image, tags, [])]
+    rows = [removal_row(image, WITH_BALL)]
+    (made,) = inspect(rows, [image], InspectionConfig(detection=LOOKING), boxes)
     assert (made.found_before, made.why) == (0, STILL)
 
 
-def test_the_detector_is_named_where_it_looks_and_has_processes_of_its_own():
+def test_the_detector_is_named_where_it_looks_and_has_processes_of_its_own(monkeypatch):
+    monkeypatch.undo()
     known = LOOKING.model_copy(update={"revision": "a"})
     assert STAGE.models(STAGE.configure(Profile(detection=known))) == ("of colours a",)
     assert STAGE.models(STAGE.configure(Profile())) == ()
+    off = InspectionConfig(detection=LOOKING, detector_enabled=False)
     assert STAGE.processes(InspectionConfig(detection=LOOKING)) == count_gpus()
-    assert STAGE.processes(InspectionConfig(detection=LOOKING, detector_enabled=False)) is None
+    assert STAGE.processes(off) is None
     assert STAGE.processes(InspectionConfig(detection=DetectionConfig())) is None
     assert STAGE.processes(InspectionConfig()) is None

@@ -15,18 +15,43 @@ from pairwright.tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts
 from tests.fixtures.descriptions import described, description, person_said
 from tests.fixtures.graphs import graph, rows_of, thing
 
+NO_OTHER, ALL_TRUE = "no other description", "all similar descriptions are true"
 
-def retrieve(rows, everything=None, pairs=None, images=None, *, drawn=None, **config):
+
+def retrieve(rows, everything=None, pairs=(), images=None, *, drawn=None, **config):
     """Retrieve with all pairs in one split, each a component of its own, but for those of
     ``drawn``."""
-    tables = {"everything": everything or rows, "pairs": pairs or {}, "images": images or {}}
-    splits = {row.subject: ("train", row.subject) for row in tables["everything"]} | (drawn or {})
+    everything = everything or rows
+    splits = {row.subject: ("train", row.subject) for row in everything} | (drawn or {})
     columns = ("subject", "split", "component")
-    tables["everything"] = to_table(tables["everything"], DifferenceRow)
-    tables["splits"] = pa.Table.from_pylist(
-        [dict(zip(columns, (subject, *where), strict=True)) for subject, where in splits.items()]
+    table = [dict(zip(columns, (key, *split), strict=True)) for key, split in splits.items()]
+    return list(
+        retrieve_texts(
+            rows,
+            RejectedTextsConfig(**config),
+            everything=to_table(everything, DifferenceRow),
+            splits=pa.Table.from_pylist(table),
+            pairs={pair.key: pair for pair in pairs},
+            images=images or {},
+        )
     )
-    return list(retrieve_texts(rows, RejectedTextsConfig(**config), **tables))
+
+
+def exists(shape, *, side=0, **named):
+    return Claim(side=side, kind="exists", selector=Selector(shape=shape, **named))
+
+
+def names_one_of(things, row):
+    """Return whether a text names the shape of one of the things, with its colour and material if
+    any are given."""
+    claims = CLAIMS.validate_json(row.claims)
+    selectors = [one for claim in claims for one in (claim.selector, claim.other) if one.shape]
+    fields = ("shape", "colour", "material")
+    return any(
+        all(getattr(selector, name) in (None, getattr(item, name)) for name in fields)
+        for selector in selectors
+        for item in things
+    )
 
 
 def test_the_most_similar_false_one_is_taken():
@@ -34,99 +59,75 @@ def test_the_most_similar_false_one_is_taken():
     skipped."""
     rows, pairs, images = described(range(120))
     contents = [f"{row.first_half} {row.second_half}" for row in rows]
-    dense = (
-        TfidfVectorizer(token_pattern=r"\w+", stop_words=FUNCTION_WORDS)
-        .fit_transform(contents)
-        .toarray()
-    )
-    scores = dense @ dense.T
-    for at, found in enumerate(retrieve(rows, pairs=pairs, images=images)):
-        order = sorted(
-            (-round(scores[at, i], 9), rows[i].key, i) for i in range(len(rows)) if i != at
-        )[:50]
-        graphs = tuple(
-            images[key].graph
-            for key in (pairs[rows[at].subject].first, pairs[rows[at].subject].second)
-        )
-        things = [thing for graph in graphs for thing in graph.objects]
-        order.sort(key=lambda one: not names_one_of(things, rows[one[2]]))
-        lies = [not may_hold(CLAIMS.validate_json(rows[i].claims), graphs) for _, _, i in order]
-        lies = [
-            lie and not (rows[at].no_change and rows[i].no_change)
-            for lie, (_, _, i) in zip(lies, order, strict=True)
+    vectorizer = TfidfVectorizer(token_pattern=r"\w+", stop_words=FUNCTION_WORDS)
+    dense = vectorizer.fit_transform(contents).toarray()
+    scores = (dense @ dense.T).round(9)
+    for at, result in enumerate(retrieve(rows, None, pairs.values(), images)):
+        row, pair = rows[at], pairs[rows[at].subject]
+        graphs = (images[pair.first].graph, images[pair.second].graph)
+        things = [item for scene in graphs for item in scene.objects]
+        others = [number for number in range(len(rows)) if number != at]
+        others.sort(key=lambda number: (-scores[at, number], rows[number].key))
+        ranked = sorted(others[:50], key=lambda number: not names_one_of(things, rows[number]))
+        is_false = [
+            not may_hold(CLAIMS.validate_json(rows[number].claims), graphs)
+            and not (row.no_change and rows[number].no_change)
+            for number in ranked
         ]
-        source = rows[order[lies.index(True)][2]]
-        assert (found.text, found.note) == (source.text, f"of pair {source.subject}")
-        assert found.key == make_key(rows[at].key, "retrieved", found.text)
-        assert found.skipped_true == lies.index(True)
-        assert found.score == pytest.approx(-order[lies.index(True)][0])
-
-
-def names_one_of(things, row):
-    """Return whether a text names the shape of one of the things, with its colour and material if
-    any are given."""
-    claims = CLAIMS.validate_json(row.claims)
-    named = [
-        selector for claim in claims for selector in (claim.selector, claim.other) if selector.shape
-    ]
-    return any(
-        all(
-            getattr(one, name) in (None, getattr(thing, name))
-            for name in ("shape", "colour", "material")
-        )
-        for one in named
-        for thing in things
-    )
-
-
-def ball(colour, side=0):
-    return Claim(side=side, kind="exists", selector=Selector(shape="ball", colour=colour))
+        skipped = is_false.index(True)
+        source = rows[ranked[skipped]]
+        assert (result.text, result.note) == (source.text, f"of pair {source.subject}")
+        assert result.key == make_key(row.key, "retrieved", result.text)
+        assert result.skipped_true == skipped
+        assert result.score == pytest.approx(scores[at, ranked[skipped]])
 
 
 def test_accidentally_true_texts_are_skipped_and_counted():
-    (pair,), images = rows_of(
-        [(graph(thing(), thing("b", colour="blue")), graph(thing("c", "cube")))]
+    two_balls = graph(thing(), thing("b", colour="blue"))
+    (pair,), images = rows_of([(two_balls, graph(thing("c", "cube")))])
+    tables = ([pair], images)
+    mine, true, false = (
+        description(f"shows a {colour} ball", half, claims=[exists("ball", colour=colour)])
+        for colour, half in [
+            ("red", "shows a cube"),
+            ("blue", "shows a cube"),
+            ("green", "has a cone"),
+        ]
     )
-    mine = description("shows a red ball", "shows a cube", claims=[ball("red")], subject=pair.key)
-    true = description("shows a blue ball", "shows a cube", claims=[ball("blue")])
-    false = description("shows a green ball", "has a cone", claims=[ball("green")])
-    (found,) = retrieve([mine], [mine, false, true], {pair.key: pair}, images)
-    assert (found.text, found.skipped_true) == (false.text, 1)
-    (dropped,) = retrieve([mine], [mine, true], {pair.key: pair}, images)
-    assert dropped == Dropped(
-        source_key=mine.key, reason="all similar descriptions are true", detail="1 tried"
-    )
-    (given_up,) = retrieve([mine], [mine, false, true], {pair.key: pair}, images, max_candidates=1)
-    assert given_up.reason == "all similar descriptions are true (rejected_texts.max_candidates=1)"
+    mine = replace(mine, subject=pair.key)
+    (row,) = retrieve([mine], [mine, false, true], *tables)
+    assert (row.text, row.skipped_true) == (false.text, 1)
+    (dropped,) = retrieve([mine], [mine, true], *tables)
+    assert dropped == Dropped(source_key=mine.key, reason=ALL_TRUE, detail="1 tried")
+    (given_up,) = retrieve([mine], [mine, false, true], *tables, max_candidates=1)
+    assert given_up.reason == f"{ALL_TRUE} (rejected_texts.max_candidates=1)"
+
+
+MINE = description("shows a red ball", "shows a cube", subject="mine")
 
 
 def test_without_graphs_only_equal_texts_are_passed_over():
-    mine, same = description("shows a red ball", "shows a cube"), None
-    same = replace(mine, key="k", subject="k", source_key="k")
+    same = replace(MINE, key="same", subject="same", source_key="same")
     other = description("shows a red ball", "shows a box")
-    (found,) = retrieve([mine], [mine, same, other])
-    assert found.text == other.text
-    assert found.note.endswith(", unchecked")
-    assert retrieve([mine], [mine, same]) == [
-        Dropped(source_key=mine.key, reason="no other description", detail="0 tried")
-    ]
-
-
-MINE = description("shows a man in a red jacket", "shows a park", subject="mine")
+    (row,) = retrieve([MINE], [MINE, same, other])
+    assert row.text == other.text
+    assert row.note.endswith(", unchecked")
+    dropped = Dropped(source_key=MINE.key, reason=NO_OTHER, detail="0 tried")
+    assert retrieve([MINE], [MINE, same]) == [dropped]
 
 
 def test_what_another_description_of_the_pair_says_is_skipped():
-    sibling = replace(
-        description("depicts the lady in a park", "depicts a lake"), key="k", subject="mine"
-    )
+    mine = description("shows a man in a red jacket", "shows a park", subject="mine")
+    sibling = description("depicts the lady in a park", "depicts a lake", subject="mine")
+    sibling = replace(sibling, key="sibling")
     other = description("shows a woman in the park", "shows a lake", subject="other")
-    assert retrieve([MINE], [MINE, other])[0].text == other.text
-    assert retrieve([MINE], [MINE, other, sibling])[0].reason == "all similar descriptions are true"
+    assert retrieve([mine], [mine, other])[0].text == other.text
+    assert retrieve([mine], [mine, other, sibling])[0].reason == ALL_TRUE
 
 
 def test_texts_without_words_are_no_crash():
-    row = description("shows a", "shows the")
-    assert [found.reason for found in retrieve([row])] == ["no other description"]
+    (dropped,) = retrieve([description("shows a", "shows the")])
+    assert dropped.reason == NO_OTHER
 
 
 def test_a_large_collection_is_sampled_by_key():
@@ -137,46 +138,31 @@ def test_a_large_collection_is_sampled_by_key():
 
 def test_texts_come_from_the_row_s_own_split():
     """Not even those of another one that say the same, word for word."""
-    mine = description("shows a red ball", "shows a cube", subject="mine")
     held = description("shows a red ball", "shows a box", subject="held")
     same = replace(held, key="s", subject="same", text=held.text.upper())
     other = description("shows a red cone", "shows a lamp", subject="other")
     drawn = {"held": ("test", "held")}
-    assert retrieve([mine], [mine, held, other])[0].text == held.text
-    assert retrieve([mine], [mine, held, other], drawn=drawn)[0].text == other.text
-    assert retrieve([mine], [mine, held, same, other], drawn=drawn)[0].text == other.text
-    assert retrieve([held], [mine, held, other], drawn=drawn)[0].reason == "no other description"
+    assert retrieve([MINE], [MINE, held, other])[0].text == held.text
+    assert retrieve([MINE], [MINE, held, other], drawn=drawn)[0].text == other.text
+    assert retrieve([MINE], [MINE, held, same, other], drawn=drawn)[0].text == other.text
+    assert retrieve([held], [MINE, held, other], drawn=drawn)[0].reason == NO_OTHER
 
 
-def shown(shape, colour):
-    """Describe a thing of either image, with claims."""
-    claims = [
-        Claim(
-            side=0, kind="exists", selector=Selector(shape=shape, colour=colour, material="metal")
-        )
-    ]
-    return description(
-        f"shows a {colour} metal {shape}", "shows a metal lamp in a photo studio", claims=claims
-    )
+def shown(shape, colour, second="shows a metal lamp in a photo studio", claims=()):
+    """Describe a thing of the first image, with claims."""
+    claim = exists(shape, colour=colour, material="metal")
+    return description(f"shows a {colour} metal {shape}", second, claims=[claim, *claims])
 
 
 def test_texts_that_name_an_object_of_the_images_come_first():
-    (pair,), images = rows_of(
-        [(graph(thing(), thing("b", "cube", "blue")), graph(thing("c", "cone")))]
-    )
+    red_and_blue = graph(thing(), thing("b", "cube", "blue"))
+    (pair,), images = rows_of([(red_and_blue, graph(thing("c", "cone")))])
     mine = replace(shown("ball", "red"), subject=pair.key)
     similar = shown("ball", "green")
-    claims = [
-        Claim(
-            side=0, kind="exists", selector=Selector(shape="cube", colour="blue", material="metal")
-        )
-    ]
-    lying = Claim(side=1, kind="exists", selector=Selector(shape="car"))
-    common = description("shows a blue metal cube", "shows a car", claims=[*claims, lying])
-    tables = ([mine, similar, common], {pair.key: pair}, images)
-    (found,) = retrieve([mine], *tables)
-    assert (found.text, found.skipped_true) == (common.text, 0)
-    assert CLAIMS.validate_json(found.claims) == (*claims, lying)
+    common = shown("cube", "blue", "shows a car", [exists("car", side=1)])
+    (row,) = retrieve([mine], [mine, similar, common], [pair], images)
+    assert (row.text, row.skipped_true) == (common.text, 0)
+    assert CLAIMS.validate_json(row.claims) == CLAIMS.validate_json(common.claims)
 
 
 def test_texts_of_the_same_world_come_in_turns():
@@ -187,15 +173,14 @@ def test_texts_of_the_same_world_come_in_turns():
         replace(shown("ball", colour), subject=pair.key)
         for colour, pair in zip(colours, pairs, strict=True)
     ]
-    drawn = {
-        pair.key: ("train", "world" if place < 3 else pair.key) for place, pair in enumerate(pairs)
-    }
-    found = retrieve(rows[:3], rows, {pair.key: pair for pair in pairs}, images, drawn=drawn)
-    assert {one.text for one in found} == {row.text for row in rows[:3]}
+    drawn = {pair.key: ("train", "world") for pair in pairs[:3]}
+    results = retrieve(rows[:3], rows, pairs, images, drawn=drawn)
+    assert {row.text for row in results} == {row.text for row in rows[:3]}
 
 
 def test_human_texts_get_human_texts_of_other_pairs():
     own = person_said("the red car has left the parking lot", subject="p")
+    reference = person_said("the parking lot is empty, the red car gone", subject="p")
     others = [
         person_said("the red car has left that parking lot", subject="q"),
         person_said("the blue car has left the parking lot", subject="r"),
@@ -204,9 +189,8 @@ def test_human_texts_get_human_texts_of_other_pairs():
     template = description(
         "shows the red car on the parking lot", "shows the parking lot without the red car"
     )
-    reference = person_said("the parking lot is empty, the red car gone", subject="p")
-    (found,) = retrieve([own], [own, reference, template, *others])
-    assert found.text == "the blue car has left the parking lot"
-    assert found.note == "of pair r, unchecked"
-    (found,) = retrieve([own], [own, reference, template])
-    assert found.reason == "no other description"
+    (row,) = retrieve([own], [own, reference, template, *others])
+    assert row.text == "the blue car has left the parking lot"
+    assert row.note == "of pair r, unchecked"
+    (dropped,) = retrieve([own], [own, reference, template])
+    assert dropped.reason == NO_OTHER

@@ -20,41 +20,37 @@ RULES = ("A tall man with a dog is walking past a bakery.", "He wears a red coat
 FACTS = ["A tall man walks past a bakery.", "The man has a dog.", "The man wears a red coat."]
 
 
+def statements(*sentences):
+    return json.dumps({"sentences": sentences})
+
+
 def split(answer, row=ROW):
-    (*found,), asked = ask_stage(
-        lambda _: answer, split_texts, [row], partial(StatementsConfig, enabled=True)
-    )
-    return found, asked
+    config = partial(StatementsConfig, enabled=True)
+    return ask_stage(lambda _: answer, split_texts, [row], config)
 
 
 def test_statements_are_those_of_the_model():
-    (row,), (asked,) = split(json.dumps({"sentences": FACTS}))
+    (row,), (asked,) = split(statements(*FACTS))
     assert (row.text, row.sentences, row.model, row.why) == (CHOSEN, tuple(FACTS), "tiny", "")
-    assert (row.source_key, row.subject, [one.prompt for one in row.served]) == (
-        ROW.key,
-        "image",
-        ["split_sentences"],
-    )
+    assert (row.source_key, row.subject) == (ROW.key, "image")
+    assert [served.prompt for served in row.served] == ["split_sentences"]
     assert CHOSEN in asked.text
     assert not asked.images
+
+
+LONG_COAT = statements(*FACTS[:2], "The man wears a long red coat.")
+CUT_OFF = Reply(statements(*FACTS), finish_reason="length")
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (
-            json.dumps({"sentences": [*FACTS[:2], "The man wears a long red coat."]}),
-            "say something else",
-        ),
-        (json.dumps({"sentences": FACTS[:2]}), "say something else"),
-        ("Sure!", "say something else"),
-        (
-            Reply(json.dumps({"sentences": FACTS}), finish_reason="length"),
-            "cut off (statements.max_tokens=",
-        ),
-        (Status(400), "refused"),
+        pytest.param(LONG_COAT, "say something else", id="a word of its own"),
+        pytest.param(statements(*FACTS[:2]), "say something else", id="a sentence lost"),
+        pytest.param("Sure!", "say something else", id="no statements"),
+        pytest.param(CUT_OFF, "cut off (statements.max_tokens=", id="cut off"),
+        pytest.param(Status(400), "refused", id="refused"),
     ],
-    ids=["a word of its own", "a sentence lost", "no statements", "cut off", "refused"],
 )
 def test_else_texts_are_split_where_sentences_end_and_that_is_said(answer, why):
     (row,), _ = split(answer)
@@ -65,12 +61,13 @@ def test_else_texts_are_split_where_sentences_end_and_that_is_said(answer, why):
 
 def test_each_half_is_split_without_what_it_denies():
     difference = description("shows a red ball, and no box", "has two blue cubes", subject="pair")
-    rows, asked = split(json.dumps({"sentences": ["There is a red ball."]}), difference)
-    assert [(row.text, row.model) for row in rows] == [
-        ("a red ball", "tiny"),
-        ("two blue cubes", "rules"),
-    ]
+    rows, asked = split(statements("There is a red ball."), difference)
+    texts = [(row.text, row.model) for row in rows]
+    assert texts == [("a red ball", "tiny"), ("two blue cubes", "rules")]
     assert len(asked) == 2
+
+
+def test_of_halves_that_deny_nothing_is_asked():
     (dropped,), asked = split("", description("has no ball", "has no box", subject="pair"))
     assert isinstance(dropped, Dropped)
     assert not asked

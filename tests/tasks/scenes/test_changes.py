@@ -1,10 +1,11 @@
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pytest
 
-from pairwright.schemas.scene import ChangeType
+from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.scenes import plan
 from pairwright.tasks.scenes.changes import CONTENT, DISTRACTING, Draft
 from pairwright.tasks.scenes.plan import (
@@ -14,49 +15,77 @@ from pairwright.tasks.scenes.plan import (
     stands_free,
     visible_shares,
 )
+from pairwright.tasks.scenes.state import Thing
 from pairwright.tasks.scenes.vocabulary import NEAR_COLOURS, PLACES, SHAPES
 
 WORLDS = 24
+COUNTS = ("none", "one", "two", "three", "four", "five", "six")
+
+
+@dataclass
+class Outcome:
+    """A draft before and after one change, and the named thing in both."""
+
+    before: Draft
+    after: Draft
+    change: SceneChange
+    old: Thing | None
+    new: Thing | None
+
+    def is_all_that_differs(self, **fields):
+        return replace(self.old, **fields) == self.new
 
 
 @pytest.fixture(scope="module")
 def drafts():
-    found = []
-    for k in range(WORLDS):
-        scene = draw_world(np.random.default_rng((1, k)), PLACES[k % 6], width=256, height=192)
-        if scene is not None:
-            found.append(Draft(scene, plan_camera(scene.view, width=256, height=192), 101))
-    assert len(found) > WORLDS * 0.7
-    return found
+    scenes = [
+        draw_world(np.random.default_rng((1, k)), PLACES[k % 6], width=256, height=192)
+        for k in range(WORLDS)
+    ]
+    drafts = [
+        Draft(scene, plan_camera(scene.view, width=256, height=192), 101)
+        for scene in scenes
+        if scene is not None
+    ]
+    assert len(drafts) > WORLDS * 0.7
+    return drafts
 
 
-def altered(before, after):
-    """Names of the things that were added, taken or altered."""
-    old, new = ({thing.id: thing for thing in scene.things} for scene in (before, after))
-    return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+def things_of(draft):
+    return {thing.id: thing for thing in draft.scene.things}
 
 
-def outcomes(drafts, kind, *, seed=0):
-    """Every world's draft before, and after, a change of one type, with what was altered."""
-    for k, draft in enumerate(drafts, seed):
-        done = {**CONTENT, **DISTRACTING}[kind](np.random.default_rng(k), draft)
-        if done is not None:
-            (change,) = done.changes
-            assert change.type == kind
-            yield draft, done, change
+@pytest.fixture(scope="module")
+def outcomes(drafts):
+    """Return a function: what becomes of the worlds by changes of a type, where one is possible."""
+
+    @cache
+    def outcomes(kind):
+        worlds = drafts[::2] if kind == "move" else drafts  # moves take long to draw
+        results = []
+        for seed, before in enumerate(worlds):
+            after = {**CONTENT, **DISTRACTING}[kind](np.random.default_rng(seed), before)
+            if after is not None:
+                (change,) = after.changes
+                old, new = (things_of(draft).get(change.object_id) for draft in (before, after))
+                results.append(Outcome(before, after, change, old, new))
+        assert len(results) >= 5
+        return results
+
+    return outcomes
 
 
 def test_worlds_stand_and_can_be_seen(drafts):
     for draft in drafts:
         scene = draft.scene
         assert plan.LEAST <= len(scene.things) <= plan.MOST
-        assert len({thing.id for thing in scene.things}) == len(scene.things)
+        assert len(things_of(draft)) == len(scene.things)
         assert min(visible_shares(scene, draft.camera).values()) >= plan.PLANNED_VISIBLE
-        for thing in scene.things:
-            assert stands_free(thing, scene)
-            carrier = thing.support and scene.thing(thing.support)
-            assert thing.z == pytest.approx(carrier.height if carrier else 0)
-            assert not carrier or rests_on(thing, carrier)
+        assert all(stands_free(thing, scene) for thing in scene.things)
+        carried = [thing for thing in scene.things if thing.support]
+        assert all(rests_on(thing, scene.thing(thing.support)) for thing in carried)
+        assert all(thing.z == pytest.approx(scene.thing(thing.support).height) for thing in carried)
+        assert all(thing.z == 0 for thing in scene.things if not thing.support)
 
 
 def test_words_tell_things_apart_outside_of_groups(drafts):
@@ -67,79 +96,86 @@ def test_words_tell_things_apart_outside_of_groups(drafts):
 
 
 @pytest.mark.parametrize("kind", CONTENT)
-def test_a_change_alters_what_it_names_in_the_way_that_it_says(drafts, kind: ChangeType):
-    found = list(
-        outcomes(drafts[::2] if kind == "move" else drafts, kind)
-    )  # moves take long to draw
-    assert len(found) >= 5
-    for draft, done, change in found:
-        assert altered(draft.scene, done.scene) == {change.object_id, *change.object_ids}
-        old, new = (
-            next((thing for thing in scene.things if thing.id == change.object_id), None)
-            for scene in (draft.scene, done.scene)
-        )
-        assert not new or stands_free(new, done.scene)
-        if kind in ("size", "colour", "pose", "text", "material"):
-            assert replace(old, **{kind: change.after}) == new
-            assert getattr(old, kind) == change.before != change.after
-            assert frozenset((change.before, change.after)) not in NEAR_COLOURS
-            assert not new.group
-            if kind == "material":
-                assert "metal" in (change.before, change.after)
-                assert "ceramic" not in (change.before, change.after)
-                assert new.colour not in ("white", "black")
-                assert new.shape not in ("chair", "sign")
-        elif kind == "orientation":
-            assert replace(old, yaw=new.yaw) == new
-            assert [draft.camera.facing(thing)[0] for thing in (old, new)] == [
-                change.before,
-                change.after,
-            ]
-        elif kind in ("disappearance", "removal"):
-            assert (new, change.before, old.support is not None) == (
-                None,
-                old.phrase,
-                kind == "removal",
-            )
-            assert all(thing.support != old.id for thing in done.scene.things)
-        elif kind == "addition":
-            assert (old, change.after) == (None, new.phrase)
-        elif kind == "move":
-            assert replace(old, x=new.x, y=new.y, yaw=new.yaw) == new
-            assert (old.z, old.support) == (0, None)
-            camera = draft.camera
-            assert not SHAPES[old.shape].front or camera.facing(old)[0] == camera.facing(new)[0]
-            places = [camera.position_of(thing, camera.silhouette(thing)) for thing in (old, new)]
-            assert [f"{place.column} {place.depth}" for place in places] == [
-                change.before,
-                change.after,
-            ]
-            assert change.before != change.after
-            assert all(place.clear for place in places)
-        elif kind == "substitution":
-            assert old.shape != new.shape
-            assert (old.x, old.y, old.z, old.support) == (new.x, new.y, new.z, new.support)
-            assert (change.before, change.after) == (old.phrase, new.phrase)
+def test_a_change_alters_what_it_names_and_nothing_else(outcomes, kind):
+    for one in outcomes(kind):
+        old, new = things_of(one.before), things_of(one.after)
+        altered = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+        assert altered == {one.change.object_id, *one.change.object_ids}
+        assert one.change.type == kind
+        assert not one.new or stands_free(one.new, one.after.scene)
 
 
-def test_counts_change_by_one_or_two(drafts):
-    words = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-    for draft, done, change in outcomes(drafts, "counting"):
-        counts = [
-            sum(thing.group == "group-1" for thing in scene.things)
-            for scene in (draft.scene, done.scene)
+@pytest.mark.parametrize("kind", ["size", "colour", "pose", "text", "material"])
+def test_an_attribute_changes_clearly(outcomes, kind):
+    for one in outcomes(kind):
+        change = one.change
+        assert one.is_all_that_differs(**{kind: change.after})
+        assert getattr(one.old, kind) == change.before != change.after
+        assert frozenset((change.before, change.after)) not in NEAR_COLOURS
+        assert not one.new.group
+
+
+def test_a_material_changes_from_or_to_metal(outcomes):
+    for one in outcomes("material"):
+        materials = (one.change.before, one.change.after)
+        assert "metal" in materials
+        assert "ceramic" not in materials
+        assert one.new.colour not in ("white", "black")
+        assert one.new.shape not in ("chair", "sign")
+
+
+def test_a_thing_is_turned_to_another_side(outcomes):
+    for one in outcomes("orientation"):
+        assert one.is_all_that_differs(yaw=one.new.yaw)
+        facings = [one.before.camera.facing(thing)[0] for thing in (one.old, one.new)]
+        assert facings == [one.change.before, one.change.after]
+
+
+@pytest.mark.parametrize(("kind", "rests"), [("disappearance", False), ("removal", True)])
+def test_a_thing_that_carries_nothing_goes(outcomes, kind, rests):
+    for one in outcomes(kind):
+        assert one.new is None
+        assert one.change.before == one.old.phrase
+        assert (one.old.support is not None) == rests
+        assert all(thing.support != one.old.id for thing in one.after.scene.things)
+
+
+def test_a_thing_comes(outcomes):
+    for one in outcomes("addition"):
+        assert (one.old, one.change.after) == (None, one.new.phrase)
+
+
+def test_a_thing_on_the_ground_moves_to_another_clear_place(outcomes):
+    for one in outcomes("move"):
+        old, new, camera = one.old, one.new, one.before.camera
+        assert one.is_all_that_differs(x=new.x, y=new.y, yaw=new.yaw)
+        assert (old.z, old.support) == (0, None)
+        assert not SHAPES[old.shape].front or camera.facing(old)[0] == camera.facing(new)[0]
+        places = [camera.position_of(thing, camera.silhouette(thing)) for thing in (old, new)]
+        words = [f"{place.column} {place.depth}" for place in places]
+        assert words == [one.change.before, one.change.after]
+        assert one.change.before != one.change.after
+        assert all(place.clear for place in places)
+
+
+def test_another_thing_stands_in_the_same_place(outcomes):
+    for one in outcomes("substitution"):
+        old, new = one.old, one.new
+        assert old.shape != new.shape
+        assert (old.x, old.y, old.z, old.support) == (new.x, new.y, new.z, new.support)
+        assert (one.change.before, one.change.after) == (old.phrase, new.phrase)
+
+
+def test_counts_change_by_one_or_two(outcomes):
+    for one in outcomes("counting"):
+        groups = [
+            [thing for thing in draft.scene.things if thing.group == "group-1"]
+            for draft in (one.before, one.after)
         ]
-        assert [words[text.split(" ")[0]] for text in (change.before, change.after)] == counts
-        assert abs(counts[0] - counts[1]) in (1, 2)
-        assert counts[1] >= 1
-        assert (
-            len(
-                {
-                    thing.phrase
-                    for scene in (draft.scene, done.scene)
-                    for thing in scene.things
-                    if thing.group
-                }
-            )
-            == 1
-        )
+        before, after = map(len, groups)
+        words = [text.split(" ")[0] for text in (one.change.before, one.change.after)]
+        assert words == [COUNTS[before], COUNTS[after]]
+        assert abs(before - after) in (1, 2)
+        assert after >= 1
+        grouped = (thing for draft in (one.before, one.after) for thing in draft.scene.things)
+        assert len({thing.phrase for thing in grouped if thing.group}) == 1

@@ -26,6 +26,9 @@ def test_what_is_read_agrees_with_the_writers_claims(seed):
             assert not all_hold(swapped.claims, graphs), row.text
 
 
+RED_BALL = {"shape": "ball", "colour": "red"}
+
+
 def of(kind="exists", count=0, **named):
     return (Claim(side=0, kind=kind, selector=Selector(**named), count=count),)
 
@@ -33,20 +36,20 @@ def of(kind="exists", count=0, **named):
 @pytest.mark.parametrize(
     ("half", "claims"),
     [
-        ("a red ball", of(shape="ball", colour="red")),
-        ("the shiny red metal balls", of(shape="ball", colour="red", material="metal")),
-        ("three small red balls", of("count", 3, shape="ball", colour="red", size="small")),
+        ("a red ball", of(**RED_BALL)),
+        ("the shiny red metal balls", of(**RED_BALL, material="metal")),
+        ("three small red balls", of("count", 3, **RED_BALL, size="small")),
         ("exactly 3 balls", of("count", 3, shape="ball")),
-        ("no red ball", of("absent", shape="ball", colour="red")),
-        ("with no sign of any red ball", of("absent", shape="ball", colour="red")),
+        ("no red ball", of("absent", **RED_BALL)),
+        ("with no sign of any red ball", of("absent", **RED_BALL)),
         ("a scene that lacks any ball", of("absent", shape="ball")),
         (
             "a red ball but no sign of a mug",
-            (*of(shape="ball", colour="red"), *of("absent", shape="mug")),
+            (*of(**RED_BALL), *of("absent", shape="mug")),
         ),
         (
             "a red ball but without any mug",
-            (*of(shape="ball", colour="red"), *of("absent", shape="mug")),
+            (*of(**RED_BALL), *of("absent", shape="mug")),
         ),
         ("four objects", of("count", 4)),
         ("a ball on the left", of(shape="ball", column="left")),
@@ -84,15 +87,22 @@ def test_nothing_is_read_of_what_is_not_said_for_sure(half):
     assert not read.understood
 
 
-def test_what_is_not_read_or_not_understood():
+def test_words_that_are_not_understood_leave_less_to_read():
     assert read_phrases("two balls with dots", "").claims == of(shape="ball")
     assert read_phrases("a red ball", "a blue ball").understood
     assert not read_phrases("a red ball", "a blue ball beside a giraffe").understood
-    for odd in (
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "a red ball " * 100_000,
         "no " * 100_000,
         "the any a " * 100_000,
         "x" * 1_000_000,
         "狗在草地上",
-    ):
-        assert read_phrases(odd, odd).claims == ()
+    ],
+    ids=lambda text: text[:11],
+)
+def test_nothing_is_read_of_odd_texts(text):
+    assert read_phrases(text, text).claims == ()

@@ -7,7 +7,8 @@ from pairwright.tasks.scenes.state import TARGET, Camera, Position, Scene, Thing
 from pairwright.tasks.scenes.vocabulary import Light, View
 
 FRONT = Camera(View(0, 30, "a raised viewpoint from the front"), 256, 192)
-RIGHT, AWAY, UP = np.eye(3)
+POINTS = {"left": (-1, 0), "right": (1, 0), "front": (0, 1), "back": (0, -1)}
+"""Where the front of what faces so points on the photograph."""
 CAR = Thing("car", "car", "red", "metal", "large", x=0.4, y=0.3)
 
 
@@ -20,12 +21,10 @@ def test_facing_is_as_the_viewer_sees_it(yaw, facing):
     # The front of the car, from the middle of its hull: on the photograph it points the same way.
     ahead = np.array([np.sin(thing.yaw), -np.cos(thing.yaw), 0])
     step = FRONT.project(ahead) - FRONT.project(np.zeros(3))
-    if facing in ("left", "right"):
-        assert np.sign(step[0]) == (1 if facing == "right" else -1)
-    else:
-        assert np.sign(step[1]) == (1 if facing == "front" else -1)
+    assert step @ POINTS[facing] > 0
 
 
+BALL = Thing("ball", "ball", "red", "rubber", "small")
 WORDS = ("left", "centre", "right"), ("front", "middle", "back")
 
 
@@ -49,8 +48,8 @@ WORDS = ("left", "centre", "right"), ("front", "middle", "back")
 def test_columns_are_thirds_of_the_picture(middle, column, clear):
     mask = np.zeros((192, 256), bool)
     mask[90:99, middle - 5 : middle + 5] = True
-    found = FRONT.position_of(Thing("ball", "ball", "red", "rubber", "small"), mask)
-    assert (found.column, found.depth, found.clear) == (WORDS[0][column], "middle", clear)
+    place = FRONT.position_of(BALL, mask)
+    assert (place.column, place.depth, place.clear) == (WORDS[0][column], "middle", clear)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +71,8 @@ def test_columns_are_thirds_of_the_picture(middle, column, clear):
 def test_depths_are_thirds_of_the_place(away, depth, clear):
     mask = np.zeros((192, 256), bool)
     mask[90:99, 123:133] = True
-    found = FRONT.position_of(
-        Thing("ball", "ball", "red", "rubber", "small", y=TARGET[1] + away), mask
-    )
-    assert (found.column, found.depth, found.clear) == ("centre", WORDS[1][depth], clear)
+    place = FRONT.position_of(replace(BALL, y=TARGET[1] + away), mask)
+    assert (place.column, place.depth, place.clear) == ("centre", WORDS[1][depth], clear)
 
 
 def test_a_thing_is_elsewhere_where_both_places_are_clear_and_differ():

@@ -17,9 +17,10 @@ from pairwright.flows.cli import app
 from pairwright.flows.pipeline.stages import BY_NAME
 from pairwright.schemas import plugins
 from pairwright.schemas.errors import ConfigError
+from tests.fixtures.command import words_of
 from tests.flows.conftest import SMALL, WIDE, build, with_images_of
 
-EXAMPLE = Path(__file__).parent.parent / "example_plugin"
+EXAMPLE = Path(__file__).parents[2] / "example_plugin"
 FILE = "pairwright_example.py"
 OWN = [
     "stages.brightness.min_brightness=0.3",
@@ -27,30 +28,17 @@ OWN = [
     "mining.weights=[1]",
 ]
 COLOURS = "red blue navy black white skyblue nope"
+PIP = "pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation"
+PAIRWRIGHT = [sys.executable, "-m", "pairwright"]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
+def site(tmp_path_factory):
     """Return a folder that pip has installed the package into."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(EXAMPLE, folder / "source")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-index",
-    ]
-    words = [
-        "--no-deps",
-        "--no-build-isolation",
-        "--target",
-        str(folder / "installed"),
-        str(folder / "source"),
-    ]
-    subprocess.run([*pip, *words], check=True)
+    words = [*PIP.split(), "--target", folder / "installed", folder / "source"]
+    subprocess.run([sys.executable, "-m", *words], check=True)
     return folder / "installed"
 
 
@@ -58,7 +46,7 @@ def site(tmp_path_factory) -> Path:
 def installed(site, monkeypatch):
     """Have the package installed during a test."""
 
-    def forget() -> None:
+    def forget():
         sys.modules.pop(Path(FILE).stem, None)
         plugins._installed.cache_clear()
         importlib.invalidate_caches()
@@ -70,28 +58,27 @@ def installed(site, monkeypatch):
     forget()
 
 
-def palette(folder: Path) -> str:
-    (folder / "colours.txt").write_text("\n".join(COLOURS.split()))
-    return f"palette:{folder / 'colours.txt'}"
+@pytest.fixture
+def palette(tmp_path):
+    (tmp_path / "colours.txt").write_text("\n".join(COLOURS.split()))
+    return f"palette:{tmp_path / 'colours.txt'}"
 
 
-def run(*words: str) -> str:
+def run(*words):
     return CliRunner().invoke(app, words).stdout
 
 
-def check_palette(stages: list[dict]) -> None:
-    counts = {one["stage"]: one for one in stages}
-    assert counts["images"]["reasons"] == {"unknown colour": 1}
-    assert (counts["brightness"]["rows"], counts["brightness"]["reasons"]) == (4, {"too dark": 2})
-    assert counts["embeddings"]["rows"] == 2 * counts["images"]["rows"], (
-        "one embedder, and the perceptual hash"
-    )
+def check_palette(stages):
+    counts = {stage["stage"]: stage for stage in stages}
+    images, brightness = counts["images"], counts["brightness"]
+    assert images["reasons"] == {"unknown colour": 1}
+    assert (brightness["rows"], brightness["reasons"]) == (4, {"too dark": 2})
+    assert counts["embeddings"]["rows"] == 2 * images["rows"], "one embedder and perceptual hash"
 
 
-def test_an_installed_package_adds_source_embedder_and_stage(installed, tmp_path):
-    out = build(
-        tmp_path / "out", palette(tmp_path), until="embeddings", settings=[*OWN, "run.workers=1"]
-    )
+def test_an_installed_package_adds_source_embedder_and_stage(installed, palette, tmp_path):
+    settings = [*OWN, "run.workers=1"]
+    out = build(tmp_path / "out", palette, until="embeddings", settings=settings)
     check_palette(pw.open(out).status().as_json()["stages"])
     rows = list(pw.open(out)["brightness"].rows())
     assert all(0.3 <= row.brightness <= 1 for row in rows)
@@ -108,39 +95,30 @@ def test_what_is_installed_is_listed(installed):
 
 def test_texts_pass_a_validator_and_go_out_in_a_format(installed, rendered, tmp_path):
     out = with_images_of(rendered, tmp_path / "out")
-    settings = [
-        *SMALL,
-        *WIDE,
-        "captions.validators=[no-metal]",
-        "differences.validators=[no-metal]",
-    ]
-    build(out, None, settings=[*settings, "rejections.enabled=false"])
-    counts = {one.stage: one for one in pw.open(out).status().counts}
-    before = {one.stage: one for one in pw.open(rendered).status().counts}
+    validators = [f"{section}.validators=[no-metal]" for section in ("captions", "differences")]
+    build(out, None, settings=[*SMALL, *WIDE, *validators, "rejections.enabled=false"])
+    counts, before = (
+        {count.stage: count for count in pw.open(folder).status().counts}
+        for folder in (out, rendered)
+    )
     assert 0 < counts["captions"].reasons["speaks of metal"] < before["captions"].rows
     pw.open(out).export("lines", tmp_path / "lines", split="train")
-    lines = [
-        json.loads(line) for line in (tmp_path / "lines/data/train.jsonl").read_text().splitlines()
-    ]
-    assert lines
-    assert not [
-        line for line in lines if "metal" in line["chosen"] or line["rejected"] == line["chosen"]
-    ]
+    text = (tmp_path / "lines/data/train.jsonl").read_text()
+    pairs = [json.loads(line) for line in text.splitlines()]
+    assert pairs
+    assert all("metal" not in pair["chosen"] for pair in pairs)
+    assert all(pair["rejected"] != pair["chosen"] for pair in pairs)
 
 
-def test_a_file_is_enough_and_is_asked_for_again(tmp_path):
+def test_a_file_is_enough_and_is_asked_for_again(palette, tmp_path):
     """In processes of their own, of which the build has two workers, which have to find it, too."""
     file, out = Path(shutil.copy(EXAMPLE / FILE, tmp_path / FILE)), tmp_path / "out"
-    words = [word for setting in [*OWN, "run.workers=2"] for word in ("--set", setting)]
-    words += ["--set", "run.rows_per_shard_of.images=2", "--until", "embeddings"]
-    command = [sys.executable, "-m", "pairwright"]
-    subprocess.run(
-        [*command, "build", palette(tmp_path), "--out", out, "--plugin", file, *words], check=True
-    )
+    settings = [*OWN, "run.workers=2", "run.rows_per_shard_of.images=2"]
+    words = ["build", palette, "--out", out, "--plugin", file, "--until", "embeddings"]
+    subprocess.run([*PAIRWRIGHT, *words, *words_of(settings)], check=True)
     environment = os.environ | {"PAIRWRIGHT_PLUGINS": str(file)}
-    said = subprocess.run(
-        [*command, "status", out, "--json"], check=True, capture_output=True, env=environment
-    ).stdout
-    check_palette(json.loads(said)["stages"])
+    status = [*PAIRWRIGHT, "status", out, "--json"]
+    done = subprocess.run(status, check=True, capture_output=True, env=environment)
+    check_palette(json.loads(done.stdout)["stages"])
     with pytest.raises(ConfigError, match=str(file)):
         pw.open(out)

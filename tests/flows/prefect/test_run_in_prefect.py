@@ -2,7 +2,6 @@
 tables."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,9 @@ from pairwright.tasks.training.runs import Run
 from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.command import words_of
-from tests.fixtures.dogs_to_train import FAST, write_dataset
-from tests.fixtures.prefect_server import PrefectServer
+from tests.flows.test_train_model import FAST, write_dataset
 
+pytestmark = pytest.mark.slow
 MODEL = """
 import sys
 from pairwright.flows.prefect.run_in_prefect import evaluate_model
@@ -25,10 +24,16 @@ export_dataset(sys.argv[1], sys.argv[2], form="trl")
 """
 
 
-@pytest.mark.slow
-def test_an_export_shows_up_in_prefect(
-    prefect: PrefectServer, rendered: Path, tmp_path: Path
-) -> None:
+def question(number, answer):
+    return {
+        "image": ["a.png", "b.png"],
+        "text": f'Is the statement "{number} dogs" True or False?',
+        "answer": answer,
+        "question_id": number,
+    }
+
+
+def test_an_export_shows_up_in_prefect(prefect, rendered, tmp_path):
     done = prefect.run("python", "-c", EXPORT, rendered, tmp_path / "export")
     assert done.returncode == 0, done.stderr
     (run,) = prefect.flow_runs(f"export-{rendered}")
@@ -36,33 +41,22 @@ def test_an_export_shows_up_in_prefect(
     assert list((tmp_path / "export").iterdir())
 
 
-@pytest.mark.slow
-def test_scores_of_a_model_are_a_table_of_the_run(prefect: PrefectServer, tmp_path: Path) -> None:
-    lines = [
-        {
-            "image": ["a.png", "b.png"],
-            "text": f'Is the statement "{n} dogs" True or False?',
-            "answer": answer,
-            "question_id": n,
-        }
-        for n, answer in enumerate(["True", "False"])
-    ]
-    folder = write_folder(
-        tmp_path, images=["a.png", "b.png"], files={}, lines={"NLVR2.jsonl": lines}
-    )
+def test_scores_of_a_model_are_a_table_of_the_run(prefect, tmp_path):
+    lines = {"NLVR2.jsonl": [question(0, "True"), question(1, "False")]}
+    folder = write_folder(tmp_path, images=["a.png", "b.png"], files={}, lines=lines)
     with chat_server(lambda _: "True") as server:
         done = prefect.run("python", "-c", MODEL, folder, tmp_path / "scores.json", server.url)
     assert done.returncode == 0, done.stderr
     (run,) = prefect.flow_runs("evaluate-tiny-on-nlvr2")
-    told = "accuracy 0.500, consistency 0.500, accuracy (exact) 0.500, consistency (exact) 0.500"
-    assert (run["state_type"], run["state"]["message"]) == ("COMPLETED", told)
+    names = ("accuracy", "consistency", "accuracy (exact)", "consistency (exact)")
+    message = ", ".join(f"{name} 0.500" for name in names)
+    assert (run["state_type"], run["state"]["message"]) == ("COMPLETED", message)
     (artifact,) = prefect.ask("artifacts", artifacts={"key": {"any_": ["scores-nlvr2"]}})
     assert "2 of 2 items, 2 questions" in artifact["description"]
     assert [row["value"] for row in json.loads(artifact["data"])] == [0.5] * 4
 
 
-@pytest.mark.slow
-def test_a_training_shows_up_in_prefect(prefect: PrefectServer, qwen: Path, tmp_path: Path) -> None:
+def test_a_training_shows_up_in_prefect(prefect, qwen, tmp_path):
     dataset = write_dataset(tmp_path / "dogs")
     words = ["train", str(dataset), "--objective", "dpo", "--model", str(qwen), *words_of(FAST)]
     done = prefect.run("pairwright", *words, OMP_NUM_THREADS="1")
