@@ -9,7 +9,7 @@ from pairwright.tasks.training.runs import Run
 from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.command import words_of
-from tests.flows.test_train_model import FAST, write_dataset
+from tests.fixtures.dogs_to_train import FAST, write_dataset
 
 pytestmark = pytest.mark.slow
 MODEL = """
