@@ -98,7 +98,7 @@ def test_files_are_there(page: str) -> None:
 
 
 def test_code_is_that_of_the_example() -> None:
-    """``tests/flows/test_plugins.py`` runs it."""
+    """``tests/flows/pipeline/test_plugins.py`` runs it."""
     example = ROOT / "tests/example_plugin"
     shown = {"python": example / "pairwright_example.py", "toml": example / "pyproject.toml"}
     text = "\n".join(
