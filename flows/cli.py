@@ -1,6 +1,6 @@
 """The command line.
 
-Exit codes: 0 all done, 1 rows still owed, 2 wrong usage or configuration, 130 stopped.
+Exit codes: 0 all done, 1 rows still unfinished, 2 wrong usage or configuration, 130 stopped.
 """
 
 import logging

@@ -75,7 +75,7 @@ class Dataset:
     """Dataset: a folder or URL with tables and versions.
 
     album = Dataset.open("album")                       # the newest version; version=3 for another
-    album.status()                                      # rows done, dropped, failed, owed
+    album.status()                                      # rows done, dropped, failed, pending
     album["pairs"].to_pandas()                          # or .rows(), .to_arrow(), .where(...)
     album.export("trl", "album-trl", split="train")
     run = album.train("adpo", start="sft")
@@ -214,7 +214,7 @@ class Dataset:
         return Table(self.version, table)
 
     def status(self, *, verify: bool = False) -> Status:
-        """Count rows done, dropped, failed and owed now, per stage; a notebook shows a table."""
+        """Count rows done, dropped, failed and pending now, per stage; a notebook shows a table."""
         return look_at_status(self.folder, verify=verify)
 
     def refused(self, table: str) -> Iterator[tuple[str, str, str]]:
@@ -232,7 +232,7 @@ class Dataset:
         settings: Settings = (),
         executor: OpenExecutor | None = None,
     ) -> Report:
-        """List the source again, finish what is owed, and publish a version; return the report.
+        """List the source again, finish its rows, and publish a version; return the report.
 
         ``album.resume(stage="captioning", reason="no answer in time")`` retries only rows that
         failed for this reason. The settings are fields of ``run``, ``gates`` and ``health``, which
@@ -247,7 +247,7 @@ class Dataset:
         return self._run(request, executor)
 
     def run(self, pipeline: Pipeline) -> Report:
-        """Do what is owed of a pipeline's stages, and publish a version; return the report.
+        """Finish the rows of a pipeline's stages, and publish a version; return the report.
 
         ``album.run(Pipeline(album.profile, until="captioning"))``
         """
@@ -391,7 +391,7 @@ class Dataset:
         Exports and trainings follow.
         """
         decisions = read_decision_file(Path(file))
-        with self.version.settled() as (build, _):
+        with self.version.resolved() as (build, _):
             decided = sort_decisions(build, decisions)
         write_decisions(self.folder, decided.known)
         return decided

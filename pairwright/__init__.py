@@ -4,7 +4,7 @@
 
     album = pw.build("photos/", out="album", profile="laptop", until="mining")
     album = pw.open("album")                       # the newest version; version=3 for another
-    album.status()                                 # rows done, dropped, failed, owed
+    album.status()                                 # rows done, dropped, failed, pending
     album["pairs"].to_pandas()                     # or .to_arrow(), .rows(), .to_datasets()
     album.export("trl", "album-trl", split="train")
     run = album.train("adpo", start="sft")

@@ -21,7 +21,7 @@ from pydantic import (
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig, HealthConfig
 from pairwright.schemas.encoder_config import ClipConfig, Dinov2Config
 from pairwright.schemas.filters import FiltersConfig
-from pairwright.schemas.plugins import check_name, read_settings, require_plugins
+from pairwright.schemas.plugins import check_plugin_name, read_settings, require_plugins
 from pairwright.schemas.removing import (
     Batch,
     DetectionConfig,
@@ -79,7 +79,7 @@ NEAR_COPIES = (
 """Limit of the descriptors without weights on photographs."""
 EmbedderName = Annotated[
     str,
-    AfterValidator(lambda name: check_name("embedders", name, EMBEDDERS)),
+    AfterValidator(lambda name: check_plugin_name("embedders", name, EMBEDDERS)),
     WithJsonSchema({"enum": [*EMBEDDERS, "a plugin's"]}),
 ]
 
@@ -525,7 +525,7 @@ class Profile(Section):
         return section
 
     @property
-    def settled(self) -> "Profile":
+    def resolved(self) -> "Profile":
         """Return the profile with unset fields filled by what a build found."""
         return self
 
@@ -618,17 +618,17 @@ class ResolvedProfile(Profile):
     """Revisions of models, hashes of files, names of served models, location of excluded images."""
 
     @property
-    def settled(self) -> Profile:
+    def resolved(self) -> Profile:
         """Return the profile with unset fields filled by what was found."""
-        settled = Profile.model_construct(
+        resolved = Profile.model_construct(
             **{name: value for name, value in self if name != "found"}
         )
         for name, value in self.found.items():
-            settled = with_field(settled, name.split("."), value)
-        return settled
+            resolved = with_field(resolved, name.split("."), value)
+        return resolved
 
 
-def resolve(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
+def add_findings(profile: Profile, found: Mapping[str, Any]) -> ResolvedProfile:
     """Return a profile with further findings."""
     known: Found = profile.found if isinstance(profile, ResolvedProfile) else {}
     own = {name: value for name, value in profile if name != "found"}

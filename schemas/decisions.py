@@ -151,7 +151,7 @@ class Decisions:
 UNDECIDED = Decisions()
 
 
-def latest(decisions: Iterable[Decision]) -> Decisions:
+def latest_decisions(decisions: Iterable[Decision]) -> Decisions:
     """Return the latest decision per key and judgement per annotator, without withdrawn ones."""
     ordered = sorted(decisions, key=lambda one: one.order)
     newest = {(one.key, one.by if one.verdict in JUDGEMENTS else None): one for one in ordered}

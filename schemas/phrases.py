@@ -71,7 +71,7 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def number(count: int) -> str:
+def spell_number(count: int) -> str:
     """Return a count in words, in digits above twelve."""
     return NUMBERS[count] if count < len(NUMBERS) else str(count)
 
@@ -120,7 +120,7 @@ def some(selector: Selector, count: int | None = None) -> str:
     A count makes it "no", "one" or "two red balls".
     """
     head, after = noun(selector, count or 1), tail(selector, count or 1)
-    return f"{with_article(head) if count is None else f'{number(count)} {head}'}{after}"
+    return f"{with_article(head) if count is None else f'{spell_number(count)} {head}'}{after}"
 
 
 def the(selector: Selector) -> str:

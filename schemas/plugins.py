@@ -181,7 +181,7 @@ def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
     return origins
 
 
-def check_name(group: Group, name: str, own: Collection[str] = ()) -> str:
+def check_plugin_name(group: Group, name: str, own: Collection[str] = ()) -> str:
     """Return a name after checking that Pairwright or a plugin defines it."""
     if name not in own and name not in (plugins := find_plugins(group, own)):
         there = ", ".join((*own, *plugins)) or "none: no plugin adds any"
@@ -198,7 +198,7 @@ def read_settings(stages: object) -> object:
         kind = (
             type(given)
             if isinstance(given, Section)
-            else settings_model(check_name("stages", str(name)))
+            else settings_model(check_plugin_name("stages", str(name)))
         )
         try:
             read[str(name)] = kind.model_validate(given or {})

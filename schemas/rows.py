@@ -1,7 +1,7 @@
 """The rows that flow between the stages; their Arrow schemas are in ``schemas.arrow``.
 
 Beside a stage's rows, its function may yield ``Dropped`` (a rule said no: final) or ``Failed`` (a
-boundary failed: owed again).
+boundary failed: retried by the next build).
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Input row for which a boundary failed after its retries: owed again at the next build."""
+    """Input row for which a boundary failed after its retries: the next build tries again."""
 
     source_key: str
     reason: str

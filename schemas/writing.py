@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pairwright.schemas.encoder_config import ClipConfig
-from pairwright.schemas.plugins import check_name
+from pairwright.schemas.plugins import check_plugin_name
 from pairwright.schemas.section import (
     UNSET,
     Count,
@@ -101,7 +101,7 @@ class ChatConfig(Section):
     """Maximum attempts at a request before its row fails, for temporary faults (busy, time-out, cut
     off)."""
     patience_seconds: Seconds = 120.0
-    """Maximum time without any answer before the shard fails; its rows stay owed."""
+    """Maximum time without any answer before the shard fails; its rows stay unfinished."""
     launch: LaunchConfig = LaunchConfig()
 
 
@@ -154,7 +154,7 @@ class ValidatedSection(ServedSection):
     """Section of texts that validators check."""
 
     validators: tuple[
-        Annotated[str, AfterValidator(lambda name: check_name("validators", name))], ...
+        Annotated[str, AfterValidator(lambda name: check_plugin_name("validators", name))], ...
     ] = ()
     """Validators of plugins that each text must pass, beside our own."""
 

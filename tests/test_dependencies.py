@@ -90,9 +90,9 @@ def test_nothing_is_declared_that_nobody_imports() -> None:
 
 def closure(names: set[str]) -> Iterator[str]:
     """Yield distributions and all that they need."""
-    seen, owed = set[str](), list(names)
-    while owed:
-        name = owed.pop()
+    seen, unfinished = set[str](), list(names)
+    while unfinished:
+        name = unfinished.pop()
         if name in seen:
             continue
         seen.add(name)
@@ -101,7 +101,7 @@ def closure(names: set[str]) -> Iterator[str]:
             lines = [Requirement(line) for line in requires(name) or []]
         except PackageNotFoundError:
             continue
-        owed += [
+        unfinished += [
             canonicalize_name(one.name)
             for one in lines
             if not one.marker or one.marker.evaluate({"extra": ""})

@@ -214,11 +214,11 @@ def graph() -> dict[str, Imports]:
 
 def reached(name: str, graph: Mapping[str, Imports]) -> set[str]:
     """Return the modules that are loaded with one."""
-    seen, owed = set[str](), [name]
-    while owed:
-        if (module := owed.pop()) not in seen:
+    seen, unfinished = set[str](), [name]
+    while unfinished:
+        if (module := unfinished.pop()) not in seen:
             seen.add(module)
-            owed += graph[module].top
+            unfinished += graph[module].top
     return seen
 
 

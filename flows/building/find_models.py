@@ -14,7 +14,7 @@ from typing import Any
 
 from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline, with_source
-from pairwright.schemas.config import Profile, ResolvedProfile, resolve
+from pairwright.schemas.config import Profile, ResolvedProfile, add_findings
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import changed_fields
@@ -42,7 +42,7 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
         if stage.pin:
             config = stage.configure(profile)
             findings.update(changed_fields(config, stage.pin(config), stage.section_of(config)))
-    return resolve(profile, findings)
+    return add_findings(profile, findings)
 
 
 def pin_served(profile: Profile, until: str) -> ResolvedProfile:
@@ -58,14 +58,14 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
         except ServerError as error:  # nothing has begun: the address is wrong, or no server runs
             raise ConfigError(str(error)) from error
         findings.update(changed_fields(chat, found, model))
-    return resolve(profile, findings)
+    return add_findings(profile, findings)
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
     """Return the served models that the build asks, by field of the profile."""
     sections = _served_sections(profile, until)
     names = dict.fromkeys(profile.model_named(section.asks) for section in sections)
-    return {f"models.{name}": profile.settled.served[name] for name in names}
+    return {f"models.{name}": profile.resolved.served[name] for name in names}
 
 
 def _served_sections(profile: Profile, until: str) -> list[ServedSection]:

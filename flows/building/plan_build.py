@@ -1,4 +1,4 @@
-"""Plan a build: list its source, count owed rows per stage, and extrapolate from a trial.
+"""Plan a build: list its source, count unfinished rows per stage, and extrapolate from a trial.
 
 A trial is a real build of the source's first rows in two shards per stage; the second one is timed,
 since the first loads models. Everything is taken to grow with the items of the source.
@@ -216,7 +216,7 @@ def _run_trial(version: Version, rows: int) -> tuple[dict[str, Rates], list[Shar
         )
         report = run_build(Request(version=trial), workers)
         rates: dict[str, Rates] = {}
-        with open_present(trial.folder).settled() as (_, stages):
+        with open_present(trial.folder).resolved() as (_, stages):
             items = max(counts.of for planned, counts in stages if planned.reads_source)
             for planned, counts in stages:
                 if counts.of > counts.pending:
@@ -255,28 +255,28 @@ def _count_inputs(
     items: int,
     fresh: Mapping[str, float | None],
 ) -> float | None:
-    """Return a stage's owed rows; ``None``: not known.
+    """Return a stage's unfinished rows; ``None``: not known.
 
     Without rates, ``fresh`` has the new rows of the tables that it reads, if known. A stage that
-    needs its whole input owes all of it again when that grows.
+    needs its whole input is unfinished as a whole when that grows.
     """
-    owed = before.pending + before.failed if before else 0
+    unfinished = before.pending + before.failed if before else 0
     if rates:
         total = round(rates["inputs"] * items)
         done = before.ok + before.dropped if before else 0
-        owed = max(owed, total - done)
-        return total if owed and planned.inputs.is_whole else owed
+        unfinished = max(unfinished, total - done)
+        return total if unfinished and planned.inputs.is_whole else unfinished
     if planned.reads_source:
-        return owed + round(fresh["items"] or 0)
+        return unfinished + round(fresh["items"] or 0)
     if any(fresh[table] != 0 for table in planned.inputs.reads):
         return None
-    return owed
+    return unfinished
 
 
 def _plan_stage(
     version: Version, planned: Planned, inputs: float | None, rates: Rates | None
 ) -> Amounts:
-    """Return a stage's amounts for its owed rows."""
+    """Return a stage's amounts for its unfinished rows."""
     if inputs is None:
         return dict.fromkeys(COLUMNS)
     if not inputs:

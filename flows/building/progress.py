@@ -61,10 +61,10 @@ class LineWatcher:
         log.info("%s: another build is working on this table; waiting for it", planned.stage.name)
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Log the owed rows."""
+        """Log the unfinished rows."""
         rows = _count_inputs(shards)
         if rows:
-            log.info("%s: %d rows owed in %d shards", planned.stage.name, rows, len(shards))
+            log.info("%s: %d unfinished rows in %d shards", planned.stage.name, rows, len(shards))
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
         """Log the outcome of a shard."""
@@ -101,7 +101,7 @@ class BarWatcher(LineWatcher):
         )
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Start a bar if rows are owed."""
+        """Start a bar if rows are unfinished."""
         rows = _count_inputs(shards)
         if rows:
             self.progress.add_task(planned.stage.name, total=rows, rate="")
@@ -220,13 +220,13 @@ class MeteredWatcher(LineWatcher):
         self.seconds = Counter(
             "pairwright_seconds", "Time that shards took.", ["stage"], registry=registry
         )
-        self.owed = Gauge(
+        self.unfinished = Gauge(
             "pairwright_owed_rows", "Input rows not done yet.", ["stage"], registry=registry
         )
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Set the number of owed rows."""
-        self.owed.labels(planned.stage.name).set(_count_inputs(shards))
+        """Set the number of unfinished rows."""
+        self.unfinished.labels(planned.stage.name).set(_count_inputs(shards))
         self.shown.begin(planned, shards)
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
@@ -243,7 +243,7 @@ class MeteredWatcher(LineWatcher):
     def _count_rows(self, planned: Planned, shard: ShardRef, done: ShardDone) -> None:
         """Count the rows of a shard that is done, and the tokens of its answers."""
         stage = planned.stage.name
-        self.owed.labels(stage).dec(_count_inputs([shard]))
+        self.unfinished.labels(stage).dec(_count_inputs([shard]))
         for name, count in done.counts.items():
             self.rows.labels(stage, name).inc(count)
         if not planned.keeps_answers:

@@ -1,4 +1,4 @@
-"""Build a dataset: list the source, run each stage on its owed rows, count, publish a version.
+"""Build a dataset: list the source, run each stage on its unfinished rows, publish a version.
 
 Shards run in this process' workers or, if a Prefect server is configured, as task runs
 (``flows.prefect.build_dataset``).
@@ -24,7 +24,7 @@ from pairwright.schemas.config import (
     Profile,
     ReadingConfig,
     RobustnessConfig,
-    resolve,
+    add_findings,
 )
 from pairwright.schemas.errors import ConfigError, SourceError, StoreError
 from pairwright.schemas.rows import make_key
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether nothing is owed any more, and a version was published."""
+        """Return whether nothing is unfinished any more, and a version was published."""
         return not self.failures and self.verdict.complete and not self.verdict.held
 
     def status(self, dataset: str) -> Status:
@@ -93,7 +93,7 @@ class Report:
 
 
 def run_build(request: Request, executor: Executor) -> Report:
-    """Do everything that is owed, and publish a version if the profile's gates hold."""
+    """Do everything that is unfinished, and publish a version if the profile's gates hold."""
     version = request.version
     folder = version.folder
     _log_changes(version)
@@ -153,7 +153,7 @@ class StageRuns:
 
     def _run_stage(self, planned: Planned) -> Counts:
         if not planned.is_on:
-            return self.build.settle(planned)
+            return self.build.resolve(planned)
         counts, failures = run_stage(
             self.build, planned, self.executor, request=self.request, submit=self._submit
         )
@@ -172,7 +172,9 @@ class StageRuns:
                 continue
             if waits_for:
                 log.warning(
-                    "%s waits for %s, which still has owed rows", planned.stage.name, waits_for
+                    "%s waits for %s, which still has unfinished rows",
+                    planned.stage.name,
+                    waits_for,
                 )
                 continue
             served = find_models.start_server(self.servers, profile, planned)
@@ -190,7 +192,7 @@ class StageRuns:
 
 
 def _run_steps(request: Request, executor: Executor, began: str) -> Report:
-    """Do what is owed of the listed items, step by step, and publish a version."""
+    """Do what is unfinished of the listed items, step by step, and publish a version."""
     version = request.version
     run = version.profile.run
     budget = Budget(version.folder, run.budget, workers=run.workers or count_cores())
@@ -223,7 +225,7 @@ def _embed_excluded(version: Version, executor: Executor) -> Version:
         return version
     files = tuple(_embed_source(version, source, executor) for source in sources)
     marks = tuple(file.rpartition("/")[2] for file in files)
-    profile = resolve(version.profile, {"exclude.files": files, "exclude.marks": marks})
+    profile = add_findings(version.profile, {"exclude.files": files, "exclude.marks": marks})
     return replace(version, pipeline=Pipeline(profile, version.pipeline.until))
 
 
@@ -243,7 +245,7 @@ def _embed_source(version: Version, source: str, executor: Executor) -> str:
         "robustness": RobustnessConfig(),
         "run": version.profile.run.model_copy(update={"budget": BudgetConfig()}),
     }
-    resolved = resolve(version.profile, {"exclude.files": (), "exclude.marks": ()})
+    resolved = add_findings(version.profile, {"exclude.files": (), "exclude.marks": ()})
     profile = resolved.model_copy(update=changed)
     excluded = Version(folder=folder, pipeline=Pipeline(profile, embed_images.STAGE.name))
     if not run_build(Request(version=excluded), executor).is_complete:
@@ -253,7 +255,7 @@ def _embed_source(version: Version, source: str, executor: Executor) -> str:
     present = open_present(folder)
     embeddings = present.find(embed_images.STAGE.name)
     images = present.find(read_items.IMAGES.name)
-    with present.settled() as (build, _):
+    with present.resolved() as (build, _):
         name = write_references(build, embeddings, images)
     return f"{folder.url}/{name}"
 
@@ -266,7 +268,7 @@ def run_stage(
     request: Request | None = None,
     submit: Callable[[Planned, Sequence[ShardRef]], Iterator[Outcome]] | None = None,
 ) -> tuple[Counts, list[ShardFailed]]:
-    """Run the owed shards of one stage; return the counts of its rows, and the failed shards.
+    """Run the unfinished shards of one stage; return the counts of its rows, and the failed shards.
 
     ``request`` selects rows; ``submit`` replaces the executor's own.
     """
@@ -275,7 +277,7 @@ def run_stage(
     submit = submit or executor.submit
     failures: list[ShardFailed] = []
     with build.locked(planned, watcher.waiting):
-        counts = build.settle(planned)
+        counts = build.resolve(planned)
         shards: list[ShardRef] = []
         if request is None or request.selects(planned.stage):
             shards = build.shards(planned, reason=request.only_reason if request else "")
@@ -290,6 +292,6 @@ def run_stage(
         if shards:
             if done == len(shards):
                 build.drop_journals(planned)
-            counts = build.settle(planned)
+            counts = build.resolve(planned)
     watcher.end(planned, counts, time.monotonic() - start)
     return counts, failures

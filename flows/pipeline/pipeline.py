@@ -47,7 +47,7 @@ class Pipeline:
     pipeline = pw.Pipeline("scenes", until="mining")
     pipeline.tables                              # table of each stage, the same for every profile
     [stage.name for stage in pipeline.running]   # those that are on
-    pipeline.run(pw.open("album"))               # do what the dataset owes of them
+    pipeline.run(pw.open("album"))               # do what is unfinished in the dataset
     """
 
     def __init__(self, profile: Profile | str, until: str = "") -> None:

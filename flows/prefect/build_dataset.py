@@ -20,7 +20,7 @@ from pairwright.flows.dataset import Dataset
 from pairwright.flows.pipeline.load_profile import profile_names
 from pairwright.flows.pipeline.stages import BY_NAME, GROUPS
 from pairwright.flows.prefect.prefect_executor import RUNNER, PrefectExecutor
-from pairwright.flows.prefect.relay import dataset_name, logged, publish_table, tagged
+from pairwright.flows.prefect.relay import dataset_name, log_to_prefect, publish_table, tagged
 from pairwright.flows.versions.show_status import say_reasons
 from pairwright.flows.versions.version import Version
 from pairwright.tasks.store.executor import Executor
@@ -55,7 +55,7 @@ def build_dataset(
         until: Stop after this stage.
         exclude: Sources of images to exclude, together with near-duplicates of them.
     """
-    with logged():
+    with log_to_prefect():
         built = Dataset.build(
             source,
             out=out,
@@ -78,7 +78,7 @@ def build_dataset(
 def resume_dataset(
     dataset: str, stage: StageName = "", reason: str = "", settings: list[str] | None = None
 ) -> State[None]:
-    """Finish the owed rows of a dataset.
+    """Finish the unfinished rows of a dataset.
 
     Args:
         dataset: Folder or URL of the dataset.
@@ -86,7 +86,7 @@ def resume_dataset(
         reason: Retry only rows that failed for this reason.
         settings: Fields of `run` to set ("run.budget.max_calls=5000").
     """
-    with logged():
+    with log_to_prefect():
         opened = Dataset.open(dataset)
         opened.resume(stage=stage, reason=reason, settings=settings or [], executor=open_in_prefect)
         return _end_of(opened)
@@ -99,13 +99,13 @@ def resume_dataset(
     persist_result=False,
 )
 def update_dataset(dataset: str) -> State[None]:
-    """List a dataset's source again, do what is owed, and publish a version if its gates hold.
+    """List a dataset's source again, finish its rows, and publish a version if its gates hold.
 
     Args:
         dataset: Folder or URL of the dataset.
     """
     folder = Folder(dataset)
-    with logged():
+    with log_to_prefect():
         opened = Dataset.open(dataset)
         try:
             with hold(folder, LOCK, _Busy.refuse if folder.is_local else None):

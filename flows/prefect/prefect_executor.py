@@ -21,7 +21,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from pairwright.flows.building.progress import log_outcome
 from pairwright.flows.prefect.relay import UNREACHED, dataset_name
-from pairwright.flows.versions.show_status import say_owed, say_shard
+from pairwright.flows.versions.show_status import say_shard, say_unfinished
 from pairwright.schemas.errors import PairwrightError
 from pairwright.tasks.store.executor import Executor, Outcome, RunStages
 from pairwright.tasks.store.shard import ShardRef
@@ -144,9 +144,9 @@ class StepRun:
         if self._lost.is_set():
             # report the end in one attempt, not in minutes of retries while the build waits
             self._ending.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
-        owed = list(say_owed(counts, self._dataset))
-        if owed:
-            return Failed(message="\n".join(owed))
+        unfinished = list(say_unfinished(counts, self._dataset))
+        if unfinished:
+            return Failed(message="\n".join(unfinished))
         return Completed(message=", ".join(f"{count.stage} {count.rows:,}" for count in counts))
 
 

@@ -38,7 +38,7 @@ class RunLogHandler(APILogHandler):
 
 
 @contextmanager
-def logged() -> Generator[None]:
+def log_to_prefect() -> Generator[None]:
     """Send our log lines to Prefect's logs as well during a flow run."""
     if any(isinstance(handler, APILogHandler) for handler in PAIRWRIGHT.handlers):
         yield  # PREFECT_LOGGING_EXTRA_LOGGERS sends them

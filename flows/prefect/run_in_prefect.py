@@ -14,7 +14,7 @@ from pydantic import Field
 
 from pairwright.flows.building.progress import log_steps
 from pairwright.flows.dataset import Dataset
-from pairwright.flows.prefect.relay import dataset_name, logged, publish_table, tagged
+from pairwright.flows.prefect.relay import dataset_name, log_to_prefect, publish_table, tagged
 from pairwright.flows.training import evaluate_model as models
 from pairwright.flows.training.show_training import TrainingLines
 from pairwright.flows.training.train_model import Trained
@@ -54,7 +54,7 @@ def export_dataset(
         verify: Read the result as its consumer does, and fail on the first invalid row.
     """
     config = ExportConfig(selection=selection, table=table, model=model, verify=verify)
-    with logged(), tagged(dataset_name(dataset), form):
+    with log_to_prefect(), tagged(dataset_name(dataset), form):
         tally = Dataset.open(dataset, version).export(form, to, config=config)
     return Completed(message=f"{tally.rows:,} rows are in {to}")
 
@@ -92,7 +92,7 @@ def train_model(
         mix: sft: further rows, as FILE:SHARE of LLaVA's JSON, or DATASET:SHARE.
         differential: sft: add M3Diff's differential perception. vLLM cannot serve it.
     """
-    with logged(), tagged(dataset_name(dataset), objective):
+    with log_to_prefect(), tagged(dataset_name(dataset), objective):
         trained = Dataset.open(dataset, version).train(
             objective,
             name=name,
@@ -155,7 +155,7 @@ def evaluate_model(
         judge=judge,
         perturb=perturb,
     )
-    with logged(), tagged(dataset_name(checkpoint), benchmark):
+    with log_to_prefect(), tagged(dataset_name(checkpoint), benchmark):
         evaluated = models.evaluate_model(config, watch=log_steps)
         scores = evaluated.results.scores
         rows = [asdict(score) for score in scores]

@@ -72,7 +72,7 @@ def make_deployment(url: str, cron: str, timezone: str, *, paused: bool) -> Any:
         parameters={"dataset": url},
         tags=[dataset_name(url)],
         description=(
-            f"List the source of {url} again, do what is owed, publish a version if its gates hold."
+            f"List the source of {url} again, finish its rows, publish a version if its gates hold."
         ),
         entrypoint_type=EntrypointType.MODULE_PATH,
     )

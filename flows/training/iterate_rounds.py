@@ -43,7 +43,7 @@ from pairwright.tasks.training.report.write_rounds_page import (
     keep_rounds,
     write_rounds_page,
 )
-from pairwright.tasks.training.runs import HELD_OUT, RUNS, MetricsFile, Run, check_name
+from pairwright.tasks.training.runs import HELD_OUT, RUNS, MetricsFile, Run, check_run_name
 
 POLICY, TRUTH, SAMPLES = "models.policy", "truth.json", 4
 OWN = "preferences.rejected=own"
@@ -159,7 +159,7 @@ class Rounds:
         return [line for line in self.config.settings if not line.startswith(POLICY)]
 
     def _run(self, number: int) -> Run:
-        return Run(Path(self.folder.path(f"{RUNS}/{check_name(self.config.name)}-{number}")))
+        return Run(Path(self.folder.path(f"{RUNS}/{check_run_name(self.config.name)}-{number}")))
 
     def _make(self, number: int) -> bool:
         """Make a round; return whether its training finished."""

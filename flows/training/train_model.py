@@ -21,12 +21,12 @@ from pairwright.tasks.store.manifest import MANIFEST
 from pairwright.tasks.store.snapshot import snapshot_numbers
 from pairwright.tasks.training.check_environment import count_launched
 from pairwright.tasks.training.find_model import require_packages
-from pairwright.tasks.training.freeze_rows import check_parts, count_reasons, count_rows
+from pairwright.tasks.training.freeze_rows import check_frozen_parts, count_frozen, count_reasons
 from pairwright.tasks.training.mix_datasets import check_mixed
 from pairwright.tasks.training.objective import FrozenData, Job, Start
 from pairwright.tasks.training.objective_list import OBJECTIVES
 from pairwright.tasks.training.report.write_run_page import write_run_page
-from pairwright.tasks.training.runs import FREE, HELD_OUT, MetricsFile, Run, check_name
+from pairwright.tasks.training.runs import FREE, HELD_OUT, MetricsFile, Run, check_run_name
 
 if TYPE_CHECKING:
     from pairwright.tasks.training.ranks import Watcher
@@ -86,7 +86,7 @@ def train(
         raise ConfigError(
             f"{folder.url}: a run is written to a local disk; copy the dataset, or mount it"
         )
-    run = Run(Path(folder.path(f"runs/{check_name(name)}")))
+    run = Run(Path(folder.path(f"runs/{check_run_name(name)}")))
     from pairwright.tasks.training.ranks import broadcast, join_ranks, leave_ranks, own_rank
 
     join_ranks()
@@ -99,7 +99,7 @@ def train(
             return _fit(run, folder, prepared, watcher=None)
         with run.locked():
             try:
-                prepared = prepare(version, config, run, is_chosen=is_chosen)
+                prepared = prepare_run(version, config, run, is_chosen=is_chosen)
             except PairwrightError as error:
                 broadcast(error)
                 raise
@@ -109,7 +109,7 @@ def train(
         leave_ranks()
 
 
-def prepare(
+def prepare_run(
     version: Version, config: TrainConfig, run: Run, *, is_chosen: bool = False
 ) -> Prepared:
     """Check the settings, find the start model, and freeze the rows unless the run has begun.
@@ -135,7 +135,7 @@ def prepare(
         _check_same(run, start.config)
         if not run.is_finished:
             check_mixed(run)
-            check_parts(version.folder, run.rows)
+            check_frozen_parts(version.folder, run.rows)
             run.check_latest()
         return prepared
     try:
@@ -188,7 +188,7 @@ def _begin(run: Run, start: Start, frozen: FrozenData) -> None:
         **frozen.source,
         "start": start.record,
         "processes": count_launched(),
-        "rows": {split: count_rows(run.rows, split) for split in splits if split},
+        "rows": {split: count_frozen(run.rows, split) for split in splits if split},
         "mix": frozen.mix,
         "refused": count_reasons(frozen.refused),
     }

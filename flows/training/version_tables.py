@@ -44,7 +44,7 @@ class VersionTables:
     @property
     def embedding(self) -> EmbeddingConfig:
         """Return the settings of the images' vectors."""
-        return self.version.profile.settled.embedding
+        return self.version.profile.resolved.embedding
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -72,8 +72,8 @@ class VersionTables:
 
     @contextmanager
     def open(self, extra: Sequence[Planned] = ()) -> Generator[Build]:
-        """Open the tables of the version and extra ones, all settled."""
-        with self.version.settled(extra) as (build, _):
+        """Open the tables of the version and extra ones, all resolved."""
+        with self.version.resolved(extra) as (build, _):
             yield build
 
     def open_dataset(self, url: str) -> "VersionTables":
@@ -87,9 +87,9 @@ def make_table(
     """Run the pending rows of a stage outside the version; return the planned stage."""
     planned = version.plan(stage, config, after=after)
     with version.opened([*after, planned]) as build, open_executor(version) as executor:
-        version.settle(build, version.planned)
+        version.resolve(build, version.planned)
         for earlier in after:
-            build.settle(earlier)
+            build.resolve(earlier)
         counts, failures = run_stage(build, planned, executor)
     pending = counts.failed + counts.pending
     if pending or failures:

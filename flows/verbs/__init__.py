@@ -19,7 +19,7 @@ BUILD, LOOK, EXPORT, OPERATE = "Build", "Look", "Export and train", "Operate"
 
 VERBS = (
     Verb("build", "build", "Build a dataset, or continue an earlier build of it.", BUILD),
-    Verb("resume", "build", "Finish the owed rows of a dataset.", BUILD),
+    Verb("resume", "build", "Finish the unfinished rows of a dataset.", BUILD),
     Verb(
         "plan",
         "build",
@@ -34,7 +34,10 @@ VERBS = (
     ),
     Verb("refilter", "build", "Try other mining thresholds on the stored similarities.", BUILD),
     Verb(
-        "status", "look", "Show, per stage, what is done, dropped, failed and owed, and why.", LOOK
+        "status",
+        "look",
+        "Show, per stage, what is done, dropped, failed and pending, and why.",
+        LOOK,
     ),
     Verb(
         "report", "look", "Write pages that show a dataset: pairs, texts, removals, charts.", LOOK

@@ -70,7 +70,7 @@ def resume(
         ),
     ] = None,
 ) -> None:
-    """Finish the owed rows of a dataset: of a killed build, failed rows, rows beyond its budget."""
+    """Finish a dataset: the rows of a killed build, failed rows, rows beyond its budget."""
     kwargs: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
 
     def resume_here() -> "Dataset":
@@ -123,7 +123,7 @@ def plan(
 ) -> None:
     """Show, per stage, what a build would do: rows, calls, tokens, time, disk.
 
-    Builds only the trial. With --out, only what the dataset there owes.
+    Builds only the trial. With --out, only the unfinished rows of the dataset there.
     """
     if trial:
         print(f"Building a trial of {trial:,} rows ...", file=sys.stderr)

@@ -42,9 +42,9 @@ def status(
         ),
     ] = False,
 ) -> None:
-    """Show, per stage, what is done, dropped, failed and owed, and why.
+    """Show, per stage, what is done, dropped, failed and pending, and why.
 
-    Exits with 0 even if rows are owed.
+    Exits with 0 even if rows are unfinished.
     """
     from pairwright.flows.versions.show_status import verify_copies
 
@@ -84,8 +84,8 @@ def _print_status(status: "Status") -> None:
     options.print_reasons(status.counts)
     for line in (*status.owing, *status.held):
         print(line)
-    if status.owed:
-        print(f"Rows are owed. Finish them with: pairwright resume {status.dataset}")
+    if status.unfinished:
+        print(f"Rows are unfinished. Finish them with: pairwright resume {status.dataset}")
 
 
 @app.command(epilog="Examples: `pairwright sources`, `pairwright sources jsonl`")

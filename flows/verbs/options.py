@@ -122,7 +122,7 @@ def open_dataset(url: str, version: int | None = None) -> "Dataset":
     return load_dataset().open(url, version)
 
 
-def say(text: str) -> None:
+def print_note(text: str) -> None:
     """Print to standard error, in the first of several processes only."""
     if is_first():
         print(text, file=sys.stderr)
@@ -169,7 +169,7 @@ def stopping(dataset: str) -> Generator[None]:
 
 
 def conclude(dataset: "Dataset") -> None:
-    """Print how a build ended and what to do next; exit with 1 if rows are owed or gates failed."""
+    """Print how a build ended; exit with 1 if rows are unfinished or gates failed."""
     report = dataset.outcome
     if report:
         status = report.status(dataset.url)
@@ -183,14 +183,14 @@ def conclude(dataset: "Dataset") -> None:
     if report and report.stopped and not status.held:
         lines.append(report.stopped)
     lines += status.owing
-    if status.owed:
+    if status.unfinished:
         lines.append(
-            f"{status.owed:,} rows are still owed. Finish them with: pairwright resume "
+            f"{status.unfinished:,} rows are unfinished. Finish them with: pairwright resume "
             f"{dataset.url}"
         )
     for line in (*lines, *status.held):
         print(line, file=sys.stderr)
-    if status.owed or status.held:
+    if status.unfinished or status.held:
         raise typer.Exit(OWED)
     version = f" as version {status.version}" if status.version else ""
     print(f"Done: {dataset.url}{version}. Look at it with: pairwright report {dataset.url}")

@@ -112,13 +112,13 @@ def train(
                     objective, name=name, settings=settings or [], watcher=watcher, **flags
                 )
     except KeyboardInterrupt:
-        options.say(
+        options.print_note(
             "Stopped. The same command continues from the last checkpoint, "
             "or starts again if there is none."
         )
         raise typer.Exit(options.STOPPED) from None
     if not trained.finished:
-        options.say(
+        options.print_note(
             f"Stopped at step {trained.step:,} of {trained.steps:,}, with a checkpoint. {AGAIN}"
         )
         raise typer.Exit(options.STOPPED)
@@ -205,7 +205,7 @@ def iterate(
         options.print_table(*iterated.cells())
         print(f"Held out: {iterated.measure}. Look at it: {iterated.page}")
     if iterated is None or not iterated.finished:
-        options.say(f"Stopped. {AGAIN}")
+        options.print_note(f"Stopped. {AGAIN}")
         raise typer.Exit(options.STOPPED)
     print(iterated.conclusion)
 

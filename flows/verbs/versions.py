@@ -255,7 +255,7 @@ def schedule(
 ) -> None:
     """Update a dataset on a schedule.
 
-    A Prefect deployment that lists its source again and does what is owed.
+    A Prefect deployment that lists its source again and does what is unfinished.
     """
     from pairwright.flows.prefect import schedule_dataset as flow
 

@@ -117,8 +117,8 @@ def _plan_collection(folder: Folder, keep: int | None, removal: int) -> Collecte
 
 
 def _mark_current(folder: Folder, live: garbage.LiveFiles) -> tuple[list[str], bool]:
-    """Mark the files of the current tables; return these tables, and whether rows are owed."""
-    with open_present(folder).settled() as (build, stages):
+    """Mark the files of the current tables; return these, and whether rows are unfinished."""
+    with open_present(folder).resolved() as (build, stages):
         live.mark_build(build)
     owes = any(counts.pending for _, counts in stages)
     return [planned.table for planned, _ in stages], owes
@@ -128,7 +128,7 @@ def _say_blocked(folder: Folder, removal: int, *, owes: bool) -> str:
     """Return why files of removed images cannot be deleted yet, and what to do; empty: they can."""
     resume = f"pairwright resume {folder.url}"
     if owes:
-        return f"rows are owed without the removed images. First run: {resume}"
+        return f"rows are unfinished without the removed images. First run: {resume}"
     newest = latest_snapshot(folder)
     if newest and newest.content.get("takedowns", 0) < removal:
         return (
@@ -146,7 +146,7 @@ def _mark_clean_versions(
     for number in numbers:
         is_newest = number == numbers[-1]
         try:
-            with open_version(folder, number).settled() as (build, stages):
+            with open_version(folder, number).resolved() as (build, stages):
                 planned = [stage for stage, _ in stages]
                 if _holds_removed(build, planned, removed):
                     yield number, HOLDS_REMOVED
@@ -184,7 +184,7 @@ def _mark_runs(folder: Folder, live: garbage.LiveFiles) -> None:
 
 
 def _mark_tables(folder: Folder, tables: Sequence[str], live: garbage.LiveFiles) -> None:
-    """Mark all files of some tables: owed rows may be found in them once others are made."""
+    """Mark all files of some tables: unfinished rows may be found in them once others are made."""
     for table, file in garbage.list_parts(folder):
         if table in tables:
             live.files.add(f"{table}/{file}")

@@ -59,7 +59,7 @@ def export_dataset(
     _check_options(chosen, config, version)
     check_target(Path(target))
     processor = _load_verifier(chosen) if config.verify else None
-    with version.settled() as (build, stages):
+    with version.resolved() as (build, stages):
         total = _count_rows(version, stages, chosen.reads)
         decisions = read_decisions(version.folder)
         counts = [count for _, count in stages]
@@ -133,7 +133,7 @@ def _say_why_empty(version: Version, stages: list[tuple[Planned, Counts]], table
             "Build the rest with the same `pairwright build` command without --until, or export "
             "--table pairs"
         )
-    return f"Finish the rows that are owed with: pairwright resume {version.folder.url}"
+    return f"Finish the unfinished rows with: pairwright resume {version.folder.url}"
 
 
 def _describe_dataset(

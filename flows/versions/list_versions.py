@@ -123,7 +123,7 @@ def diff_versions(before: Version, after: Version, *, stage: str = "") -> Versio
     """Compare two versions; rows are compared by key."""
     assert before.snapshot
     assert after.snapshot
-    with before.settled() as (old, _), after.settled() as (new, _):
+    with before.resolved() as (old, _), after.resolved() as (new, _):
         groups = {
             planned.stage.name: planned.stage.group for planned in (*new.planned, *old.planned)
         }

@@ -68,7 +68,7 @@ def refilter_dataset(
 ) -> Refiltered:
     """Make the pairs of the changed thresholds and compare them with the dataset's."""
     mined = replace(present, pipeline=Pipeline(present.profile, SECTION))
-    with mined.settled() as (build, stages):
+    with mined.resolved() as (build, stages):
         before = [counts for planned, counts in stages if _depends_on_thresholds(planned)]
         old_pairs = _read_pairs(build, mined.stages[-1])
     dependent = [planned for planned in changed.planned if _depends_on_thresholds(planned)]
@@ -76,7 +76,7 @@ def refilter_dataset(
     after: list[Counts] = []
     with changed.opened() as build:
         leading = changed.planned[: changed.planned.index(dependent[0])]
-        _settle_finished(changed, build, leading)
+        _resolve_finished(changed, build, leading)
         for planned in dependent:
             counts, stage_failures = run_stage(build, planned, executor)
             failures += stage_failures
@@ -103,20 +103,20 @@ def _depends_on_thresholds(planned: Planned) -> bool:
     return planned.stage.name in DEPENDENT and planned.is_on
 
 
-def _settle_finished(version: Version, build: Build, planned: Iterable[Planned]) -> None:
-    """Settle the stages before the dependent ones; ``ConfigError`` if one owes rows."""
-    for counts in map(build.settle, planned):
-        owed = counts.pending + counts.failed
-        if owed:
+def _resolve_finished(version: Version, build: Build, planned: Iterable[Planned]) -> None:
+    """Resolve the stages before the dependent ones; ``ConfigError`` if one has unfinished rows."""
+    for counts in map(build.resolve, planned):
+        unfinished = counts.pending + counts.failed
+        if unfinished:
             url = version.folder.url
             raise ConfigError(
-                f"{url}: {counts.stage} still owes {owed:,} rows. First finish them with: "
-                f"pairwright resume {url}"
+                f"{url}: {counts.stage} still has {unfinished:,} unfinished rows. "
+                f"First finish them with: pairwright resume {url}"
             )
 
 
 def _read_pairs(build: Build, planned: Planned) -> Pairs:
-    """Return the live pairs of a settled table of pairs."""
+    """Return the live pairs of a resolved table of pairs."""
     pairs: Pairs = {}
     for table in stream_live(build, planned, ["key", "first", "second"]):
         for row in table.to_pylist():

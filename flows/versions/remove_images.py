@@ -12,7 +12,7 @@ from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.lineage import count_rows, follow, keys_like
+from pairwright.tasks.store.lineage import count_reached, follow, keys_like
 from pairwright.tasks.store.open_tables import Build, read_record
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
@@ -40,7 +40,7 @@ def remove_images(
 ) -> Removal:
     """Add images to the list of removals, by keys, prefixes of keys, or names."""
     folder = newest.folder
-    with newest.settled() as (build, _):
+    with newest.resolved() as (build, _):
         images = next(planned for planned in build.planned if planned.stage.writes is ImageRow)
         table = images.stage.name
         keys_by_name = _find_keys_by_name(build, images, names)
@@ -57,7 +57,7 @@ def remove_images(
             keys=new,
             before=[key for key in keys if key in removed],
             unknown=[key for key in new if (table, key) not in seeds],
-            rows=count_rows(links, seeds),
+            rows=count_reached(links, seeds),
         )
 
 

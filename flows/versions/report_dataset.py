@@ -41,7 +41,7 @@ def report_dataset(version: Version, *, pairs: int) -> ReportPages:
     """Replace the dataset's report by one about a version."""
     folder = version.folder
     page = f"{REPORT}/{INDEX}"
-    with version.settled() as (build, stages):
+    with version.resolved() as (build, stages):
         counts = [count for _, count in stages]
         subject = subject_of(version, build, counts=counts, pairs=pairs)
         if folder.is_local:
@@ -99,7 +99,7 @@ def view_dataset(
         raise ConfigError(f"--annotator: a name of at most {MOST_NAME} printable characters")
     with ExitStack() as stack:
         listener = stack.enter_context(listen(port))
-        build, stages = stack.enter_context(version.settled())
+        build, stages = stack.enter_context(version.resolved())
         counts = [count for _, count in stages]
         scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
         tables = Tables(build)

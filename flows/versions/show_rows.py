@@ -49,7 +49,7 @@ class Card:
 
 def show_card(version: Version, table: str, row: Row) -> Card:
     """Return the card of a table's row."""
-    with version.settled() as (build, _):
+    with version.resolved() as (build, _):
         return Card(render_card(Tables(build), table, row))
 
 

@@ -1,4 +1,4 @@
-"""Status of a dataset: finished and owed rows, and how to continue.
+"""Status of a dataset: finished and unfinished rows, and how to continue.
 
 For people, scripts, notebooks and Prefect.
 """
@@ -30,8 +30,8 @@ from pairwright.tasks.store.verify import find_faults
 from pairwright.tasks.training.runs import RETRIEVER, RUNS
 
 
-def say_owed(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
-    """Yield a line for each stage that owes rows.
+def say_unfinished(counts: Sequence[Counts], dataset: str) -> Iterator[str]:
+    """Yield a line for each unfinished stage.
 
     How many, why, and the command that retries only those.
     """
@@ -110,7 +110,7 @@ def say_held(verdict: Verdict | None, current: int, dataset: str) -> Iterator[st
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Status of a dataset: per stage, rows done, dropped, failed and owed, with reasons."""
+    """Status of a dataset: per stage, rows done, dropped, failed and pending, with reasons."""
 
     dataset: str
     version: int  # the newest version's number; 0: there is none
@@ -119,17 +119,17 @@ class Status:
     damaged: Sequence[str] = ()  # a message for each damaged file, if that was checked
 
     @property
-    def owed(self) -> int:
-        """Return the number of owed rows."""
+    def unfinished(self) -> int:
+        """Return the number of unfinished rows."""
         return sum(count.failed + count.pending for count in self.counts)
 
     @property
     def owing(self) -> list[str]:
-        """Return a line for each stage that owes rows.
+        """Return a line for each unfinished stage.
 
         How many, why, and the command that retries only those.
         """
-        return list(say_owed(self.counts, self.dataset))
+        return list(say_unfinished(self.counts, self.dataset))
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``pairwright status --json`` prints."""
@@ -253,7 +253,7 @@ def list_refused(folder: Folder, table: str) -> Iterator[tuple[str, str, str]]:
     if planned is None:
         return
     names: dict[str, tuple[str, ...]] = {}
-    with present.settled() as (build, _):
+    with present.resolved() as (build, _):
         refused = list(build.refused(planned))
         if not planned.reads_source:  # sources tables have the names in their details
             names = _name_subjects({subject for *_, subject in refused}, build, present.planned)

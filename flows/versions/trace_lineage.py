@@ -98,7 +98,7 @@ class Lineage:
 
 def trace_lineage(version: Version, prefix: str) -> Lineage:
     """Return everything made from a row, and everything it was made from, in a version."""
-    with version.settled() as (build, _):
+    with version.resolved() as (build, _):
         seed = _find_row(version, build, prefix)
         down = follow(build, [seed], "made of it")
         up = follow(build, [seed], "made from")

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.pipeline.stages import BY_NAME, RESULTS
-from pairwright.schemas.config import BuildRecord, Profile, resolve
+from pairwright.schemas.config import BuildRecord, Profile, add_findings
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.plugins import Registry
 from pairwright.schemas.section import Section
@@ -37,7 +37,7 @@ from pairwright.tasks.store.takedowns import read_takedowns
 REGISTRIES: Mapping[str, Registry[Any]] = {
     registry.group: registry for registry in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)
 }
-Settled = tuple[Build, list[tuple[Planned, Counts]]]
+Resolved = tuple[Build, list[tuple[Planned, Counts]]]
 """An open build, and its stages with their counts."""
 
 
@@ -45,7 +45,7 @@ Settled = tuple[Build, list[tuple[Planned, Counts]]]
 class Version:
     """Version of a dataset: folder, pipeline, and the snapshot that names its parts.
 
-    with open_version(Folder("album"), 3).settled() as (build, stages):
+    with open_version(Folder("album"), 3).resolved() as (build, stages):
         print({planned.stage.name: counts.rows for planned, counts in stages})
     """
 
@@ -83,7 +83,7 @@ class Version:
         return BuildRecord(
             plugins=origins,
             items=tuple(self.items),
-            profile=resolve(self.profile, {}),
+            profile=add_findings(self.profile, {}),
             limit=self.limit,
             until=self.pipeline.until,
         )
@@ -124,7 +124,7 @@ class Version:
         raise ConfigError(f"{self.folder.url}: has no table {table}. It has {tables}")
 
     def opened(self, extra: Sequence[Planned] = (), *, with_off: bool = False) -> Build:
-        """Return the build of its tables and of extra ones, not entered or settled yet."""
+        """Return the build of its tables and of extra ones, not entered or resolved yet."""
         run = self.profile.run
         planned = self.stages if with_off else self.planned
         reader = READERS[self.profile.sources.kind]
@@ -142,25 +142,25 @@ class Version:
         )
 
     @contextmanager
-    def settled(
+    def resolved(
         self, extra: Sequence[Planned] = (), *, with_off: bool = False
-    ) -> Generator[Settled]:
+    ) -> Generator[Resolved]:
         """Open its tables and extra ones, with every stage counted, without running anything."""
         with self.opened(extra, with_off=with_off) as build:
-            stages = self.settle(build, self.stages if with_off else self.planned)
+            stages = self.resolve(build, self.stages if with_off else self.planned)
             for planned in extra:
-                stages.append((planned, build.settle(planned)))
+                stages.append((planned, build.resolve(planned)))
             yield build, stages
 
-    def settle(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
+    def resolve(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
         """Settle some of its stages, after the earlier ones.
 
         Return them with the version's counts.
         """
-        settled: list[tuple[Planned, Counts]] = []
+        resolved: list[tuple[Planned, Counts]] = []
         for stage in planned:
             name = stage.stage.name
-            counts = build.settle(stage)
+            counts = build.resolve(stage)
             if self.snapshot:
                 stated = self.snapshot.content["stages"][name]
                 if dict(build.ledger.live_parts(name)) != stated["parts"]:
@@ -172,20 +172,20 @@ class Version:
                         "build again"
                     )
                 counts = _read_counts(stated)
-            settled.append((stage, counts))
-        return settled
+            resolved.append((stage, counts))
+        return resolved
 
     def counts(self) -> list[Counts]:
         """Return the counts of each stage, of the version or of the current tables."""
         if self.snapshot is None:
-            with self.settled(with_off=True) as (_, stages):
+            with self.resolved(with_off=True) as (_, stages):
                 return [counts for _, counts in stages]
         return self._counts_in(self.snapshot)
 
     def stated_counts(self, newest: Snapshot) -> list[Counts] | None:
         """Return the counts of the newest version, if the current tables are exactly its parts.
 
-        ``None`` if they are not, or if rows are owed, since it does not state their reasons.
+        ``None`` if they are not, or if rows are unfinished, since it does not state their reasons.
         """
         content = newest.content
         takedowns = read_takedowns(self.folder)
@@ -227,7 +227,7 @@ class Version:
                 leading.insert(0, planned)
                 needed |= planned.inputs.tables
         with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as scratch:
-            self.settle(build, leading)
+            self.resolve(build, leading)
             file = Path(scratch, "index.arrow")
             names = build.ledger.part_names(
                 table
@@ -306,7 +306,7 @@ def publish_version(
     stopped: str = "",
     force: bool = False,
 ) -> tuple[Snapshot | None, gates.Verdict]:
-    """Check settled stages against the gates and publish them.
+    """Check resolved stages against the gates and publish them.
 
     Return the newest version, if any, and the verdict.
 
@@ -348,7 +348,7 @@ def publish_anyway(folder: Folder) -> gates.Verdict:
     earlier = gates.read_verdict(folder)
     began = earlier.began if earlier else now()
     present = open_present(folder)
-    with present.settled(with_off=True) as (build, done):
+    with present.resolved(with_off=True) as (build, done):
         _, verdict = publish_version(build, done, version=present, began=began, force=True)
     return verdict
 

@@ -31,7 +31,7 @@ from pairwright.schemas.rows import (
 from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.captioning import validators
 from pairwright.tasks.captioning.compose_comparison import compose_comparison
-from pairwright.tasks.captioning.statements import SIDES, Side, describe
+from pairwright.tasks.captioning.statements import SIDES, Side, describe_object
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
 from pairwright.tasks.serving.untrusted import as_data, within_quotes
@@ -272,13 +272,13 @@ def false_of_other(
 def _distinctive_phrases(obj: SceneObject, other: SceneGraph) -> list[str]:
     """Return phrases for an object that describe no object of the other photograph."""
     phrases: list[str] = []
-    for selector in (describe(obj), describe(obj, "size")):
+    for selector in (describe_object(obj), describe_object(obj, "size")):
         if not selector.select(other):
             phrases += [noun(selector), noun(selector, 2)]
     for name in ("facing", "pose", "text"):
         value = getattr(obj, name)
-        if value is not None and not describe(obj, name).select(other):
-            phrases.append(f"{noun(describe(obj))} {surface(name, value)}")
+        if value is not None and not describe_object(obj, name).select(other):
+            phrases.append(f"{noun(describe_object(obj))} {surface(name, value)}")
     return phrases
 
 

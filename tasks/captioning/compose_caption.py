@@ -9,7 +9,7 @@ from random import Random
 
 from pairwright.prompts import Prompt, load_wordings
 from pairwright.schemas.claims import Selector
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, capital, joined, number, some, surface
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, capital, joined, some, spell_number, surface
 from pairwright.schemas.scene import SceneGraph, SceneObject
 from pairwright.tasks.captioning import statements
 from pairwright.tasks.captioning.statements import Mention, Statement
@@ -106,7 +106,7 @@ def _looks_by_size(graph: SceneGraph) -> list[Selector]:
     areas: dict[Selector, int] = {}
     for obj in graph.objects:
         x0, y0, x1, y1 = obj.box
-        look = statements.describe(obj)
+        look = statements.describe_object(obj)
         areas[look] = max(areas.get(look, 0), (x1 - x0) * (y1 - y0))
     return sorted(areas, key=lambda look: -areas[look])
 
@@ -204,13 +204,13 @@ def _mention_group(
     """
     first = group[0]
     if len(group) > 1:
-        return Mention(0, statements.describe(first, *region), len(group))
+        return Mention(0, statements.describe_object(first, *region), len(group))
     details: list[str] = []
     if detailed:
         for name, chance in DETAILS.items():
             if getattr(first, name) is not None and rng.random() < chance:
                 details.append(name)
-    return Mention(0, statements.describe(first, *region, *details))
+    return Mention(0, statements.describe_object(first, *region, *details))
 
 
 def _say_spread(
@@ -219,16 +219,16 @@ def _say_spread(
     rng: Random,
 ) -> Statement:
     """Count like objects, in all and by column or depth."""
-    everywhere = Mention(0, statements.describe(group[0]), len(group))
+    everywhere = Mention(0, statements.describe_object(group[0]), len(group))
     mentions: list[Mention] = []
     thirds: list[str] = []
     for third in THIRDS[axis]:
         objects = [obj for obj in group if getattr(obj, axis) == third]
         if objects:
-            selector = statements.describe(objects[0], axis)
+            selector = statements.describe_object(objects[0], axis)
             mentions.append(Mention(0, selector, len(objects)))
             thirds.append(third)
-    counts = [number(mention.count or 0) for mention in mentions]
+    counts = [spell_number(mention.count or 0) for mention in mentions]
     if len(mentions) == 1:
         counts = ["all"]
     parts = [f"{count} {surface(axis, third)}" for count, third in zip(counts, thirds, strict=True)]

@@ -163,7 +163,7 @@ def _state_absent(scope: Scope, side: Side) -> Statement | None:
     absent = [look for look in by_look if not look.select(scope.graphs[other_side])]
     if scope.one_world:
         # Also what an object rests on is said.
-        present = [statements.describe(by_look[look], "rests_on") for look in absent]
+        present = [statements.describe_object(by_look[look], "rests_on") for look in absent]
     else:
         absent = absent[:MAX_ABSENT]
         present = absent
@@ -184,7 +184,7 @@ def _state_absent(scope: Scope, side: Side) -> Statement | None:
 
 def _look_at(obj: SceneObject, scope: Scope) -> Selector:
     """Return the look of an object; of unrelated photographs, its shape alone."""
-    return statements.describe(obj) if scope.one_world else Selector(shape=obj.shape)
+    return statements.describe_object(obj) if scope.one_world else Selector(shape=obj.shape)
 
 
 def _compare_actions(scope: Scope) -> list[Statement]:
@@ -199,7 +199,7 @@ def _compare_actions(scope: Scope) -> list[Statement]:
         names = [name for name in ("facing", "pose") if getattr(obj, name) is not None]
         if not names or side in by_side:
             continue
-        selector = statements.describe(obj, *names)
+        selector = statements.describe_object(obj, *names)
         mention = statements.mention_selected(side, selector, scope.graphs[side])
         text = scope.say("doing", here=side + 1, thing=mention.text)
         by_side[side] = Statement(text, (mention.claim,))
@@ -264,7 +264,7 @@ def _compare_locations(scope: Scope) -> list[Statement]:
     for side, obj in scope.lost_objects():
         if side in by_side:
             continue
-        look = statements.describe(obj)
+        look = statements.describe_object(obj)
         alike = look.select(scope.graphs[side])
         positions = {(other.column, other.depth) for other in alike}
         if len(positions) > 1:
@@ -277,7 +277,7 @@ def _compare_locations(scope: Scope) -> list[Statement]:
             things=some(look, count),
             where=where,
         )
-        mention = Mention(side, statements.describe(obj, "column", "depth"), count)
+        mention = Mention(side, statements.describe_object(obj, "column", "depth"), count)
         by_side[side] = Statement(text, (mention.claim,))
     return _in_order(by_side)
 

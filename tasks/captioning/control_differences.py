@@ -35,7 +35,7 @@ from pairwright.tasks.captioning.validators import (
     IMAGES,
     PAIRS,
     Two,
-    check_row,
+    check_text,
     pair_images,
 )
 from pairwright.tasks.serving.ask_rows import asking
@@ -91,7 +91,7 @@ def _check(
     score, why = _judge(kind, row, answer)
     if answer.finish_reason == "length":
         why = f"{why} (controls.max_tokens={config.max_tokens})"
-    return check_row(row, kind, score=score, why=why, answers=[answer])
+    return check_text(row, kind, score=score, why=why, answers=[answer])
 
 
 def ask_swapped(

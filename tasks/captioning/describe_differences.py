@@ -181,12 +181,12 @@ def _mention_some(
     for obj in objects:
         if len(by_look) == MAX_OBJECTS:
             break
-        look = statements.describe(obj)
+        look = statements.describe_object(obj)
         extras = rng.choice(CONTENT_EXTRAS)
         names: list[str] = []
         if len(look.select(graph)) == 1:
             names = [name for name in extras if getattr(obj, name) is not None]
-        mention = statements.mention_selected(side, statements.describe(obj, *names), graph)
+        mention = statements.mention_selected(side, statements.describe_object(obj, *names), graph)
         by_look.setdefault(noun(look), mention)
     limit = rng.choice((2, MAX_OBJECTS))
     return list(by_look.values())[:limit]

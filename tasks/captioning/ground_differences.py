@@ -23,7 +23,7 @@ from pairwright.schemas.checks import (
 from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, Pairs
-from pairwright.tasks.captioning.validators import PAIRS, check_row
+from pairwright.tasks.captioning.validators import PAIRS, check_text
 from pairwright.tasks.models.devices import count_processes
 from pairwright.tasks.models.text_scorer import OpenClipTexts, name_texts
 from pairwright.tasks.store.stage import Stage, Uses
@@ -61,7 +61,7 @@ def ground_differences(
             contrast = images[side] - images[1 - side]
             gaps.append(_measure_gap(texts[half], contrast) if half else None)
         score, why = judge_gaps(row, gaps, config)
-        yield check_row(
+        yield check_text(
             row,
             "grounded",
             score=score,

@@ -17,7 +17,7 @@ from pairwright.schemas import rows
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
-from pairwright.tasks.captioning.validators import IMAGES, PAIRS, check_row, pair_images
+from pairwright.tasks.captioning.validators import IMAGES, PAIRS, check_text, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat, Grammar, Question, seed_of
 from pairwright.tasks.serving.untrusted import quoted
@@ -87,14 +87,14 @@ async def judge_differences(
         why = ""
         if rating < config.min_rating:
             why = f"{LOW_RATING} (judging.min_rating={config.min_rating})"
-        return check_row(
+        return check_text(
             row,
             "judged",
             score=float(rating),
             why=why,
             answers=answers,
         )
-    return check_row(
+    return check_text(
         row,
         "judged",
         score=UNRATED,

@@ -101,7 +101,7 @@ def claims_of(mentions: Iterable[Mention]) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
-def describe(obj: SceneObject, *attributes: str) -> Selector:
+def describe_object(obj: SceneObject, *attributes: str) -> Selector:
     """Return a selector of the object's shape, colour, material and further attributes by name."""
     return Selector(**{name: getattr(obj, name) for name in (*CORE, *attributes)})
 
@@ -179,8 +179,8 @@ def find_contrasts(graphs: Graphs) -> list[Contrast]:
     first, second = graphs
     if first.world == second.world:
         return _find_changes(graphs)
-    lost = [obj for obj in first.objects if not describe(obj).select(second)]
-    new = [obj for obj in second.objects if not describe(obj).select(first)]
+    lost = [obj for obj in first.objects if not describe_object(obj).select(second)]
+    new = [obj for obj in second.objects if not describe_object(obj).select(first)]
     return [Contrast(obj, None) for obj in lost] + [Contrast(None, obj) for obj in new]
 
 
@@ -262,7 +262,7 @@ def _find_wordings(
             denials=PLAIN_DENIALS,
         )
     for _, obj in contrast.lost:
-        look = describe(obj)
+        look = describe_object(obj)
         first_count, second_count = (len(look.select(graph)) for graph in graphs)
         yield Mention(0, look, first_count), Mention(1, look, second_count)
     # Last, because "two balls" and "one ball" say more than that there is no ball on the left.
@@ -311,10 +311,12 @@ def _mention_lost(
 ) -> Iterator[MentionPair]:
     """Mention the object in detail on its side, and deny it on the other as briefly as is true."""
     other = graphs[1 - side]
-    brief = next((names for names in denials if not describe(obj, *names).select(other)), None)
+    brief = next(
+        (names for names in denials if not describe_object(obj, *names).select(other)), None
+    )
     if brief is None:
         return
-    absent = Mention(SIDES[1 - side], describe(obj, *brief), 0)
+    absent = Mention(SIDES[1 - side], describe_object(obj, *brief), 0)
     marks = [name for name in MARKS if getattr(obj, name) is not None]
     for extra in extras:
         denied = [name for name in brief if name not in extra]
@@ -332,7 +334,7 @@ def _mention(
 ) -> Mention:
     """Mention the object, with the number of all objects that the same words describe."""
     known_names = [name for name in names if getattr(obj, name) is not None]
-    return mention_selected(side, describe(obj, *known_names), graphs[side])
+    return mention_selected(side, describe_object(obj, *known_names), graphs[side])
 
 
 def tells_apart(claims: Iterable[Claim], graphs: Graphs) -> bool:
@@ -377,7 +379,7 @@ def _look_of(mention: Mention) -> tuple[Any, ...]:
 
 def shared(graphs: Graphs) -> list[Selector]:
     """Return the looks (shape, colour, material) that both photographs have, without repeats."""
-    looks = {noun(look): look for look in map(describe, graphs[0].objects)}
+    looks = {noun(look): look for look in map(describe_object, graphs[0].objects)}
     return [look for look in looks.values() if look.select(graphs[1])]
 
 
@@ -453,7 +455,7 @@ def referring(obj: SceneObject, graph: SceneGraph) -> Selector | None:
         names = addition.split()
         if any(getattr(obj, name) is None for name in names):
             continue
-        selector = describe(obj, *names)
+        selector = describe_object(obj, *names)
         if len(selector.select(graph)) == 1:
             return selector
     return None

@@ -158,7 +158,7 @@ def _pair_graphs(row: rows.PairRow, images: rows.Images) -> Graphs | rows.Droppe
     )
 
 
-def check_row(
+def check_text(
     row: rows.Row,
     check: str,
     *,

@@ -95,7 +95,7 @@ def message(turn: Turn) -> Record:
     return {"role": turn.role, "content": [{"type": "text", "text": turn.text}]}
 
 
-def answer(text: str) -> list[Record]:
+def answer_messages(text: str) -> list[Record]:
     """Return an answer as messages: one, or none without a text."""
     return [message(Turn(role="assistant", text=text))] if text else []
 

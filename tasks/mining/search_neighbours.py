@@ -28,7 +28,7 @@ from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.search_index import (
     count_devices,
     find_recall,
-    open_index,
+    open_neighbour_index,
     probes_of,
     search_cells,
     top_k,
@@ -128,7 +128,7 @@ def _search(
         return SpaceSearch(space.keys, near, products)
     with TemporaryDirectory() as temporary:
         folder = space.index or Path(temporary)
-        index = open_index(space.matrix, folder)
+        index = open_neighbour_index(space.matrix, folder)
         probes = probes_of(index.nlist, config.probes)
         recall = _find_recall(folder, index, config, space=space, name=name)
         near, products = search_cells(space.matrix, rows, index=index, k=config.k, probes=probes)

@@ -19,7 +19,7 @@ from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess
-from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
+from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_modules
 
 FIELD = "embedding.dinov2"
 CONFIG = "config.json"
@@ -39,7 +39,7 @@ RESAMPLE: Mapping[int, Interpolation] = {2: "bilinear", 3: "bicubic"}
 
 def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
     """Return the configuration with the revision of the local weights."""
-    require_packages(FIELD, "torch", "torchvision", "transformers")
+    require_modules(FIELD, "torch", "torchvision", "transformers")
     update = MODELS.pin(config.model, config.revision, download=download)
     pinned = config.model_copy(update=update)
     if is_local(pinned.model):

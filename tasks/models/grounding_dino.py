@@ -28,7 +28,7 @@ from pairwright.tasks.models.adaptive_batches import AdaptiveBatches
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import DecodedImage
-from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_packages
+from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_modules
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -336,7 +336,7 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
     ``ModelError``: weights or packages are missing, damaged or another model's, before a build
     starts.
     """
-    require_packages(FIELD, "torch", "torchvision", "transformers")
+    require_modules(FIELD, "torch", "torchvision", "transformers")
     update = MODELS.pin(config.model, config.revision, download=download)
     pinned = config.model_copy(update=update)
     if is_local(pinned.model):

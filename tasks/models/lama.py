@@ -189,7 +189,7 @@ def run_lama(network: Any, crops: Sequence[Pixels]) -> list[Pixels]:
 
 def pin_lama(config: LamaConfig, *, download: bool) -> LamaConfig:
     """Return the configuration with the revision of the local file, if it is trusted."""
-    weights.require_packages(FIELD, "torch", "cv2")
+    weights.require_modules(FIELD, "torch", "cv2")
     path = _find_file(config, download=download)
     _read_trusted(config, path)
     revision = weights.identify_files([path])

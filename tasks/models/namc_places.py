@@ -41,7 +41,7 @@ from pairwright.tasks.models.weights import (
     find_on_hub,
     identify_files,
     loading,
-    require_packages,
+    require_modules,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def pin_namc(config: NamcConfig, *, starts: bool) -> NamcConfig:
 
     A run that continues another one has a vocabulary.
     """
-    require_packages("namc", "torch", "timm", "open_clip", "tokenizers", "transformers")
+    require_modules("namc", "torch", "timm", "open_clip", "tokenizers", "transformers")
     update: dict[str, object] = {"cnn": pin_weights(config.cnn)}
     if config.noise_enabled:
         update["clip"] = pin_clip(config.clip, download=False, field=CLIP)

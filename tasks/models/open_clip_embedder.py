@@ -22,7 +22,7 @@ from pairwright.tasks.models.weights import (
     find_on_hub,
     identify_files,
     loading,
-    require_packages,
+    require_modules,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _find_known(config: ClipConfig) -> tuple[str, str]:
 
 def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
     """Return the configuration with the revision of the local weights; ``field`` names it."""
-    require_packages(field, "torch", "open_clip")
+    require_modules(field, "torch", "open_clip")
     if config.checkpoint:
         revision = identify_files(_local_files(config, field))
         check_revision(field, config.revision, revision, Path(config.checkpoint))

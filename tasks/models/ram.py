@@ -42,7 +42,7 @@ from pairwright.tasks.models.weights import (
     find_published,
     identify_files,
     loading,
-    require_packages,
+    require_modules,
 )
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def transform_of(side: int) -> Preprocess:
 
 def pin_ram(config: RamConfig, *, download: bool) -> RamConfig:
     """Return the configuration with the hash of the local files; those named in it are checked."""
-    require_packages(FIELD, "torch", "timm")
+    require_modules(FIELD, "torch", "timm")
     files = find_ram(config, download=download)
     revision = identify_files(list(files.values()))
     local = {name: getattr(config, name) for name in FILES}

@@ -35,7 +35,7 @@ from pairwright.tasks.models.weights import (
     find_checkpoint,
     identify_files,
     loading,
-    require_packages,
+    require_modules,
 )
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
     """
     if config.segmenter != "sam":
         return config
-    require_packages(FIELD, "torch", "torchvision", "segment_anything")
+    require_modules(FIELD, "torch", "torchvision", "segment_anything")
     path = find_checkpoint(
         config.checkpoint,
         FILES[config.model],

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.claims import Selector
-from pairwright.schemas.phrases import noun, number
+from pairwright.schemas.phrases import noun, spell_number
 from pairwright.schemas.rows import Box, Tag
 from pairwright.schemas.scene import Mask, SceneGraph, SceneObject
 from pairwright.tasks.images.masks import decode_mask
@@ -66,7 +66,7 @@ def tags_of(graph: SceneGraph) -> list[Tag]:
         for selector, items in groups.items():
             count = len(items)
             if count > 1:
-                name = f"{number(count)} {noun(selector, count)}"
+                name = f"{spell_number(count)} {noun(selector, count)}"
                 tags.append(_tag(name, items, riders))
     return tags
 

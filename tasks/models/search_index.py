@@ -113,7 +113,7 @@ def top_k(
         queries = matrix[rows[pending]].astype(np.float32)
         return _compare(queries, matrix[:count], reach=reach, step=step)
 
-    return resolve(
+    return refine_neighbours(
         matrix,
         rows,
         k=min(k, others),
@@ -148,7 +148,7 @@ def _search_block(queries: Singles, block: Singles, count: int) -> tuple[Singles
     return cast("Any", faiss).knn_gpu(gpu, queries, block, count, metric=metric, device=device)
 
 
-def resolve(
+def refine_neighbours(
     matrix: Halves,
     rows: Integers,
     *,
@@ -170,7 +170,7 @@ def resolve(
     while len(pending) and k:
         candidates, scores = search(pending, reach)
         others = candidates if itself else _without_self(candidates, rows[pending])
-        near[pending], products[pending] = rank(matrix, rows[pending], others, k=k)
+        near[pending], products[pending] = rank_candidates(matrix, rows[pending], others, k=k)
         if reach == count:
             break
         # Rows not found score at most the lowest one's plus the error.
@@ -194,7 +194,7 @@ def _without_self(candidates: Integers, rows: Integers) -> Integers:
     return np.where(is_self, -1, candidates)
 
 
-def rank(
+def rank_candidates(
     matrix: Halves,
     rows: Integers,
     candidates: Integers,
@@ -231,7 +231,7 @@ def _find_products(
     return products
 
 
-def cells_of(count: int) -> int:
+def choose_cells(count: int) -> int:
     """Return the cells for so many images: the power of two nearest to four times the root."""
     exponent = round(math.log2(4 * math.sqrt(count)))
     return min(count, 1 << exponent)
@@ -272,24 +272,24 @@ def search_cells(
             near.append(results[1])
         return np.concatenate(near), np.concatenate(scores)
 
-    return resolve(matrix, rows, k=k, count=len(matrix), itself=False, search=search)
+    return refine_neighbours(matrix, rows, k=k, count=len(matrix), itself=False, search=search)
 
 
-def open_index(matrix: Halves, folder: Path) -> Any:
+def open_neighbour_index(matrix: Halves, folder: Path) -> Any:
     """Map the index in the folder into memory; the first process makes it, others wait."""
     import faiss
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "cells.faiss"
 
-    def write_index(new: Path) -> None:
+    def write_neighbour_index(new: Path) -> None:
         try:
-            index = _make_index(matrix, cells_of(len(matrix)))
+            index = _make_index(matrix, choose_cells(len(matrix)))
             faiss.write_index(index, str(new))
         except RuntimeError as error:  # Faiss's error of an incomplete file
             raise StoreError(f"{path}: could not be written: {error}") from error
 
-    _write_once(path, write_index)
+    _write_once(path, write_neighbour_index)
     return _read_index(path)
 
 

@@ -18,7 +18,7 @@ from pairwright.tasks.models.weights import (
     find_local,
     identify_files,
     loading,
-    require_packages,
+    require_modules,
 )
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ def identify_head(field: str, path: str) -> str:
 @lru_cache(maxsize=4)
 def load_head(field: str, path: str, revision: str) -> VectorHead:
     """Return the head in a file."""
-    require_packages(field, "safetensors")
+    require_modules(field, "safetensors")
     file = Path(path).expanduser()
     identity = identify_head(field, path)
     check_revision(field, revision, identity, file)

@@ -97,7 +97,7 @@ def _record(files: Iterable[FoundFile]) -> None:
         recorded.extend(files)
 
 
-def require_packages(field: str, *names: str) -> None:
+def require_modules(field: str, *names: str) -> None:
     """Raise ``ModelError`` if a Python package is missing."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
@@ -213,7 +213,7 @@ def _find_fault(file: PublishedFile, path: Path) -> str:
 
 def _fetch_published(file: PublishedFile) -> None:
     """Fetch a file, renamed into place once its hash is verified."""
-    require_packages(file.field, "pooch")
+    require_modules(file.field, "pooch")
     import pooch
 
     pooch.get_logger().setLevel(logging.WARNING)

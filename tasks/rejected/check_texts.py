@@ -27,7 +27,7 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.rejected.compare_words import (
     Halves,
     denies_change,
-    repeats,
+    only_repeats,
     says_nothing_else,
 )
 from pairwright.tasks.scenes.read_phrases import read_phrases
@@ -62,7 +62,7 @@ class KnownContent:
 
     def of_words(self, halves: Halves) -> bool | None:
         """Return whether a text without claims is true, by its words; ``None``: unknown."""
-        if any(repeats(halves, text) for text in self.human_texts):
+        if any(only_repeats(halves, text) for text in self.human_texts):
             return True
         reading = read_phrases(*halves)
         true = self.of(reading.claims)

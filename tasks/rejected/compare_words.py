@@ -226,7 +226,7 @@ def says_nothing_else(new: Halves, old: Halves) -> bool:
     return all(change.is_none or change.adds_nothing for change in changes)
 
 
-def repeats(new: Halves, human: str) -> bool:
+def only_repeats(new: Halves, human: str) -> bool:
     """Return whether a text only repeats people's text: no added content words, and no denial.
 
     People describe both images in one sentence, so the halves are joined, and repeated words count

@@ -66,7 +66,7 @@ class ThresholdsView:
     judged: int
     band: tuple[float, float]
     suggested: tuple[float, float] | None
-    owed: Sequence[tuple[str, Range]]  # range to judge next, by side ("low", "high")
+    next_ranges: Sequence[tuple[str, Range]]  # range to judge next, by side ("low", "high")
 
 
 def view_thresholds(
@@ -94,7 +94,7 @@ def view_thresholds(
         judged=judged,
         band=(mining.min_similarity, mining.max_similarity),
         suggested=suggested,
-        owed=pending,
+        next_ranges=pending,
     )
 
 

@@ -167,7 +167,7 @@ def _measure(tables: Tables, subject: Subject) -> dict[str, Any]:
         "removals": measure_removals(tables),
         "writing": measure_writing(tables, subject.counts),
         "totals": {counts.stage: counts.rows for counts in subject.counts},
-        "owed": sum(counts.failed + counts.pending for counts in subject.counts),
+        "unfinished": sum(counts.failed + counts.pending for counts in subject.counts),
     }
 
 

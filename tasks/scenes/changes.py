@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pairwright.schemas.phrases import number, plural
+from pairwright.schemas.phrases import plural, spell_number
 from pairwright.schemas.scene import ChangeType, SceneChange
 from pairwright.tasks.scenes import plan, vocabulary
 from pairwright.tasks.scenes.pictures import Rng
@@ -384,7 +384,7 @@ def _extend_group(
 
 def _count_phrase(item: Thing, count: int) -> str:
     *look, noun = item.phrase.split(" ")
-    return " ".join([number(count), *look, noun if count == 1 else plural(noun)])
+    return " ".join([spell_number(count), *look, noun if count == 1 else plural(noun)])
 
 
 def _altering(kind: ChangeType, select: Select, values: Values) -> Change:

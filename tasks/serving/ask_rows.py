@@ -74,7 +74,7 @@ def asking(
     """
 
     @wraps(work)
-    def run_stage(
+    def run_served_stage(
         rows: Iterable[Row],
         config: Any,
         *,
@@ -86,7 +86,7 @@ def asking(
         process = partial(work, config=config, **tables)
         return ask_rows(rows, process, config.served, answers=answers)
 
-    return run_stage
+    return run_served_stage
 
 
 async def _process_row(

@@ -21,7 +21,7 @@ from pairwright.tasks.images.decode import RefusedImageError
 from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.connection import PACE, Connection, FaultError, Pace
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
-from pairwright.tasks.serving.loop import background, run
+from pairwright.tasks.serving.loop import background, run_coroutine
 from pairwright.tasks.serving.write_request import body_of, key_of
 from pairwright.tasks.store.answers import Answers
 
@@ -155,4 +155,4 @@ def close_clients() -> None:
     atexit.unregister(close_clients)
     with _MAKING:
         while _CLIENTS:
-            run(_CLIENTS.popitem()[1].endpoints.close())
+            run_coroutine(_CLIENTS.popitem()[1].endpoints.close())

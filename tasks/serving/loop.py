@@ -48,6 +48,6 @@ def background() -> asyncio.AbstractEventLoop:
         return _start()
 
 
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the loop and return its result; must not be called on the loop itself."""
     return asyncio.run_coroutine_threadsafe(coroutine, background()).result()

@@ -22,7 +22,7 @@ from pairwright.tasks.serving.chat import (
 from pairwright.tasks.serving.client import Client
 from pairwright.tasks.serving.connection import PACE, FaultError, Pace
 from pairwright.tasks.serving.launch import check_launch
-from pairwright.tasks.serving.loop import run
+from pairwright.tasks.serving.loop import run_coroutine
 
 SHOWN = 20  # models listed in a message
 TRIES = 3
@@ -70,7 +70,7 @@ def probe_model(
             f"{field}.endpoint: name an OpenAI-compatible server (--set {field}.endpoint="
             "http://HOST:PORT/v1), or stop before captions are written (--until mining)"
         )
-    resolved = run(
+    resolved = run_coroutine(
         _probe(
             chat,
             field,

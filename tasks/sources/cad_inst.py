@@ -33,7 +33,7 @@ from pairwright.tasks.sources.layouts import AnnotatedItem, Listed, make_item, r
 from pairwright.tasks.sources.parquet_tables import (
     image_folder,
     list_rows,
-    read_rows,
+    read_table_rows,
     require_columns,
 )
 from pairwright.tasks.sources.read_entry import check_path
@@ -160,7 +160,7 @@ def _load_records(path: Path) -> Iterable[object]:
 
 def _list_table_records(config: SourceConfig, limit: int | None) -> Iterator[Listed]:
     items = list(list_rows(config, limit, choose=_choose))  # the file is one row group, read once
-    for item, record in read_rows(items, config, choose=_choose):
+    for item, record in read_table_rows(items, config, choose=_choose):
         if isinstance(record, Failed):
             raise SourceError(f"{config.path}: {record.detail}: cannot be read")
         if isinstance(record, Dropped):

@@ -18,7 +18,7 @@ from pairwright.tasks.sources.parquet_tables import (
     Cell,
     ChooseColumns,
     TableRow,
-    cells_of,
+    images_in,
     only_cell,
     table_reader,
     wrong_columns,
@@ -118,7 +118,7 @@ of its own, so nothing is filtered again. No licence is stated.""",
 
 
 def _read_difference(row: TableRow) -> Iterable[SourceRow]:
-    cells = cells_of(row.record["images"])
+    cells = images_in(row.record["images"])
     if len(cells) != 2:
         raise RefusedEntryError("not two images", str(len(cells)))
     texts: list[str] = []
@@ -298,7 +298,7 @@ def _read_row(row: TableRow) -> Iterable[SourceRow]:
     cells: list[Cell] = []
     for name, value in row.record.items():
         if name != CAPTION:
-            cells += cells_of(value)
+            cells += images_in(value)
     if not cells:
         raise RefusedEntryError("no image in the row")
     if len(cells) > MAX_IMAGES:

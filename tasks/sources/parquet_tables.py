@@ -123,14 +123,14 @@ class Cell:
     path: str
 
 
-def cells_of(value: Any) -> list[Cell]:
+def images_in(value: Any) -> list[Cell]:
     """Return the images in a value; nulls and other types are left out."""
     match value:
         case list():
             cells: list[Cell] = []
             for element in value:
                 if not isinstance(element, list):
-                    cells += cells_of(element)
+                    cells += images_in(element)
             return cells
         case bytes():
             return [Cell(value, "")]
@@ -146,7 +146,7 @@ def cells_of(value: Any) -> list[Cell]:
 
 def only_cell(value: Any) -> Cell:
     """Return the image in a value; ``RefusedEntryError`` if there is none, or more than one."""
-    cells = cells_of(value)
+    cells = images_in(value)
     if not cells:
         raise RefusedEntryError("no image in the row")
     if len(cells) > 1:
@@ -227,7 +227,7 @@ def table_reader(
 
     def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
         folder = image_folder(config)
-        for item, record in read_rows(items, config, choose=choose):
+        for item, record in read_table_rows(items, config, choose=choose):
             if isinstance(record, Dropped | Failed):
                 yield record
                 continue
@@ -354,7 +354,9 @@ def _list_tables(files: FilePattern, kind: str, listings: Iterable[Listing]) -> 
     log.info("%s: listed %d rows", files.address, total)
 
 
-def read_rows(items: Sequence[ItemRow], config: SourceConfig, *, choose: ChooseColumns) -> ReadRows:
+def read_table_rows(
+    items: Sequence[ItemRow], config: SourceConfig, *, choose: ChooseColumns
+) -> ReadRows:
     """Yield each item of a shard with its row, or with the reason why there is none."""
     files = open_pattern(config.path)
     located: list[Located] = [(item, json.loads(item.locator)) for item in items]

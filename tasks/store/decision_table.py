@@ -22,7 +22,7 @@ from pydantic_core import from_json, to_json
 from pairwright.schemas.decisions import (
     Decision,
     Decisions,
-    latest,
+    latest_decisions,
     parse_decision,
     refuse_controls,
 )
@@ -52,7 +52,7 @@ def decision_files(folder: Folder) -> list[str]:
 
 def read_decisions(folder: Folder) -> Decisions:
     """Return the decisions that count."""
-    return latest(read_history(folder))
+    return latest_decisions(read_history(folder))
 
 
 def read_history(folder: Folder) -> list[Decision]:
@@ -187,7 +187,7 @@ class Sorted:
 
 
 def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
-    """Look the keys up in the settled tables of a build."""
+    """Look the keys up in the resolved tables of a build."""
     keys = list({decision.key for decision in decisions})
     query = "SELECT key FROM live_{} WHERE key IN (SELECT unnest(?))"
     existing: dict[type[Row], set[str]] = {PreferenceRow: set(), PairRow: set()}

@@ -28,7 +28,7 @@ RunStages = Callable[[], Sequence[Counts]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFailed:
-    """Result of a shard that wrote nothing: its rows are still owed."""
+    """Result of a shard that wrote nothing: its rows are unfinished."""
 
     name: str
     error: str
@@ -59,7 +59,7 @@ class StageWatcher(Protocol):
         """Note that another build holds the table."""
 
     def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
-        """Note the owed shards of a stage."""
+        """Note the unfinished shards of a stage."""
 
     def advance(self, planned: Planned, outcome: Outcome) -> None:
         """Note the outcome of a shard."""
@@ -91,7 +91,7 @@ class Executor(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop the running shards: their rows stay owed."""
+        """Stop the running shards: their rows stay unfinished."""
         ...
 
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 from fsspec.implementations.local import LocalFileSystem
 
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.remote import ask, open_file, open_store
+from pairwright.tasks.store.remote import call_store, open_file, open_store
 
 # part of temporary names; files that a killed process left may be deleted under the table's lock
 TEMPORARY = ".tmp-"
@@ -75,7 +75,7 @@ class Folder:
         with naming(label, what):
             if self.is_local:
                 return call()
-            return ask(call, label=label, what=what)
+            return call_store(call, label=label, what=what)
 
     def __getstate__(self) -> dict[str, str]:
         # An absolute path: a worker may be in another folder.

@@ -1,8 +1,8 @@
 """Delete the files of a dataset that neither a kept version nor the current state names.
 
 Mark and sweep: callers mark the live files (``LiveFiles``); all other files of the tables are dead.
-A kill at any moment leaves every kept version complete and nothing owed, and the next call does the
-rest: versions are deleted first, then files.
+A kill at any moment leaves every kept version complete and no row unfinished, and the next call
+does the rest: versions are deleted first, then files.
 """
 
 import shutil
@@ -33,7 +33,7 @@ class LiveFiles:
     keys: set[str] = field(default_factory=set[str])
 
     def mark_build(self, build: Build) -> None:
-        """Mark the files that a settled build's outcomes come from."""
+        """Mark the files that a resolved build's outcomes come from."""
         self.files.update(build.items)
         for planned in build.planned:
             name = planned.stage.name
@@ -61,7 +61,7 @@ class GarbagePlan:
 
 
 def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
-    """Return whether a live row of a settled stage is, or is about, one of these keys."""
+    """Return whether a live row of a resolved stage is, or is about, one of these keys."""
     condition = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
     query = f"SELECT key FROM live_{table} WHERE {condition} LIMIT 1"
     return bool(ledger.run(query, *[list(keys)] * len(NAMES)))

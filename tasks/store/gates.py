@@ -1,6 +1,6 @@
 """Check a build against its profile's gates before publishing: yields and failed shares.
 
-Reads the counts of settled stages; writes ``gates.json``, the verdict on the last build.
+Reads the counts of resolved stages; writes ``gates.json``, the verdict on the last build.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from pairwright.tasks.store.stage import Planned
 
 FILE = "gates.json"
 MEND = "`pairwright resume` writes it anew; delete a damaged one first"
-Settled = Sequence[tuple[Planned, Counts]]
+Resolved = Sequence[tuple[Planned, Counts]]
 WRITTEN = ("no description", "captions", "described", "comparisons", "questions")
 HINTS = {
     **dict.fromkeys(
@@ -110,7 +110,7 @@ class Verdict:
         return [gate.say() for gate in self.failed]
 
 
-def judge(config: GatesConfig, done: Settled, targets: Sequence[str]) -> Iterator[Gate]:
+def judge(config: GatesConfig, done: Resolved, targets: Sequence[str]) -> Iterator[Gate]:
     """Yield a build's gates: yields, failed shares, and whether any of ``targets`` has a row."""
     for _, count in done:
         yield from _judge_stage(config, count)
@@ -153,7 +153,7 @@ def _judge_stage(config: GatesConfig, count: Counts) -> Iterator[Gate]:
         )
 
 
-def say_empty(done: Settled, targets: Sequence[str]) -> str:
+def say_empty(done: Resolved, targets: Sequence[str]) -> str:
     """Return why the first three empty tables behind ``targets`` are empty, and what to try.
 
     Empty if none of them is.
@@ -170,7 +170,7 @@ def say_empty(done: Settled, targets: Sequence[str]) -> str:
     return f"Empty: {'; '.join(texts)}.{advice}"
 
 
-def _empty_tables(done: Settled, targets: Sequence[str]) -> list[Counts]:
+def _empty_tables(done: Resolved, targets: Sequence[str]) -> list[Counts]:
     """Return the tables without rows that ``targets`` are made of, in the order of the stages."""
     ancestors = set(targets)
     empty: list[Counts] = []

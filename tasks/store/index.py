@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import R, from_table, schema_of
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import ROWS_PER_GROUP, Part, read_rows
+from pairwright.tasks.store.part import ROWS_PER_GROUP, Part, read_positions
 from pairwright.tasks.store.scratch import copy_of
 
 PARTS = b"parts"
@@ -68,7 +68,7 @@ class Index:
     ) -> Iterator[R]:
         """Yield the rows at these positions, part by part, reading each row group once."""
         for number, rows in self.places(positions):
-            table = read_rows(self.part(number), rows.tolist(), columns)
+            table = read_positions(self.part(number), rows.tolist(), columns)
             yield from from_table(table, row_type)
 
     def places(
@@ -89,7 +89,7 @@ class Index:
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all live rows, one table per part."""
         for number, rows in self.places():
-            yield read_rows(self.part(number), rows.tolist(), columns)
+            yield read_positions(self.part(number), rows.tolist(), columns)
 
     def order(self) -> NDArray[np.int64]:
         """Return the positions of all live rows in the order of the parts: each byte read once."""
@@ -108,7 +108,7 @@ class Index:
         starts = np.flatnonzero(np.any(np.diff(groups, axis=0, prepend=-1), axis=1))
         for positions in np.split(order, starts[1:]):
             part = self.part(int(parts[positions[0]]))
-            yield read_rows(part, rows[positions].tolist(), columns)
+            yield read_positions(part, rows[positions].tolist(), columns)
 
     @cached_property
     def images(self) -> NDArray[np.bytes_]:

@@ -1,4 +1,4 @@
-"""Decide what is owed: the input's live keys minus the source keys that the output has finished.
+"""Decide what is unfinished: live keys of the input less the source keys finished in the output.
 
 The ledger reads the key columns of every part into DuckDB, which joins within a memory limit and
 spills to disk. For each stage, in order, it makes ``input_S`` (the present input rows, under the
@@ -140,7 +140,7 @@ class Ledger:
     def _leave_out(self, name: str) -> None:
         """Forget the parts of a sources table that hold anything of a removed image.
 
-        Their inputs are owed again, without the removed images.
+        Their inputs are unfinished again, without the removed images.
         """
         marked = "(SELECT mark FROM removed)"
         stone = f"status = 'dropped' AND reason = '{REMOVED}'"
@@ -219,7 +219,7 @@ class Ledger:
         if batch:
             yield pa.concat_tables(batch)
 
-    def settle(self, planned: Planned) -> None:
+    def resolve(self, planned: Planned) -> None:
         """Compute a stage's present input and live rows from the live tables of earlier stages."""
         self._unite(planned)
         self._make_input(planned)
@@ -306,8 +306,8 @@ class Ledger:
         """Give each input row the name by which its results are recognised.
 
         That is its key; with ``whole``, hashed with the whole input; with uses that count, with the
-        keys of the rows used, so that a row is owed again when they change; with ``by_source``,
-        with its source key and, if the stage reads several tables, its table.
+        keys of the rows used, so that a row is unfinished again when they change; with
+        ``by_source``, with its source key and, if the stage reads several tables, its table.
         """
         stage = planned.stage
         inputs = planned.inputs
@@ -354,7 +354,7 @@ class Ledger:
         return " ".join(identifiers)
 
     def count(self, planned: Planned) -> Counts:
-        """Count a settled stage.
+        """Count a resolved stage.
 
         ``ValidationError`` if the counts, taken independently, do not add up.
         """
@@ -389,8 +389,10 @@ class Ledger:
             **numbers,
         )
 
-    def owed(self, name: str, rows_per_shard: int, *, reason: str = "") -> pa.RecordBatchReader:
-        """Return the owed input rows of a settled stage, in the input's own order.
+    def unfinished(
+        self, name: str, rows_per_shard: int, *, reason: str = ""
+    ) -> pa.RecordBatchReader:
+        """Return the unfinished input rows of a resolved stage, in the input's own order.
 
         Columns: ``key``, ``source_key``, ``part`` and ``row`` (position of the input row) and
         ``shard`` (its number if the whole input is cut into slices of ``rows_per_shard``). With
@@ -459,7 +461,7 @@ class Ledger:
         return [name for _, name in self.run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
 
     def columns(self, query: str) -> pa.Table:
-        """Return the result of a query of the settled tables as an Arrow table."""
+        """Return the result of a query of the resolved tables as an Arrow table."""
         return self._database.sql(query).to_arrow_table()
 
     def _stale(self, table: str) -> str:
@@ -468,11 +470,11 @@ class Ledger:
         return f"SELECT part FROM rows_{table} WHERE {gone} AND coalesce(reason, '') != '{REMOVED}'"
 
     def has_stale(self, table: str) -> bool:
-        """Return whether the parts of a settled stage hold stale rows."""
+        """Return whether the parts of a resolved stage hold stale rows."""
         return bool(self.run(f"{self._stale(table)} LIMIT 1"))
 
     def other_parts(self, table: str) -> list[str]:
-        """Return the parts of a settled stage with dropped or failed rows and no live ones."""
+        """Return the parts of a resolved stage with dropped or failed rows and no live ones."""
         names = self.run(
             f"SELECT DISTINCT p.name FROM rows_{table} r JOIN parts_{table} p USING (part) "
             f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) "

@@ -7,7 +7,7 @@ the same subject), and from the images that it names. Tables that a stage got as
 followed: through them every row would come from every other. Rows and inputs of two versions are
 compared by key.
 
-Reads the settled ledgers' key columns.
+Reads the resolved ledgers' key columns.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ class Link:
 
 
 def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
-    """Return live rows of a settled build with this key prefix, by table, the listing first.
+    """Return live rows of a resolved build with this key prefix, by table, the listing first.
 
     At most ten each.
     """
@@ -43,13 +43,13 @@ def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
 
 
 def keys_like(ledger: Ledger, table: str, prefix: str) -> list[str]:
-    """Return the first ten keys of a settled table's live rows with this prefix."""
+    """Return the first ten keys of a resolved table's live rows with this prefix."""
     query = f"SELECT key FROM live_{table} WHERE starts_with(key, ?) ORDER BY key LIMIT 10"
     return [key for (key,) in ledger.run(query, prefix)]
 
 
 def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
-    """Return every row reachable from some rows of a settled build, nearest table first."""
+    """Return every row reachable from some rows of a resolved build, nearest table first."""
     run = build.ledger.run
     run(
         "CREATE OR REPLACE TEMP TABLE reached "
@@ -118,7 +118,7 @@ def _edges(planned: Planned, images: Iterable[str]) -> Iterator[tuple[str, str]]
         )
 
 
-def count_rows(links: Sequence[Link], seeds: Iterable[tuple[str, str]] = ()) -> dict[str, int]:
+def count_reached(links: Sequence[Link], seeds: Iterable[tuple[str, str]] = ()) -> dict[str, int]:
     """Return the number of reached rows per table, including the starting rows."""
     return dict(Counter([*(table for table, _ in seeds), *(link.table for link in links)]))
 
@@ -161,7 +161,7 @@ class StageDiff:
 
 
 def diff_stage(before: Build, after: Build, stage: str) -> StageDiff:
-    """Compare one stage of two settled versions."""
+    """Compare one stage of two resolved versions."""
     (old_mark, old, ended), (mark, new, ends) = (
         _state_of(build, stage) for build in (before, after)
     )

@@ -30,7 +30,7 @@ from pairwright.schemas.rows import ItemRow, make_key
 from pairwright.tasks.store.files import TEMPORARY, Folder, make_folder, naming, read_sealed, seal
 from pairwright.tasks.store.index import write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
-from pairwright.tasks.store.part import Part, describe_part, encode_part, read_rows
+from pairwright.tasks.store.part import Part, describe_part, encode_part, read_positions
 from pairwright.tasks.store.scratch import (
     ENDING,
     copies_of,
@@ -216,8 +216,8 @@ class Build:
     def __exit__(self, *error: Any) -> None:  # noqa: PYI036  (ExitStack wants its types)
         self._stack.__exit__(*error)
 
-    def settle(self, planned: Planned) -> Counts:
-        """Read and count a stage's table as it is now; earlier stages must be settled."""
+    def resolve(self, planned: Planned) -> Counts:
+        """Read and count a stage's table as it is now; earlier stages must be resolved."""
         published = None
         if self.pinned:
             published = self.pinned.content["stages"].get(planned.stage.name)
@@ -225,7 +225,7 @@ class Build:
             self.ledger.load_only(planned, list(published["parts"]), published["refused"])
         else:
             self.ledger.load(planned, removals=self.takedowns > 0)
-        self.ledger.settle(planned)
+        self.ledger.resolve(planned)
         return self.ledger.count(planned)
 
     def cells(
@@ -239,14 +239,14 @@ class Build:
             of_part = list(group)
             part = Part(self.folder, f"{planned.table}/{name}")
             row_numbers = [position[1] for position in of_part]
-            table = read_rows(part, row_numbers, columns)
+            table = read_positions(part, row_numbers, columns)
             yield from zip(of_part, table.to_pylist(), strict=True)
 
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
         """Yield status, reason, detail and subject of each dropped or failed input of a stage.
 
         Then those of the rows that it kept with a reason, as status "kept". Duplicates are not
-        refused. The stage must be settled.
+        refused. The stage must be resolved.
         """
         columns = ["status", "reason", "detail"]
         for remarked in (False, True):
@@ -256,7 +256,7 @@ class Build:
                 yield status, row["reason"], row["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
-        """Yield a column's value for each duplicate input of a settled stage and its original."""
+        """Yield a column's value for each duplicate input of a resolved stage and its original."""
         positions = self.ledger.duplicates(planned.stage.name)
         for (*_, part, row), duplicate in self.cells(planned, positions, [column]):
             ((_, original),) = self.cells(planned, [(part, row)], [column])
@@ -272,7 +272,7 @@ class Build:
             yield
 
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
-        """Cut the pending rows of a settled stage into shards, and write their workers' files."""
+        """Cut the pending rows of a resolved stage into shards, and write their workers' files."""
         stage = planned.stage
         takedowns = self.takedowns if planned.reads_source else 0
         # Before the pending rows: another query on the connection would end their reader.
@@ -286,7 +286,7 @@ class Build:
         with self._new_file(plan) as path:
             slices = write_plan(
                 path,
-                self.ledger.owed(stage.name, size, reason=reason),
+                self.ledger.unfinished(stage.name, size, reason=reason),
                 names,
                 about=metadata,
                 removed=removed,
@@ -362,7 +362,7 @@ class Build:
         return self._work
 
     def write_index(self, table: str, *, only_in: str = "") -> str:
-        """Write the index of a settled table's live rows, once per build; return its name.
+        """Write the index of a resolved table's live rows, once per build; return its name.
 
         With ``only_in``, only of rows about a subject of that table.
         """

@@ -252,7 +252,9 @@ def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str
         return file.read(existing), file.about
 
 
-def read_rows(part: Part, rows: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+def read_positions(
+    part: Part, rows: Sequence[int], columns: Sequence[str] | None = None
+) -> pa.Table:
     """Return the rows at some positions (sorted, distinct), reading only their row groups."""
     with open_part(part) as file:
         size = file.rows_per_group

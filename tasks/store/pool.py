@@ -118,7 +118,7 @@ class Workers:
         run_stages()
 
     def stop(self) -> None:
-        """Kill the workers: their shards stay owed, and a half-written part has no final name."""
+        """Kill the workers: their shards stay unfinished, half-written parts temporary."""
         with self._changing:  # a thread may be adding a pool
             self._stopped = True
             for pool in self._pools.values():

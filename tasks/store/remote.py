@@ -49,7 +49,7 @@ def open_store(url: str) -> tuple[Any, str]:
     return system, path
 
 
-def ask(call: Callable[[], T], *, label: str, what: str) -> T:
+def call_store(call: Callable[[], T], *, label: str, what: str) -> T:
     """Return the result of a request to an object store.
 
     Raises:
@@ -96,7 +96,9 @@ def may_pass(error: Exception) -> bool:
 
 def open_file(system: Any, path: str, label: str) -> BinaryIO:
     """Open a file for random access reading; each request for a range of it is retried."""
-    file = ask(lambda: system.open(path, "rb", block_size=AHEAD_BYTES), label=label, what="opened")
+    file = call_store(
+        lambda: system.open(path, "rb", block_size=AHEAD_BYTES), label=label, what="opened"
+    )
     cache: Any = getattr(file, "cache", None)
     if cache is None:  # a file in memory has none
         return file
@@ -109,7 +111,7 @@ def open_file(system: Any, path: str, label: str) -> BinaryIO:
         return data
 
     def fetch_retried(start: int, end: int) -> bytes:
-        return ask(lambda: fetch_whole(start, end), label=label, what="read")
+        return call_store(lambda: fetch_whole(start, end), label=label, what="read")
 
     cache.fetcher = fetch_retried
     return file

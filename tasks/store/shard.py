@@ -1,4 +1,4 @@
-"""Run one shard: read its owed rows, call the stage's function, write one part.
+"""Run one shard: read its unfinished rows, call the stage's function, write one part.
 
 A shard is a slice of a plan file; nothing else is passed between processes. The part's name is the
 hash of its inputs, so a shard that runs twice writes the same file.
@@ -31,7 +31,7 @@ from pairwright.tasks.store.part import (
     describe_part,
     encode_part,
     read_about,
-    read_rows,
+    read_positions,
 )
 from pairwright.tasks.store.scratch import copy_of
 from pairwright.tasks.store.stage import Planned, Uses, table_of
@@ -132,7 +132,7 @@ def _done_before(shard: ShardRef, name: str) -> ShardDone | None:
 
 def write_plan(
     path: Path,
-    owed: pa.RecordBatchReader,
+    unfinished: pa.RecordBatchReader,
     names: Sequence[str],
     *,
     about: Mapping[str, str] = MappingProxyType({}),
@@ -140,7 +140,7 @@ def write_plan(
 ) -> list[tuple[int, int, int]]:
     """Write a plan file.
 
-    Return number, first and last row (exclusive) of each shard with owed rows.
+    Return number, first and last row (exclusive) of each shard with unfinished rows.
 
     ``names`` are the parts of the input below the dataset's folder, by number; ``about`` is
     metadata of the shards' parts beside the counts; ``removed`` has the marks of removed images.
@@ -150,10 +150,12 @@ def write_plan(
         ABOUT: json.dumps(dict(about)),
         REMOVED: json.dumps(removed),
     }
-    schema = pa.schema([field for field in owed.schema if field.name != "shard"], metadata=metadata)
+    schema = pa.schema(
+        [field for field in unfinished.schema if field.name != "shard"], metadata=metadata
+    )
     rows = Counter[int]()
     with pa.ipc.new_file(str(path), schema) as writer:
-        for batch in owed:
+        for batch in unfinished:
             writer.write_batch(batch.select(schema.names).replace_schema_metadata(schema.metadata))
             rows.update(batch.column("shard").to_pylist())
     ends = accumulate(rows.values())
@@ -176,7 +178,9 @@ def _input_rows(planned: Planned, shard: ShardRef, plan: pa.Table) -> Iterator[R
     for number, group in groupby(places, key=lambda place: place[0]):
         kind = planned.inputs.reads[table_of(names[number])]
         columns = columns_without(kind, planned.inputs.without)
-        table = read_rows(Part(shard.folder, names[number]), [row for _, row in group], columns)
+        table = read_positions(
+            Part(shard.folder, names[number]), [row for _, row in group], columns
+        )
         found |= {row.key: row for row in from_table(table, kind)}
     for key in plan.column("key").to_pylist():
         yield found[key]
@@ -191,11 +195,11 @@ def _results(
     """
     stage = planned.stage
 
-    def run(owed: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
-        uses: dict[str, Any] = dict(_open_uses(planned, shard, owed)) | (
+    def run(unfinished: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
+        uses: dict[str, Any] = dict(_open_uses(planned, shard, unfinished)) | (
             {"answers": kept} if planned.keeps_answers else {}
         )
-        return stage.function(owed, planned.config, **uses) if owed else iter(())
+        return stage.function(unfinished, planned.config, **uses) if unfinished else iter(())
 
     if not planned.keeps_results or kept is None:
         return to_table(list(run(inputs)), stage.writes)
@@ -204,15 +208,15 @@ def _results(
         schema.serialize().to_pybytes()
     )  # in the keys, so that rows of another schema are not found
     tables: list[pa.Table] = [schema.empty_table()]
-    owed: list[Row] = []
+    unfinished: list[Row] = []
     for row in inputs:
         if (found := kept.get(make_key(form, row.key))) is None:
-            owed.append(row)
+            unfinished.append(row)
         else:
             tables.append(
                 pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(found), schema)])
             )
-    for key, group in groupby(run(owed), key=attrgetter("source_key")):
+    for key, group in groupby(run(unfinished), key=attrgetter("source_key")):
         tables.append(to_table(list(group), stage.writes))
         if "failed" not in count_statuses(tables[-1]):
             kept.put(make_key(form, key), tables[-1].to_batches()[0].serialize().to_pybytes())

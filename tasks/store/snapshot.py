@@ -102,7 +102,7 @@ def check_parts(folder: Folder, snapshot: Snapshot) -> None:
 def write_snapshot(
     build: Build, done: Sequence[tuple[Planned, Counts]], *, record: BuildRecord
 ) -> Snapshot:
-    """Publish the state of the settled stages as the next version, unless it is unchanged."""
+    """Publish the state of the resolved stages as the next version, unless it is unchanged."""
     stages = {
         planned.stage.name: {
             "fingerprint": planned.fingerprint,
@@ -144,7 +144,7 @@ def find_live(
     subjects: Iterable[str] | None = None,
     without: Sequence[str] = (),
 ) -> list[R]:
-    """Return a settled stage's live rows, all or of the subjects, ordered by subject and key."""
+    """Return a resolved stage's live rows, all or of the subjects, ordered by subject and key."""
     index = live_index(build, planned)
     positions = range(len(index)) if subjects is None else index.find(subjects)
     rows = index.rows(positions, row_type, columns_without(row_type, without))
@@ -152,10 +152,10 @@ def find_live(
 
 
 def stream_live(build: Build, planned: Planned, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield some columns of a settled stage's live rows, part by part, reading each byte once."""
+    """Yield some columns of a resolved stage's live rows, part by part, reading each byte once."""
     return live_index(build, planned).batches(columns)
 
 
 def live_index(build: Build, planned: Planned) -> Index:
-    """Open the index of a settled stage's live rows."""
+    """Open the index of a resolved stage's live rows."""
     return open_index(build.folder, build.write_index(planned.stage.name), planned.table)

@@ -1,8 +1,8 @@
 """Stages: a pure function of rows, and the tables that it reads, uses and writes.
 
 A stage file ends with its ``STAGE``, the same for every profile. For a profile, ``configure`` gives
-its configuration and ``inputs`` the tables that it then reads and uses; fingerprints, owed rows,
-shards, look-ups and counts all follow from these.
+its configuration and ``inputs`` the tables that it then reads and uses; fingerprints, unfinished
+rows, shards, look-ups and counts all follow from these.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -32,7 +32,7 @@ class Uses:
     kind: Literal["one", "many", "table", "vectors"] = "one"
     """``one``: mapping from subject to row. ``many``: to a tuple of rows. ``table``: every row, as
     an Arrow table; each row then depends on the whole input, so that any change of it makes every
-    row owed again. ``vectors``: mapping from embedder to ``Vectors``."""
+    row unfinished again. ``vectors``: mapping from embedder to ``Vectors``."""
     on: Literal["subject", "about", "key"] = "subject"
     """Subjects of the rows that a shard needs: those of its input rows, the keys that these are
     about (``Row.about_keys``: the two images of a pair), or their keys."""
@@ -41,7 +41,7 @@ class Uses:
     without: tuple[str, ...] = ()
     """Columns that the function does not use and that are not read, such as image bytes."""
     counts: bool = False
-    """Whether a row is owed again when one of these changes; off if the input's key covers it
+    """Whether a row is unfinished again when one of these changes; off if the input's key covers it
     already."""
     only_in: str = ""
     """Table that restricts the rows: only those with a subject of its rows are passed
@@ -123,8 +123,8 @@ class Stage:
     only_in: tuple[str, ...] = ()
     """Tables of pairs or of preferences: only images of their rows are read."""
     by_source: bool = False
-    """Whether a row is owed again when the source key or the table of its input changes: for inputs
-    whose key does not hash everything."""
+    """Whether a row is unfinished again when the source key or the table of its input changes: for
+    inputs whose key does not hash everything."""
     without: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ()
     """Columns of the input that the function does not use, or a function that returns a
     configuration's."""
@@ -143,7 +143,7 @@ class Stage:
 
     def configure(self, profile: Profile) -> Any:
         """Return its configuration: the settings of a profile, with what a build found."""
-        resolved = profile.settled
+        resolved = profile.resolved
         if isinstance(self.config, type):
             return resolved.complete(resolved.stages[self.name])
         return self.config(resolved)

@@ -239,8 +239,8 @@ def _say_numbers(
     return teller.say(
         "numbers",
         things=phrases.noun(selector, 2) + phrases.tail(selector, 2),
-        first=phrases.number(before.count),
-        second=phrases.number(after.count),
+        first=phrases.spell_number(before.count),
+        second=phrases.spell_number(after.count),
         first_things=phrases.some(selector, before.count),
         second_things=phrases.some(selector, after.count),
         is_=verbs["is_"],

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pairwright.schemas.errors import ConfigError, TrainingError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.adaptive_batches import is_out_of_memory
-from pairwright.tasks.training.estimate_memory import is_spread
+from pairwright.tasks.training.estimate_memory import is_sharded
 from pairwright.tasks.training.find_model import require_bits
 from pairwright.tasks.training.runs import Run
 
@@ -38,7 +38,7 @@ def check_launcher(config: TrainConfig, *, can_shard: bool) -> None:
             "accelerate: DeepSpeed is not supported; use FSDP (--use_fsdp --fsdp_version 2), "
             f"or {TORCHRUN}"
         )
-    if not is_spread():
+    if not is_sharded():
         return
     if not can_shard:
         raise ConfigError(

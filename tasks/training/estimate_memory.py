@@ -235,7 +235,7 @@ def _activations(sizes: Sizes, config: TrainConfig) -> int:
     return tokens * stored * sizes.layers + max(tokens * at_once, logits)
 
 
-def is_spread() -> bool:
+def is_sharded() -> bool:
     """Return whether accelerate's launcher shards the weights over processes."""
     return os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
 
@@ -249,7 +249,7 @@ def check_memory(folder: Path, config: TrainConfig) -> None:
     cards = gpu_memory()
     if not cards:
         return
-    gpus = int(os.environ.get("WORLD_SIZE", "1")) if is_spread() else 1
+    gpus = int(os.environ.get("WORLD_SIZE", "1")) if is_sharded() else 1
     try:
         base = find_base(folder)
         sizes = Sizes.of(*read_model(base.folder if base else folder))
@@ -287,7 +287,7 @@ def need_less(config: TrainConfig) -> str:
     settings = _halve_batch(config)
     if not optimiser.gradient_checkpointing:
         settings.append("--set optimiser.gradient_checkpointing=true")
-    if not is_spread() and len(gpu_memory()) > 1:
+    if not is_sharded() and len(gpu_memory()) > 1:
         settings.append("FSDP (accelerate launch --use_fsdp)")
     if model.tuning != "lora":
         settings.append("--set model.tuning=lora")

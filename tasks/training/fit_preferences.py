@@ -24,14 +24,14 @@ from pairwright.tasks.store.manifest import write_manifest
 from pairwright.tasks.training import load_model
 from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
 from pairwright.tasks.training.collate import Collator, ExampleRows
-from pairwright.tasks.training.estimate_memory import is_spread
+from pairwright.tasks.training.estimate_memory import is_sharded
 from pairwright.tasks.training.find_model import ADAPTERS
 from pairwright.tasks.training.freeze_rows import Needs
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.objective import Ended, Job
 from pairwright.tasks.training.pack_answers import can_pack
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, TrainingSetup
-from pairwright.tasks.training.ranks import gather, own_rank, stoppable
+from pairwright.tasks.training.ranks import gather_ranks, own_rank, stoppable
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary, open_adversary
 from pairwright.tasks.training.runs import (
     FINISHING,
@@ -58,7 +58,7 @@ def fit_preferences(job: Job) -> Ended:
     trainer = make_trainer(job)
 
     def is_stopped() -> bool:
-        return any(gather(trainer.stopping or trainer.is_stopping))
+        return any(gather_ranks(trainer.stopping or trainer.is_stopping))
 
     with stoppable(trainer):
         try:
@@ -157,7 +157,7 @@ def _open_adversary(job: Job, collator: Collator) -> RetrieverAdversary:
 
 def _place_model(model: Any) -> Any:
     """Move a model to its process's GPU, unless FSDP shards it."""
-    if is_spread():
+    if is_sharded():
         _shard_language_layers(model)
         return model
     if not torch.cuda.is_available():

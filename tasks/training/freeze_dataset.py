@@ -18,7 +18,7 @@ from pairwright.tasks.store.snapshot import describe_version
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.freeze_rows import (
     Needs,
-    count_rows,
+    count_frozen,
     find_held_out,
     freeze_rows,
     list_reasons,
@@ -46,12 +46,12 @@ class TrainingTable:
 def open_training_table(
     tables: DatasetTables, config: TrainConfig, extra: Sequence[Planned]
 ) -> Generator[TrainingTable]:
-    """Open the settled training table, with the decisions about its rows."""
+    """Open the resolved training table, with the decisions about its rows."""
     table = config.data.table
     folder = tables.folder
     with tables.open(extra) as build:
         planned = {planned.stage.name: planned for planned in build.planned}.get(config.table)
-        if planned is None or not build.settle(planned).rows:
+        if planned is None or not build.resolve(planned).rows:
             raise ConfigError(
                 f"{folder.url}: has no {table} to train on. "
                 f"See why with: pairwright status {folder.url}"
@@ -76,12 +76,12 @@ def freeze_dataset(
         splits=(data.split, data.eval_split),
         decisions=table.decisions,
     )
-    if not count_rows(run.rows, data.split):
+    if not count_frozen(run.rows, data.split):
         why = "it has none"
         if refused:
             why = f"all of its rows are refused: {list_reasons(refused)}"
         raise ConfigError(f"{folder.url}: no row of split {data.split!r} can be trained on: {why}")
-    if data.eval_split and not count_rows(run.rows, data.eval_split):
+    if data.eval_split and not count_frozen(run.rows, data.eval_split):
         log.warning(
             "split %r (data.eval_split) is empty: nothing is measured on held-out rows",
             data.eval_split,

@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from pairwright.schemas.arrow import from_table, to_table
-from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest
+from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest_decisions
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
 from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.index import Index, columns_without
 from pairwright.tasks.store.open_tables import Build
-from pairwright.tasks.store.part import Part, encode_part, read_rows
+from pairwright.tasks.store.part import Part, encode_part, read_positions
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 
@@ -101,7 +101,7 @@ class Example:
 
 def make_example(row: PreferenceRow, needs: Needs) -> Example:
     """Return a row's example; ``RefusedRowError`` where it cannot be trained on."""
-    check_row(row, needs)
+    check_trainable(row, needs)
     rejected = rejected_texts(row)[: needs.texts]
     rejected_images: tuple[bytes, ...] = ()
     if needs.images and (needs.beside or not rejected):
@@ -131,7 +131,7 @@ def _first_answer(row: PreferenceRow) -> int:
     return len(row.prompt)
 
 
-def check_row(row: PreferenceRow, needs: Needs) -> None:
+def check_trainable(row: PreferenceRow, needs: Needs) -> None:
     """Raise ``RefusedRowError`` where a row's texts show that it cannot be trained on."""
     if not row.chosen.strip():
         raise RefusedRowError("no chosen text")
@@ -221,7 +221,7 @@ class FrozenRows:
         part = _part(self.folder, path)
         edits = self.edits()
         row_numbers = [entry["row"] for entry in entries]
-        table = read_rows(part, row_numbers, columns_without(PreferenceRow, without))
+        table = read_positions(part, row_numbers, columns_without(PreferenceRow, without))
         for entry, row in zip(entries, from_table(table, PreferenceRow), strict=True):
             if row.key != entry["key"]:
                 raise StoreError(
@@ -239,7 +239,7 @@ def freeze_rows(
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
 ) -> tuple[list[Refused], Counter[str]]:
-    """Write the trainable rows of the splits of a settled ``PreferenceRow`` table.
+    """Write the trainable rows of the splits of a resolved ``PreferenceRow`` table.
 
     Returns the others, and how many rows people accepted, edited and rejected.
     """
@@ -277,7 +277,7 @@ def _read_batches(
     for part, row_numbers in index.places():
         for start in range(0, len(row_numbers), BATCH):
             some = row_numbers[start : start + BATCH].tolist()
-            rows = from_table(read_rows(index.part(part), some, columns), PreferenceRow)
+            rows = from_table(read_positions(index.part(part), some, columns), PreferenceRow)
             numbered = zip(some, rows, strict=True)
             yield [(part, number, row) for number, row in numbered if row.split in splits]
 
@@ -294,18 +294,18 @@ def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused |
     if needs.accepted and row.split == needs.accepted and not decision:
         return Refused(key=row.key, reason="not accepted by people")
     try:
-        check_row(decisions.edit(row), needs)
+        check_trainable(decisions.edit(row), needs)
     except RefusedRowError as error:
         return error.about(row.key)
     return None
 
 
-def count_rows(file: Path, split: str) -> int:
+def count_frozen(file: Path, split: str) -> int:
     """Return how many rows of a split are frozen."""
     return len(_open(str(file), split))
 
 
-def check_parts(folder: Folder, file: Path) -> None:
+def check_frozen_parts(folder: Folder, file: Path) -> None:
     """Raise ``TrainingError`` where a part with frozen rows is missing."""
     for path in sorted(frozen_places(file)):
         part = _part(folder, path)
@@ -326,7 +326,7 @@ def frozen_places(file: Path) -> dict[str, set[int]]:
 
 
 def find_held_out(build: Build, planned: Planned, split: str) -> frozenset[str]:
-    """Return the images of a settled table's rows outside a split."""
+    """Return the images of a resolved table's rows outside a split."""
     keys = set[str]()
     for table in stream_live(build, planned, ["image_keys", "split"]):
         for row in table.to_pylist():
@@ -414,7 +414,7 @@ def _open(file: str, split: str | None = None) -> pa.Table:
 
 @lru_cache(maxsize=8)
 def _read_edits(file: str) -> Decisions:
-    return latest(_edits(_open(file)))
+    return latest_decisions(_edits(_open(file)))
 
 
 def _edits(entries: pa.Table) -> list[Decision]:

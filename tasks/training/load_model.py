@@ -353,7 +353,7 @@ def without_module(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: weight for name, weight in weights.items() if not name.startswith(OF_MODULE)}
 
 
-def save_beside(
+def save_extra_weights(
     model: Any,
     folder: Path,
     *,
@@ -367,7 +367,7 @@ def save_beside(
     own_weights: dict[str, Any] = {}
     for name, weight in (weights or model.state_dict()).items():
         own_weights[name.removeprefix(OF_PEFT)] = weight
-    tuned = {name: own_weights[name] for name in trained_beside(model)}
+    tuned = {name: own_weights[name] for name in extra_weights(model)}
     if finished:
         tuned = without_module(tuned)
     if tuned:
@@ -382,7 +382,7 @@ def save_beside(
         save_differential(model, folder, module)
 
 
-def save_spread(
+def save_sharded_weights(
     model: Any,
     folder: Path,
     *,
@@ -392,15 +392,15 @@ def save_spread(
 
     All processes call it, the first one writes.
     """
-    if not trained_beside(model):
+    if not extra_weights(model):
         return
     options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
     weights = get_model_state_dict(model, options=options)
     if first:
-        save_beside(model, folder, finished=False, weights=weights)
+        save_extra_weights(model, folder, finished=False, weights=weights)
 
 
-def trained_beside(model: Any) -> dict[str, Tensor]:
+def extra_weights(model: Any) -> dict[str, Tensor]:
     """Return the weights trained beside adapters, by name; none for a model without adapters."""
     if not hasattr(model, "get_base_model"):
         return {}
@@ -410,9 +410,9 @@ def trained_beside(model: Any) -> dict[str, Tensor]:
     }
 
 
-def restore_beside(model: Any, folder: Path) -> None:
+def restore_extra_weights(model: Any, folder: Path) -> None:
     """Restore the weights of ``trained_beside`` from a checkpoint."""
-    tuned = trained_beside(model)
+    tuned = extra_weights(model)
     if tuned:
         _copy_weights(tuned, folder / TUNED)
 

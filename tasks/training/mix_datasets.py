@@ -18,7 +18,7 @@ from pairwright.tasks.training.freeze_rows import (
     MIXED,
     Needs,
     Refused,
-    count_rows,
+    count_frozen,
     freeze_rows,
     list_reasons,
     mix_rows,
@@ -48,14 +48,14 @@ def mix_datasets(
     """
     data = config.data
     own_share = 1 - sum(share for _, share in data.mixed)
-    all_rows = count_rows(run.rows, data.split) / own_share
+    all_rows = count_frozen(run.rows, data.split) / own_share
     records = list[dict[str, Any]]()
     all_refused = list[Refused]()
     for number, (source, share) in enumerate(data.mixed):
         file = run.folder / MIXED / f"{number}.arrow"
         rows = max(1, round(share * all_rows))
         origin, refused = _freeze_source(config, source, tables, file, needs=needs, limit=rows)
-        if not count_rows(file, data.split):
+        if not count_frozen(file, data.split):
             reasons = list_reasons(refused) or "there is none"
             raise ConfigError(f"data.mix: {source}: no row can be trained on: {reasons}")
         different = mix_rows(run.rows, file, Folder(source), rows=rows, seed=config.seed)

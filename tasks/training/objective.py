@@ -64,7 +64,7 @@ class DatasetTables(Protocol):
         ...
 
     def open(self, extra: Sequence[Planned] = ()) -> AbstractContextManager[Build]:
-        """Open the tables of the version and extra ones, all settled."""
+        """Open the tables of the version and extra ones, all resolved."""
         ...
 
     def open_dataset(self, url: str) -> "DatasetTables":

@@ -27,9 +27,9 @@ from pairwright.tasks.training import load_batches, runs
 from pairwright.tasks.training.collate import Batch
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.load_model import (
-    restore_beside,
-    save_beside,
-    save_spread,
+    restore_extra_weights,
+    save_extra_weights,
+    save_sharded_weights,
     split_rates,
     without_module,
 )
@@ -42,7 +42,7 @@ from pairwright.tasks.training.losses import (
     negative_rewards,
 )
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
-from pairwright.tasks.training.ranks import Watcher, count_ranks, gather, own_rank
+from pairwright.tasks.training.ranks import Watcher, count_ranks, gather_ranks, own_rank
 from pairwright.tasks.training.report.draw_run import arrange
 from pairwright.tasks.training.report.find_alarms import Alarm, find_collapse
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary
@@ -105,7 +105,7 @@ class PreferenceTrainer(Trainer):
             self.window.add_sums(json.loads((checkpoint / WINDOW).read_text()))
         if self.setup.adversary:
             self.setup.adversary.load(checkpoint)
-        restore_beside(self.model, checkpoint)
+        restore_extra_weights(self.model, checkpoint)
         self.train(resume_from_checkpoint=str(checkpoint))
 
     # ---- rows
@@ -159,7 +159,7 @@ class PreferenceTrainer(Trainer):
         batches = [sample["batch"] for sample in samples]
         self._keys = [key for batch in batches for key in batch.keys]
         own_weight = sum(self._weight(batch) for batch in batches)
-        states = gather((own_weight, self.stopping))
+        states = gather_ranks((own_weight, self.stopping))
         self._total = sum(weight for weight, _ in states)
         self._agreed_to_stop = any(stopping for _, stopping in states)
         return samples, None
@@ -303,7 +303,7 @@ class PreferenceTrainer(Trainer):
     def score_reference(self) -> None:
         """Write the initial model's log-probabilities, where they are the reference."""
         table = self.setup.reference
-        if not isinstance(table, ReferenceScores) or any(gather(table.path.exists())):
+        if not isinstance(table, ReferenceScores) or any(gather_ranks(table.path.exists())):
             return
         log.info("the initial model scores all answers once, for the reference")
         scores = list[tuple[str, list[float], list[int]]]()
@@ -317,12 +317,12 @@ class PreferenceTrainer(Trainer):
                     logps = scored.logps.tolist()
                     tokens = scored.tokens.tolist()
                     scores += zip(batch.keys, logps, tokens, strict=True)
-        all_scores = [row for rank_scores in gather(scores) for row in rank_scores]
+        all_scores = [row for rank_scores in gather_ranks(scores) for row in rank_scores]
         if self.is_world_process_zero():
             if not all_scores:
                 _ = self._spare  # raises, with the reasons
             table.write(all_scores)
-        gather(None)  # the others read the file when it is there
+        gather_ranks(None)  # the others read the file when it is there
         self._since = time.monotonic()
 
     def measure(self) -> None:
@@ -335,7 +335,7 @@ class PreferenceTrainer(Trainer):
         metrics = self.setup.metrics
         step = self.state.global_step
         has_rows = len(cast("Any", self.eval_dataset)) > 0
-        if not has_rows or any(gather(metrics.has(step, runs.HELD_OUT))):
+        if not has_rows or any(gather_ranks(metrics.has(step, runs.HELD_OUT))):
             return
         is_first = self.is_world_process_zero()
         try:
@@ -368,7 +368,7 @@ class PreferenceTrainer(Trainer):
                 loss, _ = self._loss(self.model, batch, config)
                 if counts:
                     window.add(_to_numbers(loss), self._weight(batch), loss.counts)
-        for sums in gather(window.take_sums()):
+        for sums in gather_ranks(window.take_sums()):
             window.add_sums(sums)
         _, ranked = window.sums.get("accuracy", (0.0, 0.0))
         values = window.take_means()
@@ -420,7 +420,7 @@ class PreferenceTrainer(Trainer):
 
     def _collect_ranks(self) -> None:
         """Collect all ranks' windows, counts and refused rows on the first rank."""
-        states = gather((self.window.take_sums(), self._rows, self._tokens, self._refused))
+        states = gather_ranks((self.window.take_sums(), self._rows, self._tokens, self._refused))
         self._rows = 0
         self._tokens = 0
         self._refused = []
@@ -468,7 +468,7 @@ class PreferenceTrainer(Trainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the finished model, or a checkpoint's; FSDP writes checkpoints itself."""
         if _internal_call and self.is_fsdp_enabled:
-            save_spread(self.model, Path(str(output_dir)), first=self.args.should_save)
+            save_sharded_weights(self.model, Path(str(output_dir)), first=self.args.should_save)
         else:
             super().save_model(output_dir, _internal_call)
 
@@ -497,7 +497,7 @@ class PreferenceTrainer(Trainer):
         finally:
             vars(model).pop("save_pretrained", None)
         if self.args.should_save:
-            save_beside(model, Path(str(output_dir)), finished=is_finished, weights=weights)
+            save_extra_weights(model, Path(str(output_dir)), finished=is_finished, weights=weights)
 
 
 class _Events(TrainerCallback):

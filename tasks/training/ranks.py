@@ -51,7 +51,7 @@ def own_rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def gather(value: T) -> list[T]:
+def gather_ranks(value: T) -> list[T]:
     """Return each process' value, in their order; all must call it."""
     if count_ranks() == 1:
         return [value]

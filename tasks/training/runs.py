@@ -208,7 +208,7 @@ def find_run(dataset: Folder, name: str) -> Run:
     raise ConfigError(f"--from {name}: {why}. Finished there: {', '.join(finished) or 'none'}")
 
 
-def check_name(name: str) -> str:
+def check_run_name(name: str) -> str:
     """Return a valid run name; refuse others."""
     if not NAME.fullmatch(name):
         raise ConfigError(

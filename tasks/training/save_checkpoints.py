@@ -26,7 +26,7 @@ from pairwright.tasks.training.load_model import (
     merge_adapters,
     round_to_4bit,
 )
-from pairwright.tasks.training.ranks import gather
+from pairwright.tasks.training.ranks import gather_ranks
 from pairwright.tasks.training.runs import FINISHING, SAVING, Run, drop_folder, publish_folder
 
 NOT_SAVED = (OSError, RuntimeError, SafetensorError, StoreError)
@@ -52,7 +52,7 @@ class Saving:
             work()
         except (*NOT_SAVED, ModelError) as error:  # the start model may be gone
             problem = str(error) or type(error).__name__
-        problems = [text for text in gather(problem) if text]
+        problems = [text for text in gather_ranks(problem) if text]
         if not problems:
             return
         for name in (SAVING, FINISHING):

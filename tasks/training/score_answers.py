@@ -57,7 +57,7 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     cells = (packed.owners, packed.columns)
     logps = torch.zeros((packed.examples, packed.width), device=chosen.device)
     logps = logps.index_put(cells, sums)
-    return Scored(logps=logps, tokens=count_tokens(packed))
+    return Scored(logps=logps, tokens=count_answer_tokens(packed))
 
 
 def reach_whole(model: Any, loss: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def reach_whole(model: Any, loss: Tensor) -> Tensor:
     return loss + sum(zeros)
 
 
-def count_tokens(packed: Packed) -> Tensor:
+def count_answer_tokens(packed: Packed) -> Tensor:
     """Return (B, A): the number of tokens of each answer, without a device sync."""
     cells = packed.owners[packed.numbers], packed.columns[packed.numbers]
     tokens = torch.zeros(
@@ -219,7 +219,7 @@ class ReferenceScores:
         ``TrainingError``: a row is missing, or has a different number of tokens.
         """
         del policy
-        tokens = count_tokens(packed)
+        tokens = count_answer_tokens(packed)
         batch_keys = np.array([bytes.fromhex(key) for key in keys], KEY)
         stored_keys = self.scores["keys"]
         rows = np.searchsorted(stored_keys, batch_keys).clip(max=len(stored_keys) - 1)

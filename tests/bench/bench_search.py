@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from pairwright.tasks.models.search_index import (
     count_devices,
-    open_index,
+    open_neighbour_index,
     probes_of,
     search_cells,
     top_k,
@@ -82,7 +82,7 @@ def main() -> None:
     queries = matrix[rows].astype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
-        index = open_index(matrix, Path(folder))
+        index = open_neighbour_index(matrix, Path(folder))
         made, probes = time.process_time() - start, probes_of(index.nlist, 0)
         cells = f"index, {probes} of {index.nlist} cells (made in {made:.0f} s)"
         sides: dict[str, Callable[[], NDArray[np.int64]]] = {

@@ -1,5 +1,5 @@
 """Measure the store: writing image rows, making them durable, reading one row, planning what is
-owed.
+unfinished.
 
 Run with ``make bench BENCH=store``, or ``python -m tests.bench.bench_store``. Needs ``datasets``
 and 2 GB below the temporary folder. The sides of a ratio take turns, and the least times are
@@ -147,7 +147,7 @@ def plan(url: str, items: Sequence[str]) -> None:
     one."""
     start = time.perf_counter()
     with Build(Folder(url), plan_toy(ToyConfig(), STAGES[:2]), items) as build:
-        counts = [build.settle(stage) for stage in build.planned]
+        counts = [build.resolve(stage) for stage in build.planned]
         shards = build.shards(build.planned[1])
     seconds = time.perf_counter() - start
     peak = next(

@@ -48,7 +48,7 @@ def test_the_newest_version_is_opened_and_each_by_its_number(two: Path, rendered
 def test_a_dataset_says_how_it_stands(two: Path) -> None:
     dataset = pw.open(two)
     status = dataset.status(verify=True)
-    assert (status.version, status.owed, list(status.damaged)) == (2, 0, [])
+    assert (status.version, status.unfinished, list(status.damaged)) == (2, 0, [])
     for shown in (
         dataset._repr_html_(),
         status._repr_html_(),

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from pairwright.tasks.models import search_index
-from pairwright.tasks.models.search_index import open_index, probes_of, search_cells, top_k
+from pairwright.tasks.models.search_index import (
+    open_neighbour_index,
+    probes_of,
+    search_cells,
+    top_k,
+)
 
 pytestmark = pytest.mark.gpu
 COUNT, WIDTH, QUERIES, K = 10_000, 768, 1_000, 64
@@ -71,7 +76,7 @@ def test_the_exact_search(matrix: Any, monkeypatch: pytest.MonkeyPatch, figure: 
 
 
 def test_the_index(held: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Any):
-    rows, index = np.arange(QUERIES), open_index(held, tmp_path / "index")
+    rows, index = np.arange(QUERIES), open_neighbour_index(held, tmp_path / "index")
     probes = probes_of(index.nlist, 0)
     compare(lambda: search_cells(held, rows, index=index, k=K, probes=probes), monkeypatch, figure)
 

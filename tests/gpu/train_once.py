@@ -14,7 +14,7 @@ import torch.distributed as dist
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.fit_preferences import fit_preferences
 from pairwright.tasks.training.objective import Job
-from pairwright.tasks.training.ranks import gather, join_ranks, leave_ranks, own_rank
+from pairwright.tasks.training.ranks import gather_ranks, join_ranks, leave_ranks, own_rank
 from pairwright.tasks.training.runs import Run
 
 
@@ -30,7 +30,7 @@ def main(folder: str) -> None:
     found = {
         "finished": ended.finished,
         "device": torch.cuda.get_device_name() if gpu else "CPU",
-        "places": gather(torch.cuda.current_device() if gpu else own_rank()),
+        "places": gather_ranks(torch.cuda.current_device() if gpu else own_rank()),
         "memory": torch.cuda.max_memory_allocated() / 2**20 if gpu else 0.0,
         "backend": dist.get_backend() if dist.is_initialized() else "",
     }

@@ -282,15 +282,15 @@ def main() -> None:
         for name in options.only
         for size in EXPERIMENTS[name][1]
     ]
-    owed = [task for task in tasks if task not in known]
+    unfinished = [task for task in tasks if task not in known]
     some = list(draw_pairs(2_000, seed=FIRST_TEST))
     texts = [
         text for pair in some for text in (pair.row.chosen, pair.people(), pair.row.prompt[0].text)
     ]
-    base = write_seeing_model(options.to / "models", texts) if owed else Path()
+    base = write_seeing_model(options.to / "models", texts) if unfinished else Path()
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
         for one in as_completed(
-            waiting := [pool.submit(run_task, options.to, base, task) for task in owed]
+            waiting := [pool.submit(run_task, options.to, base, task) for task in unfinished]
         ):
             if one.exception():
                 continue

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.pipeline.stages import BY_NAME
-from pairwright.schemas.config import Profile, ResolvedProfile, resolve
+from pairwright.schemas.config import Profile, ResolvedProfile, add_findings
 
 START = Profile()
 STAGES = {stage.name: stage for stage in Pipeline(START).running}
@@ -126,7 +126,7 @@ def test_what_was_found_stands_for_what_is_not_set_and_is_no_setting() -> None:
         "models.chat.model": "tiny",
         "exclude.marks": ("m",),
     }
-    profile = resolve(changed({"captions.writer": "served"}), versions)
+    profile = add_findings(changed({"captions.writer": "served"}), versions)
     for name in ("embeddings", "fitted"):
         assert BY_NAME[name].configure(profile).clip.revision == "abc"
     assert BY_NAME["captions"].configure(profile).served.model == "tiny"

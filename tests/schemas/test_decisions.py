@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from pairwright.schemas.decisions import Decision, Decisions, edit_row, latest, parse_decision
+from pairwright.schemas.decisions import (
+    Decision,
+    Decisions,
+    edit_row,
+    latest_decisions,
+    parse_decision,
+)
 from pairwright.schemas.rows import Negative
 from tests.fixtures.preferences_to_train import preference
 
@@ -72,11 +78,15 @@ def test_what_is_no_object_is_refused(text: str) -> None:
 
 def test_the_latest_counts_in_whatever_order_they_are_read() -> None:
     first, then = decision(verdict="reject"), decision(at="2026-11-21T11:00:00.001Z")
-    assert latest([first, then]).by_key == latest([then, first]).by_key == {KEY: then}
+    assert (
+        latest_decisions([first, then]).by_key
+        == latest_decisions([then, first]).by_key
+        == {KEY: then}
+    )
     undone = decision(verdict="none", at="2026-11-21T11:00:01Z")
-    assert len(latest([undone, first, then])) == 0
+    assert len(latest_decisions([undone, first, then])) == 0
     same = [decision(verdict="reject", note="at the same moment"), decision(verdict="accept")]
-    assert latest(same).by_key == latest(same[::-1]).by_key
+    assert latest_decisions(same).by_key == latest_decisions(same[::-1]).by_key
 
 
 def test_a_decision_about_the_row_itself_goes_before_one_about_its_pair() -> None:

@@ -1,4 +1,4 @@
-"""Evaluations that are killed at any moment go on with what is owed, and end as one that was
+"""Evaluations that are killed at any moment go on with what is unfinished, and end as one that was
 not."""
 
 import json

@@ -114,8 +114,8 @@ def _to_record(
         "images": parquet.image_cells(row.images, row.image_keys),
         "rejected_images": parquet.image_cells(row.rejected_images, _rejected_names(row)),
         "prompt": _prompt(row),
-        "chosen": parquet.answer(row.chosen),
-        "rejected": parquet.answer(row.rejected),
+        "chosen": parquet.answer_messages(row.chosen),
+        "rejected": parquet.answer_messages(row.rejected),
         "negatives": [asdict(negative) for negative in row.negatives],
         "removal_scores": [asdict(score) for score in row.removal_scores],
     }

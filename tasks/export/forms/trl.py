@@ -30,8 +30,8 @@ def _to_record(
         prompt.append({"role": turn.role, "content": content})
     return {
         "prompt": prompt,
-        "chosen": parquet.answer(row.chosen),
-        "rejected": parquet.answer(rejected_text(row)),
+        "chosen": parquet.answer_messages(row.chosen),
+        "rejected": parquet.answer_messages(rejected_text(row)),
         "images": parquet.image_cells(row.images, row.image_keys),
     }
 

@@ -133,7 +133,7 @@ class Copies:
 
 
 def copy_tables(build: Build, tables: Sequence[Planned], keys: Sequence[str], folder: Path) -> None:
-    """Copy the settled tables' values of a run's images."""
+    """Copy the resolved tables' values of a run's images."""
     positions = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     encoded = set(positions)
     widths = dict[str, int]()  # images that all tables have

@@ -47,7 +47,7 @@ class Text:
         return self.parts.first_half, self.parts.second_half
 
 
-def read_texts(
+def collect_texts(
     rows: FrozenRows, *, halves: bool, limit: int = 0, seed: int = 0
 ) -> tuple[list[Text], list[Refused]]:
     """Return the texts of a split's rows, and the rows refused.

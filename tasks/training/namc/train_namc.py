@@ -62,8 +62,8 @@ from pairwright.tasks.training.namc.text_batches import (
     NOT_SEEN,
     Text,
     TextBatches,
+    collect_texts,
     read_small,
-    read_texts,
 )
 from pairwright.tasks.training.objective import Ended, Job
 from pairwright.tasks.training.ranks import stoppable
@@ -104,7 +104,7 @@ def find_texts(job: Job, *, held_out: bool = False) -> tuple[FrozenRows, list[Te
         limit = data.max_eval_rows
     rows = job.frozen_rows(split)
     needs_halves = job.config.namc.noise_enabled and not held_out
-    texts, refused = read_texts(rows, halves=needs_halves, limit=limit, seed=job.config.seed)
+    texts, refused = collect_texts(rows, halves=needs_halves, limit=limit, seed=job.config.seed)
     if not texts and not held_out:
         raise ConfigError(
             f"{job.dataset.url}: no row of split {split!r} can be trained on: "

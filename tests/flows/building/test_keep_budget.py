@@ -55,7 +55,7 @@ def asked_of(out: Path) -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a dataset of which only the served part is owed."""
+    """Return a dataset of which only the served part is unfinished."""
     out = tmp_path_factory.mktemp("mined") / "out"
     assert build_here(out, settings=SERVED, until="mining").is_complete
     return out

@@ -91,8 +91,8 @@ def test_of_a_dataset_only_what_is_owed_is_planned(
         assert stages(planned(capsys, "--out", ".")) == nothing
     shutil.rmtree(out / "tables/embeddings")
     times = {path: path.stat().st_mtime_ns for path in out.rglob("*.*")}
-    owed = stages(planned(capsys, "--out", out))
-    assert [owed[name]["inputs"] for name in ("images", "embeddings")] == [0, 12]
+    unfinished = stages(planned(capsys, "--out", out))
+    assert [unfinished[name]["inputs"] for name in ("images", "embeddings")] == [0, 12]
     Image.new("RGB", (40, 40), (1, 2, 3)).save(pictures / "new.png")
     more = planned(capsys, pictures, "--out", out)
     assert (more["items"], more["new_items"]) == (13, 1)

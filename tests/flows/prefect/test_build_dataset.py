@@ -63,10 +63,10 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
     assert {run["state_type"] for run in (flow_run, step, task_run)} == {"FAILED"}
     retry = f"Retry: pairwright resume {out} --stage images --reason 'host not found'"
     assert task_run["state"]["message"].endswith(retry)
-    owed = step["state"]["message"]
-    assert owed.startswith("images: ")
-    assert owed.endswith(retry)
-    assert flow_run["state"]["message"].startswith(owed)
+    unfinished = step["state"]["message"]
+    assert unfinished.startswith("images: ")
+    assert unfinished.endswith(retry)
+    assert flow_run["state"]["message"].startswith(unfinished)
     assert not list(out.glob("snapshots/*")), "two thirds failed"
     assert "host not found (2)" in str(table_of(prefect, "build-web"))
 
@@ -77,7 +77,7 @@ def test_a_failing_build_shows_up_in_prefect(prefect: PrefectServer, tmp_path: P
         "each line once, here and there"
     )
     assert "NoneType: None" not in str(prefect.ask("logs")) + done.stderr
-    assert done.stderr.count(owed) == 1
+    assert done.stderr.count(unfinished) == 1
 
 
 def test_a_build_has_four_steps(

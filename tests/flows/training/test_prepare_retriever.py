@@ -36,7 +36,7 @@ def folder(dataset):
 
 
 def rows_of(folder, table, kind):
-    with open_present(folder).settled() as (build, stages):
+    with open_present(folder).resolved() as (build, stages):
         planned = next(each for each, _ in stages if each.stage.name == table)
         return find_live(build, planned, kind, without=("image", "images", "rejected_images"))
 
@@ -46,7 +46,7 @@ def run(folder):
     """Return a run's folder whose rows and retriever are frozen."""
     run_folder = Path(folder.path("runs/first"))
     run_folder.mkdir(parents=True)
-    with open_present(folder).settled() as (build, stages):
+    with open_present(folder).resolved() as (build, stages):
         planned = next(each for each, _ in stages if each.stage.name == "preferences")
         needs = needs_of(CONFIG)
         freeze_rows(build, planned, run_folder / FILE, needs=needs, splits=("train", "validation"))

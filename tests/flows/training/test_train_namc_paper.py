@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pairwright.flows.training.make_train_config import make_config
-from pairwright.flows.training.train_model import prepare
+from pairwright.flows.training.train_model import prepare_run
 from pairwright.flows.versions.version import open_version
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc_config import VqganConfig
@@ -51,7 +51,7 @@ def prepared(dataset, name, *settings):
     config = make_config("namc", ["namc.size=paper", *settings])
     folder, started = Folder(str(dataset)), Run(dataset / "runs" / name)
     with started.locked():
-        ready = prepare(open_version(folder), config, started)
+        ready = prepare_run(open_version(folder), config, started)
     return Job(run=started, config=ready.config, dataset=folder, start=ready.start)
 
 

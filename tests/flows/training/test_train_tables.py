@@ -7,7 +7,7 @@ import pytest
 
 import pairwright as pw
 from pairwright.flows.training.make_train_config import make_config
-from pairwright.flows.training.train_model import prepare, train
+from pairwright.flows.training.train_model import prepare_run, train
 from pairwright.flows.versions.version import open_version
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import FrozenRows
@@ -35,7 +35,7 @@ def freeze(qwen):
         started = Run(dataset / "runs" / "run")
         with started.locked():
             config = make_config("sft", settings, model=str(qwen))
-            prepare(open_version(Folder(str(dataset))), config, started)
+            prepare_run(open_version(Folder(str(dataset))), config, started)
         rows = {}
         for split in ("train", "validation", "test"):
             frozen = FrozenRows(folder=Folder(str(dataset)), file=str(started.rows), split=split)

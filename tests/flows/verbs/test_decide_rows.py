@@ -113,7 +113,7 @@ def test_trainings_may_take_only_what_people_accepted(copy, tmp_path):
     pw.open(folder.url).decide(
         write(tmp_path / "d.jsonl", *((key, "accept", {}) for key in trained[:3]))
     )
-    with open_version(folder).settled() as (build, stages):
+    with open_version(folder).resolved() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
         told = {"needs": Needs(accepted="train"), "splits": ("train", "validation", "test")}
         refused, _ = freeze_rows(

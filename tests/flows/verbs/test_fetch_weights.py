@@ -102,9 +102,9 @@ def test_everything_comes_verified_and_a_build_then_finds_it(web, fetch, profile
     requests = len(web.asked)
     pinned = pin_models(load_profile(profile), "")
     assert pinned.found["embedding.dinov2.revision"] == COMMIT
-    assert pinned.settled.embedding.dinov2.revision == COMMIT
+    assert pinned.resolved.embedding.dinov2.revision == COMMIT
     assert pinned.embedding.dinov2.revision == "", "what was found is no setting"
-    assert pinned.settled.segmentation.revision.startswith("xxh3:")
+    assert pinned.resolved.segmentation.revision.startswith("xxh3:")
     assert fetch()[0] == 0
     assert len(web.asked) == requests
 

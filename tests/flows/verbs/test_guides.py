@@ -291,7 +291,7 @@ def _(site, words):
     before = len(site.chat.asked)
     output = site.run(words, code=1)
     assert [kind_of(asked) for asked in site.chat.asked[before:]] == ["captions"]
-    assert advice not in output, "what is owed now is what comes after it"
+    assert advice not in output, "what is unfinished now is what comes after it"
     site.run("pairwright resume album")
 
 

@@ -40,7 +40,7 @@ def refilter(folder: Folder, settings: list[str], *, keep: bool = False) -> Refi
 
 
 def pairs_of(folder: Folder) -> set[str]:
-    with open_present(folder).settled() as (opened, stages):
+    with open_present(folder).resolved() as (opened, stages):
         pairs = next(planned for planned, _ in stages if planned.stage.name == "pairs")
         return {
             key

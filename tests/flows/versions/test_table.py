@@ -37,7 +37,7 @@ def test_rows_are_those_that_count(mined: Path, tmp_path: Path) -> None:
         row.key for row in images
     }
     for one in ("images", "neighbours", "pairs"):
-        with dataset.version.settled() as (opened, _):
+        with dataset.version.resolved() as (opened, _):
             live = {key for (key,) in opened.ledger.run(f"SELECT key FROM live_{one}")}
         assert {row.key for row in dataset[one]} == live, "as a build counts them"
 

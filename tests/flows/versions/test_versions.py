@@ -13,7 +13,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_part
-from pairwright.tasks.training.freeze_rows import FILE, FrozenRows, Needs, count_rows, freeze_rows
+from pairwright.tasks.training.freeze_rows import FILE, FrozenRows, Needs, count_frozen, freeze_rows
 from tests.fixtures.command import run
 from tests.flows.conftest import SMALL, WIDE, build
 
@@ -204,11 +204,11 @@ def _freeze(dataset: Path, name: str) -> FrozenRows:
     """Begin a training: its settings, and which rows it is on."""
     run = dataset / "runs" / name
     run.mkdir(parents=True)
-    with open_version(Folder(str(dataset))).settled() as (opened_build, stages):
+    with open_version(Folder(str(dataset))).resolved() as (opened_build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
         freeze_rows(opened_build, planned, run / FILE, needs=Needs(), splits=SPLITS)
     (run / "config.yaml").write_text("objective: sft\n")
-    split = next(split for split in SPLITS if count_rows(run / FILE, split))
+    split = next(split for split in SPLITS if count_frozen(run / FILE, split))
     return FrozenRows(folder=Folder(str(dataset)), file=str(run / FILE), split=split)
 
 

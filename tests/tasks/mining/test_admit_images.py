@@ -115,7 +115,7 @@ def test_images_of_a_benchmark_are_kept_out_of_mining(pictures, tmp_path):
     admitted = counts["admitted"]
     assert (admitted.of, admitted.dropped, admitted.reasons) == (10, 2, {REASON: 2})
     assert (counts["neighbours"].of, counts["neighbours"].ok) == (8, 8)
-    with open_present(folder).settled() as (ledger, stages):
+    with open_present(folder).resolved() as (ledger, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "admitted")
         details = {detail for _, _, detail, _ in ledger.refused(planned)}
     assert all(detail.startswith("test 1.jpg: ") for detail in details)

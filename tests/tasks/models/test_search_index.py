@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.models import search_index
 from pairwright.tasks.models.search_index import (
-    cells_of,
+    choose_cells,
     find_recall,
     measure_recall,
-    open_index,
+    open_neighbour_index,
     probes_of,
     search_cells,
     top_k,
@@ -153,7 +153,7 @@ def images():
 
 @pytest.fixture(scope="module")
 def index(images, tmp_path_factory):
-    return open_index(images, tmp_path_factory.mktemp("images") / "index")
+    return open_neighbour_index(images, tmp_path_factory.mktemp("images") / "index")
 
 
 def promised(matrix, rows, probes, k):
@@ -221,9 +221,9 @@ def test_an_index_is_exact_where_all_cells_are_probed(images, index):
 
 
 def test_the_first_makes_the_index_and_others_open_it(images, tmp_path, monkeypatch):
-    index = open_index(images, tmp_path / "index")
+    index = open_neighbour_index(images, tmp_path / "index")
     monkeypatch.setattr(search_index, "_make_index", None)
-    assert open_index(images, tmp_path / "index") is index
+    assert open_neighbour_index(images, tmp_path / "index") is index
     assert {path.name for path in (tmp_path / "index").iterdir()} - {"lock"} == {"cells.faiss"}
 
 
@@ -231,12 +231,12 @@ def test_an_index_that_finds_no_room_is_an_error_of_the_disk(images, tmp_path, m
     write = faiss.write_index
     monkeypatch.setattr(faiss, "write_index", lambda index, _: write(index, "/dev/full"))
     with pytest.raises(StoreError, match=r"cells\.faiss: could not be written"):
-        open_index(images, tmp_path / "index")
+        open_neighbour_index(images, tmp_path / "index")
 
 
 def test_recall_counts_what_the_cells_hide(images, tmp_path):
     folder = tmp_path / "index"
-    index = open_index(images, folder)
+    index = open_neighbour_index(images, folder)
     rows = np.arange(900 - search_index.SAMPLE, 900)
     near, products = top_k(images, rows, k=20)
     exact = [set(row[scores >= 0.8].tolist()) for row, scores in zip(near, products, strict=True)]
@@ -258,7 +258,7 @@ def test_recall_counts_what_the_cells_hide(images, tmp_path):
     [(3, 3, 3), (100, 32, 16), (250_000, 2048, 128), (1_000_000, 4096, 256)],
 )
 def test_the_rule_for_cells_and_probes(count, cells, probes):
-    assert cells_of(count) == cells
+    assert choose_cells(count) == cells
     assert probes_of(cells, 0) == probes
     assert probes_of(cells, 7) == min(7, cells)
 

@@ -263,9 +263,9 @@ def test_another_revision_and_missing_packages_are_refused(tmp_path):
     check_revision("f", "xxh3:1", "xxh3:1", tmp_path)
     with pytest.raises(ModelError, match=r"f\.revision: .* xxh3:1, .*xxh3:2"):
         check_revision("f", "xxh3:2", "xxh3:1", tmp_path)
-    weights.require_packages("f", "sys", "json")
+    weights.require_modules("f", "sys", "json")
     with pytest.raises(ModelError, match=r"f: .*nosuchpackage.*\[cpu,models\]"):
-        weights.require_packages("f", "json", "nosuchpackage")
+        weights.require_modules("f", "json", "nosuchpackage")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from pairwright.tasks.rejected.compare_words import (
     compare_texts,
     denies_change,
-    repeats,
+    only_repeats,
     says_nothing_else,
     stem,
 )
@@ -101,7 +101,7 @@ def test_the_same_or_less_in_both_halves_is_nothing_else(old, new, same):
     ],
 )
 def test_what_people_said_is_repeated(halves, sentence, expected):
-    assert repeats(halves, sentence) is expected
+    assert only_repeats(halves, sentence) is expected
 
 
 def test_no_change_is_told_from_changes():

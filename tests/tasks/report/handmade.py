@@ -18,7 +18,7 @@ from random import Random
 import numpy as np
 from PIL import Image, ImageDraw
 
-from pairwright.schemas.config import BuildRecord, Profile, Section, resolve
+from pairwright.schemas.config import BuildRecord, Profile, Section, add_findings
 from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,
@@ -355,7 +355,7 @@ def _giver(rows):
 def build_handmade(
     root: Path, made: Handmade, until: str = "preferences", line=LINE, rows_per_shard: int = 7
 ) -> Iterator[tuple[Build, list[Counts]]]:
-    """Write the dataset, publish a version, and yield it settled, with its counts."""
+    """Write the dataset, publish a version, and yield it resolved, with its counts."""
     folder = Folder(str(root))
     planned = plan_handmade(made, until, line)
     keys = dict.fromkeys(row.source_key for row in made.tables.get("images", []))
@@ -364,11 +364,11 @@ def build_handmade(
     with Workers(1) as pool, Build(folder, planned, items, rows_per_shard=rows_per_shard) as build:
         counts = []
         for stage in planned:
-            build.settle(stage)
+            build.resolve(stage)
             outcomes = list(pool.submit(stage, build.shards(stage)))
             assert all(hasattr(outcome.result, "part") for outcome in outcomes), outcomes
-            counts.append(build.settle(stage))
-        profile = resolve(PROFILE, {})
+            counts.append(build.resolve(stage))
+        profile = add_findings(PROFILE, {})
         record = BuildRecord(items=tuple(items), profile=profile, limit=None, until=until)
         write_snapshot(build, list(zip(planned, counts, strict=True)), record=record)
         yield build, counts

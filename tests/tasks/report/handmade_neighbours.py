@@ -66,7 +66,7 @@ def pair_key(images: dict[str, ImageRow], letters: str) -> str:
 
 @contextmanager
 def build_neighbours(root: Path, images: dict[str, ImageRow]) -> Iterator[Build]:
-    """Write the dataset, with A and B its only pair, and yield it settled."""
+    """Write the dataset, with A and B its only pair, and yield it resolved."""
     rows = [*images.values()]
     tables = {"images": rows, "neighbours": make_neighbours(images), "pairs": make_pairs(rows[:2])}
     how = {"until": "pairs", "line": LINE, "rows_per_shard": 3}

@@ -57,7 +57,7 @@ def images(embedded):
     return {row.key: row for row in embedded.of("images")}
 
 
-def settled(render, **query):
+def resolved(render, **query):
     """Return a page once what it needs is made."""
     for _ in range(3_000):
         try:
@@ -111,7 +111,7 @@ def test_thumbnails_are_of_images_of_the_dataset_only(pages, images):
     "query", [{"page": "0"}, {"like": "x"}, {"like": "0" * 32}, {"colour": "x"}], ids=str
 )
 def test_an_invalid_query_is_refused(pages, query):
-    text, status = settled(pages.explore.grid, **query)
+    text, status = resolved(pages.explore.grid, **query)
     assert status == 400
     assert "Invalid query" in text
 
@@ -119,12 +119,12 @@ def test_an_invalid_query_is_refused(pages, query):
 def test_more_like_this_follows_the_stored_vectors(pages, embedded, monkeypatch):
     monkeypatch.setattr(explore_pages, "ON_A_PAGE", 100)
     around = [row.key for row in embedded.of("images")]
-    text, status = settled(pages.explore.grid, like=around[0])
+    text, status = resolved(pages.explore.grid, like=around[0])
     assert status == 200
     assert keys_of(text) == around, "by rising angle, the image itself first"
     assert "1.000" in text
     assert html.escape("q <b>") in text
-    text, _ = settled(pages.explore.grid, like=around[-1], space="q <b>")
+    text, _ = resolved(pages.explore.grid, like=around[-1], space="q <b>")
     assert keys_of(text) == around[::-1]
 
 
@@ -134,7 +134,7 @@ def test_the_map_has_images_and_pairs(pages, embedded):
     pages.decide([Decision(key=first, verdict="reject", at=at)])
     styles = {"cluster": "tone0", "similarity": "shade0", "decision": "is-reject"}
     for colour, style in styles.items():
-        text, status = settled(pages.map, colour=colour)
+        text, status = resolved(pages.map, colour=colour)
         assert status == 200
         assert text.count("<circle") == 12
         assert text.count("<line") == len(embedded.of("pairs"))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pairwright.schemas.decisions import Decision, latest
+from pairwright.schemas.decisions import Decision, latest_decisions
 from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report import thresholds
 from pairwright.tasks.report.search_cards import Search
@@ -42,7 +42,7 @@ def judge(letters, verdict, by=""):
 
 def test_candidates_are_cards_only_where_they_are_to_be_judged(pages):
     cards = pages.cards
-    cards.set_decisions(latest([]))
+    cards.set_decisions(latest_decisions([]))
     assert cards.search(Search()).keys == [KEYS["AB"]]
     assert cards.count_cards() == 1
     assert set(cards.search(Search(judge=True)).keys) == set(KEYS.values())
@@ -111,14 +111,14 @@ def test_the_page_counts_candidates_and_suggests_a_band(pages):
 
 def test_counts_are_of_all_candidates(pages):
     database = pages.cards.database
-    pages.cards.set_decisions(latest([]))
+    pages.cards.set_decisions(latest_decisions([]))
     lows = thresholds.read_ranges(database, "low", "unrelated")
     assert sum(row.candidates for row in lows) == 12, "of each side once"
     assert sum(row.shown for row in lows) == 7
     view = thresholds.view_thresholds(database, pages.subject.profile.mining, thresholds.Limits())
     assert (view.judged, view.suggested) == (0, None)
     # The middle of six ranges of lows (.74 .62 .50 .30 .18 .12), and of six of highs, from below.
-    assert [(side, row.low) for side, row in view.owed] == [("low", 0.3), ("high", 0.56)]
+    assert [(side, row.low) for side, row in view.next_ranges] == [("low", 0.3), ("high", 0.56)]
 
 
 def ranges(*judged, shown=40, whole=False):
@@ -139,7 +139,7 @@ def test_the_interval_of_a_range_is_wilson_s():
 
 
 @pytest.mark.parametrize(
-    ("judged", "limit", "reached", "owed"),
+    ("judged", "limit", "reached", "unfinished"),
     [
         pytest.param(ranges((0, 25), (0, 24), (3, 3), (0, 40)), 10, 0, 1, id="within the limit"),
         pytest.param(
@@ -157,10 +157,10 @@ def test_the_interval_of_a_range_is_wilson_s():
         ),
     ],
 )
-def test_how_far_judgements_reach(judged, limit, reached, owed):
-    """``owed``: the middle of what is open is to be judged next."""
+def test_how_far_judgements_reach(judged, limit, reached, unfinished):
+    """``unfinished``: the middle of what is open is to be judged next."""
     numbered = {None: None, **dict(enumerate(judged))}
-    assert thresholds._reach(judged, limit) == (numbered[reached], numbered[owed])
+    assert thresholds._reach(judged, limit) == (numbered[reached], numbered[unfinished])
 
 
 def test_judgements_are_kept_by_annotator_and_compared(pages):

@@ -121,7 +121,7 @@ def test_rows_still_owed_are_counted(tmp_path, whole):
     made.tables["captions"] = failed
     words = read(report(tmp_path, made)).words
     assert "4 rows " in words
-    assert "still owed;" not in read(whole).text
+    assert "still unfinished;" not in read(whole).text
 
 
 @pytest.mark.parametrize(

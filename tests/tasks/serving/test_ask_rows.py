@@ -14,7 +14,7 @@ import pytest
 
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.serving.ask_rows import AHEAD
-from pairwright.tasks.serving.loop import run
+from pairwright.tasks.serving.loop import run_coroutine
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import answers_of, ask_all, ask_once, config_of, item, items, question
 from tests.fixtures.chat_server import Close, Hang, Raw, Reply, Status, chat_server
@@ -42,7 +42,7 @@ def tasks_left():
         return len(asyncio.all_tasks()) - 1
 
     until = time.monotonic() + 2
-    while (left := run(count())) and time.monotonic() < until:
+    while (left := run_coroutine(count())) and time.monotonic() < until:
         time.sleep(0.01)
     return left
 

@@ -12,7 +12,7 @@ from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Failed
 from pairwright.tasks.serving.connection import Connection, FaultError, read_answer
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
-from pairwright.tasks.serving.loop import run
+from pairwright.tasks.serving.loop import run_coroutine
 from tests.fixtures.asking import QUICK, answers_of, ask_all, ask_now, config_of, items
 from tests.fixtures.chat_server import Hang, Reply, Status, chat_server
 
@@ -162,7 +162,7 @@ def test_a_turn_that_nobody_waits_for_any_more_is_given_back():
         await asyncio.sleep(0)
         assert await asyncio.wait_for(waiting[1], 5) is not None
 
-    run(act())
+    run_coroutine(act())
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_all_who_wait_are_told_that_there_is_nothing_to_wait_for(fault, message)
         results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
         assert [type(result) for result in results] == [ServerError] * 5
 
-    run(act())
+    run_coroutine(act())
 
 
 def answer_many(limiter, count):

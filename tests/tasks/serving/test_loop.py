@@ -10,7 +10,7 @@ import sys
 import threading
 
 from pairwright.tasks.serving import guard
-from pairwright.tasks.serving.loop import background, run
+from pairwright.tasks.serving.loop import background, run_coroutine
 from tests.tasks.serving.test_launch import is_there
 
 
@@ -24,13 +24,13 @@ async def name_thread():
 
 
 def test_there_is_one_loop_in_a_thread_of_its_own():
-    assert [run(double(number)) for number in range(3)] == [0, 2, 4]
+    assert [run_coroutine(double(number)) for number in range(3)] == [0, 2, 4]
     assert background() is background()
-    assert run(name_thread()) == "served models"
+    assert run_coroutine(name_thread()) == "served models"
 
 
 def work():
-    assert run(double(2)) == 4
+    assert run_coroutine(double(2)) == 4
 
 
 def test_a_worker_process_ends_by_itself():

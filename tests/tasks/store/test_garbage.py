@@ -118,7 +118,7 @@ def kill_at(whole: Path, root: Path, at: int, *, late: bool) -> dict[Path, bytes
     with dying(at, late=late), pytest.raises(Killed):
         list(steps)
     check_version(root, 2, LEFT)
-    assert build_toy(root, WORDS, rows_per_shard=ROWS)[1] == [], "nothing is owed"
+    assert build_toy(root, WORDS, rows_per_shard=ROWS)[1] == [], "nothing is unfinished"
     clear_up(root, gone=[number for number in snapshot_numbers(Folder(str(root))) if number != 2])
     parts = parts_of(root)
     shutil.rmtree(root)

@@ -110,7 +110,7 @@ WORDS = [f"word{number:03d}" for number in range(25)]
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Iterator[Build]:
-    """Build the toy dataset, then take five words away; yield it settled."""
+    """Build the toy dataset, then take five words away; yield it resolved."""
     build_toy(tmp_path, WORDS, rows_per_shard=10)
     with settled_toy(tmp_path, WORDS[5:]) as build:
         yield build

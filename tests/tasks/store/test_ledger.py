@@ -1,4 +1,4 @@
-"""The ledger: what is owed, and counts that add up, from the keys of the parts alone."""
+"""The ledger: what is unfinished, and counts that add up, from the keys of the parts alone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -50,21 +50,21 @@ class Tables:
         table = to_table(rows, kind)
         self.folder.write(name, encode_part(table, describe_part(name, table, version=1)))
 
-    def settle(self, stage: Stage = WORDS) -> dict[str, object]:
+    def resolve(self, stage: Stage = WORDS) -> dict[str, object]:
         self.ledger.load(planned(stage))
-        self.ledger.settle(planned(stage))
+        self.ledger.resolve(planned(stage))
         return self.ledger.count(planned(stage)).as_json()
 
-    def owed(self, stage: Stage = WORDS, **options: str) -> list[tuple[str, int]]:
-        rows = self.ledger.owed(stage.name, 2, **options).read_all().to_pylist()
+    def unfinished(self, stage: Stage = WORDS, **options: str) -> list[tuple[str, int]]:
+        rows = self.ledger.unfinished(stage.name, 2, **options).read_all().to_pylist()
         return [(row["key"], row["shard"]) for row in rows]
 
     def sources(self, *stages: Stage) -> dict[str, str]:
         """Settle stages, the words first; return what the last one owes: the names of its inputs by
         their keys."""
         for stage in (WORDS, *stages):
-            self.settle(stage)
-        rows = self.ledger.owed(stages[-1].name, 10).read_all().to_pylist()
+            self.resolve(stage)
+        rows = self.ledger.unfinished(stages[-1].name, 10).read_all().to_pylist()
         return {row["key"]: row["source_key"] for row in rows}
 
 
@@ -103,10 +103,10 @@ def test_a_row_ends_in_the_best_way_of_any_part(tables: Tables) -> None:
     tables.part(3, failed("c", "x"), failed("d", "down"))
     counts = {"in": 5, "ok": 2, "dropped": 1, "failed": 1, "pending": 1, "rows": 3}
     names = {"stage": "words", "fingerprint": "f1"}
-    assert tables.settle() == {**names, **counts, "reasons": {"down": 1, "dull": 1}}
-    assert tables.owed() == [(key_of("d"), 1), (key_of("e"), 2)]
-    assert tables.owed(reason="down") == [(key_of("d"), 1)]
-    assert tables.owed(reason="dull") == []
+    assert tables.resolve() == {**names, **counts, "reasons": {"down": 1, "dull": 1}}
+    assert tables.unfinished() == [(key_of("d"), 1), (key_of("e"), 2)]
+    assert tables.unfinished(reason="down") == [(key_of("d"), 1)]
+    assert tables.unfinished(reason="dull") == []
     assert tables.ledger.live_parts("words") == {"part-1.parquet": 1, "part-2.parquet": 2}
 
 
@@ -115,29 +115,29 @@ def test_equal_keys_are_one_row_of_the_smallest_source(tables: Tables) -> None:
     tables.items("ab")
     tables.part(1, word(second, "same"))
     tables.part(2, word(first, "same"))
-    counts = tables.settle()
+    counts = tables.resolve()
     assert (counts["ok"], counts["dropped"], counts["rows"]) == (1, 1, 1)
     assert counts["reasons"] == {DUPLICATE: 1}
     assert tables.ledger.live_parts("words") == {"part-2.parquet": 1}
-    assert tables.owed() == []
+    assert tables.unfinished() == []
 
 
 def test_rows_of_absent_items_are_stale(tables: Tables) -> None:
     tables.items("a")
     tables.part(1, word("a", "a"), word("gone", "g"), failed("gone2", "x"))
-    counts = tables.settle()
+    counts = tables.resolve()
     assert [counts[name] for name in ("in", "ok", "failed", "rows")] == [1, 1, 0, 1]
 
 
 def test_parts_that_come_or_are_replaced_later_are_taken_in(tables: Tables) -> None:
     tables.items("ab")
     tables.part(1, failed("a", "x"), failed("b", "x"))
-    assert (tables.settle()["failed"], len(tables.owed())) == (2, 2)
+    assert (tables.resolve()["failed"], len(tables.unfinished())) == (2, 2)
     tables.part(1, word("a", "a"), failed("b", "y"))
-    assert (tables.settle()["ok"], tables.settle()["reasons"]) == (1, {"y": 1})
+    assert (tables.resolve()["ok"], tables.resolve()["reasons"]) == (1, {"y": 1})
     places = tables.ledger.places("words")
     tables.part(0, word("b", "b"))
-    assert (tables.settle()["ok"], tables.owed()) == (2, [])
+    assert (tables.resolve()["ok"], tables.unfinished()) == (2, [])
     assert tables.ledger.part_names("words") == ["part-1.parquet", "part-0.parquet"]
     assert tables.ledger.places("words") != places
 
@@ -169,7 +169,7 @@ def test_a_stage_by_source_owes_what_comes_of_another_table(tables: Tables) -> N
     before = tables.sources(first, second, united)
     tables.part(1, same, stage=first)  # which counts
     after = tables.sources(first, second, united)
-    assert tables.settle(united)["in"] == 2
+    assert tables.resolve(united)["in"] == 2
     assert before[y] == after[y]
     assert before[x] != after[x]
 
@@ -194,11 +194,11 @@ def test_rows_that_count_are_found_by_the_column_that_names_them(tables: Tables)
     pair = row_of(SecondRow, source=key_of("a"), key=key_of("p"), subject=key_of("p"), **images)
     tables.items("a")
     tables.part(1, pair, stage=pairs)
-    owed = [tables.sources(pairs, reader)]
+    unfinished = [tables.sources(pairs, reader)]
     for number, about in enumerate("pac"):  # the second image's alone counts
         tables.part(number, word("a", about, subject=key_of(about)))
-        owed.append(tables.sources(pairs, reader))
-    assert owed[0] == owed[1] == owed[2] != owed[3]
+        unfinished.append(tables.sources(pairs, reader))
+    assert unfinished[0] == unfinished[1] == unfinished[2] != unfinished[3]
 
 
 def test_a_row_is_owed_again_when_rows_that_count_change(tables: Tables) -> None:
@@ -254,7 +254,7 @@ def test_a_full_scratch_folder_is_named(tmp_path: Path) -> None:
 
 def test_counts_that_do_not_add_up_are_an_error(tables: Tables) -> None:
     tables.items("ab")
-    tables.settle()
+    tables.resolve()
     tables.ledger.run("DELETE FROM outcome_words WHERE seq = 0")
     with pytest.raises(ValidationError, match=r"words .*2 input rows, .*'pending': 1"):
         tables.ledger.count(planned(WORDS))

@@ -12,7 +12,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.lineage import (
     Link,
     Turned,
-    count_rows,
+    count_reached,
     diff_stage,
     find_keys,
     follow,
@@ -49,7 +49,7 @@ def test_down_from_an_image(abc: Path) -> None:
         ("notes", pair("b", "c")): pairs,
     }
     counts = {"images": 1, "neighbours": 1, "links": 1, "pairs": 1, "notes": 1}
-    assert count_rows(links, [start]) == counts
+    assert count_reached(links, [start]) == counts
 
 
 def test_up_from_a_note(abc: Path) -> None:

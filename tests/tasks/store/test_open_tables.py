@@ -1,5 +1,4 @@
-"""Whole builds of the toy line: what is owed when the source, the configuration or the machine
-changes."""
+"""Whole builds of the toy line: unfinished rows after changes of source, settings or machine."""
 
 from collections import Counter
 from dataclasses import replace

@@ -19,7 +19,7 @@ from pairwright.tasks.store.part import (
     read_about,
     read_columns,
     read_part,
-    read_rows,
+    read_positions,
 )
 from tests.fixtures.rows import row_of
 from tests.tasks.store.faults import flipped
@@ -52,9 +52,9 @@ def test_a_part_gives_back_its_rows_and_what_it_says_of_itself(part: Part) -> No
     table, about = read_columns(part, ["key", "anchor", "captions"])
     assert table.equals(TABLE.select(["key", "captions"]))
     assert about == read_about(part) == ABOUT
-    assert read_rows(part, [0, 99, 100, 129]).equals(TABLE.take([0, 99, 100, 129]))
-    assert read_rows(part, [129], ["name"]).to_pylist() == [{"name": "image 129"}]
-    assert read_rows(part, []).equals(TABLE.slice(0, 0))
+    assert read_positions(part, [0, 99, 100, 129]).equals(TABLE.take([0, 99, 100, 129]))
+    assert read_positions(part, [129], ["name"]).to_pylist() == [{"name": "image 129"}]
+    assert read_positions(part, []).equals(TABLE.slice(0, 0))
 
 
 def test_another_reader_finds_the_layout_of_the_design() -> None:
@@ -78,7 +78,7 @@ def test_one_of_many_large_rows_is_read_with_few_others(tmp_path: Path) -> None:
     part.folder.write(part.name, encode_part(rows, ABOUT))
     metadata = pq.read_metadata(tmp_path / part.name)
     assert [metadata.row_group(group).num_rows for group in range(4)] == [2, 2, 2, 1]
-    assert read_rows(part, [1, 2, 6]).equals(rows.take([1, 2, 6]))
+    assert read_positions(part, [1, 2, 6]).equals(rows.take([1, 2, 6]))
     assert read_part(part).equals(rows)
 
 
@@ -93,8 +93,8 @@ def test_any_changed_byte_is_found_and_the_file_named(part: Part) -> None:
 @pytest.mark.parametrize(
     ("number", "read", "expected"),
     [
-        (0, lambda part: read_rows(part, [3, 120]), TABLE.take([3, 120])),
-        (1, lambda part: read_rows(part, [5], ["image"]), TABLE.take([5]).select(["image"])),
+        (0, lambda part: read_positions(part, [3, 120]), TABLE.take([3, 120])),
+        (1, lambda part: read_positions(part, [5], ["image"]), TABLE.take([5]).select(["image"])),
         (2, lambda part: read_columns(part, SOME)[0], TABLE.select(SOME)),
     ],
     ids=["rows", "cells", "columns"],
@@ -120,7 +120,7 @@ LENGTHS |= set(random.Random(0).sample(range(len(DATA)), 200))
 TOO_LONG = [DATA + b"\0", DATA + b"PAR1", DATA + DATA, DATA + DATA[FOOTER:]]
 
 
-@pytest.mark.parametrize("read", [read_part, read_about, lambda part: read_rows(part, [0])])
+@pytest.mark.parametrize("read", [read_part, read_about, lambda part: read_positions(part, [0])])
 def test_a_part_that_is_cut_off_or_too_long_is_found(
     part: Part, read: Callable[[Part], object]
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_large_footer_is_read_too(part: Part) -> None:
     about = {"stage": "images", "note": "x" * 200_000}
     part.folder.write(part.name, encode_part(TABLE, about))
     assert read_about(part) == about
-    assert read_rows(part, [129]).equals(TABLE.take([129]))
+    assert read_positions(part, [129]).equals(TABLE.take([129]))
 
 
 def incompressible(rng: random.Random) -> str:
@@ -184,4 +184,4 @@ def test_a_missing_part_and_a_row_that_it_lacks_are_named(part: Part) -> None:
     with pytest.raises(StoreError, match=r"part-2\.parquet"):
         read_part(Part(part.folder, "tables/x/part-2.parquet"))
     with pytest.raises(StoreError, match=NAMED):
-        read_rows(part, [130])
+        read_positions(part, [130])

@@ -111,7 +111,7 @@ def test_of_two_that_write_at_once_the_second_takes_the_next_number(
 
     monkeypatch.setattr(Folder, "create", create_late)
     with open_toy(tmp_path, ["a"]) as build:
-        done = [(planned, build.settle(planned)) for planned in build.planned]
+        done = [(planned, build.resolve(planned)) for planned in build.planned]
         snapshot = write_snapshot(build, done, record=record_of(limit=3))
     assert (snapshot.number, snapshot.content["parent"]) == (3, 2)
     assert (tmp_path / "snapshots/000002.json").read_bytes() == other

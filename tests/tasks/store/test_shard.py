@@ -103,7 +103,7 @@ def test_finished_work_of_any_process_is_not_repeated(tmp_path: Path, workers: i
     """A worker of a killed build goes on to its end; that of the next waits for its journal."""
     config = ToyConfig(calls=str(tmp_path / "calls"))
     with open_toy(tmp_path / "out", WORDS, config) as build:
-        build.settle(build.planned[0])
+        build.resolve(build.planned[0])
         (shard,) = build.shards(build.planned[0])
         with ThreadPoolExecutor(workers) as threads:
             done = [threads.submit(run_shard, build.planned[0], shard) for _ in range(2)]
@@ -199,7 +199,7 @@ def test_a_plan_is_cut_where_the_shards_change(tmp_path: Path) -> None:
     reader = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
     assert write_plan(tmp_path / "plan", reader, ["part-x", "part-y"]) == [(0, 0, 3), (2, 3, 4)]
     with open_toy(tmp_path / "out", WORDS) as build:
-        build.settle(build.planned[0])
+        build.resolve(build.planned[0])
         (shard,) = build.shards(build.planned[0])
     plan = read_plan(replace(shard, folder=Folder(str(tmp_path)), plan="plan", start=2, stop=4))
     assert plan.column("key").to_pylist() == ["c", "e"]

@@ -140,4 +140,4 @@ def test_what_a_source_brought_about_a_pair_goes_with_its_image(tmp_path: Path) 
     counts, outcomes = build_toy(tmp_path, words, stages=GIVEN)
     assert [(count.of, count.ok, count.pending) for count in counts] == [(2, 1, 0)] * 2
     assert len(outcomes) == 2
-    assert build_toy(tmp_path, words, stages=GIVEN)[1] == [], "nothing is owed"
+    assert build_toy(tmp_path, words, stages=GIVEN)[1] == [], "nothing is unfinished"

@@ -1,9 +1,9 @@
 """A small line of stages over text items, for tests of the store: fast, and every kind of stage is
 in it.
 
-items -> images (one item gives an image, is dropped, or fails) -> neighbours (whole) -> links (owed
-again when the neighbour changes) -> pairs -> notes (uses both images). ``expect`` says what they
-must give, without the store.
+items -> images (one item gives an image, is dropped, or fails) -> neighbours (whole) -> links
+(unfinished again when the neighbour changes) -> pairs -> notes (uses both images). ``expect``
+says what they must give, without the store.
 """
 
 import time
@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairwright.schemas.config import BuildRecord, Profile, RunConfig, Section, resolve
+from pairwright.schemas.config import BuildRecord, Profile, RunConfig, Section, add_findings
 from pairwright.schemas.rows import (
     CaptionRow,
     Dropped,
@@ -98,8 +98,7 @@ def rank_words(
 def link_words(
     rows: Sequence[ImageRow], config: ToyConfig, *, neighbours: Mapping[str, NeighbourRow]
 ) -> Iterator[CaptionRow | Dropped]:
-    """Yield which image comes after each; where that is not known yet, the row is owed again once
-    it is."""
+    """Yield which image comes after each; an unknown one leaves the row unfinished."""
     for row in rows:
         config.work("link", row.key)
         if row.subject not in neighbours:
@@ -198,7 +197,7 @@ def record_of(rows_per_shard: int = 10, limit: int | None = None) -> BuildRecord
     """Return what a toy build was asked for."""
     return BuildRecord(
         items=(),
-        profile=resolve(Profile(run=RunConfig(rows_per_shard=rows_per_shard)), {}),
+        profile=add_findings(Profile(run=RunConfig(rows_per_shard=rows_per_shard)), {}),
         limit=limit,
         until="",
     )
@@ -221,11 +220,11 @@ def build_toy(
     with running as pool, opened as build:
         for planned in build.planned:
             with build.locked(planned):
-                build.settle(planned)
+                build.resolve(planned)
                 outcomes += (done := list(pool.submit(planned, build.shards(planned))))
                 if not failures(done):
                     build.drop_journals(planned)
-                counts.append(build.settle(planned))
+                counts.append(build.resolve(planned))
         done = list(zip(build.planned, counts, strict=True))
         write_snapshot(build, done, record=record_of(rows_per_shard))
     return counts, outcomes
@@ -251,23 +250,23 @@ def open_toy(
 
 
 @contextmanager
-def settled(opened: Build) -> Generator[Build]:
+def resolved(opened: Build) -> Generator[Build]:
     with opened as build:
         for planned in build.planned:
-            build.settle(planned)
+            build.resolve(planned)
         yield build
 
 
 def settled_toy(root: Path | str, words: Sequence[str]) -> AbstractContextManager[Build]:
     """Open a build of these words that knows what there is."""
-    return settled(open_toy(root, words))
+    return resolved(open_toy(root, words))
 
 
 def toy_version(root: Path | str, number: int) -> AbstractContextManager[Build]:
-    """Open a version of a toy dataset, settled."""
+    """Open a version of a toy dataset, resolved."""
     snapshot = read_snapshot(Folder(str(root)), number)
     build = Build(Folder(str(root)), plan_toy(ToyConfig()), snapshot.content["items"], 10)
-    return settled(replace(build, pinned=snapshot))
+    return resolved(replace(build, pinned=snapshot))
 
 
 def live_rows(build: Build) -> dict[str, list[Row]]:

@@ -9,7 +9,7 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.freeze_rows import (
     FrozenRows,
     Needs,
-    check_parts,
+    check_frozen_parts,
     mix_rows,
     write_rows,
 )
@@ -43,7 +43,7 @@ def test_mixed_rows_are_drawn_and_come_again_only_when_each_has_come(tmp_path):
     for number in (len(first), len(first) + 59, len(keys) - 1):
         assert rows.read(number) == by_key[keys[number]]
     assert rows.read(0).key == first[0]
-    check_parts(job.dataset, job.run.rows)
+    check_frozen_parts(job.dataset, job.run.rows)
     again, _ = mixed_run(tmp_path, "again")
     assert again.frozen_rows("train").keys() == keys
 

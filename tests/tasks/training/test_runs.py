@@ -16,7 +16,7 @@ from pairwright.tasks.training.runs import (
     Run,
     Window,
     append_refused,
-    check_name,
+    check_run_name,
     drop_folder,
     publish_folder,
 )
@@ -40,7 +40,7 @@ def names_in(folder):
 )
 def test_names_that_are_no_folders(name):
     with pytest.raises(ConfigError, match="--name"):
-        check_name(name)
+        check_run_name(name)
 
 
 def test_a_run_remembers_what_it_began_with(tmp_path):

@@ -13,15 +13,15 @@ from pairwright.tasks.training.collate import Collator
 from pairwright.tasks.training.find_model import TUNED, find_model
 from pairwright.tasks.training.load_model import (
     computing,
+    extra_weights,
     freeze_model,
     load_model,
     load_processor,
     load_to_train,
     merge_adapters,
     prepare_model,
-    restore_beside,
-    save_beside,
-    trained_beside,
+    restore_extra_weights,
+    save_extra_weights,
     without_module,
 )
 from pairwright.tasks.training.pack_answers import pack_answers
@@ -240,7 +240,7 @@ def test_beside_adapters_all_that_sees_is_trained(start):
     assert {weight.dtype for weight in base.parameters() if weight.requires_grad} == {torch.float32}
     layer = base.model.language_model.layers[0].mlp.down_proj.base_layer
     assert layer.weight.dtype == torch.bfloat16
-    assert trained_beside(model).keys() == {trained[key] for key in seeing | newline}
+    assert extra_weights(model).keys() == {trained[key] for key in seeing | newline}
 
 
 def save(model, start, folder):
@@ -249,7 +249,7 @@ def save(model, start, folder):
     weights = {} if adapted else {"state_dict": without_module(model.state_dict())}
     model.save_pretrained(folder, **weights)
     load_processor(start).save_pretrained(folder)
-    save_beside(model, folder, finished=True)
+    save_extra_weights(model, folder, finished=True)
 
 
 @pytest.fixture
@@ -299,16 +299,16 @@ def test_the_adapters_beside_a_merged_model_are_the_same_model(trained):
 
 def test_what_belongs_to_another_model_is_refused(start, tmp_path):
     model = move_weights(to_train(start, differential("adapters")))
-    save_beside(model, tmp_path, finished=False)
+    save_extra_weights(model, tmp_path, finished=False)
     tensors = load_file(tmp_path / TUNED)
     name = min(tensors)
-    before = trained_beside(model)[name].clone()
-    restore_beside(model, tmp_path)
-    assert torch.equal(trained_beside(model)[name], before)
+    before = extra_weights(model)[name].clone()
+    restore_extra_weights(model, tmp_path)
+    assert torch.equal(extra_weights(model)[name], before)
     for broken, what in (("strange", tensors[name]), (name, tensors[name][..., None])):
         save_file({broken: what}, tmp_path / TUNED)
         with pytest.raises(ModelError, match=broken):
-            restore_beside(model, tmp_path)
+            restore_extra_weights(model, tmp_path)
     (tmp_path / TUNED).unlink()
     with pytest.raises(ModelError, match=TUNED):
-        restore_beside(model, tmp_path)
+        restore_extra_weights(model, tmp_path)

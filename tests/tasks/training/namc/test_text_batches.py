@@ -14,7 +14,7 @@ from pairwright.tasks.models.namc_places import join_patches, split_patches, to_
 from pairwright.tasks.models.namc_words import ClipWords, learnt_words
 from pairwright.tasks.training.namc.captioner import small_sizes
 from pairwright.tasks.training.namc.feature_tables import Copies, open_copies
-from pairwright.tasks.training.namc.text_batches import TextBatches, read_texts
+from pairwright.tasks.training.namc.text_batches import TextBatches, collect_texts
 from tests.fixtures.preferences_to_train import preference
 from tests.fixtures.runs_to_train import write_run
 
@@ -41,7 +41,7 @@ def test_rows_that_cannot_be_learnt_from_are_refused(tmp_path):
         row(3, TEMPLATE.format("a hat"), split="test"),
         row(4, TEMPLATE.format("a box")),
     ]
-    texts, refused = read_texts(freeze(tmp_path, rows), halves=True)
+    texts, refused = collect_texts(freeze(tmp_path, rows), halves=True)
     assert [text.position for text in texts] == [0, 3]
     expected = [(row.key, row.image_keys) for row in (rows[0], rows[4])]
     assert [(text.key, text.images) for text in texts] == expected
@@ -51,7 +51,7 @@ def test_rows_that_cannot_be_learnt_from_are_refused(tmp_path):
 
 def test_no_more_texts_are_read_than_are_wanted(tmp_path):
     rows = [row(number, TEMPLATE.format(noun)) for number, noun in enumerate(THINGS)]
-    assert len(read_texts(freeze(tmp_path, rows), halves=False, limit=2)[0]) == 2
+    assert len(collect_texts(freeze(tmp_path, rows), halves=False, limit=2)[0]) == 2
 
 
 def test_a_run_without_tables_of_features_is_refused(tmp_path):
@@ -61,7 +61,7 @@ def test_a_run_without_tables_of_features_is_refused(tmp_path):
 
 def test_batches_ahead_are_those_made_one_by_one(tmp_path):
     rows = [row(number, TEMPLATE.format(noun)) for number, noun in enumerate(THINGS)]
-    texts, _ = read_texts(freeze(tmp_path, rows), halves=True)
+    texts, _ = collect_texts(freeze(tmp_path, rows), halves=True)
     keys = sorted({key for text in texts for key in text.images})
     grids = np.arange(len(keys) * 196 * 4).astype(np.float16).reshape(-1, 196, 4)
     codes = np.full((len(keys), 196), 50_000, dtype=np.uint16)
