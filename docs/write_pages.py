@@ -301,7 +301,7 @@ def _training_sizes(name: str, tuning: str, gpus: int) -> Sequence[float]:
 
 def _read_sizes(name: str) -> Sizes:
     published = _read_published(f"qwen2-vl-{name}")
-    return Sizes.of(published["config"], published["total_size"])
+    return Sizes.from_published(published["config"], published["total_size"])
 
 
 def _loaded(encoder: dict[str, Any]) -> tuple[str, ...]:

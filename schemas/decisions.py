@@ -84,7 +84,7 @@ class Decision(BaseModel):
         return self
 
     @property
-    def order(self) -> tuple[datetime, str]:
+    def sort_key(self) -> tuple[datetime, str]:
         """Return the sort key of a decision; ties of time are broken the same way everywhere."""
         return self.at, self.model_dump_json()
 
@@ -123,14 +123,14 @@ class Decisions:
     def __len__(self) -> int:
         return len(self.by_key)
 
-    def about(self, row: PreferenceRow) -> Decision | None:
+    def decision_on(self, row: PreferenceRow) -> Decision | None:
         """Return the decision that counts for a row: about itself, its source row or its pair."""
         keys = (row.key, row.source_key, row.subject)
         return next((self.by_key[key] for key in keys if key in self.by_key), None)
 
     def edit(self, row: PreferenceRow) -> PreferenceRow:
         """Return a row with its edited texts, if any."""
-        decision = self.about(row)
+        decision = self.decision_on(row)
         return edit_row(row, decision) if decision else row
 
     def edits(self) -> list[Decision]:
@@ -153,11 +153,11 @@ UNDECIDED = Decisions()
 
 def latest_decisions(decisions: Iterable[Decision]) -> Decisions:
     """Return the latest decision per key and judgement per annotator, without withdrawn ones."""
-    ordered = sorted(decisions, key=lambda one: one.order)
+    ordered = sorted(decisions, key=lambda one: one.sort_key)
     newest = {(one.key, one.by if one.verdict in JUDGEMENTS else None): one for one in ordered}
     kept = [one for one in newest.values() if one.verdict not in ("none", "unjudged")]
     judgements = sorted(
-        (one for one in kept if one.verdict in JUDGEMENTS), key=lambda one: one.order
+        (one for one in kept if one.verdict in JUDGEMENTS), key=lambda one: one.sort_key
     )
     return Decisions(
         {one.key: one for one in kept if one.verdict not in JUDGEMENTS},

@@ -1,5 +1,8 @@
 """The errors of Pairwright; each names the boundary that failed."""
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
 
 class PairwrightError(Exception):
     """Root of the errors that Pairwright raises: what happened, where, and what to do."""
@@ -31,3 +34,19 @@ class ValidationError(PairwrightError):
 
 class TrainingError(PairwrightError):
     """Training run that cannot continue."""
+
+
+@contextmanager
+def wrap_errors(
+    wrap: Callable[[Exception], Exception], *, keep: type[Exception] | None = None
+) -> Generator[None]:
+    """Raise what ``wrap`` makes of any exception of a library; those of type ``keep`` stay.
+
+    For libraries whose errors have no common type, and for hostile input to them.
+    """
+    try:
+        yield
+    except Exception as error:
+        if keep and isinstance(error, keep):
+            raise
+        raise wrap(error) from error

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.errors import ConfigError, wrap_errors
 from pairwright.schemas.section import Section
 
 P = TypeVar("P")
@@ -45,12 +45,12 @@ class Plugin:
 
     def load(self) -> Any:
         """Return the object."""
-        try:
+
+        def refuse(error: Exception) -> ConfigError:
+            return ConfigError(f"{self}: cannot be loaded: {type(error).__name__}: {error}")
+
+        with wrap_errors(refuse):
             return self.get()
-        except Exception as error:
-            raise ConfigError(
-                f"{self}: cannot be loaded: {type(error).__name__}: {error}"
-            ) from error
 
 
 class Registry(UserDict[str, P], Generic[P]):
@@ -136,12 +136,12 @@ def load_plugin(file: str | Path) -> None:
         raise ConfigError(f"plugin {file}: no such Python file")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    try:
+
+    def refuse(error: Exception) -> ConfigError:
+        return ConfigError(f"plugin {path}: cannot be imported: {type(error).__name__}: {error}")
+
+    with wrap_errors(refuse):
         module = import_module(path.stem)
-    except Exception as error:
-        raise ConfigError(
-            f"plugin {path}: cannot be imported: {type(error).__name__}: {error}"
-        ) from error
     if Path(module.__file__ or "").resolve() != path:
         raise ConfigError(f"plugin {path}: another module is called {path.stem}; rename the file")
     _FILES[str(path)] = module

@@ -119,7 +119,7 @@ def start_server(servers: Servers, profile: Profile, planned: Planned) -> Planne
     config = planned.config
     if not isinstance(config, ServedSection) or not config.is_served:
         return planned
-    chat = servers.ready(config.served, field=_served_field(profile, config))
+    chat = servers.serve(config.served, field=_served_field(profile, config))
     return replace(planned, config=config.model_copy(update={"chat": chat}))
 
 

@@ -138,12 +138,12 @@ class Evaluated:
                 yield f"{counts[name]:,} {text}"
         yield from self.results.notes
         yield f"scores: {self.to}; answers: {self.to.with_suffix(ROWS)}"
-        run = self.run
+        run = self.run_folder
         if run:
             yield f"`pairwright runs {run.parent.parent}` shows them beside the run {run.name}"
 
     @property
-    def run(self) -> Path | None:
+    def run_folder(self) -> Path | None:
         """Return the folder of the model's run; ``None``: it is not of a dataset's run."""
         path = Path(self.config.model).absolute()
         folder = path.parent if path.name == FINISHED else path
@@ -291,7 +291,7 @@ def _collect_ratings(
 def _write(evaluated: Evaluated) -> None:
     """Write the scores, and add them to the dataset of the model's run."""
     write_results(evaluated.results, evaluated.to, evaluated.metadata())
-    run = evaluated.run
+    run = evaluated.run_folder
     if run:
         dataset = Folder(str(run.parent.parent))
         write_evaluation(dataset, list(evaluated.rows(run.name)))

@@ -130,11 +130,11 @@ class Rounds:
             rounds.append(finished_round)
             kept = keep_rounds([row.worth for row in rounds])
             folder = Path(self.folder.path(f"{RUNS}/{self.config.name}"))
-            page = str(write_rounds_page(folder, rounds, measure=self.measure))
+            page = str(write_rounds_page(folder, rounds, measure=self.measure_name))
             if not kept[-1]:
                 break
         return Iterated(
-            rounds=rounds, measure=self.measure, kept=kept, page=page, finished=not stopped
+            rounds=rounds, measure=self.measure_name, kept=kept, page=page, finished=not stopped
         )
 
     @cached_property
@@ -145,7 +145,7 @@ class Rounds:
         return change_profile(read_record(self.folder).profile, self._own)
 
     @property
-    def measure(self) -> str:
+    def measure_name(self) -> str:
         """Return the name of the measure that compares rounds."""
         return SHARE if self.profile.source_kind == "scenes" else LOSS
 
@@ -179,7 +179,7 @@ class Rounds:
         with watching_training() as watcher:
             trained = train(opened, config, name=run.folder.name, watcher=watcher)
         release()  # the GPU's memory is needed by the next process
-        if trained.finished and self.measure == SHARE:
+        if trained.finished and self.measure_name == SHARE:
             evaluation = EvaluationConfig(
                 benchmark="scene-differences",
                 data=Path(self.folder.path("")),
@@ -269,7 +269,7 @@ class Rounds:
     def _read(self, number: int) -> Round | None:
         """Return a round; ``None``: it is not finished, or not measured."""
         run = self._run(number)
-        is_share = self.measure == SHARE
+        is_share = self.measure_name == SHARE
         config = run.config()
         truth = run.folder / TRUTH
         if config is None or not run.is_finished:

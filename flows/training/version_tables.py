@@ -59,7 +59,9 @@ class VersionTables:
         """Yield the conversations of a file in LLaVA's JSON."""
         return read_llava(path, seed=seed)
 
-    def add(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
+    def make_table(
+        self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()
+    ) -> Planned:
         """Make an extra table, complete, which belongs to no version."""
         return make_table(self.version, stage, config, after=after)
 
@@ -68,7 +70,7 @@ class VersionTables:
         if table in self.stages:
             return []
         stage = BY_NAME[table]
-        return [self.add(stage, stage.configure(self.version.profile))]
+        return [self.make_table(stage, stage.configure(self.version.profile))]
 
     @contextmanager
     def open(self, extra: Sequence[Planned] = ()) -> Generator[Build]:

@@ -70,7 +70,10 @@ def resume(
         ),
     ] = None,
 ) -> None:
-    """Finish a dataset: the rows of a killed build, failed rows, rows beyond its budget."""
+    """Finish the unfinished rows of a dataset.
+
+    These are the rows of a killed build, failed rows, and rows beyond its budget.
+    """
     kwargs: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
 
     def resume_here() -> "Dataset":

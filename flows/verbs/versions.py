@@ -286,7 +286,7 @@ def publish(dataset: options.DatasetUrl) -> None:
     """Publish the state of a dataset as its newest version, whatever its profile's gates."""
     verdict = options.open_dataset(dataset).publish()
     for gate in verdict.failed:
-        print(f"Failed gate, ignored: {gate.say()}")
+        print(f"Failed gate, ignored: {gate.in_words()}")
     print(
         f"Version {verdict.version} of {dataset} is current: export, report and training read it."
     )

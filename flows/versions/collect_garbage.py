@@ -80,7 +80,7 @@ def collect_garbage(
         for done, freed in enumerate(garbage.carry_out(folder, collected.plan), 1):
             collected.freed += freed
             if watch:
-                watch(done, collected.plan.steps)
+                watch(done, collected.plan.step_count)
         if collected.swept:
             forget_decisions(folder, collected.live.keys)
             write_swept(folder, collected.swept)

@@ -40,7 +40,7 @@ class CheckedDescription:
     failures: Sequence[str]
 
     @property
-    def rank(self) -> tuple[float | int | str, ...]:
+    def sort_key(self) -> tuple[float | int | str, ...]:
         """Return the sort key: the best candidate has the smallest."""
         scores = [-self.scores.get(name, 0.0) for name in RANKS]
         return (len(self.failures), *scores, self.row.attempts, self.row.key)
@@ -105,7 +105,7 @@ def _choose(
     candidates = [_read_outcomes(pair, row, checks) for row in described]
     if not candidates:
         return Dropped(source_key=pair.key, reason="no description")
-    best = min(candidates, key=lambda candidate: candidate.rank)
+    best = min(candidates, key=lambda candidate: candidate.sort_key)
     if best.failures:
         detail = f"best of {len(candidates)}: {best.row.text}"
         return Dropped(

@@ -190,7 +190,7 @@ def _show_row(
         sources=tuple(image.source for image in images),
         licences=tuple(image.licence for image in images),
     )
-    decision = decisions.about(row)
+    decision = decisions.decision_on(row)
     shown_columns = {
         "images": [image_cell(image.image, image.key) for image in images],
         "names": [image.name for image in images],
@@ -205,7 +205,7 @@ def _write_row(
     row: PreferenceRow, writer: RowWriter, *, order: ExportOptions, tally: Tally
 ) -> None:
     """Write a row unless it is not selected, a person rejected it, or the form cannot hold it."""
-    decision = order.decisions.about(row)
+    decision = order.decisions.decision_on(row)
     verdict = decision.verdict if decision else ""
     if not order.selection.keeps(row, decision):
         tally.count_left_out(row, verdict)

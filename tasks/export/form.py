@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pairwright.schemas.errors import wrap_errors
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
 
@@ -238,12 +239,14 @@ def require(condition: object, why: str) -> None:
 @contextmanager
 def wrap_row_errors(where: str) -> Generator[None]:
     """Turn any exception of a check into ``BrokenRowError`` with the row's name."""
-    try:
+
+    def name_row(error: Exception) -> BrokenRowError:
+        if isinstance(error, BrokenRowError):
+            return BrokenRowError(f"{where}: {error}")
+        return BrokenRowError(f"{where}: {type(error).__name__}: {error}")
+
+    with wrap_errors(name_row):
         yield
-    except BrokenRowError as error:
-        raise BrokenRowError(f"{where}: {error}") from error
-    except Exception as error:
-        raise BrokenRowError(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def check_turns(turns: Sequence[tuple[str, str]], images: int) -> None:

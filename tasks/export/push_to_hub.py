@@ -11,12 +11,19 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
-from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError, StoreError
+from pairwright.schemas.errors import (
+    ConfigError,
+    PairwrightError,
+    ServerError,
+    StoreError,
+    wrap_errors,
+)
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.store.manifest import MANIFEST, MARKER, read_manifest, refuse_damage
 
@@ -139,18 +146,14 @@ def _open_hub(to: Destination) -> Generator["HfApi"]:
     utils.logging.set_verbosity_error()
     if not sys.stderr.isatty():
         utils.disable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about cards without metadata, as of some forms
-            utils.validate_repo_id(to.repository)
-            yield HfApi(library_name="pairwright")
-    except PairwrightError:
-        raise
-    except Exception as error:
-        raise _explain(error, to, token) from error
+    explain = partial(_explain, to=to, token=token)
+    with wrap_errors(explain, keep=PairwrightError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about cards without metadata, as of some forms
+        utils.validate_repo_id(to.repository)
+        yield HfApi(library_name="pairwright")
 
 
-def _explain(error: Exception, to: Destination, token: str) -> PairwrightError:
+def _explain(error: Exception, *, to: Destination, token: str) -> PairwrightError:
     """Return the error with its remedy, without the client's addresses and the token."""
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 

@@ -49,11 +49,11 @@ class AdaptiveBatches:
     def each(self, work: Callable[[Sequence[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
         """Return the result of ``work`` for each item, in order."""
         results: list[U] = []
-        for batch_results in self.pieces(work, items):
+        for batch_results in self.run_batches(work, items):
             results.extend(batch_results)
         return results
 
-    def pieces(self, work: Callable[[Sequence[T]], V], items: Sequence[T]) -> Iterator[V]:
+    def run_batches(self, work: Callable[[Sequence[T]], V], items: Sequence[T]) -> Iterator[V]:
         """Yield the result of ``work`` for each batch; ``ModelError``: not even one item fits."""
         start = 0
         while start < len(items):
@@ -97,7 +97,7 @@ class Encoder:
 
     def encode(self, items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         """Return the vectors of items, in order."""
-        return np.concatenate(list(self.batches.pieces(self._encode, items)))
+        return np.concatenate(list(self.batches.run_batches(self._encode, items)))
 
     def _encode(self, items: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
         import torch

@@ -42,7 +42,7 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width)
         self.out = nn.Linear(width, width)
 
-    def project(self, tokens: "Tensor") -> KeysValues:
+    def keys_and_values(self, tokens: "Tensor") -> KeysValues:
         """Return the keys and values of ``(B, tokens, width)``."""
         keys = self._split(self.key(tokens))
         values = self._split(self.value(tokens))
@@ -111,7 +111,7 @@ class Layer(nn.Module):
     ) -> "tuple[Tensor, KeysValues]":
         """Return the same for tokens that follow others, and all keys and values so far."""
         normed = self.own_norm(tokens)
-        context = self.own.project(normed)
+        context = self.own.keys_and_values(normed)
         if before:
             context = before.then(context)
         attended = self.own(normed, context, allowed=allowed, causal=causal)

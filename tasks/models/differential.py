@@ -75,7 +75,7 @@ class Scale(nn.Module):
         for layer in self.layers:
             refined = layer.attend_self(refined)
             tokens = torch.cat([normed, other, refined], dim=1)
-            context = layer.other.project(tokens)
+            context = layer.other.keys_and_values(tokens)
             refined = layer.attend_other(refined, context)
         refined = self.difference_norm(refined)
         return Perceived(
@@ -86,7 +86,7 @@ class Scale(nn.Module):
 
     def _refine(self, features: "Tensor", difference: "Tensor") -> "Tensor":
         tokens = torch.cat([features, difference], dim=1)
-        context = self.refine.project(tokens)
+        context = self.refine.keys_and_values(tokens)
         return self.refine(features, context)
 
     def blocks(

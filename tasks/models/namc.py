@@ -281,7 +281,7 @@ class MaskedImageEncoder(nn.Module):
         tokens = self._embed(features, masked)
         for layer in self.layers:
             tokens = layer.attend_self(tokens)
-            context = layer.other.project(text)
+            context = layer.other.keys_and_values(text)
             tokens = layer.attend_other(tokens, context, allowed=real)
         return self.to_codes(self.norm(tokens))
 
@@ -300,8 +300,8 @@ class MaskedImageEncoder(nn.Module):
         for layer in self.layers:
             first = layer.attend_self(first, allowed=first_visible)
             second = layer.attend_self(second, allowed=second_visible)
-            first_context = layer.other.project(first)
-            second_context = layer.other.project(second)
+            first_context = layer.other.keys_and_values(first)
+            second_context = layer.other.keys_and_values(second)
             first = layer.attend_other(
                 first,
                 second_context,
@@ -355,12 +355,12 @@ class Describer(nn.Module):
         hidden = self.words(tokens) + self.positions[:length]
         for layer in self.layers:
             hidden = layer.attend_self(hidden, causal=True)
-            context = layer.other.project(compared)
+            context = layer.other.keys_and_values(compared)
             hidden = layer.attend_other(hidden, context)
         return self._score(hidden)
 
     @torch.no_grad()
-    def write(
+    def generate(
         self,
         compared: Tensor,
         *,
@@ -407,7 +407,7 @@ class DecoderCache:
     @classmethod
     def start(cls, layers: Layers, compared: Tensor) -> "DecoderCache":
         """Return the cache before the first token."""
-        keys_values = [layer.other.project(compared) for layer in layers]
+        keys_values = [layer.other.keys_and_values(compared) for layer in layers]
         return cls(layers, keys_values, [None for _ in keys_values])
 
     def decode(self, hidden: Tensor) -> Tensor:

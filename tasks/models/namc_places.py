@@ -195,7 +195,7 @@ class PlaceEncoder:
 
     def encode(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Return the values of each place of ``(224, 224, 3)`` crops, in the stored dtype."""
-        results = AdaptiveBatches(most=AT_ONCE).pieces(self._run, crops)
+        results = AdaptiveBatches(most=AT_ONCE).run_batches(self._run, crops)
         return np.concatenate([result.astype(self.kind) for result in results])
 
     def _run(self, crops: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.errors import ModelError
+from pairwright.schemas.errors import ModelError, wrap_errors
 from pairwright.tasks.models.namc import NO_WORD
 
 LAST = "</w>"
@@ -52,7 +52,7 @@ class ClipWords:
         self._ends = {number for number, piece in pieces.items() if str(piece).endswith(LAST)}
         self._length = int(tokenizer.context_length)
 
-    def split(self, text: str) -> TokenisedText:
+    def split_words(self, text: str) -> TokenisedText:
         """Return a text's ``(L,)`` tokens and words; a long text is cut after a whole word."""
         pieces, numbers, spelled = self._fit(self._split_words(text))
         end = len(pieces) + 1
@@ -111,7 +111,7 @@ class DecoderWords:
         """Return it for ``saved_words``."""
         return self._tokenizer.to_str()
 
-    def write(
+    def compose(
         self,
         halves: Sequence[TokenisedText],
         verbs: Sequence[str],
@@ -136,7 +136,7 @@ class DecoderWords:
         """Return any text, without maskable words."""
         return self._encode([(word, NO_WORD) for word in text.split()], length)
 
-    def read(self, tokens: Sequence[int]) -> str:
+    def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without start, end, padding and space before punctuation.
 
         BERT's tokens lose the spacing of hyphens and apostrophes: both join words, since "a man ' s
@@ -163,10 +163,11 @@ def bert_words(vocabulary: Path) -> DecoderWords:
     """Return the vocabulary of a BERT's ``vocab.txt``, uncased."""
     from tokenizers import BertWordPieceTokenizer
 
-    try:
+    def refuse(error: Exception) -> ModelError:
+        return ModelError(f"{vocabulary} cannot be read as BERT's vocab.txt: {error}")
+
+    with wrap_errors(refuse):
         return DecoderWords(BertWordPieceTokenizer.from_file(str(vocabulary), lowercase=True))
-    except Exception as error:  # tokenizers raises its own, which has no name
-        raise ModelError(f"{vocabulary} cannot be read as BERT's vocab.txt: {error}") from error
 
 
 def learnt_words(texts: Iterable[str], *, size: int) -> DecoderWords:
@@ -188,7 +189,8 @@ def saved_words(path: Path) -> DecoderWords:
     """Return the vocabulary of a file of ``DecoderWords.as_json``."""
     from tokenizers import Tokenizer
 
-    try:
+    def refuse(error: Exception) -> ModelError:
+        return ModelError(f"{path} cannot be read as a vocabulary: {error}")
+
+    with wrap_errors(refuse):
         return DecoderWords(Tokenizer.from_str(path.read_text(encoding="utf-8")))
-    except Exception as error:  # tokenizers raises its own, which has no name
-        raise ModelError(f"{path} cannot be read as a vocabulary: {error}") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.schemas.config import NounsConfig
-from pairwright.schemas.errors import ModelError
+from pairwright.schemas.errors import ModelError, wrap_errors
 from pairwright.tasks.models.weights import identify_files
 
 UNUSED = (
@@ -90,13 +90,12 @@ def name_model(config: NounsConfig) -> tuple[str, ...]:
 def _load_pipeline(model: str, field: str = "nouns.model") -> Any:
     import spacy  # heavy: only workers load it
 
-    try:
+    def refuse(error: Exception) -> ModelError:
+        return ModelError(f"{field}: {model} cannot be loaded: {type(error).__name__}: {error}")
+
+    with wrap_errors(refuse):  # spaCy has no error of its own: its parts raise theirs
         pipeline = spacy.load(model, exclude=UNUSED)
         probe = pipeline(PROBE)
-    except Exception as error:  # spaCy has no error of its own: its parts raise theirs
-        raise ModelError(
-            f"{field}: {model} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
     missing = [name for name in ("POS", "LEMMA") if not probe.has_annotation(name)]
     if missing:
         raise ModelError(

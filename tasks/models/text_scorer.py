@@ -71,7 +71,7 @@ class OpenClipTexts:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
 
-    def pieces(self, text: str) -> tuple[str, ...]:
+    def split_text(self, text: str) -> tuple[str, ...]:
         """Return the text in pieces that ``embed`` reads in full, cut at the ends of clauses."""
         _, tokenize = _load(self)
         length = int(tokenize.context_length or CLIP_LENGTH)

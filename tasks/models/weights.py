@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from pairwright.schemas.errors import ModelError
+from pairwright.schemas.errors import ModelError, wrap_errors
 from pairwright.tasks.store.manifest import digest
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".npz")
@@ -164,17 +164,17 @@ def _fetch_from_hub(files: HubFiles) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
+    def refuse(error: Exception) -> ModelError:
+        problem = f"{files.field}: {files.repository} could not be fetched: {error}"
+        return ModelError(f"{problem}\nTry: {files.command}")
+
     revision = files.revision or None
-    try:
+    with wrap_errors(refuse):  # the Hub's client raises its own, httpx's and the system's errors
         for name in files.extra:
             hf_hub_download(files.repository, name, revision=revision)
         for name in files.weights:
             with contextlib.suppress(RemoteEntryNotFoundError):
                 return Path(hf_hub_download(files.repository, name, revision=revision))
-    except Exception as error:  # the Hub's client raises its own, httpx's and the system's errors
-        raise ModelError(
-            f"{files.field}: {files.repository} could not be fetched: {error}\nTry: {files.command}"
-        ) from error
     raise ModelError(f"{files.field}: {files.repository} holds none of {', '.join(files.weights)}")
 
 
@@ -381,14 +381,14 @@ def loading(field: str, path: Path) -> Generator[None]:
     was_disabled = logging.root.manager.disable
     constants.HF_HUB_OFFLINE = True
     logging.disable(logging.INFO)
+
+    def refuse(error: Exception) -> ModelError:
+        return ModelError(f"{field}: {path} cannot be loaded: {summarise(error)}")
+
     try:
-        with warnings.catch_warnings():
+        with wrap_errors(refuse, keep=ModelError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{field}: {path} cannot be loaded: {summarise(error)}") from error
     finally:
         constants.HF_HUB_OFFLINE = was_offline
         logging.disable(was_disabled)

@@ -54,7 +54,7 @@ class KnownContent:
     graphs: Graphs | None
     human_texts: tuple[str, ...] = ()  # people's texts about the difference
 
-    def of(self, claims: tuple[Claim, ...]) -> bool | None:
+    def judge(self, claims: tuple[Claim, ...]) -> bool | None:
         """Return whether the claims hold, or may pass for true; ``None``: unknown."""
         if not claims or not self.graphs:
             return None
@@ -65,7 +65,7 @@ class KnownContent:
         if any(only_repeats(halves, text) for text in self.human_texts):
             return True
         reading = read_phrases(*halves)
-        true = self.of(reading.claims)
+        true = self.judge(reading.claims)
         if true and not reading.understood:
             return None
         return true

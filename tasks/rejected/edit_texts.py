@@ -113,7 +113,7 @@ def _edit_row(row: DifferenceRow, rng: Random, truth: KnownContent) -> RejectedT
         if halves is None:
             continue
         edited = tuple(map(edit.apply, claims))
-        if truth.of(edited):
+        if truth.judge(edited):
             skipped += 1
             continue
         return rejected_row(

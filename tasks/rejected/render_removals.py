@@ -59,7 +59,7 @@ def render_without(
             reason=OTHER_SIZE,
             detail=detail,
         )
-    after = exposure.without(*row.object_ids).take()
+    after = exposure.without(*row.object_ids).expose()
     levels = np.abs(after.astype(np.int16) - image.pixels).max(axis=2)
     changed = cv2.medianBlur(np.asarray(levels > SAME, np.uint8), SPECKS)
     differs = np.asarray(changed).astype(bool)

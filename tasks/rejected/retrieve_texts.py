@@ -251,7 +251,7 @@ def _truth_here(
     # Of two texts without a change, one may be true of the other's pair.
     if descriptions[0].no_change and row.no_change:
         return True
-    true = truth.of(claims)
+    true = truth.judge(claims)
     return is_as_true(row.halves, descriptions, truth) if true is None else true
 
 

@@ -43,7 +43,7 @@ def swap_texts(
 def _swap_halves(row: DifferenceRow, truth: KnownContent) -> RejectedTextRow | Dropped:
     claims = CLAIMS.validate_json(row.claims)
     swapped = tuple(claim.model_copy(update={"side": 1 - claim.side}) for claim in claims)
-    true = truth.of(swapped)
+    true = truth.judge(swapped)
     if true or row.no_change or (true is None and compare_texts(*row.halves).is_none):
         return Dropped(
             source_key=row.key,

@@ -186,7 +186,7 @@ def make_cards(
     """Write the tables of a dataset's cards; ``watch`` is called with the number of rows read."""
     reasons = None
     if tables.has("preferences") and tables.has("pairs"):
-        reasons = tables.build.ledger.columns(REASONS)
+        reasons = tables.build.ledger.fetch_table(REASONS)
     write_cards(
         tables.chunks,
         database,

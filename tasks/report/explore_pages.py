@@ -23,7 +23,7 @@ from PIL import Image
 from pydantic import Field
 
 from pairwright.schemas.decisions import Decision, Decisions
-from pairwright.schemas.errors import StoreError
+from pairwright.schemas.errors import StoreError, wrap_errors
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.models import perceptual_hash
@@ -77,10 +77,8 @@ class Workshop:
         future = self.made[name]
         if not future.done():
             raise NotMadeYetError
-        try:
+        with wrap_errors(lambda error: StoreError(f"cannot make {name}: {error}")):
             return future.result()
-        except Exception as error:
-            raise StoreError(f"cannot make {name}: {error}") from error
 
 
 class Exploration(PageQuery):

@@ -190,7 +190,7 @@ def _view_pair(
         comparison=texts.comparisons.get(key),
         questions=texts.questions.get(key, ()),
         heat=pictures.add_heat(make_key("heat", key), first, second),
-        decision=decisions.about(preference) if preference else decisions.by_key.get(key),
+        decision=decisions.decision_on(preference) if preference else decisions.by_key.get(key),
     )
 
 
@@ -255,7 +255,7 @@ def gather_preferences(
         return []
     # Keys are hashes, so the first ones are a fixed random sample.
     query = f"SELECT DISTINCT subject FROM {table} ORDER BY 1 LIMIT {SINGLES}"
-    subjects = [subject for (subject,) in tables.ask(query, {table: ["subject"]})]
+    subjects = [subject for (subject,) in tables.query(query, {table: ["subject"]})]
     rows = tables.find_rows(table, PreferenceRow, subjects, without=PREFERENCE_IMAGES)
     keys = {row.subject: row.key for row in rows}
     return gather_singles(
@@ -324,7 +324,7 @@ def gather_singles(
             name=image.name,
             preference=rows.preferences[key],
             removals=removals,
-            decision=decisions.about(rows.preferences[key]),
+            decision=decisions.decision_on(rows.preferences[key]),
         )
         views.append(view)
     return views

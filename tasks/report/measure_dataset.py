@@ -129,7 +129,7 @@ def measure_removals(tables: Tables) -> Removals | None:
     passed = "len(list_filter(removal_scores, lambda score: coalesce(score.why, '') = ''))"
     query = f"""SELECT avg(coalesce(len(removal_scores), 0)), avg(coalesce({passed}, 0))
         FROM rejections"""
-    means = tables.ask(query, {"rejections": ["removal_scores"]})
+    means = tables.query(query, {"rejections": ["removal_scores"]})
     candidates, able = means[0] if means else (0, 0)
     if tables.has("preferences"):
         makers = _count(tables, "preferences", "rejected_image_maker")

@@ -66,7 +66,7 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
     Without preferences there are none.
     """
     query = f"SELECT preferences FROM preferences ORDER BY key LIMIT {MOST_ROWS}"
-    rows = [row for (row,) in tables.ask(query, {"preferences": TEXTS})]
+    rows = [row for (row,) in tables.query(query, {"preferences": TEXTS})]
     if not rows:
         return []
     both = [row for row in rows if row["rejected"]]

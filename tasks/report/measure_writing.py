@@ -53,7 +53,7 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
     # Hashes have 64 bits, so collisions are negligible.
     query = f"""SELECT count(*), count(DISTINCT hash({PLAIN})), count(*) FILTER (attempts > 1)
         FROM described"""
-    result = tables.ask(query, {"described": ["text", "attempts"]})
+    result = tables.query(query, {"described": ["text", "attempts"]})
     if not result:
         return None
     ((total, unique, again),) = result
@@ -82,7 +82,7 @@ def measure_summaries(tables: Tables) -> Summaries | None:
     commonalities = WORDS.format("array_to_string(commonalities, ' ')")
     differences = WORDS.format("array_to_string(differences, ' ')")
     query = f"SELECT count(*), avg({commonalities}), avg({differences}) FROM comparisons"
-    result = tables.ask(query, {"comparisons": ["commonalities", "differences"]})
+    result = tables.query(query, {"comparisons": ["commonalities", "differences"]})
     if not result or not result[0][0]:
         return None
     counts = count_axes(tables)
@@ -129,7 +129,7 @@ def measure_checks(tables: Tables, name: str) -> Iterator[CheckOutcome]:
     query = f"""SELECT "check" AS name, count(*), count(*) FILTER (passed) FROM {name}
         GROUP BY name ORDER BY name != 'swapped', name"""
     reason = f'SELECT why AS value FROM {name} WHERE "check" = ? AND NOT passed'
-    for check, rows, passed in tables.ask(query, columns):
+    for check, rows, passed in tables.query(query, columns):
         yield CheckOutcome(check, rows, passed, tables.count_values(reason, columns, [check]))
 
 
@@ -172,7 +172,7 @@ def measure_served(tables: Tables) -> list[ServedUse]:
             quantile_cont(latency::DOUBLE, 0.5), quantile_cont(latency::DOUBLE, 0.95),
             histogram(finish_reason)
         FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
-    rows = tables.ask(query, {stage: ["served"] for stage in stages})
+    rows = tables.query(query, {stage: ["served"] for stage in stages})
     return [ServedUse(stages[index], *values) for index, *values in rows]
 
 

@@ -125,7 +125,7 @@ class Tables:
             database.execute(f"INSERT INTO {name} BY NAME {numbered}")
             rows += len(chunk)
 
-    def ask(
+    def query(
         self, query: str, columns: Columns, values: Sequence[Any] = ()
     ) -> list[tuple[Any, ...]]:
         """Return the result of a query about columns of tables.
@@ -154,7 +154,7 @@ class Tables:
             FROM ({query}) WHERE value IS NOT NULL GROUP BY name, steps)
             GROUP BY name ORDER BY min(place), name"""
         tallies: dict[str, ValueCounts] = {}
-        for name, steps, rows in self.ask(counted, columns):
+        for name, steps, rows in self.query(counted, columns):
             values = np.round(np.array(steps) * step, 4)
             tallies[name] = ValueCounts(values, np.array(rows))
         return tallies
@@ -169,7 +169,7 @@ class Tables:
         counted = (
             f"SELECT coalesce(value, ''), count(*) FROM ({query}) GROUP BY 1 ORDER BY 2 DESC, 1"
         )
-        return dict(self.ask(counted, columns, values))
+        return dict(self.query(counted, columns, values))
 
     def index(self, name: str) -> Index | None:
         """Return the index of a table's live rows; ``None``: the build did not reach it."""

@@ -184,6 +184,6 @@ def sample_pairs(tables: Tables, number: int) -> list[str]:
         SELECT key FROM ranked QUALIFY row_number() OVER (
             PARTITION BY place * least(?, total) // total ORDER BY hash(key)) = 1"""
     columns = {"pairs": ["key", "similarity"], "splits": ["subject", "split"]}
-    keys = [key for (key,) in tables.ask(query, columns, [number])]
+    keys = [key for (key,) in tables.query(query, columns, [number])]
     # Keys are hashes: ordering by another part of them mixes the pairs reproducibly.
     return sorted(keys, key=lambda key: key[8:])

@@ -523,7 +523,7 @@ class Exposure:
             seed=self.seed,
         )
 
-    def take(self, albedo: Plane | None = None) -> NDArray[np.uint8]:
+    def expose(self, albedo: Plane | None = None) -> NDArray[np.uint8]:
         """Return the picture ``(height, width, 3)``; ``albedo``: the scene's colours, if known."""
         light = self.light()
         if albedo is None:

@@ -147,7 +147,7 @@ def _expose(
         number=number,
     )
     settings = EXPOSURES.dump_json(exposure).decode()
-    picture = exposure.take(setup.seen.albedo)
+    picture = exposure.expose(setup.seen.albedo)
     return picture, graph.model_copy(update={"exposure": settings})
 
 

@@ -79,7 +79,7 @@ class Client:
         tries = 0
         request = next(self._numbers)
         while True:
-            endpoint = await self.endpoints.take()
+            endpoint = await self.endpoints.acquire()
             sent = time.monotonic()
             try:
                 answer = await self.endpoints.post(endpoint, body, request)

@@ -94,7 +94,7 @@ class Endpoints:
         """Return the current limit of concurrent requests."""
         return min(self._most, sum(endpoint.limiter.limit for endpoint in self.all))
 
-    async def take(self) -> Endpoint:
+    async def acquire(self) -> Endpoint:
         """Wait for an endpoint for one request; ``ServerError`` where waiting is useless."""
         waiter: asyncio.Future[Endpoint] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)

@@ -74,7 +74,7 @@ class Servers:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def ready(self, chat: ChatConfig, *, field: str) -> ChatConfig:
+    def serve(self, chat: ChatConfig, *, field: str) -> ChatConfig:
         """Return the configuration with a running server's endpoint; without `launch`, unchanged.
 
         Another model's server is stopped first. ``field`` is the model's name in the profile.

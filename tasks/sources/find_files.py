@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from pairwright.schemas.errors import SourceError
+from pairwright.schemas.errors import SourceError, wrap_errors
 from pairwright.tasks.sources.read_entry import EXTENSIONS
 from pairwright.tasks.sources.reader import RefusedEntryError, describe_error
 
@@ -219,12 +219,12 @@ def open_pattern(address: str) -> FilePattern:
 @contextmanager
 def wrap_store_errors(address: str) -> Generator[None]:
     """Turn any exception of a store into a ``SourceError`` that names the address."""
-    try:
+
+    def name_address(error: Exception) -> SourceError:
+        return SourceError(f"{address}: cannot be read: {describe_error(error)}")
+
+    with wrap_errors(name_address, keep=SourceError):
         yield
-    except SourceError:
-        raise
-    except Exception as error:
-        raise SourceError(f"{address}: cannot be read: {describe_error(error)}") from error
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairwright.schemas.config import ReadingConfig, SourceConfig
-from pairwright.schemas.errors import SourceError
+from pairwright.schemas.errors import SourceError, wrap_errors
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.sources.annotations import choose_splits
 from pairwright.tasks.sources.find_files import (
@@ -91,14 +91,8 @@ class _MediumError(Exception):
     """Error of a disk or store; pyarrow reports failed media and damaged data alike."""
 
 
-@contextmanager
-def _wrap_medium_errors() -> Generator[None]:
-    try:
-        yield
-    except RefusedEntryError:
-        raise
-    except Exception as error:
-        raise _MediumError from error
+def _wrap_medium_errors() -> AbstractContextManager[None]:
+    return wrap_errors(_MediumError, keep=RefusedEntryError)
 
 
 class _WatchedFile:
@@ -291,14 +285,14 @@ def split_of(name: str) -> str:
 def _open(files: FilePattern, name: str) -> pq.ParquetFile:
     with _wrap_medium_errors():
         opened = files.open(name)
-    try:
+    with ExitStack() as stack:
+        stack.callback(opened.close)
         # Without pre_buffer, columns are streamed; otherwise a whole row group would be fetched
         # first.
         file = pa.PythonFile(_WatchedFile(opened), mode="r")
-        return pq.ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False)
-    except Exception:
-        opened.close()
-        raise
+        table = pq.ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False)
+        stack.pop_all()
+    return table
 
 
 def _read_footer(

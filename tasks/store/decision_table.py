@@ -103,7 +103,7 @@ def _replace(folder: Folder, names: Iterable[str], decisions: Sequence[Decision]
 
 
 def _write(folder: Folder, decisions: Sequence[Decision]) -> str:
-    ordered = sorted(decisions, key=lambda decision: decision.order)
+    ordered = sorted(decisions, key=lambda decision: decision.sort_key)
     rows = [decision.model_dump() for decision in ordered]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     texts = [decision.model_dump_json() for decision in ordered]

@@ -55,7 +55,7 @@ class GarbagePlan:
     folders: Sequence[Path]  # local folders of journals
 
     @property
-    def steps(self) -> int:
+    def step_count(self) -> int:
         """Return the number of steps."""
         return len(self.versions) + len(self.files) + len(self.folders)
 

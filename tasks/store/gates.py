@@ -73,7 +73,7 @@ class Gate:
             return self.measured >= self.bound
         return self.measured <= self.bound
 
-    def say(self) -> str:
+    def in_words(self) -> str:
         """Return one line with both numbers."""
         side = "at least" if self.gate == "min_yield" else "at most"
         why = f". {self.why}" if self.why else ""
@@ -107,7 +107,7 @@ class Verdict:
         """Return why it was not published: why it ended early, or else the gates that failed."""
         if self.stopped:
             return [self.stopped]
-        return [gate.say() for gate in self.failed]
+        return [gate.in_words() for gate in self.failed]
 
 
 def judge(config: GatesConfig, done: Resolved, targets: Sequence[str]) -> Iterator[Gate]:

@@ -67,11 +67,11 @@ class Index:
         columns: Sequence[str],
     ) -> Iterator[R]:
         """Yield the rows at these positions, part by part, reading each row group once."""
-        for number, rows in self.places(positions):
+        for number, rows in self.group_by_part(positions):
             table = read_positions(self.part(number), rows.tolist(), columns)
             yield from from_table(table, row_type)
 
-    def places(
+    def group_by_part(
         self, positions: Sequence[int] | NDArray[np.int64] | None = None
     ) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Yield each part's number with its sorted rows, of all or some positions of the index."""
@@ -88,7 +88,7 @@ class Index:
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all live rows, one table per part."""
-        for number, rows in self.places():
+        for number, rows in self.group_by_part():
             yield read_positions(self.part(number), rows.tolist(), columns)
 
     def order(self) -> NDArray[np.int64]:
@@ -111,7 +111,7 @@ class Index:
             yield read_positions(part, rows[positions].tolist(), columns)
 
     @cached_property
-    def images(self) -> NDArray[np.bytes_]:
+    def subjects(self) -> NDArray[np.bytes_]:
         """Return the distinct subjects of the rows, sorted, as 32 ASCII bytes each."""
         subjects = self._subjects
         first = np.ones(len(subjects), dtype=bool)

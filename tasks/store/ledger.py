@@ -445,7 +445,7 @@ class Ledger:
             "ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 
-    def places(self, table: str) -> str:
+    def hash_positions(self, table: str) -> str:
         """Return a hash of the keys and positions of a table's live rows.
 
         It costs half a second per million rows, and is needed for every few rows read.
@@ -460,7 +460,7 @@ class Ledger:
         """Return the files of a table's parts, by the number in ``part`` columns."""
         return [name for _, name in self.run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
 
-    def columns(self, query: str) -> pa.Table:
+    def fetch_table(self, query: str) -> pa.Table:
         """Return the result of a query of the resolved tables as an Arrow table."""
         return self._database.sql(query).to_arrow_table()
 

@@ -133,7 +133,7 @@ def read_cells(
         "WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2",
         list(keys),
     )
-    return {key: row for (_, _, key), row in build.cells(planned, places, columns)}
+    return {key: row for (_, _, key), row in build.read_columns(planned, places, columns)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

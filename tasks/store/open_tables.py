@@ -228,7 +228,7 @@ class Build:
         self.ledger.resolve(planned)
         return self.ledger.count(planned)
 
-    def cells(
+    def read_columns(
         self, planned: Planned, positions: Iterable[tuple[Any, ...]], columns: Sequence[str]
     ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
         """Yield each position (part, row, then anything) with some columns of its row.
@@ -251,15 +251,15 @@ class Build:
         columns = ["status", "reason", "detail"]
         for remarked in (False, True):
             positions = self.ledger.refused(planned.stage.name, remarked=remarked)
-            for (_, _, subject), row in self.cells(planned, positions, columns):
+            for (_, _, subject), row in self.read_columns(planned, positions, columns):
                 status = "kept" if remarked else row["status"]
                 yield status, row["reason"], row["detail"], subject
 
     def duplicates(self, planned: Planned, column: str) -> Iterator[tuple[str, str]]:
         """Yield a column's value for each duplicate input of a resolved stage and its original."""
         positions = self.ledger.duplicates(planned.stage.name)
-        for (*_, part, row), duplicate in self.cells(planned, positions, [column]):
-            ((_, original),) = self.cells(planned, [(part, row)], [column])
+        for (*_, part, row), duplicate in self.read_columns(planned, positions, [column]):
+            ((_, original),) = self.read_columns(planned, [(part, row)], [column])
             yield duplicate[column], original[column]
 
     @contextlib.contextmanager
@@ -367,7 +367,7 @@ class Build:
         With ``only_in``, only of rows about a subject of that table.
         """
         tables = [table, only_in] if only_in else [table]
-        positions = " ".join(self.ledger.places(name) for name in tables)
+        positions = " ".join(self.ledger.hash_positions(name) for name in tables)
         name = f"{self._workspace()}/index-{table}-{make_key(positions)[:12]}.arrow"
         if not self.folder.exists(name):
             names = self.ledger.part_names(table)

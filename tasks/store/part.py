@@ -201,7 +201,7 @@ class OpenPart:
         names = None if columns is None else list(columns)
         return file.read_row_groups(groups, columns=names, use_threads=False)
 
-    def check(self) -> None:
+    def verify(self) -> None:
         """Check every byte outside the footer."""
         self._file.seek(0)
         if self._file.read(len(MAGIC)) != MAGIC:
@@ -241,7 +241,7 @@ def _check_footer(tail: bytes) -> int:
 def read_part(part: Part) -> pa.Table:
     """Return the table of a part; ``StoreError`` if a byte of the file has changed."""
     with open_part(part) as file:
-        file.check()
+        file.verify()
         return file.read()
 
 

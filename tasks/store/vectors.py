@@ -70,7 +70,7 @@ class _NewMatrix:
 def write_vectors(folder: Path, index: Index) -> None:
     """Write one matrix per embedder from the live rows of an embeddings table, part by part."""
     folder.mkdir(parents=True)
-    keys = index.images
+    keys = index.subjects
     new: dict[str, _NewMatrix] = {}
     for table in index.tables(["subject", "embedder", "vector", "norm"]):
         # Embedders come in the order of each image's vectors.

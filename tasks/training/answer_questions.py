@@ -152,7 +152,7 @@ class LocalModel:
         return model
 
     @cached_property
-    def pairs(self) -> bool:
+    def takes_pairs(self) -> bool:
         """Return whether it compares images in pairs (differential perception)."""
         return find_module(self.found.folder) is not None
 
@@ -192,7 +192,7 @@ def answer_questions(
         pending.sort(key=_effort)
         for _, group in groupby(pending, key=_max_tokens):
             work = partial(_answer_batch, local=local, answers=answers)
-            yield from chain.from_iterable(batches.pieces(work, list(group)))
+            yield from chain.from_iterable(batches.run_batches(work, list(group)))
 
 
 def _make_reply(name: str, cached: bytes) -> Reply:
@@ -267,7 +267,7 @@ def _answer_batch(
 def _load_question(question: Question, local: LocalModel) -> Loaded:
     """Return a question with its images decoded; ``RefusedRowError`` for an unusable one."""
     for text, tokens in local.chat.tokenise(question.text.split(PLACE)).items():
-        local.chat.check(text, tokens)
+        local.chat.refuse_control_tokens(text, tokens)
     turns = (Turn(role="user", text=question.text),)
     example = Example(
         key="",
@@ -275,7 +275,7 @@ def _load_question(question: Question, local: LocalModel) -> Loaded:
         images=question.images,
         chosen="",
     )
-    return load_example(example, local.max_pixels, pairs=local.pairs)
+    return load_example(example, local.max_pixels, pairs=local.takes_pairs)
 
 
 def _generate(
@@ -359,7 +359,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
 
     batches = AdaptiveBatches(fixed=config.optimiser.per_device_train_batch_size)
     usable = [row for row, length in lengths.items() if length]
-    return list(chain.from_iterable(batches.pieces(answer, usable)))
+    return list(chain.from_iterable(batches.run_batches(answer, usable)))
 
 
 def _measure_references(trainer: "PreferenceTrainer", rows: Iterable[int]) -> dict[int, int]:

@@ -86,7 +86,7 @@ class ChatFormat:
         tokens.update(zip(separate, separate_ids, strict=True))
         return tokens
 
-    def check(self, text: str, ids: Sequence[int]) -> None:
+    def refuse_control_tokens(self, text: str, ids: Sequence[int]) -> None:
         """Refuse a text that spells a control token.
 
         Unknown characters, which become one, are accepted.

@@ -104,7 +104,7 @@ class ExampleRows:
             example = make_example(row, self.needs)
             return load_example(example, self.max_pixels, pairs=self.needs.pairs)
         except RefusedRowError as error:
-            return error.about(row.key)
+            return error.to_refused(row.key)
 
 
 def load_example(
@@ -206,7 +206,7 @@ class Collator:
             try:
                 rows.append(_RowPrompts(key, self._make_prompts(item, tokens)))
             except RefusedRowError as error:
-                refused.append(error.about(key))
+                refused.append(error.to_refused(key))
         batch, rows = self._encode_good(rows, refused)
         fitting = self._refuse_long(batch, rows, refused)
         if len(fitting) < len(rows):
@@ -245,7 +245,7 @@ class Collator:
     def _make_prompts(self, item: Loaded, tokens: _Texts) -> list[_Prompt]:
         example = item.example
         for text in _texts(example):
-            self.chat.check(text, tokens[text])
+            self.chat.refuse_control_tokens(text, tokens[text])
         messages = make_messages(example.conversation, len(item.images))
         chosen = self._conversation(example, messages, tokens)
         answers = [chosen]
@@ -287,7 +287,7 @@ class Collator:
     ) -> AnswerTokens:
         if PLACE in text:
             raise RefusedRowError("a control token in a text", PLACE)
-        self.chat.check(text, tokens[text])
+        self.chat.refuse_control_tokens(text, tokens[text])
         return AnswerTokens(column, (*tokens[text], *self.chat.frame.end))
 
     def _encode_good(

@@ -92,7 +92,7 @@ def _terms(text: str) -> Iterator[str]:
 def _with_clip(texts: Sequence[str], config: TextVectorsConfig) -> NDArray[np.float32]:
     """Return ``(n, dimension)`` sums of the unit vectors of each text's pieces."""
     tower = OpenClipTexts(config=config.clip)
-    pieces = [tower.pieces(text[:MOST_CHARACTERS])[:MOST_PIECES] or ("",) for text in texts]
+    pieces = [tower.split_text(text[:MOST_CHARACTERS])[:MOST_PIECES] or ("",) for text in texts]
     vectors = tower.embed(list(chain.from_iterable(pieces)))
     if not texts:
         return vectors

@@ -55,7 +55,7 @@ class Sizes:
     tied: bool
 
     @classmethod
-    def of(
+    def from_published(
         cls,
         config: Mapping[str, Any],
         weights: int,
@@ -100,7 +100,7 @@ class Sizes:
         return sum(inputs * outputs for inputs, outputs in self.linear)
 
     @property
-    def table(self) -> int:
+    def embedding_weights(self) -> int:
         """Return the weights of the input or the output embedding."""
         return self.vocabulary * self.hidden
 
@@ -108,7 +108,7 @@ class Sizes:
     def language(self) -> int:
         """Return the weights of the language model."""
         tables = 1 if self.tied else 2
-        return min(self.whole, self.layers * self.layer + self.table * tables)
+        return min(self.whole, self.layers * self.layer + self.embedding_weights * tables)
 
     def adapters(self, rank: int) -> int:
         """Return the weights of LoRA on all linear layers of the language model."""
@@ -205,7 +205,7 @@ def _state_size(optimiser: str) -> int:
 def _count_gathered(sizes: Sizes) -> int:
     """Return the bytes that FSDP gathers at once."""
     vision = sizes.whole - sizes.language
-    return 2 * (2 * sizes.layer + 2 * sizes.table + vision)
+    return 2 * (2 * sizes.layer + 2 * sizes.embedding_weights + vision)
 
 
 def _count_reference(
@@ -216,7 +216,7 @@ def _count_reference(
     """Return the bytes of a copied reference model, its embeddings in float32."""
     if config.model.tuning != "full" or config.objective != "adpo":
         return 0
-    return number_size * sizes.whole + (4 - number_size) * 2 * sizes.table
+    return number_size * sizes.whole + (4 - number_size) * 2 * sizes.embedding_weights
 
 
 def _activations(sizes: Sizes, config: TrainConfig) -> int:
@@ -252,7 +252,7 @@ def check_memory(folder: Path, config: TrainConfig) -> None:
     gpus = int(os.environ.get("WORLD_SIZE", "1")) if is_sharded() else 1
     try:
         base = find_base(folder)
-        sizes = Sizes.of(*read_model(base.folder if base else folder))
+        sizes = Sizes.from_published(*read_model(base.folder if base else folder))
     except ValueError as error:
         log.info("%s%s", UNCHECKED, error)
         return

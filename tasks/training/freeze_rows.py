@@ -60,7 +60,7 @@ class RefusedRowError(Exception):
         self.detail = detail
         super().__init__(f"{reason}: {detail}" if detail else reason)
 
-    def about(self, key: str) -> Refused:
+    def to_refused(self, key: str) -> Refused:
         """Return the record of the row."""
         return Refused(key=key, reason=self.reason, detail=self.detail)
 
@@ -211,7 +211,7 @@ class FrozenRows:
         if not edits:
             return {}
         rows = enumerate(self.read_texts())
-        return {position: row for position, row in rows if edits.about(row)}
+        return {position: row for position, row in rows if edits.decision_on(row)}
 
     def _read(
         self, entries: Sequence[dict[str, Any]], *, without: Sequence[str]
@@ -256,7 +256,7 @@ def freeze_rows(
         for batch in _read_batches(index, splits):
             entries = list[dict[str, Any]]()
             for part, row_number, row in batch:
-                decision = decisions.about(row)
+                decision = decisions.decision_on(row)
                 if decision:
                     verdicts[decision.verdict] += 1
                 refusal = _refuse(row, needs, decisions)
@@ -274,7 +274,7 @@ def _read_batches(
 ) -> Iterator[list[tuple[int, int, PreferenceRow]]]:
     """Yield part, row number and row, without images, of the rows of some splits."""
     columns = columns_without(PreferenceRow, IMAGES)
-    for part, row_numbers in index.places():
+    for part, row_numbers in index.group_by_part():
         for start in range(0, len(row_numbers), BATCH):
             some = row_numbers[start : start + BATCH].tolist()
             rows = from_table(read_positions(index.part(part), some, columns), PreferenceRow)
@@ -288,7 +288,7 @@ def _make_entry(part: int, row: int, key: str, split: str) -> dict[str, Any]:
 
 
 def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused | None:
-    decision = decisions.about(row)
+    decision = decisions.decision_on(row)
     if decision and decision.verdict == "reject":
         return Refused(key=row.key, reason="rejected by people")
     if needs.accepted and row.split == needs.accepted and not decision:
@@ -296,7 +296,7 @@ def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused |
     try:
         check_trainable(decisions.edit(row), needs)
     except RefusedRowError as error:
-        return error.about(row.key)
+        return error.to_refused(row.key)
     return None
 
 

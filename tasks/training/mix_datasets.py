@@ -36,7 +36,7 @@ def add_conversations(tables: DatasetTables, config: TrainConfig) -> list[Planne
     if table == "preferences" or table not in stages:
         return []
     splits = tables.add_missing("splits")
-    return [*splits, tables.add(stage_of(stages[table]), Section(), after=splits)]
+    return [*splits, tables.make_table(stage_of(stages[table]), Section(), after=splits)]
 
 
 def mix_datasets(

@@ -55,7 +55,9 @@ class DatasetTables(Protocol):
         """Yield the conversations of a file in LLaVA's JSON."""
         ...
 
-    def add(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
+    def make_table(
+        self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()
+    ) -> Planned:
         """Make an extra table, complete, which belongs to no version."""
         ...
 

@@ -56,7 +56,9 @@ def make_namc(pairs: int, tokens: int) -> Work:
     @torch.inference_mode()
     def write() -> None:
         compared = model.compare(cnn(pixels)[0].flatten(2).transpose(1, 2).unflatten(0, (pairs, 2)))
-        said = model.describer.write(compared, start=START, end=END, banned=banned, length=tokens)
+        said = model.describer.generate(
+            compared, start=START, end=END, banned=banned, length=tokens
+        )
         assert {len(one) for one in said} == {tokens}
 
     return write

@@ -329,7 +329,7 @@ def _check_removal(
     exposure = exposure_of(graph)
     assert exposure is not None
     again, empty = (
-        replace(one, seed=one.seed + 1).take()
+        replace(one, seed=one.seed + 1).expose()
         for one in (exposure, exposure.without(*removal.object_ids))
     )
     x0, y0, x1, y1 = removal.window

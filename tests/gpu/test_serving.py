@@ -56,7 +56,7 @@ def test_a_launched_vllm(dry: bool, tmp_path: Path, figure: Any):
     before, began = free_bytes(dry), time.monotonic()
     try:
         with Servers(tmp_path / "logs") as servers:
-            served = servers.ready(asked, field="models.chat")
+            served = servers.serve(asked, field="models.chat")
             seconds = time.monotonic() - began
             found = probe_model(served.model_copy(update={"launch": LaunchConfig()}), images=2)
             rows = list(describe_images(images, CaptionsConfig(writer="served", chat=found)))

@@ -95,7 +95,7 @@ def test_the_retriever_that_sees_images_encodes_on_the_gpu(
         encoder = Clip4IdcEncoder(
             config, ("a dog", "two cats"), lambda _: shown, seed=0, device=device
         )
-        found = encoder.pairs(np.arange(3)), encoder.texts(np.arange(2))
+        found = encoder.encode_pairs(np.arange(3)), encoder.texts(np.arange(2))
     assert [(one.device.type, len(one)) for one in found] == [("cuda", 3), ("cuda", 2)]
     assert torch.bfloat16 in fake_gpu.products
     assert torch.float64 not in fake_gpu.kinds
@@ -108,7 +108,7 @@ def test_a_step_of_namc_is_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None
         batches = [training.batches.make(part) for part in training._parts(0)]
         measured = training.learner.step(batches, number=0, rows=4)
         held_out = training.learner.measure(training.held_out)
-        said = training.learner.describe(training.held_out)
+        said = training.learner.describe_pairs(training.held_out)
     assert {
         "loss",
         "loss/alignment",

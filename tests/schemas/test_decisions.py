@@ -92,10 +92,13 @@ def test_the_latest_counts_in_whatever_order_they_are_read() -> None:
 def test_a_decision_about_the_row_itself_goes_before_one_about_its_pair() -> None:
     row = replace(preference(1), key="aa" * 16, source_key="bb" * 16, subject="cc" * 16)
     own, made_of, pair = (decision(key=key) for key in (row.key, row.source_key, row.subject))
-    assert Decisions({row.subject: pair, row.source_key: made_of, row.key: own}).about(row) is own
-    assert Decisions({row.subject: pair, row.source_key: made_of}).about(row) is made_of
-    assert Decisions({row.subject: pair}).about(row) is pair
-    assert Decisions({KEY: decision()}).about(row) is None
+    assert (
+        Decisions({row.subject: pair, row.source_key: made_of, row.key: own}).decision_on(row)
+        is own
+    )
+    assert Decisions({row.subject: pair, row.source_key: made_of}).decision_on(row) is made_of
+    assert Decisions({row.subject: pair}).decision_on(row) is pair
+    assert Decisions({KEY: decision()}).decision_on(row) is None
 
 
 ROW = replace(

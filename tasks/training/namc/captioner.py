@@ -68,20 +68,20 @@ class Captioner:
         """Return the model's device."""
         return next(self.model.parameters()).device
 
-    def write(self, features: Tensor) -> list[str]:
+    def describe(self, features: Tensor) -> list[str]:
         """Return the descriptions of pairs, from ``(B, 2, places, features)``."""
         words = self.words
         model = self.model.eval()
         with torch.no_grad():
             compared = model.compare(features.to(self.device))
-        descriptions = model.describer.write(
+        descriptions = model.describer.generate(
             compared,
             banned=(words.mask, words.pad, words.unknown, words.start),
             start=words.start,
             end=words.end,
             length=self.length,
         )
-        return [words.read(tokens) for tokens in descriptions]
+        return [words.decode(tokens) for tokens in descriptions]
 
 
 def small_sizes(vocabulary: int) -> NamcSizes:
@@ -228,7 +228,7 @@ def answer_pairs(
             else:
                 crops[name] = cropped
         if crops:
-            texts = captioner.write(_encode_pairs(captioner, list(crops.values())))
+            texts = captioner.describe(_encode_pairs(captioner, list(crops.values())))
             for name, text in zip(crops, texts, strict=True):
                 yield Reply(name=name, text=text)
 

@@ -158,7 +158,9 @@ def copy_image_features(config: TrainConfig, run: Run, tables: DatasetTables) ->
     if config.namc.size != PAPER:
         return
     try:
-        planned = [tables.add(stage, models) for stage, models in _choose_stages(config, tables)]
+        planned = [
+            tables.make_table(stage, models) for stage, models in _choose_stages(config, tables)
+        ]
     finally:
         release_models()
     with tables.open(planned) as build:

@@ -122,9 +122,9 @@ class TextBatches:
         self._written = list[TokenisedText]()
         for text in texts:
             first, second = text.halves
-            halves = (clip.split(first), clip.split(second))
+            halves = (clip.split_words(first), clip.split_words(second))
             if text.parts:
-                written = words.write(halves, text.parts.verbs, length=length)
+                written = words.compose(halves, text.parts.verbs, length=length)
             else:
                 written = words.write_text(text.chosen, length=length)
             self._spelled.append((first.lower(), second.lower()))

@@ -287,11 +287,11 @@ class Learner:
         name = "loss" if model.noise is None else "loss/description"
         return {name: total / count}
 
-    def describe(self, held_out: TextBatches) -> list[str]:
+    def describe_pairs(self, held_out: TextBatches) -> list[str]:
         """Return the model's descriptions of all pairs."""
         texts = list[str]()
         for rows in _chunks(held_out):
-            texts += self.captioner.write(held_out.features(rows))
+            texts += self.captioner.describe(held_out.features(rows))
         return texts
 
 
@@ -374,7 +374,7 @@ class Training:
         output = self.config.output
         is_last = done == self.steps
         if is_last or done % output.logging_steps == 0:
-            self._log(done, epoch, TRAIN, progress.take())
+            self._log(done, epoch, TRAIN, progress.pop_means())
         if is_last or _is_due(done, output.eval_steps):
             self._log(done, epoch, HELD_OUT, self.learner.measure(self.held_out))
         if is_last or self.stopping or done % output.save_steps == 0:
@@ -415,7 +415,7 @@ class Training:
     def finish(self) -> None:
         """Write the results of a finished run; the model comes last and marks it as finished."""
         run = self.job.run
-        descriptions = self.learner.describe(self.held_out)
+        descriptions = self.learner.describe_pairs(self.held_out)
         Saving(run, run.model.name).agree(lambda: self._write_results(descriptions))
 
     def _write_results(self, descriptions: Sequence[str]) -> None:
@@ -467,7 +467,7 @@ class Progress:
         self.window.add(metrics, weight=rows)
         self.rows += rows
 
-    def take(self) -> dict[str, float]:
+    def pop_means(self) -> dict[str, float]:
         """Return the means and the speed, and reset."""
         seconds = max(time.monotonic() - self.since, 1e-9)
         metrics = self.window.take_means() | {"rows per second": self.rows / seconds}

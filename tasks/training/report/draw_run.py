@@ -30,14 +30,14 @@ class Metrics:
     last: int
     epoch: float
 
-    def of(self, name: str, split: str = TRAIN) -> Points:
+    def curve(self, name: str, split: str = TRAIN) -> Points:
         """Return a metric's finite points; empty if it was not logged."""
         points = self.points.get((split, name), np.zeros((0, 2)))
         return points[np.abs(points[:, 1]) < MOST]
 
     def final(self, name: str, split: str = TRAIN) -> float | None:
         """Return a metric's last finite value."""
-        points = self.of(name, split)
+        points = self.curve(name, split)
         return float(points[-1, 1]) if len(points) else None
 
 
@@ -203,7 +203,7 @@ def _draw_all(metrics: Metrics, chart_metrics: Iterable[ChartMetric]) -> Iterato
     by_chart = groupby(chart_metrics, key=lambda metric: (metric.chart, metric.unit))
     for (title, unit), members in by_chart:
         series = [
-            Series(member, metrics.of(member.metric), metrics.of(member.metric, HELD_OUT))
+            Series(member, metrics.curve(member.metric), metrics.curve(member.metric, HELD_OUT))
             for member in members
         ]
         logged = [entry for entry in series if not entry.is_empty]

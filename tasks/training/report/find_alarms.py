@@ -48,7 +48,7 @@ def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
             "Held-out accuracy may be chance",
             f"The chosen text has the larger reward for {say_proportion(ranked)}.",
         )
-    chosen = metrics.of("reward/chosen")
+    chosen = metrics.curve("reward/chosen")
     if len(chosen) < LEAST:
         return
     last = smooth(chosen)[-1, 1]
@@ -64,7 +64,7 @@ def _find_infinite(metrics: Metrics) -> Iterator[Alarm]:
     """Yield an alarm if metrics have values that are not drawn."""
     names = set[str]()
     for (split, name), logged in metrics.points.items():
-        if len(metrics.of(name, split)) < len(logged):
+        if len(metrics.curve(name, split)) < len(logged):
             names.add(name)
     if names:
         yield (
@@ -75,7 +75,7 @@ def _find_infinite(metrics: Metrics) -> Iterator[Alarm]:
 
 def _find_losses(metrics: Metrics) -> Iterator[Alarm]:
     """Yield an alarm for a loss that does not fall, and for a held-out loss that rises."""
-    loss = metrics.of("loss")
+    loss = metrics.curve("loss")
     if len(loss) >= LEAST:
         first = loss[0, 1]
         last = smooth(loss)[-1, 1]
@@ -86,7 +86,7 @@ def _find_losses(metrics: Metrics) -> Iterator[Alarm]:
                 "smoothed. Look at the learning rate (optimiser.learning_rate), and at a few rows "
                 "by eye.",
             )
-    held_out = metrics.of("loss", HELD_OUT)
+    held_out = metrics.curve("loss", HELD_OUT)
     if len(held_out) < 3:
         return
     lowest = held_out[:, 1].min()
@@ -102,13 +102,13 @@ def _find_losses(metrics: Metrics) -> Iterator[Alarm]:
 
 def find_collapse(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
     """Yield signs that the model loses what it knew at the start of the run."""
-    nll = metrics.of("nll", HELD_OUT)[:, 1]
+    nll = metrics.curve("nll", HELD_OUT)[:, 1]
     if len(nll) > 1 and nll[-1] > COLLAPSE_RATIO * nll[0] and nll[-1] > nll[0] + COLLAPSE_NATS:
         yield (
             "The model forgets the held-out chosen texts",
             f"Their loss per token was {nll[0]:.3g} and is {nll[-1]:.3g}. {_advise(config)}",
         )
-    unreadable = metrics.of(UNREADABLE, HELD_OUT)[:, 1]
+    unreadable = metrics.curve(UNREADABLE, HELD_OUT)[:, 1]
     if len(unreadable) < 2:
         return
     if unreadable[-1] > max(UNREADABLE_SHARE, unreadable[0] + UNREADABLE_RISE):

@@ -58,7 +58,7 @@ class Heads(nn.Module):
         self.image_scale = float(image_size) ** 0.5
         self.text_scale = float(text_size) ** 0.5
 
-    def pairs(self, vectors: Tensor) -> Tensor:
+    def encode_pairs(self, vectors: Tensor) -> Tensor:
         """Return ``(B, width + 1)`` unit vectors of ``(B, 2, d)`` image vectors."""
         first, second = (vectors * self.image_scale).unbind(1)
         parts = [first, second, second - first, first * second]
@@ -99,14 +99,14 @@ class HeadsEncoder:
         }
         """Everything needed to create the same network again."""
 
-    def pairs(self, places: Places) -> Tensor:
+    def encode_pairs(self, places: Places) -> Tensor:
         """Return ``(B, width + 1)`` unit vectors."""
-        vectors = torch.from_numpy(self._features.pairs(places))
-        return self.network.pairs(vectors.to(self._device))
+        vectors = torch.from_numpy(self._features.pair_vectors(places))
+        return self.network.encode_pairs(vectors.to(self._device))
 
     def texts(self, ids: Places) -> Tensor:
         """Return ``(N, width + 1)`` unit vectors."""
-        vectors = torch.from_numpy(self._features.words(ids))
+        vectors = torch.from_numpy(self._features.text_vectors(ids))
         return self.network.texts(vectors.to(self._device))
 
     def groups(self, rate: float) -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ class Clip4Idc(nn.Module):
         self.joint_positions = fresh(2 * tokens, width)
         self.middle = nn.LayerNorm(width)
 
-    def pairs(self, pixels: Tensor) -> Tensor:
+    def encode_pairs(self, pixels: Tensor) -> Tensor:
         """Return ``(B, d)`` unit vectors of ``(B, 2, 3, h, w)`` pixels."""
         visual = self.clip.visual
         tokens = visual._embeds(pixels.flatten(0, 1))  # open_clip has no public name for it
@@ -192,7 +192,7 @@ class Clip4IdcEncoder:
         self._read_images = read_images
         self._device = device
 
-    def pairs(self, places: Places) -> Tensor:
+    def encode_pairs(self, places: Places) -> Tensor:
         """Return ``(B, d)`` unit vectors of the rows' first and last images, cropped as by CLIP."""
         crops: list[NDArray[np.uint8]] = []
         for row_index in places.tolist():
@@ -200,7 +200,7 @@ class Clip4IdcEncoder:
             crops += [self._preprocess(images[0]), self._preprocess(images[-1])]
         stacked = torch.from_numpy(np.stack(crops)).to(self._device)
         pixels = self._preprocess.numbers(stacked)
-        return self.network.pairs(pixels.unflatten(0, (-1, 2)))
+        return self.network.encode_pairs(pixels.unflatten(0, (-1, 2)))
 
     def texts(self, ids: Places) -> Tensor:
         """Return ``(N, d)`` unit vectors; texts are truncated to the tower's length."""

@@ -64,13 +64,13 @@ class Features:
         """Return the lengths of an image's and of a text's vector."""
         return sum(matrix.shape[1] for matrix in self.images), self.texts.shape[1]
 
-    def pairs(self, places: Places) -> Floats:
+    def pair_vectors(self, places: Places) -> Floats:
         """Return ``(B, 2, d)`` unit vectors of both images; zeros for an image without features."""
         rows = self.of_images[places]
         joined = np.concatenate([matrix[rows] for matrix in self.images], axis=-1)
         return joined.astype(np.float32) / np.sqrt(np.float32(len(self.images)))
 
-    def words(self, ids: Places) -> Floats:
+    def text_vectors(self, ids: Places) -> Floats:
         """Return ``(N, d)`` vectors of texts of the pool."""
         return self.texts[self.of_texts[ids]].astype(np.float32)
 

@@ -24,7 +24,7 @@ def prepare_retriever(config: TrainConfig, run: Run, tables: DatasetTables) -> N
     extra = []
     if has_heads:
         text_vectors = choose_text_vectors(embedding)
-        extra.append(tables.add(embed_chosen_texts.STAGE, text_vectors))
+        extra.append(tables.make_table(embed_chosen_texts.STAGE, text_vectors))
         extra += tables.add_missing("embeddings")
     else:
         clip = pin_clip(embedding.clip, download=False)

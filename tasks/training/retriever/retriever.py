@@ -131,7 +131,7 @@ class Retriever:
         if not self.encoder.wants_pixels:
             precision = torch.autocast(self._weights[0].device.type, enabled=False)
         with precision:
-            pairs = self.encoder.pairs(rows)
+            pairs = self.encoder.encode_pairs(rows)
             texts = self.encoder.texts(np.maximum(different, 0))
         with torch.autocast(pairs.device.type, enabled=False):
             cosines = pairs.float() @ texts.float().T

@@ -102,7 +102,7 @@ def test_training_uses_edits_and_skips_rejected_rows(copy, qwen, tmp_path, capsy
     assert edited.chosen not in material.pool.texts
     (vector,) = embed_chosen_texts([row], TextVectorsConfig())
     np.testing.assert_allclose(
-        material.features.words(np.array([number]))[0], vector.vector, atol=1e-3
+        material.features.text_vectors(np.array([number]))[0], vector.vector, atol=1e-3
     )
 
 

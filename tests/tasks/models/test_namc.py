@@ -225,7 +225,7 @@ def test_a_token_does_not_see_what_follows(describer):
 
 
 def test_greedy_is_the_likeliest_token_at_each_step(describer):
-    texts = describer.write(compared(6), **HOW)
+    texts = describer.generate(compared(6), **HOW)
     for row, text in enumerate(texts):
         image, tokens = compared(6)[row : row + 1], [START]
         while tokens[-1] != END and len(tokens) <= 5:
@@ -239,11 +239,11 @@ def test_greedy_is_the_likeliest_token_at_each_step(describer):
 def test_no_banned_word_is_written(describer):
     """With everything else but the end banned, nothing is left to say."""
     banned = {"banned": (0, 1, MASK, 4, 5, 6)}
-    assert describer.write(compared(2), **HOW | banned) == [[], []]
+    assert describer.generate(compared(2), **HOW | banned) == [[], []]
 
 
 def test_no_more_is_written_than_there_are_places(describer):
-    texts = describer.write(compared(2), **HOW | {"banned": (0, END, MASK), "length": 100})
+    texts = describer.generate(compared(2), **HOW | {"banned": (0, END, MASK), "length": 100})
     assert [len(text) for text in texts] == [SIZES.length] * 2
 
 
@@ -270,7 +270,7 @@ def vocabulary():
 @pytest.fixture(scope="module")
 def batch(vocabulary):
     clip = ClipWords(open_clip.get_tokenizer("ViT-B-32"))
-    halves = [tuple(clip.split(text) for text in both) for both in TEXTS]
+    halves = [tuple(clip.split_words(text) for text in both) for both in TEXTS]
     written = [vocabulary.write(both, ("shows", "has"), length=40) for both in halves]
     longest = max(len(text.tokens) for text in written)
 
@@ -360,7 +360,7 @@ def test_it_learns_three_descriptions_and_writes_them(model, batch, vocabulary):
     ends = {"start": vocabulary.start, "end": vocabulary.end}
     banned = (vocabulary.mask, vocabulary.pad)
     compared = model.compare(batch.features)
-    texts = model.describer.write(compared, length=40, banned=banned, **ends)
+    texts = model.describer.generate(compared, length=40, banned=banned, **ends)
     expected = [vocabulary.read(row.tolist()) for row in batch.written]
     assert [vocabulary.read(text) for text in texts] == expected
 

@@ -25,7 +25,7 @@ def vocabulary(tmp_path):
 
 
 def test_words_have_all_their_pieces(clip):
-    text = clip.split(FIRST)
+    text = clip.split_words(FIRST)
     assert text.spelled == ("a", "basketballing", "dog", "'s", "ball", ",", "red")
     assert text.numbers[:12].tolist() == [NO_WORD, 0, 1, 1, 1, 2, 3, 4, 5, 6, NO_WORD, NO_WORD]
     tokens = open_clip.get_tokenizer("ViT-B-32")(FIRST)[0, :12]
@@ -34,15 +34,15 @@ def test_words_have_all_their_pieces(clip):
 
 def test_a_text_that_is_too_long_ends_with_a_whole_word(clip):
     """Of three pieces; 75 fit."""
-    text = clip.split("red " * 73 + "basketballing basketballing")
+    text = clip.split_words("red " * 73 + "basketballing basketballing")
     assert text.spelled == ("red",) * 73
     assert text.tokens[73:76].tolist() == [text.tokens[1], 49407, 0]
-    assert clip.split("").spelled == ()
+    assert clip.split_words("").spelled == ()
 
 
 def test_the_decoders_tokens_know_their_words(clip, vocabulary):
     """The first twelve words follow [CLS]; the third of a, dog, 's, ball is ' and s for BERT."""
-    halves = clip.split("a dog's ball"), clip.split("a cat")
+    halves = clip.split_words("a dog's ball"), clip.split_words("a cat")
     written = vocabulary.write(halves, ("shows", "shows"), length=80)
     assert vocabulary.read(written.tokens.tolist()) == (
         "the difference between the two images is that the first image shows a dog's ball, "
@@ -54,7 +54,7 @@ def test_the_decoders_tokens_know_their_words(clip, vocabulary):
 
 
 def test_a_description_that_is_too_long_is_cut(clip, vocabulary):
-    halves = clip.split("a dog"), clip.split("a cat")
+    halves = clip.split_words("a dog"), clip.split_words("a cat")
     written = vocabulary.write(halves, ("shows", "shows"), length=15)
     assert len(written.tokens) == len(written.numbers) == 15
     assert written.tokens[-1] == vocabulary.end
@@ -75,8 +75,8 @@ def test_a_text_that_is_read_is_written_by_the_same_tokens():
     )
     words = learnt_words([text] * 20, size=200)
     tokens = words.write_text(text, length=80).tokens.tolist()
-    assert words.read(tokens) == text
-    assert words.write_text(words.read(tokens), length=80).tokens.tolist() == tokens
+    assert words.decode(tokens) == text
+    assert words.write_text(words.decode(tokens), length=80).tokens.tolist() == tokens
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ CLAUSES = " ".join(["a black dog"] * 20) + ",", "and " + " ".join(["a white cat"
     ],
 )
 def test_what_is_cut_is_told_in_pieces(scorer, text, pieces):
-    assert scorer.pieces(text) == pieces
+    assert scorer.split_text(text) == pieces
 
 
 def test_of_a_cut_text_the_beginning_counts(scorer):
     first, second = CLAUSES
     ends = [f"{first} {second}", f"{first} {second.removesuffix('cat')}dog"]
-    cut, whole = scorer.embed(ends), scorer.embed([scorer.pieces(text)[-1] for text in ends])
+    cut, whole = scorer.embed(ends), scorer.embed([scorer.split_text(text)[-1] for text in ends])
     np.testing.assert_array_equal(cut[0], cut[1])
     assert np.abs(whole[0] - whole[1]).max() > 1e-4
 

@@ -52,7 +52,7 @@ def ball(colour, column=None):
     ],
 )
 def test_claims_are_looked_up_in_the_graphs(graphs, claims, truth):
-    assert KnownContent(graphs).of(claims) is truth
+    assert KnownContent(graphs).judge(claims) is truth
 
 
 def test_what_is_known_comes_from_the_pair_and_both_images():

@@ -46,14 +46,14 @@ def removals_of(world):
     picture, scene = next(photograph_world(SCENES, world))
     image = photograph(picture, graph=scene)
     exposure = exposure_of(scene)
-    light = replace(exposure, samples=64, seed=99).take()
+    light = replace(exposure, samples=64, seed=99).expose()
     for tag in tags_of(scene)[:2]:
         masks = [decode_mask(item.mask) for item in scene.objects if item.id in tag.objects]
         mask = np.logical_or.reduce(masks)
         element = element_of(image.key, tag.name, mask=mask, objects=tag.objects)
         (row,) = remove_elements([element], RENDERED, images={image.key: image})
         assert isinstance(row, RemovalRow)
-        truth = replace(exposure.without(*tag.objects), samples=64, seed=99).take()
+        truth = replace(exposure.without(*tag.objects), samples=64, seed=99).expose()
         yield Removal(image, mask, row, light, truth)
 
 

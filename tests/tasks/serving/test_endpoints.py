@@ -99,7 +99,7 @@ def test_all_endpoints_together_get_no_more_than_the_limit():
         nonlocal most
         under_way.add(request.text)
         most = max(most, len(under_way))
-        time.sleep(0.005)
+        time.sleep(0.03)
         under_way.remove(request.text)
         return request.text
 
@@ -154,8 +154,8 @@ def open_endpoints(*, patience_s=60.0):
 def test_a_turn_that_nobody_waits_for_any_more_is_given_back():
     async def act():
         endpoints, _ = open_endpoints()
-        endpoint = await endpoints.take()
-        waiting = [asyncio.create_task(endpoints.take()) for _ in range(2)]
+        endpoint = await endpoints.acquire()
+        waiting = [asyncio.create_task(endpoints.acquire()) for _ in range(2)]
         await asyncio.sleep(0)
         await endpoints.post(endpoint, {}, 1)  # the first waiting one has it now
         waiting[0].cancel()
@@ -175,8 +175,8 @@ def test_a_turn_that_nobody_waits_for_any_more_is_given_back():
 def test_all_who_wait_are_told_that_there_is_nothing_to_wait_for(fault, message):
     async def act():
         endpoints, connection = open_endpoints(patience_s=0.0)
-        endpoint = await endpoints.take()
-        waiting = [asyncio.create_task(endpoints.take()) for _ in range(5)]
+        endpoint = await endpoints.acquire()
+        waiting = [asyncio.create_task(endpoints.acquire()) for _ in range(5)]
         await asyncio.sleep(0.01)
         connection.fault = fault
         with pytest.raises(ServerError, match=message):

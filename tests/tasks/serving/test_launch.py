@@ -42,7 +42,7 @@ def config_of(diary, *, model="tiny", fault="", start_seconds=30.0):
 
 
 def ready(servers, chat):
-    return servers.ready(chat, field="models.chat")
+    return servers.serve(chat, field="models.chat")
 
 
 def entries(diary):
@@ -177,8 +177,8 @@ def test_of_a_long_log_the_line_that_matters_is_found(log, cause):
 
 @pytest.mark.parametrize("fault", ["never", "other"])
 def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault):
-    with pytest.raises(ServerError, match=r"tiny .*1\.5 s .*launch\.start_timeout_seconds"):
-        ready(servers, config_of(diary, fault=fault, start_seconds=1.5))
+    with pytest.raises(ServerError, match=r"tiny .*4\.5 s .*launch\.start_timeout_seconds"):
+        ready(servers, config_of(diary, fault=fault, start_seconds=4.5))
     assert are_gone(entries(diary)[0], within_s=0)
 
 
@@ -196,7 +196,7 @@ def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault)
 )
 def test_a_profile_that_cannot_be_started_names_the_field(servers, diary, changes, message):
     with pytest.raises(ConfigError, match=message):
-        servers.ready(config_of(diary).model_copy(update=changes), field="language")
+        servers.serve(config_of(diary).model_copy(update=changes), field="language")
     assert not diary.exists()
 
 
@@ -208,7 +208,7 @@ from pairwright.tasks.serving.launch import Servers
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it from the start
 with Servers(Path(sys.argv[1])) as servers:
-    print(*servers.ready(ChatConfig.model_validate_json(sys.argv[2]), field="models.chat").endpoint, flush=True)
+    print(*servers.serve(ChatConfig.model_validate_json(sys.argv[2]), field="models.chat").endpoint, flush=True)
     time.sleep(600)
 """
 

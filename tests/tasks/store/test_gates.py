@@ -37,7 +37,9 @@ def test_a_build_with_over_two_percent_failed_is_not_published() -> None:
     assert (gate.gate, gate.measured, gate.holds) == ("max_failed", 0.02, True)
     (gate,) = gates_of(GatesConfig(), count(ok=97, failed=2, pending=1))
     assert not gate.holds
-    assert re.fullmatch(r"pairs: .*\b100\b.* 0\.03, .* 0\.02 \(gates\.max_failed\)", gate.say())
+    assert re.fullmatch(
+        r"pairs: .*\b100\b.* 0\.03, .* 0\.02 \(gates\.max_failed\)", gate.in_words()
+    )
     assert not gates_of(GatesConfig(), count()), "nothing came in: nothing can have failed"
     assert not gates_of(GatesConfig(max_failed=1), count(failed=3))
 
@@ -47,7 +49,7 @@ def test_a_yield_is_ok_of_all_inputs() -> None:
     (gate,) = gates_of(config, count(ok=20, dropped=79, pending=1))
     assert (gate.measured, gate.holds) == (0.2, True)
     (gate,) = gates_of(config, count(ok=19, dropped=81))
-    assert re.fullmatch(r"pairs: .*\b100\b.* 0\.19, .* 0\.2 \(gates\.min_yield\)", gate.say())
+    assert re.fullmatch(r"pairs: .*\b100\b.* 0\.19, .* 0\.2 \(gates\.min_yield\)", gate.in_words())
     (gate,) = gates_of(config, count())
     assert not gate.holds, "a table of which rows are expected is empty"
 
@@ -68,7 +70,7 @@ def test_a_build_that_came_to_nothing_says_where_it_became_empty() -> None:
     (gate,) = empty("differences")
     assert (gate.stage, gate.holds, gate.about) == ("differences", False, "ok of 2 inputs")
     assert gate.why.startswith("Empty: differences (no: 1). Try weaker")
-    assert gate.say().endswith(gate.why)
+    assert gate.in_words().endswith(gate.why)
     (gate,) = empty("captions", "differences")
     assert gate.why.startswith(
         "Empty: captions (no scene graph: 4); differences (no: 1). Try a model that sees"

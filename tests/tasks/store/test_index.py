@@ -82,7 +82,7 @@ def test_rows_come_part_by_part_with_the_columns_asked_for(index: Index) -> None
 
 
 def test_subjects_are_listed_once(index: Index) -> None:
-    subjects = [key.decode() for key in index.images]
+    subjects = [key.decode() for key in index.subjects]
     assert subjects == sorted({row.subject for row in LIVE_ROWS})
 
 
@@ -99,7 +99,7 @@ def test_an_empty_table_has_an_empty_index(tmp_path: Path) -> None:
     kinds = {"subject": pa.binary(), "part": pa.int32(), "row": pa.int32()}
     write_index(tmp_path / "x", pa.schema(kinds).empty_table().to_reader(), [])
     index = open_index(Folder(str(tmp_path)), "x", TABLE)
-    assert (len(index), index.names, index.images.tolist()) == (0, (), [])
+    assert (len(index), index.names, index.subjects.tolist()) == (0, (), [])
     assert (list(index.tables(["text"])), list(index.batches(["text"]))) == ([], [])
     assert index.find([make_key(1)]).tolist() == []
     assert list(index.rows(np.empty(0, np.int64), CaptionRow, ["key"])) == []
@@ -121,13 +121,13 @@ def test_streamed_rows_are_the_live_ones_in_the_order_of_the_parts(
 ) -> None:
     monkeypatch.setattr(index_module, "ROWS_PER_GROUP", 4)  # cuts the streamed tables, not the file
     reads: list[tuple[str, tuple[int, ...]]] = []
-    read_rows = index_module.read_rows
+    read_rows = index_module.read_positions
 
     def note(part: Part, rows: Sequence[int], columns: Sequence[str]) -> pa.Table:
         reads.append((part.name, tuple(rows)))
         return read_rows(part, rows, columns)
 
-    monkeypatch.setattr(index_module, "read_rows", note)
+    monkeypatch.setattr(index_module, "read_positions", note)
     table = pa.concat_tables(stream_live(toy, toy.planned[0], ["key", "name"]))
     assert sorted(table.column("name").to_pylist()) == WORDS[5:]
     assert reads == sorted(reads)

@@ -135,11 +135,11 @@ def test_parts_that_come_or_are_replaced_later_are_taken_in(tables: Tables) -> N
     assert (tables.resolve()["failed"], len(tables.unfinished())) == (2, 2)
     tables.part(1, word("a", "a"), failed("b", "y"))
     assert (tables.resolve()["ok"], tables.resolve()["reasons"]) == (1, {"y": 1})
-    places = tables.ledger.places("words")
+    places = tables.ledger.hash_positions("words")
     tables.part(0, word("b", "b"))
     assert (tables.resolve()["ok"], tables.unfinished()) == (2, [])
     assert tables.ledger.part_names("words") == ["part-1.parquet", "part-0.parquet"]
-    assert tables.ledger.places("words") != places
+    assert tables.ledger.hash_positions("words") != places
 
 
 def test_a_stage_by_source_owes_what_comes_of_another_source(tables: Tables) -> None:

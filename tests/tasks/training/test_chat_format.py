@@ -32,14 +32,14 @@ def chats(checkpoint):
 def test_control_tokens_are_found_wherever_they_stand(text, family, token, chats):
     text = text.format(token)
     with pytest.raises(RefusedRowError, match=re.escape(token)) as error:
-        chats[family].check(text, chats[family].tokenise([text])[text])
+        chats[family].refuse_control_tokens(text, chats[family].tokenise([text])[text])
     assert error.value.detail == token
 
 
 @pytest.mark.parametrize("family", CONTROL)
 def test_texts_that_only_look_like_it_pass(family, chats):
     for text, ids in chats[family].tokenise([*HARMLESS, "<ımage>"]).items():
-        chats[family].check(text, ids)
+        chats[family].refuse_control_tokens(text, ids)
 
 
 @pytest.mark.parametrize(

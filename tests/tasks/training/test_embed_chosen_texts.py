@@ -71,7 +71,7 @@ def test_a_long_text_is_the_sum_of_its_pieces(clip):
     balls = "there are {} red balls and a blue cube on the left"
     long = ", ".join(balls.format(number) for number in range(12))
     tower = OpenClipTexts(config=clip)
-    pieces = tower.pieces(long)
+    pieces = tower.split_text(long)
     assert len(pieces) > 1
     total = tower.embed(pieces).sum(0)
     np.testing.assert_allclose(

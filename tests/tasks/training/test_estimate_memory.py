@@ -35,7 +35,7 @@ def published(name):
 
 def sizes(name, **changes):
     about = published(name)
-    return Sizes.of({**about["config"], **changes}, about["total_size"])
+    return Sizes.from_published({**about["config"], **changes}, about["total_size"])
 
 
 def settings(tuning="lora", objective="sft", model=None, **optimiser):
@@ -80,7 +80,7 @@ SMALL = {
     "num_key_value_heads": 2, "vocab_size": 600, "tie_word_embeddings": False,
     "torch_dtype": "float32",
 }  # fmt: skip
-OWN = Sizes.of({"text_config": SMALL}, 1_000_000)
+OWN = Sizes.from_published({"text_config": SMALL}, 1_000_000)
 ADAPTERS, LANGUAGE, TOWER = 118_784, 138_240, 111_760
 # 4 rows of 256 answered tokens, of 4 bytes for each of 600 words, and 128 MiB.
 LOGITS = 4 * 256 * 4 * 600
@@ -97,7 +97,9 @@ def test_sizes_are_counted_by_hand():
     assert OWN.language == 2 * 30_720 + 2 * 38_400 == LANGUAGE
     assert OWN.adapters(64) == 2 * 64 * (2 * 128 + 2 * 96 + 3 * 160) == ADAPTERS
     with pytest.raises(ValueError, match="vocab_size"):
-        Sizes.of({name: value for name, value in SMALL.items() if name != "vocab_size"}, 1)
+        Sizes.from_published(
+            {name: value for name, value in SMALL.items() if name != "vocab_size"}, 1
+        )
 
 
 ACTIVATIONS = LAYERS + LOGITS + CONSTANT

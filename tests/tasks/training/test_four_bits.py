@@ -40,7 +40,11 @@ def blocks_of(weight):
 def test_linear_layers_of_the_language_model_have_the_papers_levels(start):
     model, whole = load(start, load_in_4bit=True), load(start)
     names = [name for name in small_weights(model) if "language_model" in name]
-    assert len(names) == len(small_weights(model)) == 7 * Sizes.of(*read_model(start)).layers
+    assert (
+        len(names)
+        == len(small_weights(model))
+        == 7 * Sizes.from_published(*read_model(start)).layers
+    )
     # bitsandbytes' CPU kernel gives other rows others' scales.
     for name in (name for name in names if whole.get_parameter(name).shape[1] % 64 == 0):
         layer = model.get_submodule(name.removesuffix(".weight"))
@@ -55,7 +59,7 @@ def test_linear_layers_of_the_language_model_have_the_papers_levels(start):
 
 def test_weights_in_4_bits_take_the_estimated_bytes(start):
     small = small_weights(load(start, load_in_4bit=True)).values()
-    sizes = Sizes.of(*read_model(start))
+    sizes = Sizes.from_published(*read_model(start))
     held = sum(weight.nbytes + weight.quant_state.absmax.nbytes for weight in small)
     assert held == sizes.layers * sizes.layer * (NF4[0] + NF4[1])
 

@@ -95,7 +95,7 @@ def test_adpo_page_has_retriever_section_and_unknown_metrics(tmp_path):
 def test_points_are_sorted_by_step_without_repeats():
     rows = [(20, "train", "loss", 2.0), (10, "train", "loss", 3.0), (20, "train", "loss", 1.0)]
     metrics = arrange(entries(*rows))
-    assert metrics.of("loss").tolist() == [[10, 3], [20, 1]]
+    assert metrics.curve("loss").tolist() == [[10, 3], [20, 1]]
     assert (metrics.last, metrics.epoch) == (20, 2.0)
 
 

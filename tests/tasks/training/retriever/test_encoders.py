@@ -40,7 +40,7 @@ def test_cosines_are_those_of_a_plain_computation():
     lengths = np.linalg.norm(pairs, axis=1)[:, None] * np.linalg.norm(phrases, axis=1)
     cosines = pairs @ phrases.T / lengths
     with torch.no_grad():
-        pairs = heads.pairs(torch.tensor(images).float()).numpy()
+        pairs = heads.encode_pairs(torch.tensor(images).float()).numpy()
         phrases = heads.texts(torch.tensor(texts).float()).numpy()
     np.testing.assert_allclose(pairs @ phrases.T, 1 - SPREAD * (1 - cosines), atol=1e-6)
     for vectors in (pairs, phrases):
@@ -110,7 +110,7 @@ def test_three_quarters_of_the_layers_see_one_image_and_the_rest_both():
         # 16 patches and a class token per image
         mean = (both[:, 0] @ visual.proj + both[:, 17] @ visual.proj) / 2
         expected = mean / mean.norm(dim=1, keepdim=True)
-        torch.testing.assert_close(network.pairs(pixels), expected, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(network.encode_pairs(pixels), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_images_and_texts_are_read_as_clip_reads_them(encoder):
@@ -120,7 +120,9 @@ def test_images_and_texts_are_read_as_clip_reads_them(encoder):
     crops = np.stack([tools(shown(position)[side]) for position in (3, 1) for side in (0, -1)])
     pixels = tools.numbers(torch.from_numpy(crops)).unflatten(0, (2, 2))
     with torch.no_grad():
-        assert torch.equal(encoder.pairs(np.array([3, 1])), encoder.network.pairs(pixels))
+        assert torch.equal(
+            encoder.encode_pairs(np.array([3, 1])), encoder.network.encode_pairs(pixels)
+        )
         tokens = open_clip.tokenize(["a red ball", "a blue ball"])
         expected = encoder.network.clip.encode_text(tokens, normalize=True)
         ids = np.array([encoder._texts.index("a red ball"), encoder._texts.index("a blue ball")])

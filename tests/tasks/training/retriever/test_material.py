@@ -42,12 +42,12 @@ def test_all_embedders_but_the_hash_of_copies_stand_side_by_side():
     features = map_features(ROWS, POOL, images=images, texts={"words": TEXTS})
     assert features.sizes == (5, 4)
     assert features.made_by == "colour+shape | words 4"
-    pairs = features.pairs(np.array([1, 0]))
+    pairs = features.pair_vectors(np.array([1, 0]))
     assert pairs.dtype == np.float32
     for vector, key in zip(pairs.reshape(4, 5), ROWS[1].images + ROWS[0].images, strict=True):
         joined = np.concatenate([vector_of(COLOUR, key), vector_of(SHAPE, key)])
         np.testing.assert_allclose(vector, joined.astype(np.float32) / 2**0.5, rtol=1e-6)
-    for vector, text in zip(features.words(np.array([1, 0, 1])), "bab", strict=True):
+    for vector, text in zip(features.text_vectors(np.array([1, 0, 1])), "bab", strict=True):
         np.testing.assert_array_equal(vector, vector_of(TEXTS, text_key(text)))
 
 

@@ -21,7 +21,10 @@ def test_log_q_is_the_softmax_of_scaled_cosines_over_the_candidates():
     retriever = make_retriever(ROWS, samples=3, logit_scale=50.0, temperature=4.0, candidates=5)
     proposal = retriever.propose(BATCH)
     candidates = retriever.pool.draw(np.array(BATCH), 5, seed=0, step=0)
-    pairs, texts = retriever.encoder.pairs(np.array(BATCH)), retriever.encoder.texts(np.arange(9))
+    pairs, texts = (
+        retriever.encoder.encode_pairs(np.array(BATCH)),
+        retriever.encoder.texts(np.arange(9)),
+    )
     cosines = (pairs @ texts.T).detach().double().numpy()
     for row, position in enumerate(BATCH):
         assert position not in candidates[row]
@@ -173,7 +176,7 @@ def test_q_entropy_and_draws_are_numpys(seed):
 def logits_of(retriever, places):
     ids = np.array([retriever.pool.positives[position, 0] for position in places])
     with torch.no_grad():
-        pairs, texts = retriever.encoder.pairs(places), retriever.encoder.texts(ids)
+        pairs, texts = retriever.encoder.encode_pairs(places), retriever.encoder.texts(ids)
         cosines = (pairs @ texts.T).double().numpy()
     return cosines * retriever.config.logit_scale / retriever.config.temperature
 
