@@ -332,7 +332,7 @@ def preferred_texts(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
 def _scored_sentences(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
     """Return the scored sentences, cut to the tower's length."""
     sentences = split_by_rules(text[:MAX_CHARACTERS]) if isinstance(text, str) else text
-    pieces = chain.from_iterable(map(scorer.pieces, sentences))
+    pieces = chain.from_iterable(map(scorer.split_text, sentences))
     return tuple(islice(pieces, MAX_PIECES))
 
 
